@@ -1,0 +1,56 @@
+# make demo: the main job, end to end. make test: everything that has to hold. make virtual: the kernel of virtual time.
+# Each sets the machine up first.
+SHELL := /bin/bash
+ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
+PYTEST := .venv/bin/python -m pytest
+# Tests of one file stay together: they share what is dear to make.
+SIDE_BY_SIDE := -n 2 --dist loadfile
+# $(call tested,how,which): a reading that something else on the machine disturbed is taken once more, with nothing beside
+# it; what is wrong fails again. Status 1 means that tests failed, any other that they could not be run: no second try.
+tested = $(ROOT) $(PYTEST) $(1) $(2) || { [ $$? -eq 1 ] && echo "make: the tests that failed, once more and alone:" && \
+  $(ROOT) $(PYTEST) --last-failed --last-failed-no-failures=none $(2); }
+
+.PHONY: demo paper test test-pure virtual lint bench root clean
+
+demo: root
+	./setup.sh demo
+	$(ROOT) .venv/bin/wanbed run runner/experiments/demo.yaml
+
+# The paper's figures and claims in virtual time, into results/reference/paper; what was finished before is not run again.
+paper: root virtual
+	./setup.sh demo
+	$(ROOT) .venv/bin/python -m runner.paper
+
+test: root
+	./setup.sh test
+	$(MAKE) lint
+	$(call tested,$(SIDE_BY_SIDE),-m "not measures" tests/system tests)
+	$(call tested,,-m measures tests/system)
+
+# Without root: everything but the tests that build namespaces.
+test-pure:
+	./setup.sh test
+	$(MAKE) lint
+	$(PYTEST) $(SIDE_BY_SIDE) --ignore=tests/system
+
+# Into the cache of whoever calls it, once; every run with --clock virtual boots it.
+virtual:
+	./setup.sh virtual
+	.venv/bin/python -m testbed.virtual_time.kernel_build
+
+lint:
+	.venv/bin/ruff format --check
+	.venv/bin/ruff check
+	.venv/bin/mypy
+
+bench: root
+	./setup.sh test
+	$(ROOT) $(PYTEST) -s tests/bench/*.py
+
+root:
+	@[ "$$(id -u)" -eq 0 ] || command -v sudo >/dev/null || \
+	  { echo "make: emulated networks need root: run make as root, or install sudo" >&2; exit 5; }
+
+# Whatever a killed run left behind on this machine.
+clean: root
+	$(ROOT) .venv/bin/wanbed clean

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Brings a Debian machine to where wanbed runs: Debian packages and a virtual environment in .venv.
+# Usage: ./setup.sh demo|test|virtual   (test adds what the tests need, virtual what the kernel of virtual time is built
+# from). Doing it again is quick.
+set -eu
+cd "$(dirname "$0")"
+
+purpose=${1:-demo}
+packages="mininet net-tools iperf3 iputils-ping iproute2 kmod user-mode-linux util-linux python3-venv"
+extras=""
+case "$purpose" in
+  demo) ;;
+  test) extras="[dev,torch]"; packages="$packages chromium" ;;
+  virtual)
+    packages="$packages build-essential flex bison bc libelf-dev xz-utils"
+    # Any version of the source does, also one that came by its own name.
+    ls /usr/src/linux-source-*.tar.xz >/dev/null 2>&1 || packages="$packages linux-source" ;;
+  *) echo "setup.sh: usage: ./setup.sh demo|test|virtual" >&2; exit 2 ;;
+esac
+
+missing=""
+for package in $packages; do
+  dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing="$missing $package"
+done
+if [ -n "$missing" ]; then
+  if [ "$(id -u)" -eq 0 ]; then
+    root=""
+  elif command -v sudo >/dev/null; then
+    root="sudo"
+  else
+    echo "setup.sh: installing$missing needs root: run this as root, or install sudo" >&2
+    exit 5
+  fi
+  echo "setup.sh: installing$missing"
+  $root env DEBIAN_FRONTEND=noninteractive apt-get update -q
+  # shellcheck disable=SC2086 # a list of packages
+  $root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+fi
+
+# A virtual environment that belongs to this checkout, these files and this purpose is complete already.
+wanted=$(cat pyproject.toml constraints.txt | sha256sum | cut -d' ' -f1)
+stamp=".venv/installed-$purpose"
+if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted $PWD" ]; then
+  [ -x .venv/bin/python ] || python3 -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".$extras"
+  echo "$wanted $PWD" > "$stamp"
+fi

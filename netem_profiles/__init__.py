@@ -1,0 +1,1 @@
+"""What a WAN looks like: named sets of link conditions and their loader."""

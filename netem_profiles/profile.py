@@ -1,0 +1,198 @@
+"""Profiles: the conditions of WAN links, kept under a name together with where the figures come from.
+
+A profile is a YAML file. Those shipped lie beside this module, other packages add theirs by an entry point of the group
+``wanbed.profiles`` that leads to the path of such a file, and a user's own file is given by its path.
+"""
+
+import sys
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from itertools import combinations
+from os import fspath
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import Field, model_validator
+
+from testbed.strict_model import InputError, StrictModel, parse_model
+from testbed.topology import LinkConditions, LinkSpec, Name, WanSpec
+
+ENTRY_POINT_GROUP = "wanbed.profiles"
+MAX_FILE_BYTES = 4 * 2**20
+
+_SHIPPED = Path(__file__).parent
+_SUFFIXES = (".yaml", ".yml")
+
+
+class SourceSpec(StrictModel):
+    """Where figures come from: which ones, out of what, under which licence."""
+
+    figures: str = Field(min_length=1)
+    origin: str = Field(min_length=1)
+    licence: str | None = None
+
+
+class ProfileSpec(StrictModel):
+    """A profile as written.
+
+    ``pairs`` holds the conditions between two of ``regions``, for every two of them. A ``default`` makes the profile
+    fit datacenters of any name; a pair that has an entry as well takes the fields it leaves out from the default.
+    """
+
+    title: str = Field(min_length=1)
+    source: tuple[SourceSpec, ...] = Field(min_length=1)
+    regions: tuple[Name, ...] = ()
+    default: WanSpec | None = None
+    pairs: tuple[LinkSpec, ...] = ()
+
+    @model_validator(mode="after")
+    def _pairs_are_complete(self) -> Self:
+        given: set[frozenset[str]] = set()
+        for pair in self.pairs:
+            ends = frozenset(pair.between)
+            one, other = pair.between
+            if one == other or not ends <= set(self.regions):
+                raise ValueError(f"the pair {one}, {other} does not join two of the profile's regions")
+            if ends in given:
+                raise ValueError(f"the pair {one}, {other} is there twice, leave one of them out")
+            given.add(ends)
+        if self.default is None:
+            if len(self.regions) < 2:
+                raise ValueError("a profile holds a default, or at least two regions and the pairs between them")
+            for one, other in combinations(self.regions, 2):
+                if frozenset((one, other)) not in given:
+                    raise ValueError(f"no entry in pairs for {one} and {other}: add one, or a default")
+        return self
+
+    def conditions(self, one: str, other: str) -> LinkConditions:
+        """Conditions between two datacenters, in either order. Raises KeyError if there are no figures for them."""
+        found = next((pair for pair in self.pairs if set(pair.between) == {one, other}), None)
+        if found is None and self.default is None:
+            raise KeyError((one, other))
+        wan = WanSpec().model_copy(update=_written(self.default) | _written(found))
+        return LinkConditions(wan.latency, wan.rate, wan.node_pair_rate, wan.jitter, wan.loss)
+
+
+def _written(spec: WanSpec | None) -> dict[str, Any]:
+    if spec is None:
+        return {}
+    return {name: getattr(spec, name) for name in spec.model_fields_set & WanSpec.model_fields.keys()}
+
+
+class _FlatLoader(yaml.SafeLoader):
+    """Reads what a profile needs: no aliases, by which a small file could grow without bound, no key twice."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="write the value out, aliases are not read here", problem_mark=mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for position, key in enumerate(keys):
+            if key in keys[:position]:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key!r} is there twice", problem_mark=node.value[position][0].start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def read_profile(path: Path) -> ProfileSpec:
+    """Read one profile's file. Raises InputError, one line that starts with the file."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as fault:
+        raise InputError(f"{path}: {fault.strerror or fault}, give a readable profile") from None
+    return _parsed(path, content)
+
+
+@lru_cache(maxsize=16)
+def _parsed(path: Path, content: bytes) -> ProfileSpec:
+    """What that content of a file says; a sweep reads the same for every cell."""
+    if len(content) > MAX_FILE_BYTES:
+        raise InputError(f"{path}: larger than {MAX_FILE_BYTES} bytes, which no profile is")
+    try:
+        document = yaml.load(content, _FlatLoader)  # noqa: S506 - a SafeLoader that reads less
+    except yaml.MarkedYAMLError as fault:
+        line = f" line {fault.problem_mark.line + 1}:" if fault.problem_mark else ""
+        raise InputError(f"{path}:{line} {fault.problem or 'not YAML'}") from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise InputError(
+            f"{path}: not a YAML file that can be read, write it like the profiles that are shipped"
+        ) from None
+    if not isinstance(document, dict):
+        raise InputError(f"{path}: a profile is a mapping with title, source, regions and pairs, or a default")
+    return parse_model(ProfileSpec, document, str(path))
+
+
+@cache
+def _entry_points(_searched: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """What installed packages bring; finding them takes milliseconds, and a sweep asks for every cell."""
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))
+
+
+def _profile_paths() -> dict[str, Path]:
+    """Every profile known by name. Raises InputError if two packages give one name."""
+    paths = {path.stem: path for path in _SHIPPED.iterdir() if path.suffix in _SUFFIXES}
+    for point in _entry_points(tuple(sys.path)):
+        package = point.dist.name if point.dist else point.value
+        if point.name in paths:
+            raise InputError(
+                f"profile {point.name!r}: the package {package} gives a profile whose name is taken, rename it"
+            )
+        try:
+            paths[point.name] = Path(fspath(point.load()))
+        except (ImportError, AttributeError, TypeError) as fault:
+            raise InputError(
+                f"profile {point.name!r}: the entry point {point.value} of {package} is no path to a file: {fault}"
+            ) from None
+    return paths
+
+
+def profile_names() -> tuple[str, ...]:
+    """Every profile that is known by name, shipped ones and those of other packages, sorted."""
+    return tuple(sorted(_profile_paths()))
+
+
+def load_profile_spec(name: str, *, relative_to: Path | None = None) -> ProfileSpec:
+    """The profile of that name, or in the file of that path.
+
+    What ends in .yaml or .yml, or holds a slash, is a path, taken from the folder ``relative_to`` (the working
+    directory if None). Raises InputError naming the nearest profile for an unknown name, and for an unusable file.
+    """
+    if name.endswith(_SUFFIXES) or "/" in name:
+        return read_profile((relative_to or Path()) / name)
+    paths = _profile_paths()
+    if name not in paths:
+        raise InputError(f"profile: there is none of the name {name!r}, {_nearest(name, paths)}")
+    return read_profile(paths[name])
+
+
+def load_profile(
+    name: str, datacenter_names: Collection[str], *, relative_to: Path | None = None
+) -> Mapping[frozenset[str], LinkConditions]:
+    """Conditions of every pair of the datacenters named, out of the profile of that name or path.
+
+    Raises InputError, one line, for an unknown profile or unusable file (see ``load_profile_spec``), and for a
+    datacenter that is not one of the profile's regions, with the nearest region.
+    """
+    spec = load_profile_spec(name, relative_to=relative_to)
+    names = tuple(datacenter_names)
+    if spec.default is None and len(names) > 1:
+        for datacenter in names:
+            if datacenter not in spec.regions:
+                raise InputError(
+                    f"profile {name}: datacenter {datacenter!r} is not one of its regions, "
+                    f"{_nearest(datacenter, spec.regions)}"
+                )
+    return {frozenset(pair): spec.conditions(*pair) for pair in combinations(dict.fromkeys(names), 2)}
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"

@@ -1,0 +1,65 @@
+"""Models of what users write: frozen, unknown fields refused, and every refusal told in one line with its remedy."""
+
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+
+class InputError(Exception):
+    """What the user gave is unusable; the message is one line naming place, field and remedy. Exit status 2."""
+
+
+class StrictModel(BaseModel):
+    """A frozen model that refuses unknown fields. Defaults are given in working units and not parsed again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+Model = TypeVar("Model", bound=StrictModel)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+
+
+def _known_names(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """Names of the fields that stand at ``path`` below ``model``, over every model a union allows there."""
+    reached = [model]
+    for step in path:
+        if isinstance(step, str):
+            annotations = [found.model_fields[step].annotation for found in reached if step in found.model_fields]
+            if annotations:
+                reached = [inner for annotation in annotations for inner in _models_in(annotation)]
+    return sorted({field.alias or name for found in reached for name, field in found.model_fields.items()})
+
+
+def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
+    path = error["loc"]
+    where = ".".join(str(step) for step in path) or "the document"
+    if error["type"] == "extra_forbidden":
+        names = _known_names(model, path[:-1])
+        near = get_close_matches(str(path[-1]), names, n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(names)}"
+        return f"{where}: unknown field, {remedy}"
+    if error["type"] == "missing":
+        return f"{where}: this field is required"
+    message = error["msg"].removeprefix("Value error, ").replace("\n", " ")
+    return f"{where}: {message[:1].lower() + message[1:]}"
+
+
+def parse_model(model: type[Model], document: object, source: str) -> Model:
+    """Validate ``document`` as ``model``.
+
+    Raises InputError with one line, ``source: field: remedy``, for the first fault, unknown fields before others.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as refusal:
+        faults = refusal.errors(include_url=False)
+        unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise InputError(f"{source}: {_one_line(model, (unknown or faults)[0])}{more}") from None

@@ -1,0 +1,211 @@
+import csv
+import json
+import os
+from itertools import combinations
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from netem_profiles import profile
+from netem_profiles.profile import load_profile, load_profile_spec, profile_names
+from testbed.strict_model import InputError
+from testbed.topology import LinkConditions, TopologySpec, resolve_topology
+
+SHIPPED = ("aws", "azure", "gcp", "paper-10ms", "paper-20ms", "paper-30ms", "paper-40ms")
+CLOUDS = ("aws", "azure", "gcp")
+OWN = """
+title: Two of our own
+source: [{figures: all of them, origin: measured by ourselves}]
+regions: [here, there]
+pairs:
+  - {between: [here, there], latency: 7.5ms, node_pair_rate: 2Gbit}
+"""
+
+
+def figures_folder() -> Path:
+    repository = Path(__file__).resolve().parents[2]
+    data = Path(os.environ.get("WANBED_DATA", repository.parent / "shared" / "data"))
+    if not (data / "wan").is_dir():
+        pytest.skip(f"the public WAN figures are not at {data}: set WANBED_DATA to check the profiles against them")
+    return data / "wan"
+
+
+def half_rtt_ns(rtts_ms: list[float]) -> float:
+    return sum(rtts_ms) / len(rtts_ms) / 2 * 1e6
+
+
+def test_the_shipped_profiles_are_known_by_name() -> None:
+    assert profile_names() == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_profile_says_where_its_figures_come_from(name: str) -> None:
+    for source in load_profile_spec(name).source:
+        assert source.figures
+        assert source.origin
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_every_pair_of_a_clouds_regions_has_a_latency_and_a_measured_rate(name: str) -> None:
+    regions = load_profile_spec(name).regions
+    assert len(set(regions)) == len(regions) >= 8
+    links = load_profile(name, regions)
+    assert set(links) == {frozenset(pair) for pair in combinations(regions, 2)}
+    for conditions in links.values():
+        assert 1_000_000 < conditions.latency_ns < 250_000_000
+        assert conditions.node_pair_rate_bps is not None
+        assert 10**9 < conditions.node_pair_rate_bps < 30 * 10**9
+
+
+@pytest.mark.parametrize("latency_ms", [10, 20, 30, 40])
+def test_the_papers_sweep_fits_datacenters_of_any_name(latency_ms: int) -> None:
+    links = load_profile(f"paper-{latency_ms}ms", ["east", "central", "west"])
+    expected = LinkConditions(latency_ms * 10**6, 100 * 10**9, 5 * 10**9)
+    assert links == {frozenset(pair): expected for pair in combinations(["east", "central", "west"], 2)}
+
+
+def test_the_papers_recalled_figures_are_marked_as_recalled() -> None:
+    sources = load_profile_spec("paper-40ms").source
+    assert any("recalled" in source.origin for source in sources if source.figures.startswith("node_pair_rate"))
+
+
+def test_a_profile_resolves_a_topology() -> None:
+    spec = TopologySpec.model_validate(
+        {"datacenters": [{"name": "eastus", "hosts": 1}, {"name": "westeurope", "hosts": 1}], "profile": "azure"}
+    )
+    links = load_profile("azure", ["eastus", "westeurope"])
+    topology = resolve_topology(spec, links)
+    assert topology.conditions("westeurope", "eastus") == links[frozenset(("eastus", "westeurope"))]
+
+
+def test_azure_latencies_are_half_the_published_round_trip() -> None:
+    with (figures_folder() / "azure_rtt.csv").open(newline="") as file:
+        table = {row["Source"].replace(" ", "").lower(): row for row in csv.DictReader(file)}
+    headings = {heading.replace(" ", "").lower(): heading for heading in table["eastus"]}
+    links = load_profile("azure", load_profile_spec("azure").regions)
+    for (one, other), conditions in ((tuple(pair), found) for pair, found in links.items()):
+        rtts = [float(table[one][headings[other]]), float(table[other][headings[one]])]
+        assert conditions.latency_ns == pytest.approx(half_rtt_ns(rtts), rel=0.005)
+
+
+def test_aws_latencies_are_half_the_median_round_trip() -> None:
+    table = json.loads((figures_folder() / "aws_p50_rtt.json").read_text())["data"]
+    links = load_profile("aws", load_profile_spec("aws").regions)
+    for (one, other), conditions in ((tuple(pair), found) for pair, found in links.items()):
+        assert conditions.latency_ns == pytest.approx(half_rtt_ns([table[one][other], table[other][one]]), rel=0.005)
+
+
+def between_regions(file: str, cloud: str, column: str) -> dict[frozenset[str], list[float]]:
+    found: dict[frozenset[str], list[float]] = {}
+    with (figures_folder() / file).open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            ends = (row["src_region"].split(":"), row["dst_region"].split(":"))
+            premium = (row["src_tier"], row["dst_tier"]) == ("PREMIUM", "PREMIUM")
+            if premium and {end[0] for end in ends} == {cloud}:
+                names = (end[1][:-2] if cloud == "gcp" else end[1] for end in ends)
+                found.setdefault(frozenset(names), []).append(float(row[column]))
+    return found
+
+
+def test_google_latencies_are_half_the_average_round_trip() -> None:
+    rtts = between_regions("skyplane_latency.csv", "gcp", "avg_rtt")
+    for pair, conditions in load_profile("gcp", load_profile_spec("gcp").regions).items():
+        assert conditions.latency_ns == pytest.approx(half_rtt_ns(rtts[pair]), rel=0.005)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_node_pair_rates_are_the_measured_throughput(cloud: str) -> None:
+    rates = between_regions("skyplane_throughput.csv", cloud, "throughput_received")
+    for pair, conditions in load_profile(cloud, load_profile_spec(cloud).regions).items():
+        assert conditions.node_pair_rate_bps == pytest.approx(sum(rates[pair]) / len(rates[pair]), rel=0.005)
+
+
+def test_an_unknown_profile_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(InputError, match=r"'azur', did you mean 'azure'\?"):
+        load_profile("azur", ["eastus"])
+    with pytest.raises(InputError, match="known: aws, azure, gcp, paper-10ms"):
+        load_profile("zzz", [])
+
+
+def test_an_unknown_region_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(
+        InputError, match=r"profile azure: datacenter 'eastuss' is not one of its regions, .* 'eastus'\?"
+    ):
+        load_profile("azure", ["eastuss", "westus"])
+
+
+def test_one_datacenter_alone_has_no_links() -> None:
+    assert load_profile("azure", ["anywhere"]) == {}
+
+
+def test_a_users_own_file_works_as_well_as_a_name(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(OWN)
+    expected = {frozenset(("here", "there")): LinkConditions(7_500_000, None, 2 * 10**9)}
+    assert load_profile(str(tmp_path / "own.yaml"), ["there", "here"]) == expected
+    assert load_profile("own.yaml", ["here", "there"], relative_to=tmp_path) == expected
+
+
+def test_a_pair_takes_from_the_default_what_it_leaves_out(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(OWN + "default: {latency: 20ms, rate: 10Gbit, loss: 0.1%}\n")
+    links = load_profile("own.yaml", ["here", "there", "elsewhere"], relative_to=tmp_path)
+    assert links[frozenset(("here", "there"))] == LinkConditions(7_500_000, 10**10, 2 * 10**9, 0, 0.001)
+    assert links[frozenset(("here", "elsewhere"))] == LinkConditions(20_000_000, 10**10, None, 0, 0.001)
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        (OWN.replace("7.5ms", "7.5"), r"own\.yaml: pairs\.0\.latency: 7\.5 has no unit"),
+        (OWN.replace("latency", "latncy"), r"own\.yaml: pairs\.0\.latncy: unknown field, did you mean 'latency'\?"),
+        (OWN.replace("[here, there]\np", "[here, there, yonder]\np"), "no entry in pairs for here and yonder"),
+        (
+            OWN.replace("between: [here, there]", "between: [here, nowhere]"),
+            "does not join two of the profile's regions",
+        ),
+        (OWN + "  - {between: [there, here]}\n", "is there twice"),
+        (OWN.replace("source", "#"), "source: this field is required"),
+        (OWN + "title: again\n", r"own\.yaml: line 7: 'title' is there twice"),
+        ("title: x\nsource: [{figures: a, origin: b}]\n", "a default, or at least two regions"),
+        ("a: &a [1]\nb: [*a, *a]\n", r"own\.yaml: line 2: .*aliases"),
+        ("[" * 5000, "not a YAML file that can be read"),
+        ("- list\n", "a profile is a mapping"),
+        ("title: [unclosed\n", r"own\.yaml: line 2"),
+        ("title: \x00\n", "not a YAML file that can be read"),
+    ],
+)
+def test_an_unusable_file_is_refused_in_one_line(tmp_path: Path, text: str, refusal: str) -> None:
+    (tmp_path / "own.yaml").write_text(text)
+    with pytest.raises(InputError, match=refusal) as refused:
+        load_profile("own.yaml", ["here", "there"], relative_to=tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"missing\.yaml: No such file"):
+        load_profile("missing.yaml", [], relative_to=tmp_path)
+
+
+def entry_point(name: str, target: object) -> SimpleNamespace:
+    return SimpleNamespace(
+        name=name, value="somebody:profile", dist=SimpleNamespace(name="somebody"), load=lambda: target
+    )
+
+
+def test_another_package_adds_a_profile_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.yaml").write_text(OWN)
+    monkeypatch.setattr(profile, "_entry_points", lambda _: [entry_point("theirs", tmp_path / "own.yaml")])
+    assert "theirs" in profile_names()
+    assert load_profile("theirs", ["here", "there"])[frozenset(("here", "there"))].latency_ns == 7_500_000
+
+
+def test_another_package_cannot_take_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "_entry_points", lambda _: [entry_point("azure", tmp_path / "own.yaml")])
+    with pytest.raises(InputError, match="somebody gives a profile whose name is taken"):
+        load_profile("azure", [])
+
+
+def test_an_entry_point_that_leads_to_no_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "_entry_points", lambda _: [entry_point("theirs", 7)])
+    with pytest.raises(InputError, match="'theirs': the entry point somebody:profile of somebody"):
+        profile_names()

@@ -1,0 +1,227 @@
+"""Is the network what was asked for? Every link is measured before anything runs on it.
+
+Asked goodput is what a rate leaves to TCP's payload. A full frame at the qdisc is ``MTU + 14`` bytes (Ethernet header;
+preamble, checksum and gap are not counted), of which ``MTU - 52`` are payload (20 bytes IPv4, 20 TCP, 12 timestamps):
+
+    goodput = rate x (MTU - 52) / (MTU + 14) = 0.9564 x rate at MTU 1500
+
+On a link with jitter or loss a TCP connection measures its congestion control, not the link. There the goodput is that
+of UDP datagrams of 1448 bytes offered at 105 % of the rate: ``rate x 1448 / 1490 x (1 - loss)``.
+
+Each direction is measured by itself, over many connections whose windows together hold about 1.6
+bandwidth-delay products: enough to fill the link, too little to overflow its queue.
+
+In virtual time nothing disturbs an echo, so that few tell; a goodput is measured by bytes, not seconds
+(``testbed.virtual_time.bounded_transfer``).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from testbed.gateway_layout import ETHERNET_HEADER_BYTES, MTU_BYTES
+from testbed.host_attachment import TcpSettings
+from testbed.measurement import UDP_PAYLOAD_BYTES, Flow, MeasurementError, measure_goodput, ping
+from testbed.topology import LinkConditions, Topology
+from testbed.virtual_time import bounded_transfer
+from testbed.virtual_time.inside import in_virtual_time
+
+if TYPE_CHECKING:
+    from testbed.testbed import Testbed
+
+RTT_TOLERANCE_MS = 0.5
+RTT_TOLERANCE = 0.02
+GOODPUT_TOLERANCE = 0.03
+_LOSS_DEVIATIONS = 4
+"""A measured loss may lie this many standard deviations of its own sampling from the loss asked."""
+
+TCP_OVERHEAD_BYTES = 20 + 20 + 12
+_UDP_OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + 20 + 8
+_CONNECTIONS = 8
+_WINDOW_SHARE = 2.3
+"""Receive buffer over bandwidth-delay product; Linux gives about 0.7 of the buffer to the window."""
+_WINDOW_MIN_BYTES = 256 * 1024
+_WINDOW_UNLIMITED_BYTES = 16 * 2**20
+_UDP_OFFERED = 1.05
+_PINGS, _PINGS_VIRTUAL, _PINGS_LOSSY = 100, 5, 1000
+_SECONDS, _SECONDS_UNLIMITED, _SECONDS_AGAIN = 2, 1, 4
+
+
+@dataclass(frozen=True)
+class LinkMeasurement:
+    """One directed link, asked against measured; None where nothing was asked (an unlimited rate).
+
+    ``scope`` is ``wan`` between datacenters and ``intra`` inside one, where source and destination are the same.
+    Jitter is the half-width of the uniform one-way delay, loss the fraction of packets lost each way.
+    """
+
+    source: str
+    destination: str
+    scope: str
+    asked_rtt_ms: float
+    measured_rtt_ms: float
+    asked_goodput_bps: float | None
+    measured_goodput_bps: float
+    asked_jitter_ms: float
+    measured_jitter_ms: float
+    asked_loss: float
+    measured_loss: float
+    echo_requests: int
+
+    @property
+    def within_tolerance(self) -> bool:
+        """RTT within max(0.5 ms, 2 %), goodput within 3 %, loss within what sampling explains."""
+        # Written so that a NaN, which is what a dead link measures, is outside.
+        rtt = abs(self.measured_rtt_ms - self.asked_rtt_ms) <= max(RTT_TOLERANCE_MS, RTT_TOLERANCE * self.asked_rtt_ms)
+        goodput = (
+            self.asked_goodput_bps is None
+            or abs(self.measured_goodput_bps - self.asked_goodput_bps) <= GOODPUT_TOLERANCE * self.asked_goodput_bps
+        )
+        sampling = math.sqrt(max(self.asked_loss, 1 / self.echo_requests) / self.echo_requests)
+        loss = abs(self.measured_loss - self.asked_loss) <= _LOSS_DEVIATIONS * sampling
+        return rtt and goodput and loss
+
+    def undilated(self, factor: float) -> "LinkMeasurement":
+        """The same measurement told in the time of the network that was asked for."""
+        return replace(
+            self,
+            asked_rtt_ms=self.asked_rtt_ms / factor,
+            measured_rtt_ms=self.measured_rtt_ms / factor,
+            asked_jitter_ms=self.asked_jitter_ms / factor,
+            measured_jitter_ms=self.measured_jitter_ms / factor,
+            asked_goodput_bps=None if self.asked_goodput_bps is None else self.asked_goodput_bps * factor,
+            measured_goodput_bps=self.measured_goodput_bps * factor,
+        )
+
+
+def tcp_goodput_bps(rate_bps: float) -> float:
+    """What a rate leaves to TCP payload, by the formula at this module's head."""
+    return rate_bps * (MTU_BYTES - TCP_OVERHEAD_BYTES) / (MTU_BYTES + ETHERNET_HEADER_BYTES)
+
+
+def udp_goodput_bps(rate_bps: float, loss: float) -> float:
+    """What a rate leaves to the payload of full UDP datagrams after random loss."""
+    return rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + _UDP_OVERHEAD_BYTES) * (1 - loss)
+
+
+def one_way_jitter_ms(rtt_deviation_ms: float) -> float:
+    """Half-width w of a uniform one-way delay, from the deviation of round trips: it is w sqrt(2/3) over both ways."""
+    return rtt_deviation_ms * math.sqrt(3 / 2)
+
+
+def one_way_loss(round_trip_loss: float) -> float:
+    """Loss each way from the loss of echoes, which have to survive both: 1 - (1 - p)^2."""
+    return 1 - math.sqrt(1 - round_trip_loss)
+
+
+def calibrate(testbed: "Testbed", told: Callable[[LinkMeasurement], None] = lambda _: None) -> list[LinkMeasurement]:
+    """Measure every WAN link in each direction, and the network inside every datacenter that has two hosts.
+
+    Links are measured one after another, each between the first hosts of its datacenters. One that is outside tolerance
+    is measured once more, for longer, and the second figure counts. ``told`` hears of each as it is done. Leaves the
+    hosts' TCP as ``TcpSettings()`` has it. Raises MeasurementError.
+    """
+    measured: list[LinkMeasurement] = []
+    for path in _paths(testbed.topology):
+        link = _measure(testbed, path)
+        if not link.within_tolerance:
+            link = _measure(testbed, path, _SECONDS_AGAIN)
+        measured.append(link)
+        told(link)
+    testbed.use_tcp(TcpSettings())
+    return measured
+
+
+@dataclass(frozen=True)
+class _Path:
+    scope: str
+    datacenters: tuple[str, str]
+    hosts: tuple[str, str]
+    conditions: LinkConditions
+
+
+def _paths(topology: Topology) -> Iterator[_Path]:
+    for link in topology.wan:
+        one, other = (topology.datacenter(name).hosts[0].name for name in link.between)
+        yield _Path("wan", link.between, (one, other), link.conditions)
+        yield _Path("wan", link.between[::-1], (other, one), link.conditions)
+    intra = LinkConditions(latency_ns=topology.intra_latency_ns, rate_bps=topology.intra_rate_bps)
+    for datacenter in topology.datacenters:
+        if len(datacenter.hosts) > 1:
+            hosts = (datacenter.hosts[0].name, datacenter.hosts[1].name)
+            yield _Path("intra", (datacenter.name, datacenter.name), hosts, intra)
+
+
+def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:
+    conditions = path.conditions
+    lossy = conditions.loss > 0 or conditions.jitter_ns > 0
+    rate = conditions.pair_rate_bps
+    if lossy and rate is not None:
+        echoes = ping(testbed, *path.hosts, _PINGS_LOSSY)
+        asked_goodput_bps: float | None = udp_goodput_bps(rate, conditions.loss)
+    else:
+        echoes = ping(testbed, *path.hosts, _PINGS_VIRTUAL if in_virtual_time() else _PINGS)
+        asked_goodput_bps = None if rate is None else tcp_goodput_bps(rate)
+    measure = _bounded_goodput_bps if in_virtual_time() else _timed_goodput_bps
+    goodput_bps = measure(testbed, path, seconds, lossy=lossy)
+    return LinkMeasurement(
+        source=path.datacenters[0],
+        destination=path.datacenters[1],
+        scope=path.scope,
+        asked_rtt_ms=2 * conditions.latency_ns / 1e6,
+        measured_rtt_ms=echoes.median_ms,
+        asked_goodput_bps=asked_goodput_bps,
+        measured_goodput_bps=goodput_bps,
+        asked_jitter_ms=conditions.jitter_ns / 1e6,
+        measured_jitter_ms=one_way_jitter_ms(echoes.deviation_ms),
+        asked_loss=conditions.loss,
+        measured_loss=one_way_loss(echoes.lost),
+        echo_requests=echoes.sent,
+    )
+
+
+def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, lossy: bool) -> float:
+    """By iperf3, for some seconds."""
+    conditions, rate = path.conditions, path.conditions.pair_rate_bps
+    rtt_s = 2 * conditions.latency_ns / 1e9
+    if lossy and rate is not None:
+        flow = Flow(*path.hosts, udp_offered_bps=_offered_bps(rate))
+    else:
+        testbed.use_tcp(TcpSettings(window_bytes=_window_bytes(rate, rtt_s), slow_start_after_idle=False))
+        flow = Flow(*path.hosts, _CONNECTIONS)
+    seconds = seconds or (_SECONDS if rate is not None else _SECONDS_UNLIMITED)
+    (goodput_bps,) = measure_goodput(testbed, [flow], rtt_s=rtt_s, seconds=seconds)
+    return goodput_bps
+
+
+def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, lossy: bool) -> float:
+    """By a number of bytes; longer, where ``seconds`` are given."""
+    conditions, rate = path.conditions, path.conditions.pair_rate_bps
+    ends = bounded_transfer.Ends(testbed, *path.hosts)
+    try:
+        if lossy and rate is not None:
+            return bounded_transfer.udp_goodput_bps(
+                ends,
+                rate_bps=rate,
+                offered_bps=_offered_bps(rate),
+                jitter_ns=conditions.jitter_ns,
+                longer=bool(seconds),
+            )
+        # Without hystart, which takes the bursts of slow start for a full queue.
+        testbed.use_tcp(TcpSettings(congestion="reno", slow_start_after_idle=False))
+        return bounded_transfer.tcp_goodput_bps(
+            ends, _CONNECTIONS, rate_bps=rate, rtt_s=2 * conditions.latency_ns / 1e9, longer=bool(seconds)
+        )
+    except bounded_transfer.StalledError as stalled:
+        raise MeasurementError(str(stalled)) from None
+
+
+def _offered_bps(rate_bps: int) -> int:
+    return round(_UDP_OFFERED * rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + _UDP_OVERHEAD_BYTES))
+
+
+def _window_bytes(rate_bps: int | None, rtt_s: float) -> int:
+    if rate_bps is None:
+        return _WINDOW_UNLIMITED_BYTES
+    return max(_WINDOW_MIN_BYTES, math.ceil(_WINDOW_SHARE * rate_bps * rtt_s / 8 / _CONNECTIONS))

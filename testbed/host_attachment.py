@@ -1,0 +1,102 @@
+"""The host's side of its link to the gateway: address, route, neighbour, and the sysctls that TCP reads."""
+
+from dataclasses import dataclass
+
+from testbed.gateway_plan import Gateway, HostPort
+from testbed.gateway_programming import NEIGHBOUR_PERMANENT, link_index
+from testbed.host_interface import HOST_INTERFACE
+from testbed.namespace import open_netlink, write_sysctls
+
+HELD_WINDOW_SHARE = 0.7
+"""What of a receive buffer is given to data in flight where the window is held at that.
+
+So does Linux 6.18 by itself, 0.69 to 0.71 measured at 6 MiB.
+"""
+
+TUNED_WINDOW_SHARE = 0.49
+"""What of a receive buffer Linux 6.1, the kernel of virtual time, gives to data in flight by itself.
+
+Half of it, less what has come and is not read yet: 0.492 measured in steady state at 6 MiB and 10, 20 and 30 ms.
+"""
+
+TCP_SYSCTLS = (
+    *(f"net.ipv4.tcp_{name}" for name in ("rmem", "wmem", "congestion_control", "slow_start_after_idle")),
+    *(f"net.ipv4.tcp_{name}" for name in ("no_metrics_save", "window_scaling", "timestamps", "sack", "dsack", "ecn")),
+    *(f"net.ipv4.tcp_{name}" for name in ("moderate_rcvbuf", "adv_win_scale", "mtu_probing", "autocorking")),
+    *(f"net.ipv4.tcp_{name}" for name in ("limit_output_bytes", "notsent_lowat", "recovery", "early_retrans")),
+    *(f"net.ipv4.tcp_{name}" for name in ("pacing_ss_ratio", "pacing_ca_ratio", "min_rtt_wlen", "fastopen")),
+)
+"""Of a namespace, those on which the pace of a connection depends, whether a testbed sets them or not."""
+
+SELF_PACED = frozenset({"bbr"})
+"""Congestion controls with a ``cong_control`` of their own."""
+
+_SEGMENTS_PER_PACKET_EXACT = 1
+
+
+@dataclass(frozen=True)
+class TcpSettings:
+    """What a host's TCP is set to, never inherited from the machine.
+
+    ``window_bytes`` is the largest receive buffer (``tcp_rmem``'s maximum), which bounds what one connection can have
+    in flight; the send buffer is given twice as much, so that it is never what binds. 6 MiB, cubic and slow start
+    after idle are what a stock Linux host has. ``window_share`` is what of the buffer may be in flight, and
+    ``window_held`` whether those who read see to it, or the kernel by itself.
+    """
+
+    window_bytes: int = 6 * 2**20
+    congestion: str = "cubic"
+    slow_start_after_idle: bool = True
+    window_share: float = HELD_WINDOW_SHARE
+    window_held: bool = True
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """What one connection may have in flight.
+
+        Held, it is the same share of the window whatever its size and the kernel's age. Left to itself the kernel gives
+        a window of a few super-packets less or more, and not always the same, since what has come in a burst and is
+        not read yet takes its place.
+        """
+        return int(self.window_bytes * self.window_share)
+
+    @property
+    def restarts_after_idle(self) -> bool:
+        """Whether a connection that paused starts slowly again.
+
+        Linux leaves what a pause does to the congestion controls that set the pace themselves, whatever the sysctl says
+        (``tcp_slow_start_after_idle_check`` in net/ipv4/tcp.h), and BBR goes on at the rate that it had found.
+        """
+        return self.slow_start_after_idle and self.congestion not in SELF_PACED
+
+    def sysctls(self) -> dict[str, str]:
+        """The settings as sysctls of a namespace; metrics of past connections are not kept, so that runs are alike."""
+        return {
+            "net.ipv4.tcp_rmem": f"4096 {min(131072, self.window_bytes)} {self.window_bytes}",
+            "net.ipv4.tcp_wmem": f"4096 {min(16384, self.window_bytes)} {2 * self.window_bytes}",
+            "net.ipv4.tcp_congestion_control": self.congestion,
+            "net.ipv4.tcp_slow_start_after_idle": str(int(self.slow_start_after_idle)),
+            "net.ipv4.tcp_no_metrics_save": "1",
+        }
+
+
+def attach_host(namespace: str, gateway: Gateway, port: HostPort, *, exact_packets: bool) -> None:
+    """Configure the interface ``eth0`` that stands in the host's namespace already.
+
+    With ``exact_packets`` the host sends every packet by itself, so that random loss falls on single packets and not on
+    super-packets of 64 KiB.
+    """
+    netlink = open_netlink(namespace)
+    try:
+        index = link_index(netlink, HOST_INTERFACE)
+        netlink.link("set", index=link_index(netlink, "lo"), state="up")
+        if exact_packets:
+            netlink.link("set", index=index, gso_max_segs=_SEGMENTS_PER_PACKET_EXACT)
+        netlink.link("set", index=index, address=port.host_mac)
+        netlink.link("set", index=index, state="up")
+        netlink.addr("add", index=index, address=port.host_address, prefixlen=32)
+        netlink.neigh("add", dst=gateway.address, lladdr=port.gateway_mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
+        netlink.route("add", dst="0.0.0.0/0", gateway=gateway.address, oif=index, flags=["onlink"])
+    finally:
+        netlink.close()
+    write_sysctls(namespace, TcpSettings().sysctls())

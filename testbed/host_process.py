@@ -1,0 +1,61 @@
+"""A process on a host, however it was started, and waiting for the first of several to end."""
+
+import os
+import select
+import subprocess
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class HostProcess(Protocol):
+    """What ``subprocess.Popen`` is to whoever started it, with a descriptor that tells the end."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status that was seen, negative for a signal; None before."""
+
+    def fileno(self) -> int:
+        """Readable once it has ended; only to be asked before ``returncode`` is known."""
+
+    def poll(self) -> int | None:
+        """The exit status, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end; the exit status. Raises subprocess.TimeoutExpired."""
+
+    def kill(self) -> None:
+        """End it at once, if it still runs."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+
+class Program(subprocess.Popen[bytes]):
+    """A program that this process has started."""
+
+    _pidfd: int | None = None
+
+    def fileno(self) -> int:
+        """Readable once it has ended; only to be asked before ``returncode`` is known."""
+        if self._pidfd is None:
+            self._pidfd = os.pidfd_open(self.pid)
+        return self._pidfd
+
+    def __del__(self) -> None:
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        super().__del__()
+
+
+def wait_for_any(processes: Iterable[HostProcess], timeout_s: float) -> None:
+    """Sleep until one of those that still run ends, at most for ``timeout_s``; not at all where none runs."""
+    ends = select.poll()
+    running = [process for process in processes if process.returncode is None]
+    for process in running:
+        ends.register(process, select.POLLIN)
+    if running:
+        ends.poll(timeout_s * 1000)

@@ -1,0 +1,85 @@
+"""Network namespaces by path: making one that lives as long as this process, and acting inside one."""
+
+import ctypes
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyroute2 import IPRoute
+
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(status: int, what: str) -> None:
+    if status != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _enter(descriptor: int) -> None:
+    _check(_libc.setns(descriptor, _CLONE_NEWNET), "entering a network namespace")
+
+
+@contextmanager
+def inside(namespace: str) -> Iterator[None]:
+    """Run the block, in this thread alone, inside the network namespace at a path such as ``/proc/PID/ns/net``."""
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    other = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _enter(other)
+        try:
+            yield
+        finally:
+            _enter(own)
+    finally:
+        os.close(other)
+        os.close(own)
+
+
+def open_netlink(namespace: str) -> Any:
+    """A netlink socket inside a namespace. Close it, or the namespace outlives its processes."""
+    with inside(namespace):
+        return IPRoute()
+
+
+def write_sysctls(namespace: str, settings: dict[str, str]) -> None:
+    """Set ``net.*`` sysctls of one namespace. Raises RuntimeError where one does not read back as set."""
+    with inside(namespace):
+        for name, value in settings.items():
+            path = Path("/proc/sys", *name.split("."))
+            path.write_text(value)
+            kept = path.read_text()
+            if kept.split() != value.split():
+                raise RuntimeError(f"sysctl {name}: asked for {value!r}, the kernel holds {kept.strip()!r}")
+
+
+def read_sysctls(namespace: str, names: Iterable[str]) -> dict[str, str | None]:
+    """What sysctls of one namespace hold, their words parted by single spaces; None for one that it does not have."""
+    with inside(namespace):
+        return {name: read_sysctl(name) for name in names}
+
+
+def read_sysctl(name: str) -> str | None:
+    """The same, of the namespace that this thread is in."""
+    try:
+        return " ".join(Path("/proc/sys", *name.split(".")).read_text().split())
+    except OSError:
+        return None
+
+
+def anonymous_namespace() -> int:
+    """A new network namespace, held by nothing but the file descriptor returned: it goes when this process does.
+
+    Raises OSError where none may be made.
+    """
+
+    def unshare() -> int:
+        _check(_libc.unshare(_CLONE_NEWNET), "making a network namespace")
+        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+    with ThreadPoolExecutor(max_workers=1) as other_thread:
+        return other_thread.submit(unshare).result()

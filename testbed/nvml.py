@@ -1,0 +1,142 @@
+"""NVIDIA's management library, NVML: the one place that calls it.
+
+Its Python binding (the package nvidia-ml-py, module ``pynvml``) is an extra of this package, ``wanbed[gpu]``, and the
+library itself comes with NVIDIA's driver. Nothing here needs CUDA, or makes a CUDA context.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeVar
+
+BINDING_INSTALL = "pip install 'wanbed[gpu]'"
+"""What brings the binding."""
+
+Value = TypeVar("Value")
+
+
+class NvmlError(Exception):
+    """NVML does not answer; the message is a few words that say why."""
+
+
+@dataclass(frozen=True)
+class NvmlDevice:
+    """A GPU, which ``uuid`` names for as long as it exists."""
+
+    uuid: str
+    model: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class NvmlReading:
+    """A GPU at one moment; None for what it does not tell.
+
+    ``utilization`` is the fraction of NVML's last sampling period (1/6 to 1 s) in which any kernel ran. ``throttled``
+    names what held the clocks below what was asked for, as NVML calls it.
+    """
+
+    utilization: float | None
+    memory_used_bytes: int | None
+    memory_free_bytes: int | None
+    power_w: float | None
+    sm_clock_hz: int | None
+    memory_clock_hz: int | None
+    temperature_c: int | None
+    throttled: tuple[str, ...]
+
+
+_THROTTLE_REASONS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "thermal limit",
+    0x40: "hardware thermal limit",
+    0x80: "hardware power brake",
+}
+"""nvmlClocksEventReasons that slow work down; idle and clocks that were set are none of them."""
+
+
+class Nvml:
+    """An open session, made by ``open_nvml``."""
+
+    def __init__(self, binding: Any) -> None:
+        self._binding = binding
+        self._handles: dict[str, Any] = {}
+
+    def driver_version(self) -> str:
+        """The driver's version. Raises NvmlError."""
+        return str(self._required(self._binding.nvmlSystemGetDriverVersion))
+
+    def devices(self) -> tuple[NvmlDevice, ...]:
+        """Every GPU that this process may use, in the order of bus addresses. Raises NvmlError."""
+        return tuple(self._device(index) for index in range(self._required(self._binding.nvmlDeviceGetCount)))
+
+    def reading(self, uuid: str) -> NvmlReading:
+        """What the GPU of that UUID is at. Raises NvmlError if there is none."""
+        binding = self._binding
+        handle = self._handles.get(uuid)
+        if handle is None:
+            handle = self._handles[uuid] = self._required(lambda: binding.nvmlDeviceGetHandleByUUID(uuid))
+
+        def clock_hz(domain: int) -> int | None:
+            return _scaled(self._told(lambda: binding.nvmlDeviceGetClockInfo(handle, domain)), 1_000_000)
+
+        memory = self._told(lambda: binding.nvmlDeviceGetMemoryInfo(handle))
+        rates = self._told(lambda: binding.nvmlDeviceGetUtilizationRates(handle))
+        power_mw = self._told(lambda: binding.nvmlDeviceGetPowerUsage(handle))
+        reasons = self._told(lambda: binding.nvmlDeviceGetCurrentClocksEventReasons(handle)) or 0
+        return NvmlReading(
+            utilization=None if rates is None else rates.gpu / 100,
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_free_bytes=None if memory is None else int(memory.free),
+            power_w=None if power_mw is None else power_mw / 1000,
+            sm_clock_hz=clock_hz(binding.NVML_CLOCK_SM),
+            memory_clock_hz=clock_hz(binding.NVML_CLOCK_MEM),
+            temperature_c=self._told(lambda: binding.nvmlDeviceGetTemperature(handle, binding.NVML_TEMPERATURE_GPU)),
+            throttled=tuple(name for bit, name in _THROTTLE_REASONS.items() if reasons & bit),
+        )
+
+    def _device(self, index: int) -> NvmlDevice:
+        binding = self._binding
+        handle = self._required(lambda: binding.nvmlDeviceGetHandleByIndex(index))
+        uuid = str(self._required(lambda: binding.nvmlDeviceGetUUID(handle)))
+        self._handles[uuid] = handle
+        return NvmlDevice(
+            uuid,
+            str(self._required(lambda: binding.nvmlDeviceGetName(handle))),
+            int(self._required(lambda: binding.nvmlDeviceGetMemoryInfo(handle)).total),
+        )
+
+    def _required(self, ask: Callable[[], Value]) -> Value:
+        try:
+            return ask()
+        except self._binding.NVMLError as fault:
+            raise NvmlError(f"NVML: {fault}") from None
+
+    def _told(self, ask: Callable[[], Value]) -> Value | None:
+        try:
+            return ask()
+        except self._binding.NVMLError:
+            return None
+
+
+@contextmanager
+def open_nvml() -> Iterator[Nvml]:
+    """A session for as long as the block lasts. Raises NvmlError where there is no binding, library or driver."""
+    try:
+        binding = import_module("pynvml")
+    except ModuleNotFoundError:
+        raise NvmlError(f"nvidia-ml-py is not installed: {BINDING_INSTALL}") from None
+    try:
+        binding.nvmlInit()
+    except binding.NVMLError as fault:
+        raise NvmlError(f"NVML: {fault}") from None
+    try:
+        yield Nvml(binding)
+    finally:
+        binding.nvmlShutdown()
+
+
+def _scaled(value: int | None, factor: int) -> int | None:
+    return None if value is None else value * factor

@@ -1,0 +1,37 @@
+"""What an interface does to packets by itself, read back: offloads, and how large packets and super-packets may be."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyroute2.ethtool.ioctl import IoctlEthtool, NotSupportedError
+
+from testbed.namespace import inside, open_netlink
+
+_SIZES = {"IFLA_MTU": "mtu_bytes", "IFLA_GSO_MAX_SIZE": "gso_max_bytes", "IFLA_GSO_MAX_SEGS": "gso_max_segs"}
+
+
+def read_offloads(namespace: str, interfaces: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """For each interface its sizes, and each offload by ethtool's name, on or off.
+
+    A device that tells no offloads has its sizes alone. Raises KeyError for an interface that is not there.
+    """
+    netlink = open_netlink(namespace)
+    try:
+        links = {link.get_attr("IFLA_IFNAME"): link for link in netlink.get_links()}
+    finally:
+        netlink.close()
+    with inside(namespace):
+        return {
+            name: {**{ours: links[name].get_attr(theirs) for theirs, ours in _SIZES.items()}, **_switches(name)}
+            for name in interfaces
+        }
+
+
+def _switches(interface: str) -> dict[str, bool]:
+    device = IoctlEthtool(interface)
+    try:
+        return dict(device.get_offload_flags())
+    except NotSupportedError:
+        return {}
+    finally:
+        device.close()

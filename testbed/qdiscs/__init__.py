@@ -1,0 +1,1 @@
+"""Queueing disciplines over netlink: encoding, classification, and reading back what the kernel holds."""

@@ -1,0 +1,151 @@
+"""The one program inside a guest kernel: builds the gateways there, then answers the host.
+
+Requests are lines on the guest's second console. Each is answered by one line of JSON: the answer itself while it is
+short, else ``{"file": name}`` for a file in the shared folder, because a console stalls on long lines.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import sys
+import tty
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from testbed.gateway_plan import GatewayPlan
+from testbed.gateway_programming import GatewayProgrammer, host_interface
+from testbed.namespace import anonymous_namespace, open_netlink
+
+CONSOLE = "/dev/tty1"
+PLAN_FILE = "gateways.json"
+_FILE_ATTEMPTS = 5
+"""Of writing one answer: a busy guest's shared folder was seen to fail once in a thousand files (EIO)."""
+LONGEST_LINE_BYTES = 2048
+_POWER_OFF = 0x4321FEDC
+
+
+def main(folder: Path) -> None:
+    """Build the gateways that ``folder`` describes, report, and serve until the host says stop or goes away."""
+    console = os.open(CONSOLE, os.O_RDWR | os.O_NOCTTY)
+    tty.setraw(console)
+    answers = Answers(console, folder)
+    try:
+        plan = GatewayPlan.from_json((folder / PLAN_FILE).read_text())
+        programmer = _build(plan)
+        answers.send({"ready": os.uname().release})
+    except Exception as fault:
+        answers.send({"error": f"{type(fault).__name__}: {fault}"})
+        return
+
+    def settle(trim_ns: str) -> dict[str, Any]:
+        programmer.settle(int(trim_ns))
+        return {}
+
+    handlers: dict[str, Callable[[str], object]] = {
+        "counters": lambda _: {"counters": _counters(programmer)},
+        "offloads": lambda _: programmer.read_offloads(),
+        "qdiscs": lambda _: programmer.read_qdiscs(),
+        "settle": settle,
+    }
+    serve(console, handlers, answers.send)
+
+
+def serve(console: int, handlers: Mapping[str, Callable[[str], object]], send: Callable[[object], None]) -> None:
+    """Answer request lines until ``stop`` or until the console closes; a failing request is answered by its fault.
+
+    An empty line is answered by an empty line: by these the host moves on what has got stuck on the console.
+    """
+    pending = b""
+    while data := _read(console):
+        pending += data
+        *lines, pending = pending.split(b"\n")
+        for line in lines:
+            if line == b"stop":
+                return
+            if not line:
+                os.write(console, b"\n")
+                continue
+            try:
+                verb, _, argument = line.decode().partition(" ")
+                send(handlers[verb](argument))
+            except Exception as fault:
+                send({"error": f"{type(fault).__name__}: {fault}"})
+
+
+def _read(console: int) -> bytes:
+    try:
+        return os.read(console, 65536)
+    except OSError as fault:
+        # What a terminal's other end leaves behind when it goes.
+        if fault.errno == errno.EIO:
+            return b""
+        raise
+
+
+class Answers:
+    """Sends answers to the host, one line each; those too long for a line through files in the shared folder."""
+
+    def __init__(self, console: int, folder: Path) -> None:
+        self._console = console
+        self._folder = folder
+        self._files = 0
+
+    def send(self, answer: object) -> None:
+        """Send one answer. Raises TypeError for what JSON cannot hold, and sends nothing then."""
+        text = json.dumps(answer, separators=(",", ":"))
+        if len(text) > LONGEST_LINE_BYTES:
+            text = json.dumps({"file": self._filed(text)})
+        os.write(self._console, text.encode() + b"\n")
+
+    def _filed(self, text: str) -> str:
+        """Write the answer to a new file in the shared folder; its name. Raises OSError."""
+        for attempts_left in reversed(range(_FILE_ATTEMPTS)):
+            self._files += 1
+            name = f"answer-{self._files}.json"
+            try:
+                (self._folder / name).write_text(text)
+            except OSError:
+                if not attempts_left:
+                    raise
+            else:
+                return name
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _build(plan: GatewayPlan) -> GatewayProgrammer:
+    namespaces = {}
+    own = open_netlink("/proc/self/ns/net")
+    vector = 0
+    for gateway in plan.gateways:
+        descriptor = anonymous_namespace()
+        namespaces[gateway.datacenter] = f"/proc/self/fd/{descriptor}"
+        for port in gateway.host_ports:
+            index = own.link_lookup(ifname=f"vec{vector}")[0]
+            own.link("set", index=index, ifname=host_interface(port.host_index), net_ns_fd=descriptor)
+            vector += 1
+    own.close()
+    programmer = GatewayProgrammer(plan, namespaces)
+    programmer.program()
+    return programmer
+
+
+def _counters(programmer: GatewayProgrammer) -> list[dict[str, Any]]:
+    return [
+        {
+            "source": port.source,
+            "destination": port.destination,
+            "total": port.total,
+            "pairs": [[*pair, *counters] for pair, counters in port.pairs.items()],
+        }
+        for port in programmer.read_counters()
+    ]
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]))
+    finally:
+        os.sync()
+        ctypes.CDLL(None).reboot(_POWER_OFF)

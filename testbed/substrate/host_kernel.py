@@ -1,0 +1,87 @@
+"""Gateways in namespaces of the host's own kernel."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from testbed.gateway_plan import GatewayPlan
+from testbed.gateway_programming import GatewayProgrammer, host_interface
+from testbed.host_interface import HOST_INTERFACE
+from testbed.link_counters import PortCounters
+from testbed.namespace import open_netlink
+from testbed.substrate.substrate import SubstrateFacts
+
+
+class GatewayNode(Protocol):
+    """What holds a gateway."""
+
+    @property
+    def namespace(self) -> str:
+        """Path of its network namespace."""
+
+
+class GatewayNodes(Protocol):
+    """Where gateways come from."""
+
+    def add(self, name: str, marker: str) -> GatewayNode:
+        """Make a node."""
+
+
+class HostKernel:
+    """Each gateway is a node of the testbed's network, named ``<datacenter>-gateway``, beside the hosts."""
+
+    def __init__(self, plan: GatewayPlan, network: GatewayNodes, marker: str) -> None:
+        self._plan = plan
+        self._network = network
+        self._marker = marker
+        self._programmer: GatewayProgrammer | None = None
+
+    def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
+        """Build and verify the gateways, and join every host to its own by a veth pair."""
+        namespaces = {}
+        for gateway in self._plan.gateways:
+            node = self._network.add(f"{gateway.datacenter}-gateway", self._marker)
+            namespaces[gateway.datacenter] = node.namespace
+            netlink = open_netlink(node.namespace)
+            try:
+                for port in gateway.host_ports:
+                    with open(host_namespaces[port.host], "rb") as host_namespace:
+                        peer = {"ifname": HOST_INTERFACE, "net_ns_fd": host_namespace.fileno()}
+                        netlink.link("add", ifname=host_interface(port.host_index), kind="veth", peer=peer)
+            finally:
+                netlink.close()
+        self._programmer = GatewayProgrammer(self._plan, namespaces)
+        return self._program(self._programmer)
+
+    def _program(self, programmer: GatewayProgrammer) -> SubstrateFacts:
+        programmer.program()
+        return SubstrateFacts("kernel", os.uname().release)
+
+    def settle(self, trim_ns: int) -> None:
+        """Complete the WAN links with jitter and loss, their delays ``trim_ns`` less than asked."""
+        assert self._programmer is not None
+        self._programmer.settle(trim_ns)
+
+    def read_qdiscs(self) -> dict[str, Any]:
+        """What the kernel holds on every port now."""
+        assert self._programmer is not None
+        return self._programmer.read_qdiscs()
+
+    def read_offloads(self) -> dict[str, Any]:
+        """Sizes and offloads of every port now."""
+        assert self._programmer is not None
+        return self._programmer.read_offloads()
+
+    def read_counters(self) -> list[PortCounters]:
+        """Counters of every WAN port, as of now."""
+        assert self._programmer is not None
+        return self._programmer.read_counters()
+
+    def cpu_time_s(self) -> float | None:
+        """None: this kernel's interrupts serve everything on the machine."""
+        return None
+
+    def stop(self) -> None:
+        """Let go of the gateways; their nodes end with the network."""
+        if self._programmer is not None:
+            self._programmer.close()

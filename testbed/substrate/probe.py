@@ -1,0 +1,116 @@
+"""Which substrates this machine offers, found by trying."""
+
+import errno
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyroute2.netlink.exceptions import NetlinkError
+
+from testbed.gateway_plan import NetemPlan
+from testbed.namespace import anonymous_namespace, open_netlink
+from testbed.qdiscs.netem import netem_options
+from testbed.strict_model import InputError
+from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT
+
+KERNEL, GUEST = "kernel", "guest"
+SUBSTRATES = (KERNEL, GUEST)
+
+TAP_DEVICE = Path("/dev/net/tun")
+
+
+class MissingError(Exception):
+    """The machine lacks something; the message is one line that names it and what to install. Exit status 5."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Whether one substrate works here, why or why not, and what to install where it does not."""
+
+    name: str
+    available: bool
+    reason: str
+    install: str = ""
+
+
+def probe_kernel() -> Offer:
+    """Try a netem qdisc on a veth pair in a namespace that goes away by itself."""
+    if os.geteuid() != 0:
+        return Offer(KERNEL, False, "namespaces and qdiscs need root", "run as root, or with sudo")
+    try:
+        namespace = anonymous_namespace()
+    except OSError as fault:
+        return Offer(
+            KERNEL,
+            False,
+            fault.strerror or str(fault),
+            "run where network namespaces may be made; a container needs the capabilities SYS_ADMIN and NET_ADMIN",
+        )
+    try:
+        netlink = open_netlink(f"/proc/self/fd/{namespace}")
+        try:
+            netlink.link("add", ifname="probe0", kind="veth", peer={"ifname": "probe1"})
+            index = netlink.link_lookup(ifname="probe0")[0]
+            options = netem_options(NetemPlan(delay_ns=1_000_000, jitter_ns=0, loss=0.0, limit_packets=1000))
+            netlink.tc("add", "netem", index, 0x10000, options=options)
+        finally:
+            netlink.close()
+    except NetlinkError as fault:
+        if fault.code == errno.ENOENT:
+            release = os.uname().release
+            return Offer(
+                KERNEL,
+                False,
+                f"the kernel {release} has no sch_netem",
+                f"modprobe sch_netem, or a kernel package that has it (Debian: linux-image-{os.uname().machine})",
+            )
+        return Offer(KERNEL, False, f"netem on a veth: {fault}", "a kernel with veth and sch_netem")
+    finally:
+        os.close(namespace)
+    return Offer(KERNEL, True, f"the kernel {os.uname().release} accepted a netem qdisc")
+
+
+def probe_guest() -> Offer:
+    """Look for the guest kernel, its modules and the TAP device; booting it is left to the first testbed."""
+    install = "apt-get install user-mode-linux kmod"
+    if os.geteuid() != 0:
+        return Offer(GUEST, False, "TAP devices and namespaces need root", "run as root, or with sudo")
+    if shutil.which(GUEST_PROGRAM) is None:
+        return Offer(GUEST, False, f"{GUEST_PROGRAM} is not on the PATH", install)
+    releases = [path.name for path in MODULES_ROOT.glob("*") if (path / "kernel").is_dir()]
+    lacking = [
+        module for module in MODULES if not any((MODULES_ROOT / r / "kernel" / module).exists() for r in releases)
+    ]
+    if lacking:
+        return Offer(
+            GUEST, False, f"{MODULES_ROOT} lacks {', '.join(Path(module).name for module in lacking)}", install
+        )
+    if not TAP_DEVICE.exists():
+        return Offer(GUEST, False, f"there is no {TAP_DEVICE}", "modprobe tun; a container needs the device too")
+    return Offer(
+        GUEST, True, f"User-Mode Linux {', '.join(releases)} with netem, beside the kernel {os.uname().release}"
+    )
+
+
+def choose_substrate(asked: str = "auto") -> Offer:
+    """The substrate to use: the one asked for, or with ``auto`` the kernel's own netem before the guest.
+
+    Raises MissingError where it does not work here, InputError for a name that is none.
+    """
+    probes = {KERNEL: probe_kernel, GUEST: probe_guest}
+    if asked != "auto":
+        if asked not in probes:
+            raise InputError(f"--substrate: {asked!r} is none, give auto, {' or '.join(SUBSTRATES)}")
+        offer = probes[asked]()
+        if not offer.available:
+            raise MissingError(f"no netem in the {asked} substrate: {offer.reason} ({offer.install})")
+        return offer
+    kernel = probe_kernel()
+    if kernel.available:
+        return kernel
+    guest = probe_guest()
+    if guest.available:
+        return Offer(GUEST, True, f"{kernel.reason}, so {guest.reason}")
+    remedy = guest.install if guest.install == kernel.install else f"{guest.install}; or {kernel.install}"
+    raise MissingError(f"no netem anywhere: {kernel.reason}; {guest.reason} ({remedy})")

@@ -1,0 +1,249 @@
+"""A testbed: hosts in emulated datacenters, up for as long as a ``with`` block."""
+
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from testbed.address_book import AddressBook
+from testbed.cleaning import end_processes
+from testbed.congestion_control import allow_congestion_control
+from testbed.emulated_hosts import EmulatedHost, EmulatedNetwork
+from testbed.gateway_layout import plan_gateways
+from testbed.gateway_plan import GatewayPlan
+from testbed.gpu_assignment import GpuAssignment
+from testbed.host_attachment import TCP_SYSCTLS, TcpSettings, attach_host
+from testbed.host_interface import HOST_INTERFACE
+from testbed.host_process import HostProcess
+from testbed.host_programs import HOST_PROGRAMS
+from testbed.joining import record_hosts
+from testbed.link_counters import PortCounters
+from testbed.measurement import ping
+from testbed.namespace import read_sysctls, write_sysctls
+from testbed.offloads import read_offloads
+from testbed.registry import STATE_ROOT, Claim, claim
+from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
+from testbed.substrate.host_kernel import HostKernel
+from testbed.substrate.probe import GUEST, KERNEL, MissingError, Offer, choose_substrate
+from testbed.substrate.substrate import Substrate, SubstrateError, SubstrateFacts
+from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
+from testbed.tcp_state import TcpStateReader
+from testbed.topology import Topology, check_can_be_emulated
+from testbed.virtual_time.inside import in_virtual_time
+from testbed.virtual_time.kernel_limits import lift_kernel_limits
+from testbed.virtual_time.light_hosts import LightHost, LightNetwork
+
+_TRIM_PINGS, _TRIM_PINGS_VIRTUAL = 50, 2
+MAX_TRIM_NS = 1_000_000
+
+
+class Testbed:
+    """A network that is up. Made by ``bring_up``, never directly."""
+
+    __test__ = False
+
+    def __init__(self, topology: Topology, ours: Claim, offer: Offer, gpus: GpuAssignment | None = None) -> None:
+        self.topology = topology
+        self.gpus = gpus
+        self.identifier = ours.record.identifier
+        self.folder = ours.folder
+        self.addresses = AddressBook(topology, ours.record.slot)
+        self.network = LightNetwork() if in_virtual_time() else EmulatedNetwork()
+        self.gateway_plan: GatewayPlan = plan_gateways(topology, ours.record.slot)
+        self._hosts: dict[str, EmulatedHost | LightHost] = {}
+        self._substrate: Substrate
+        self.reason = offer.reason
+        if offer.name == UNSHAPED:
+            self._substrate = UnshapedKernel(self.gateway_plan, self.network, self.identifier)
+        elif offer.name == KERNEL:
+            self._substrate = HostKernel(self.gateway_plan, self.network, self.identifier)
+        else:
+            self._substrate = GuestKernel(self.gateway_plan, ours.folder, self.identifier)
+        self.facts = SubstrateFacts(offer.name, "")
+
+    def _start(self) -> None:
+        names = self.folder / "hosts"
+        names.write_text(self.addresses.hosts_file())
+        for host in self.topology.hosts:
+            node = self.network.add(host.name, self.identifier)
+            node.use_hosts_file(names)
+            node.tell_interface("eth0", self.addresses.address(host))
+            node.export(self._gpu_environment(host.name))
+            self._hosts[host.name] = node
+        if in_virtual_time():
+            lift_kernel_limits()
+        self.facts = self._substrate.start({name: node.namespace for name, node in self._hosts.items()})
+        allow_congestion_control(TcpSettings().congestion)
+        for gateway in self.gateway_plan.gateways:
+            for port in gateway.host_ports:
+                namespace = self._hosts[port.host].namespace
+                attach_host(namespace, gateway, port, exact_packets=self.gateway_plan.exact_packets)
+
+        if self.facts.name == UNSHAPED:
+            # Nobody joins it: whoever looks for this network looks for its WAN.
+            return
+        self._settle_wan()
+        if isinstance(self.network, EmulatedNetwork):
+            record_hosts(
+                self.folder,
+                self.topology,
+                {name: node.pid for name, node in self._hosts.items()},
+                {name: self._gpu_environment(name) for name in self._hosts},
+            )
+
+    def _settle_wan(self) -> None:
+        """Take what the idle path adds by itself, one way, off the delays: forwarding and late timers are not WAN."""
+        if not self.topology.wan:
+            return
+        link = self.topology.wan[0]
+        one, other = (self.topology.datacenter(name).hosts[0].name for name in link.between)
+        echoes = ping(self, one, other, _TRIM_PINGS_VIRTUAL if in_virtual_time() else _TRIM_PINGS)
+        if math.isnan(echoes.shortest_ms):
+            raise SubstrateError(f"{one} does not reach {other} across the WAN")
+        # Not the median: a machine that is busy for this one moment would shorten every link of the run. In virtual
+        # time a hop adds nothing.
+        trim_ns = 0 if in_virtual_time() else wan_delay_trim_ns(echoes.shortest_ms, link.conditions.latency_ns)
+        self._substrate.settle(trim_ns)
+        self.facts = replace(self.facts, trim_ns=trim_ns)
+
+    def _stop(self) -> None:
+        with ExitStack() as stopping:
+            # From the last to the first, each of them also where one before it fails.
+            stopping.callback(end_processes, self.identifier)
+            stopping.callback(self.network.stop)
+            stopping.callback(self._substrate.stop)
+
+    def spawn(self, host: str, argv: list[str], *, gpu: int | None = None, **popen: Any) -> subprocess.Popen[Any]:
+        """Start any program on a host; arguments beyond are Popen's. It ends with the testbed at the latest.
+
+        Where hosts have been given real GPUs, the program sees the host's GPU of that number, or all of the host's.
+        """
+        name = self.topology.host(host).name
+        environment = {**(popen.pop("env", None) or os.environ), **self._gpu_environment(name, gpu)}
+        return self._hosts[name].spawn(argv, env=environment, **popen)
+
+    def _gpu_environment(self, host: str, gpu: int | None = None) -> dict[str, str]:
+        return {} if self.gpus is None else self.gpus.environment(host, gpu)
+
+    def start_module(
+        self, host: str, module: str, arguments: list[str], words: int, *, gpu: int | None = None
+    ) -> HostProcess:
+        """Run ``main(arguments)`` of a Python module on a host, a program that tells its exit status by it.
+
+        What it says, on standard output and error, goes to the descriptor ``words``; its parent is ``module_parent``.
+        It ends with the testbed at the latest, and sees GPUs as what ``spawn`` starts does: none in virtual time.
+        """
+        name = self.topology.host(host).name
+        return self._hosts[name].start_module(module, arguments, words, self._gpu_environment(name, gpu))
+
+    @property
+    def module_parent(self) -> int:
+        """Number of the process whose children ``start_module`` makes."""
+        return self.network.module_parent
+
+    def namespace(self, host: str) -> str:
+        """Path of a host's network namespace."""
+        return self._hosts[self.topology.host(host).name].namespace
+
+    def use_tcp(self, settings: TcpSettings) -> None:
+        """Set TCP on every host, for connections opened from now on.
+
+        Raises MissingError for a congestion control that the kernel lacks.
+        """
+        allow_congestion_control(settings.congestion)
+        for node in self._hosts.values():
+            write_sysctls(node.namespace, settings.sysctls())
+
+    def read_qdiscs(self) -> dict[str, Any]:
+        """What the kernel holds on every gateway's ports now, by ``datacenter interface``."""
+        return self._substrate.read_qdiscs()
+
+    def read_sysctls(self) -> dict[str, dict[str, str | None]]:
+        """What ``TCP_SYSCTLS`` hold now, by host; None for one that the kernel does not have."""
+        return {name: read_sysctls(node.namespace, TCP_SYSCTLS) for name, node in self._hosts.items()}
+
+    def read_offloads(self) -> dict[str, dict[str, Any]]:
+        """Sizes and offloads of every interface now, by ``host interface`` and ``datacenter interface``."""
+        hosts = {
+            f"{name} {HOST_INTERFACE}": read_offloads(node.namespace, [HOST_INTERFACE])[HOST_INTERFACE]
+            for name, node in self._hosts.items()
+        }
+        return {**hosts, **self._substrate.read_offloads()}
+
+    def read_counters(self) -> list[PortCounters]:
+        """Counters of every WAN port, as of now."""
+        return self._substrate.read_counters()
+
+    def tcp_state_reader(self) -> TcpStateReader:
+        """A reader of every connection's state, at both of its ends. Close it before the testbed ends."""
+        return TcpStateReader(node.namespace for node in self._hosts.values())
+
+    def network_cpu_time_s(self) -> float | None:
+        """CPU seconds of carrying the network so far, on one core; None where they cannot be told from others."""
+        return self._substrate.cpu_time_s()
+
+
+def wan_delay_trim_ns(idle_rtt_ms: float, latency_ns: int) -> int:
+    """What to take off every WAN delay, where an idle path of latency ``latency_ns`` answers in ``idle_rtt_ms``.
+
+    Half of what the round trip is too long, never negative, and ``MAX_TRIM_NS`` at most: an addition beyond that is a
+    fault of the path, for calibration to find, and not the cost of a few hops.
+    """
+    return min(MAX_TRIM_NS, max(0, round(idle_rtt_ms * 1e6 / 2) - latency_ns))
+
+
+def usable_substrate(asked: str = "auto", *, shaped: bool = True) -> Offer:
+    """The substrate that ``bring_up`` takes on this machine; makes nothing.
+
+    Raises MissingError where the machine lacks netem or a program that hosts need, InputError for a name that is none.
+    """
+    chosen = choose_substrate(asked) if shaped else unshaped_offer()
+    for program, package in HOST_PROGRAMS.items():
+        if shutil.which(program) is None:
+            raise MissingError(f"{program} is not installed: apt-get install {package}")
+    return chosen
+
+
+@contextmanager
+def bring_up(
+    topology: Topology,
+    *,
+    substrate: str = "auto",
+    source: str = "",
+    root: Path = STATE_ROOT,
+    gpus: GpuAssignment | None = None,
+    shaped: bool = True,
+) -> Iterator[Testbed]:
+    """Bring a topology up, yield it, and leave nothing of it behind. Programs on a host see the ``gpus`` it is given.
+
+    Where taking it down is itself interrupted, it stays on record, so that ``clean`` finds what is left of it.
+    ``substrate`` is ``auto``, ``kernel`` or ``guest``; ``source`` tells people what the testbed is for. Unless it is
+    ``shaped``, no link has a delay, a loss or a rate, the substrate is of no account, and nobody can join. Raises
+    InputError for a topology that is too large, MissingError where the machine lacks netem or a program, SubstrateError
+    and ReadBackError where bring-up fails.
+    """
+    check_can_be_emulated(topology)
+    chosen = usable_substrate(substrate, shaped=shaped)
+    if chosen.name == GUEST and len(topology.hosts) > MAX_GUEST_HOSTS:
+        raise MissingError(
+            f"the guest kernel carries {MAX_GUEST_HOSTS} hosts at most, this topology has {len(topology.hosts)}: "
+            "take fewer hosts, or a kernel with sch_netem"
+        )
+    ours = claim(source, root)
+    try:
+        testbed = Testbed(topology, ours, chosen, gpus)
+    except BaseException:
+        ours.release()
+        raise
+    try:
+        testbed._start()
+        yield testbed
+    finally:
+        testbed._stop()
+        # Only after a stop that came to its end: whatever else is left is found by the record.
+        ours.release()

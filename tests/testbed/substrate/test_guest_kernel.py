@@ -1,0 +1,217 @@
+"""The host's side of the guest, with a shell script in the guest's place."""
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.gateway_layout import plan_gateways
+from testbed.gateway_plan import GatewayPlan
+from testbed.link_counters import Counters
+from testbed.registry import MARKER
+from testbed.strict_model import parse_model
+from testbed.substrate import guest_kernel
+from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
+from testbed.substrate.substrate import SubstrateError, SubstrateFacts
+from testbed.topology import TopologySpec, resolve_topology
+
+KERNEL_COMMAND_LINE_MAX = 4096
+NO_GATEWAYS = GatewayPlan((), exact_packets=False)
+
+READY = 'echo \'{"ready":"6.1.0-uml"}\'\n'
+COUNTERS = (
+    '{"counters":[{"source":"east","destination":"west",'
+    '"total":[500,5,70,1],"pairs":[["east-0","west-0",400,4,60,1]]}]}'
+)
+
+
+class Nothing:
+    """A netlink socket that is never asked for anything."""
+
+    def close(self) -> None:
+        pass
+
+
+Boot = Callable[..., GuestKernel]
+
+
+@pytest.fixture
+def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
+    """Starts a guest that behaves as a script says, without hosts."""
+    popen = subprocess.Popen
+    guests = []
+    monkeypatch.setattr(guest_kernel, "open_netlink", lambda _: Nothing())
+    monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
+
+    def boot(script: str, plan: GatewayPlan = NO_GATEWAYS) -> GuestKernel:
+        def in_its_place(_: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+            return popen(["sh", "-c", script], cwd=tmp_path, **options)
+
+        monkeypatch.setattr(subprocess, "Popen", in_its_place)
+        guests.append(GuestKernel(plan, tmp_path, "wb-1"))
+        assert guests[-1].start({}) == SubstrateFacts("guest", "6.1.0-uml")
+        return guests[-1]
+
+    yield boot
+    for guest in guests:
+        guest.stop()
+
+
+def answering(**answers: str) -> str:
+    """A guest's script that prints these for requests that begin with these words, until its input closes."""
+    cases = "".join(f"{verb}*) {script};;\n" for verb, script in answers.items())
+    return f'{READY}while read -r request; do\ncase "$request" in\n{cases}esac\ndone\n'
+
+
+def saying(text: str) -> str:
+    return f"echo '{text}'"
+
+
+def plan_of(hosts: int) -> GatewayPlan:
+    document = {
+        "datacenters": [{"name": "east", "hosts": hosts // 2}, {"name": "west", "hosts": hosts - hosts // 2}],
+        "wan": {"latency": "10ms"},
+    }
+    return plan_gateways(resolve_topology(parse_model(TopologySpec, document, "test")), slot=250)
+
+
+def test_a_guest_whose_console_got_stuck_is_nudged_until_it_answers(booted: Boot) -> None:
+    stuck = f"{READY}while read -r request; do read -r nudge; echo; read -r nudge; echo; {saying(COUNTERS)}; done\n"
+    guest = booted(stuck)
+    for _ in range(2):
+        (port,) = guest.read_counters()
+        assert port.source == "east"
+
+
+def test_what_the_guest_s_kernel_says_for_itself_is_kept_and_not_taken_for_an_answer(
+    booted: Boot, tmp_path: Path
+) -> None:
+    words = "[    7.25] random: crng init done"
+    guest = booted(answering(counters=f"{saying(words)}; {saying(COUNTERS)}"))
+    assert len(guest.read_counters()) == 1
+    assert any(words in log.read_text() for log in tmp_path.rglob("guest.log"))
+
+
+@pytest.mark.parametrize(("exact", "packets"), [(True, (5, 4)), (False, (None, None))])
+def test_counters_are_those_the_guest_read_and_packets_only_where_they_can_be_counted(
+    booted: Boot, exact: bool, packets: tuple[int | None, int | None]
+) -> None:
+    guest = booted(answering(counters=saying(COUNTERS)), replace(NO_GATEWAYS, exact_packets=exact))
+    (port,) = guest.read_counters()
+    assert (port.source, port.destination) == ("east", "west")
+    assert port.total == Counters(500, packets[0], 70, 1)
+    assert port.pairs == {("east-0", "west-0"): Counters(400, packets[1], 60, 1)}
+
+
+def test_a_long_answer_is_read_from_its_file_which_goes(booted: Boot, tmp_path: Path) -> None:
+    answer = """echo '{"east wan1":{}}' > answer-1.json; echo '{"file":"answer-1.json"}'"""
+    assert booted(answering(qdiscs=answer)).read_qdiscs() == {"east wan1": {}}
+    assert not (tmp_path / "answer-1.json").exists()
+
+
+def test_offloads_are_those_the_guest_read(booted: Boot) -> None:
+    answer = saying('{"east wan1":{"mtu_bytes":1500}}')
+    assert booted(answering(offloads=answer)).read_offloads() == {"east wan1": {"mtu_bytes": 1500}}
+
+
+def test_a_trim_is_told_in_nanoseconds(booted: Boot, tmp_path: Path) -> None:
+    booted(answering(settle=f'echo "$request" > said; {saying("{}")}')).settle(123_456)
+    assert (tmp_path / "said").read_text() == "settle 123456\n"
+
+
+def test_what_goes_wrong_in_the_guest_is_told_in_its_words(booted: Boot) -> None:
+    guest = booted(answering(qdiscs=saying('{"error":"ReadBackError: east wan1: asked for more"}')))
+    with pytest.raises(SubstrateError, match=r"^the guest kernel: ReadBackError: east wan1: asked for more$"):
+        guest.read_qdiscs()
+
+
+def test_a_guest_whose_gateways_do_not_come_up_is_told_in_its_words(booted: Boot) -> None:
+    with pytest.raises(SubstrateError, match=r"^the guest kernel: NetlinkError: \(2, 'No such file'\)$"):
+        booted("""echo '{"error":"NetlinkError: (2, '"'No such file'"')"}'; exec sleep 60""")
+
+
+@pytest.mark.parametrize("script", ["echo Kernel panic >&2", f"{READY}echo Kernel panic >&2; exit 1"])
+def test_a_guest_that_ends_is_told_with_its_last_words(booted: Boot, script: str) -> None:
+    with pytest.raises(SubstrateError, match=r"^the guest kernel ended; its last words: Kernel panic$"):
+        booted(script).read_qdiscs()
+
+
+def test_a_guest_that_has_ended_before_it_is_asked_is_told_as_well(booted: Boot) -> None:
+    guest = booted(f"{READY}exec >&- <&-")
+    for _ in range(3):
+        with pytest.raises(SubstrateError, match=r"^the guest kernel ended; its last words: none$"):
+            guest.settle(1)
+
+
+def test_a_guest_that_does_not_answer_is_told_with_how_long_it_was_waited_for(
+    booted: Boot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guest_kernel, "_ANSWER_DEADLINE_S", 0.1)
+    guest = booted(answering(qdiscs="exec sleep 60"))
+    with pytest.raises(SubstrateError, match=r"^the guest kernel did not answer within 0 s; its last words: none$"):
+        guest.read_qdiscs()
+
+
+def test_threads_that_ask_at_once_hear_their_own_answers(booted: Boot) -> None:
+    guest = booted(answering(counters=saying(COUNTERS), qdiscs=saying('{"east wan1":{}}')))
+    heard: list[bool] = []
+
+    def ask() -> None:
+        heard.extend(guest.read_counters()[0].source == "east" for _ in range(50))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert all(guest.read_qdiscs() == {"east wan1": {}} for _ in range(50))
+    asking.join()
+    assert heard == [True] * 50
+
+
+def test_stopping_ends_the_guest_at_once_and_twice_is_the_same(booted: Boot) -> None:
+    guest = booted(f"{READY}exec sleep 60")
+    process = guest._guest
+    assert process is not None
+    guest.stop()
+    assert process.returncode is not None
+    guest.stop()
+
+
+def test_a_guest_that_never_started_is_stopped_already(tmp_path: Path) -> None:
+    GuestKernel(NO_GATEWAYS, tmp_path, "wb-1").stop()
+
+
+def test_a_guest_program_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(SubstrateError, match=r"^linux\.uml is not installed: apt-get install user-mode-linux$"):
+        GuestKernel(NO_GATEWAYS, tmp_path, "wb-1").start({})
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_as_many_hosts_as_are_allowed_fit_the_kernels_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool
+) -> None:
+    started: list[tuple[list[str], dict[str, Any]]] = []
+
+    def note(argv: list[str], **options: Any) -> None:
+        started.append((argv, options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", note)
+    monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
+    # A testbed's folder is /run/wanbed/SLOT; here it may be as long as a path of 64 characters.
+    folder = tmp_path / "f"
+    folder.mkdir()
+    plan = replace(plan_of(MAX_GUEST_HOSTS), exact_packets=exact)
+    with pytest.raises(KeyboardInterrupt):
+        GuestKernel(plan, folder, "wb-1").start({})
+    ((argv, options),) = started
+    kernel = argv[argv.index("guest") + 1 :]
+    assert kernel[0] == "/usr/bin/linux.uml"
+    assert sum("transport=tap" in word for word in kernel) == MAX_GUEST_HOSTS
+    assert len(" ".join(kernel)) < KERNEL_COMMAND_LINE_MAX
+    assert options["env"][MARKER] == "wb-1"
+    assert GatewayPlan.from_json((folder / "gateways.json").read_text()) == plan

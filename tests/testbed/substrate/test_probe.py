@@ -1,0 +1,199 @@
+import errno
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyroute2.netlink.exceptions import NetlinkError
+
+from testbed.strict_model import InputError
+from testbed.substrate import probe
+from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES
+from testbed.substrate.probe import GUEST, KERNEL, MissingError, Offer, choose_substrate, probe_guest, probe_kernel
+
+HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
+NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
+HAS_GUEST = Offer(GUEST, True, "User-Mode Linux 6.1 with netem")
+NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux")
+
+
+class Netlink:
+    """Refuses qdiscs as the kernel does, by its error number; 0 takes them."""
+
+    def __init__(self, error: int) -> None:
+        self._error = error
+        self.closed = False
+
+    def link(self, *_: object, **__: object) -> None:
+        pass
+
+    def link_lookup(self, **_: object) -> list[int]:
+        return [2]
+
+    def tc(self, command: str, kind: str, *_: object, **__: object) -> None:
+        assert (command, kind) == ("add", "netem")
+        if self._error:
+            raise NetlinkError(self._error, os.strerror(self._error))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def offers(monkeypatch: pytest.MonkeyPatch, kernel: Offer, guest: Offer) -> None:
+    monkeypatch.setattr(probe, "probe_kernel", lambda: kernel)
+    monkeypatch.setattr(probe, "probe_guest", lambda: guest)
+
+
+def kernel_that(monkeypatch: pytest.MonkeyPatch, error: int) -> tuple[Offer, Netlink]:
+    """What is offered by a kernel that answers with an error number, and the socket it was asked over."""
+    netlink = Netlink(error)
+    held: list[int] = []
+
+    def namespace() -> int:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+        return held[0]
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(probe, "anonymous_namespace", namespace)
+    monkeypatch.setattr(probe, "open_netlink", lambda _: netlink)
+    offer = probe_kernel()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(held[0])
+    return offer, netlink
+
+
+def able_guest(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    modules = root / "6.1.0" / "kernel"
+    for module in MODULES:
+        (modules / module).parent.mkdir(parents=True, exist_ok=True)
+        (modules / module).touch()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
+    monkeypatch.setattr(probe, "MODULES_ROOT", root)
+    (root / "tun").touch()
+    monkeypatch.setattr(probe, "TAP_DEVICE", root / "tun")
+
+
+@pytest.mark.parametrize("guest", [HAS_GUEST, NO_GUEST])
+def test_the_kernels_own_netem_is_chosen_where_it_is(monkeypatch: pytest.MonkeyPatch, guest: Offer) -> None:
+    offers(monkeypatch, HAS_NETEM, guest)
+    assert choose_substrate() == HAS_NETEM
+
+
+def test_the_guest_is_chosen_where_the_kernel_has_no_netem_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers(monkeypatch, NO_NETEM, HAS_GUEST)
+    chosen = choose_substrate()
+    assert (chosen.name, chosen.available) == (GUEST, True)
+    assert chosen.reason == "the kernel 6.1.0 has no sch_netem, so User-Mode Linux 6.1 with netem"
+
+
+def test_no_netem_anywhere_is_an_error_with_both_reasons_and_both_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers(monkeypatch, NO_NETEM, NO_GUEST)
+    with pytest.raises(MissingError) as missing:
+        choose_substrate()
+    assert str(missing.value) == (
+        "no netem anywhere: the kernel 6.1.0 has no sch_netem; linux.uml is not on the PATH "
+        "(apt-get install user-mode-linux; or modprobe sch_netem)"
+    )
+
+
+def test_a_remedy_that_both_share_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_root = [Offer(name, False, f"{name} needs root", "run as root, or with sudo") for name in (KERNEL, GUEST)]
+    offers(monkeypatch, *needs_root)
+    with pytest.raises(MissingError, match=r"\(run as root, or with sudo\)$") as missing:
+        choose_substrate()
+    assert str(missing.value).count("run as root") == 1
+
+
+@pytest.mark.parametrize(("asked", "offer"), [(KERNEL, HAS_NETEM), (GUEST, HAS_GUEST)])
+def test_the_substrate_asked_for_is_taken_whatever_the_other_offers(
+    monkeypatch: pytest.MonkeyPatch, asked: str, offer: Offer
+) -> None:
+    offers(monkeypatch, HAS_NETEM, HAS_GUEST)
+    assert choose_substrate(asked) == offer
+
+
+@pytest.mark.parametrize(("asked", "offer"), [(KERNEL, NO_NETEM), (GUEST, NO_GUEST)])
+def test_the_substrate_asked_for_is_never_replaced_by_another(
+    monkeypatch: pytest.MonkeyPatch, asked: str, offer: Offer
+) -> None:
+    offers(monkeypatch, *((NO_NETEM, HAS_GUEST) if asked == KERNEL else (HAS_NETEM, NO_GUEST)))
+    with pytest.raises(MissingError) as missing:
+        choose_substrate(asked)
+    assert str(missing.value) == f"no netem in the {asked} substrate: {offer.reason} ({offer.install})"
+
+
+def test_a_name_that_is_no_substrate_is_bad_input() -> None:
+    with pytest.raises(InputError, match=r"^--substrate: 'qemu' is none, give auto, kernel or guest$"):
+        choose_substrate("qemu")
+
+
+@pytest.mark.parametrize("attempt", [probe_kernel, probe_guest])
+def test_without_root_neither_substrate_works_and_the_remedy_is_root(
+    monkeypatch: pytest.MonkeyPatch, attempt: Any
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    offer = attempt()
+    assert not offer.available
+    assert offer.install == "run as root, or with sudo"
+
+
+def test_a_kernel_that_takes_a_netem_qdisc_has_netem(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer, netlink = kernel_that(monkeypatch, 0)
+    assert offer.available
+    assert netlink.closed
+
+
+def test_a_kernel_that_does_not_know_netem_is_told_apart_and_what_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer, netlink = kernel_that(monkeypatch, errno.ENOENT)
+    assert not offer.available
+    assert offer.reason == f"the kernel {os.uname().release} has no sch_netem"
+    assert offer.install.startswith("modprobe sch_netem, or a kernel package that has it")
+    assert netlink.closed
+
+
+def test_a_kernel_that_refuses_for_another_reason_is_told_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer, _ = kernel_that(monkeypatch, errno.EOPNOTSUPP)
+    assert not offer.available
+    assert "Operation not supported" in offer.reason
+
+
+def test_a_machine_where_no_namespace_may_be_made_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise PermissionError(errno.EPERM, "making a network namespace: Operation not permitted")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(probe, "anonymous_namespace", refuse)
+    offer = probe_kernel()
+    assert (offer.available, offer.reason) == (False, "making a network namespace: Operation not permitted")
+
+
+def test_a_guest_with_its_modules_and_a_tap_device_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    able_guest(monkeypatch, tmp_path)
+    offer = probe_guest()
+    assert offer.available
+    assert "6.1.0" in offer.reason
+
+
+def test_a_guest_program_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    able_guest(monkeypatch, tmp_path)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    offer = probe_guest()
+    assert (offer.available, offer.reason) == (False, f"{GUEST_PROGRAM} is not on the PATH")
+    assert "user-mode-linux" in offer.install
+
+
+def test_a_module_that_the_guest_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    able_guest(monkeypatch, tmp_path)
+    next(tmp_path.rglob("sch_netem.ko")).unlink()
+    offer = probe_guest()
+    assert (offer.available, offer.reason) == (False, f"{tmp_path} lacks sch_netem.ko")
+
+
+def test_a_machine_without_tap_devices_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    able_guest(monkeypatch, tmp_path)
+    (tmp_path / "tun").unlink()
+    offer = probe_guest()
+    assert (offer.available, offer.reason) == (False, f"there is no {tmp_path}/tun")
+    assert offer.install == "modprobe tun; a container needs the device too"

@@ -1,0 +1,37 @@
+import errno
+from typing import Any
+
+import pytest
+
+from testbed.gateway_layout import plan_gateways
+from testbed.substrate import unshaped
+from testbed.substrate.probe import MissingError
+from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
+from testbed.topology import TopologySpec, resolve_topology
+
+
+def test_gateways_are_connected_and_nothing_is_shaped() -> None:
+    class Programmer:
+        """Fails for any other call."""
+
+        connected = False
+
+        def connect(self) -> None:
+            self.connected = True
+
+    topology = resolve_topology(TopologySpec.model_validate({"datacenters": [{"name": "east", "hosts": 1}]}))
+    network, programmer = object(), Programmer()
+    kernel: Any = UnshapedKernel(plan_gateways(topology, 1), network, "wb-1")  # type: ignore[arg-type]
+    assert kernel._program(programmer).name == UNSHAPED
+    assert programmer.connected
+    kernel.settle(1000)
+    assert (kernel.read_qdiscs(), kernel.read_counters()) == ({}, [])
+
+
+def test_a_machine_that_makes_no_namespaces_is_told_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(unshaped, "anonymous_namespace", refuse)
+    with pytest.raises(MissingError, match=r"^network namespaces: Operation not permitted \(run as root; a container "):
+        unshaped_offer()

@@ -1,0 +1,111 @@
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed import doctor
+from testbed.doctor import Diagnosis, diagnose
+from testbed.gpus import Gpu
+from testbed.substrate.probe import GUEST, KERNEL, Offer
+from testbed.testbed import HOST_PROGRAMS
+from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+
+HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
+NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
+HAS_GUEST = Offer(GUEST, True, "User-Mode Linux 6.1 with netem")
+NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux")
+
+
+@pytest.fixture(autouse=True)
+def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
+    monkeypatch.setattr(doctor, "NVIDIA_DRIVER", tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+
+
+def on_a_machine(monkeypatch: pytest.MonkeyPatch, kernel: Offer, guest: Offer) -> Diagnosis:
+    monkeypatch.setattr(doctor, "probe_kernel", lambda: kernel)
+    monkeypatch.setattr(doctor, "probe_guest", lambda: guest)
+    return diagnose()
+
+
+@pytest.mark.parametrize("guest", [HAS_GUEST, NO_GUEST])
+def test_the_kernels_own_netem_comes_first(monkeypatch: pytest.MonkeyPatch, guest: Offer) -> None:
+    diagnosis = on_a_machine(monkeypatch, HAS_NETEM, guest)
+    assert (diagnosis.substrate, diagnosis.reason) == (KERNEL, HAS_NETEM.reason)
+    assert diagnosis.missing == ()
+
+
+def test_the_guest_is_chosen_for_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    diagnosis = on_a_machine(monkeypatch, NO_NETEM, HAS_GUEST)
+    assert diagnosis.substrate == GUEST
+    assert diagnosis.reason == "the kernel 6.1.0 has no sch_netem, so User-Mode Linux 6.1 with netem"
+    assert diagnosis.missing == ()
+
+
+def test_without_netem_both_ways_to_get_it_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    diagnosis = on_a_machine(monkeypatch, NO_NETEM, NO_GUEST)
+    assert (diagnosis.substrate, diagnosis.reason) == (None, "no netem anywhere")
+    assert [(each.why, each.install) for each in diagnosis.missing] == [
+        (NO_NETEM.reason, NO_NETEM.install),
+        (NO_GUEST.reason, NO_GUEST.install),
+    ]
+
+
+@pytest.mark.parametrize("program", HOST_PROGRAMS)
+def test_a_program_that_hosts_need_is_told_with_its_package(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.setattr(shutil, "which", lambda asked: None if asked == program else asked)
+    (missing,) = on_a_machine(monkeypatch, HAS_NETEM, HAS_GUEST).missing
+    assert (missing.what, missing.install) == (program, f"apt-get install {HOST_PROGRAMS[program]}")
+
+
+def test_gpus_without_nvml_are_those_that_the_driver_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for number, text in enumerate(["Model: \t\t NVIDIA A100-SXM4-80GB\nIRQ: 1\n", "IRQ: 2\n"]):
+        card = tmp_path / "gpus" / f"0000:0{number}:00.0"
+        card.mkdir(parents=True)
+        (card / "information").write_text(text)
+    diagnosis = on_a_machine(monkeypatch, HAS_NETEM, HAS_GUEST)
+    assert diagnosis.gpus == (Gpu("NVIDIA A100-SXM4-80GB", None), Gpu("unknown", None))
+    (missing,) = diagnosis.missing
+    assert (missing.what, missing.install) == ("NVML", "pip install 'wanbed[gpu]'")
+
+
+def test_gpus_are_told_with_memory_driver_and_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakePynvml([FakeGpu("GPU-1", "NVIDIA H200", 141 * 2**30)]))
+    diagnosis = on_a_machine(monkeypatch, HAS_NETEM, HAS_GUEST)
+    assert diagnosis.missing == ()
+    assert diagnosis.document()["gpus"] == [
+        {"model": "NVIDIA H200", "driver": "570.1", "uuid": "GPU-1", "memory_bytes": 141 * 2**30}
+    ]
+
+
+def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert on_a_machine(monkeypatch, HAS_NETEM, HAS_GUEST).gpus == ()
+
+
+def test_the_document_tells_everything_in_the_promised_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = on_a_machine(monkeypatch, NO_NETEM, NO_GUEST).document()
+    assert json.loads(json.dumps(document)) == document
+    assert set(document) == {"netem", "virtual_time", "gpus", "missing"}
+    assert document["netem"]["substrate"] is None
+    assert document["netem"]["reason"] == "no netem anywhere"
+    assert [offer["name"] for offer in document["netem"]["offers"]] == [KERNEL, GUEST]
+    assert document["virtual_time"]["available"] is False
+    assert document["virtual_time"]["reason"].endswith(": make virtual")
+    assert document["virtual_time"]["path"] is None
+    assert document["gpus"] == []
+    assert all(set(each) == {"what", "why", "install"} for each in document["missing"])
+
+
+def test_the_document_of_an_able_machine_names_its_substrate_and_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakePynvml([FakeGpu("GPU-1", "NVIDIA H100")]))
+    document = on_a_machine(monkeypatch, HAS_NETEM, NO_GUEST).document()
+    assert document["netem"]["substrate"] == "kernel"
+    assert [gpu["model"] for gpu in document["gpus"]] == ["NVIDIA H100"]
+    assert document["missing"] == []

@@ -1,0 +1,150 @@
+from fractions import Fraction
+from ipaddress import IPv4Network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.gateway_layout import QUEUE_PACKETS_MIN, UNLIMITED_RATE_BPS, plan_gateways, queue_limit_packets
+from testbed.gateway_plan import GatewayPlan, WanPort, pair_class
+from testbed.strict_model import parse_model
+from testbed.topology import Datacenter, Host, LinkConditions, Topology, TopologySpec, WanLink, resolve_topology
+
+FRAME_BITS = 8 * 1514
+NETEM_LIMIT_MAX = 2**32 - 1
+
+RATES = st.none() | st.integers(1, 10**12)
+DELAYS_NS = st.integers(0, 2 * 10**9)
+CONDITIONS = st.builds(LinkConditions, DELAYS_NS, RATES, RATES, DELAYS_NS, st.floats(0, 1))
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    datacenters = tuple(
+        Datacenter(f"d{index}", index, tuple(Host(f"d{index}-{host}", f"d{index}", host, 1) for host in range(size)))
+        for index, size in enumerate(sizes)
+    )
+    names = [datacenter.name for datacenter in datacenters]
+    wan = tuple(WanLink((one, other), draw(CONDITIONS)) for at, one in enumerate(names) for other in names[at + 1 :])
+    return Topology(datacenters, draw(DELAYS_NS), draw(RATES), wan)
+
+
+def two_datacenters(wan: dict[str, str], intra: dict[str, str] | None = None) -> Topology:
+    document = {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 1}],
+        "wan": wan,
+        "intra": intra or {},
+    }
+    return resolve_topology(parse_model(TopologySpec, document, "test"))
+
+
+def wan_ports(plan: GatewayPlan) -> dict[tuple[str, str], WanPort]:
+    return {(gateway.datacenter, port.peer): port for gateway in plan.gateways for port in gateway.wan_ports}
+
+
+@given(st.integers(1, 10**12), DELAYS_NS, DELAYS_NS)
+def test_a_queue_holds_what_is_in_flight_and_a_bandwidth_delay_product_behind_it(
+    rate_bps: int, latency_ns: int, jitter_ns: int
+) -> None:
+    in_flight_bits = Fraction(rate_bps * (latency_ns + jitter_ns), 10**9)
+    queued_bits = Fraction(rate_bps * 2 * latency_ns, 10**9)
+    limit = queue_limit_packets(rate_bps, latency_ns, jitter_ns)
+    assert limit * FRAME_BITS >= (in_flight_bits + queued_bits) * (1 - Fraction(1, 10**12))
+    assert limit >= QUEUE_PACKETS_MIN
+
+
+@given(st.integers(1, 10**12), DELAYS_NS)
+def test_a_queue_is_no_larger_than_that_and_20_ms(rate_bps: int, latency_ns: int) -> None:
+    held_bits = Fraction(rate_bps * (3 * latency_ns + 20_000_000), 10**9)
+    assert queue_limit_packets(rate_bps, latency_ns) <= max(QUEUE_PACKETS_MIN, held_bits / FRAME_BITS + 1)
+
+
+def test_a_40_ms_link_of_200_mbit_holds_three_latencies_of_full_frames() -> None:
+    # 120 ms of 200 Mbit/s are 24 Mbit, which are 1981.5 frames of 1514 bytes.
+    assert queue_limit_packets(200_000_000, 40_000_000) == 1982
+
+
+@given(DELAYS_NS, DELAYS_NS)
+def test_an_unlimited_rate_is_bounded_by_the_fastest_card(latency_ns: int, jitter_ns: int) -> None:
+    assert queue_limit_packets(None, latency_ns, jitter_ns) == queue_limit_packets(
+        UNLIMITED_RATE_BPS, latency_ns, jitter_ns
+    )
+
+
+@given(RATES, st.integers(0, 10**14), st.integers(0, 10**14))
+def test_a_queues_limit_fits_the_kernels_field_whatever_the_latency(
+    rate_bps: int | None, latency_ns: int, jitter_ns: int
+) -> None:
+    assert queue_limit_packets(rate_bps, latency_ns, jitter_ns) <= NETEM_LIMIT_MAX
+
+
+@given(topologies())
+def test_every_datacenter_has_a_port_for_each_host_and_each_other_datacenter(topology: Topology) -> None:
+    plan = plan_gateways(topology, slot=9)
+    names = [datacenter.name for datacenter in topology.datacenters]
+    assert [gateway.datacenter for gateway in plan.gateways] == names
+    for gateway, datacenter in zip(plan.gateways, topology.datacenters, strict=True):
+        assert [port.host for port in gateway.host_ports] == [host.name for host in datacenter.hosts]
+        assert [port.peer for port in gateway.wan_ports] == [name for name in names if name != datacenter.name]
+        assert {port.rate_bps for port in gateway.host_ports} == {topology.intra_rate_bps}
+        assert {port.intra.delay_ns for port in gateway.host_ports} == {topology.intra_latency_ns}
+
+
+@given(topologies())
+def test_every_wan_port_has_its_links_conditions_and_a_class_of_its_own_for_each_pair(topology: Topology) -> None:
+    for (here, peer), port in wan_ports(plan_gateways(topology, slot=9)).items():
+        conditions = topology.conditions(here, peer)
+        assert port.sources == tuple(host.name for host in topology.datacenter(here).hosts)
+        assert port.destinations == tuple(host.name for host in topology.datacenter(peer).hosts)
+        assert (port.rate_bps, port.pair_rate_bps) == (conditions.rate_bps, conditions.pair_rate_bps)
+        assert (port.netem.delay_ns, port.netem.jitter_ns) == (conditions.latency_ns, conditions.jitter_ns)
+        assert port.netem.loss == pytest.approx(conditions.loss, abs=1e-9)
+        classes = {
+            pair_class(source, destination, len(port.destinations))
+            for source in range(len(port.sources))
+            for destination in range(len(port.destinations))
+        }
+        assert len(classes) == len(port.sources) * len(port.destinations)
+
+
+@given(topologies())
+def test_the_two_ends_of_a_wan_link_agree(topology: Topology) -> None:
+    plan = plan_gateways(topology, slot=9)
+    gateways = {gateway.datacenter: gateway for gateway in plan.gateways}
+    ports = wan_ports(plan)
+    for (here, peer), port in ports.items():
+        opposite = ports[peer, here]
+        assert (port.mac, port.peer_mac) == (opposite.peer_mac, opposite.mac)
+        assert (port.peer_gateway, port.peer_subnet) == (gateways[peer].address, gateways[peer].subnet)
+        assert port.netem == opposite.netem
+
+
+@given(topologies())
+def test_addresses_are_distinct_and_lie_in_their_datacenters_subnet(topology: Topology) -> None:
+    addresses = []
+    for gateway in plan_gateways(topology, slot=9).gateways:
+        inside = {str(address) for address in IPv4Network(f"{gateway.subnet}/24").hosts()}
+        here = [gateway.address, *(port.host_address for port in gateway.host_ports)]
+        assert set(here) <= inside
+        addresses += here
+    assert len(set(addresses)) == len(addresses)
+
+
+def test_a_single_datacenter_has_no_wan() -> None:
+    topology = resolve_topology(parse_model(TopologySpec, {"datacenters": [{"name": "east", "hosts": 3}]}, "test"))
+    (gateway,) = plan_gateways(topology, slot=1).gateways
+    assert gateway.wan_ports == ()
+
+
+@pytest.mark.parametrize(("wan", "exact"), [({"loss": "0.1%"}, True), ({"jitter": "2ms"}, False), ({}, False)])
+def test_packets_cross_one_by_one_only_where_some_are_lost(wan: dict[str, str], exact: bool) -> None:
+    assert plan_gateways(two_datacenters({"latency": "5ms", **wan}), slot=1).exact_packets is exact
+
+
+@given(st.floats(0, 1))
+def test_loss_is_told_to_nine_digits_which_the_kernel_keeps_exactly(loss: float) -> None:
+    datacenters = (Datacenter("e", 0, (Host("e-0", "e", 0, 1),)), Datacenter("w", 1, (Host("w-0", "w", 0, 1),)))
+    topology = Topology(datacenters, 0, None, (WanLink(("e", "w"), LinkConditions(loss=loss)),))
+    planned = wan_ports(plan_gateways(topology, slot=1))["e", "w"].netem.loss
+    assert planned == round(loss, 9)

@@ -1,0 +1,171 @@
+"""How a testbed comes and goes, as far as it needs no root: with parts that only note what was asked of them."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from testbed import testbed as module
+from testbed.registry import claims
+from testbed.strict_model import parse_model
+from testbed.substrate.probe import KERNEL, MissingError, Offer
+from testbed.testbed import HOST_PROGRAMS, MAX_TRIM_NS, Testbed, bring_up, wan_delay_trim_ns
+from testbed.topology import Topology, TopologySpec, resolve_topology
+
+DOCUMENT = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"latency": "1ms"}}
+
+
+@pytest.fixture
+def topology() -> Topology:
+    return resolve_topology(parse_model(TopologySpec, DOCUMENT, "test"))
+
+
+@pytest.fixture(autouse=True)
+def _able_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "choose_substrate", lambda _: Offer(KERNEL, True, "it was asked for"))
+    monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
+
+
+@contextmanager
+def parts(
+    monkeypatch: pytest.MonkeyPatch, start: BaseException | None = None, stop: BaseException | None = None
+) -> Iterator[list[str]]:
+    """Nothing is really built; yields what is done meanwhile, with the faults that it is to end in."""
+    done: list[str] = []
+
+    def note(step: str, fault: BaseException | None) -> None:
+        done.append(step)
+        if fault is not None:
+            raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Testbed, "_start", lambda _: note("start", start))
+        patch.setattr(Testbed, "_stop", lambda _: note("stop", stop))
+        yield done
+
+
+@pytest.mark.parametrize("program", HOST_PROGRAMS)
+def test_a_program_that_is_not_installed_is_named_with_its_package_before_anything_is_made(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda asked: None if asked == program else f"/usr/bin/{asked}")
+    with (
+        pytest.raises(MissingError, match=f"^{program} is not installed: apt-get install {HOST_PROGRAMS[program]}$"),
+        bring_up(topology, root=tmp_path / "state"),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_machine_without_netem_is_told_before_anything_is_made(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(_: str) -> Offer:
+        raise MissingError("no netem anywhere")
+
+    monkeypatch.setattr(module, "choose_substrate", none)
+    with pytest.raises(MissingError), bring_up(topology, root=tmp_path / "state"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_testbed_is_on_record_for_as_long_as_it_is_up(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with parts(monkeypatch):
+        with bring_up(topology, source="exp.yaml", root=tmp_path) as testbed:
+            (ours,) = claims(tmp_path)
+            assert (ours.record.identifier, ours.record.source) == (testbed.identifier, "exp.yaml")
+            assert testbed.folder == ours.folder
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_addresses_and_plan_are_those_of_the_slot(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with parts(monkeypatch), bring_up(topology, root=tmp_path), bring_up(topology, root=tmp_path) as second:
+        assert second.addresses.slot == 2
+        assert second.gateway_plan.gateways[0].host_ports[0].host_address == "10.2.0.2"
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("half way"), KeyboardInterrupt(), SystemExit(143)])
+def test_a_testbed_that_fails_on_its_way_up_is_taken_down(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    with (
+        parts(monkeypatch, start=fault) as done,
+        pytest.raises(type(fault)),
+        bring_up(topology, root=tmp_path),
+    ):
+        pass
+    assert done == ["start", "stop"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fault_while_it_is_up_takes_it_down(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        parts(monkeypatch) as done,
+        pytest.raises(ZeroDivisionError),
+        bring_up(topology, root=tmp_path),
+    ):
+        raise ZeroDivisionError
+    assert done == ["start", "stop"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("stuck"), KeyboardInterrupt(), SystemExit(143)])
+def test_what_could_not_be_taken_down_stays_on_record_for_cleaning(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    with (
+        parts(monkeypatch, stop=fault),
+        pytest.raises(type(fault)),
+        bring_up(topology, root=tmp_path) as testbed,
+    ):
+        identifier = testbed.identifier
+    assert [each.record.identifier for each in claims(tmp_path)] == [identifier]
+
+
+@pytest.mark.parametrize("stuck", ["substrate", "network"])
+def test_every_part_is_taken_down_even_where_another_cannot_be(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stuck: str
+) -> None:
+    done: list[str] = []
+
+    def stop(part: str) -> None:
+        done.append(part)
+        if part == stuck:
+            raise RuntimeError(part)
+
+    monkeypatch.setattr(Testbed, "_start", lambda _: None)
+    monkeypatch.setattr(module.HostKernel, "stop", lambda _: stop("substrate"))
+    monkeypatch.setattr(module.EmulatedNetwork, "stop", lambda _: stop("network"))
+    monkeypatch.setattr(module, "end_processes", done.append)
+    with pytest.raises(RuntimeError, match=stuck), bring_up(topology, root=tmp_path) as testbed:
+        pass
+    assert done == ["substrate", "network", testbed.identifier]
+
+
+def test_a_testbed_that_cannot_even_be_laid_out_gives_its_slot_back(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("no plan")
+
+    monkeypatch.setattr(module, "plan_gateways", refuse)
+    with pytest.raises(RuntimeError, match="no plan"), bring_up(topology, root=tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("idle_rtt_ms", "trim_ns"), [(80.0, 0), (80.4, 200_000), (79.9, 0), (81.9, 950_000), (85.0, MAX_TRIM_NS)]
+)
+def test_half_of_what_an_idle_round_trip_is_too_long_is_taken_off_the_delay_up_to_a_bound(
+    idle_rtt_ms: float, trim_ns: int
+) -> None:
+    assert wan_delay_trim_ns(idle_rtt_ms, 40_000_000) == trim_ns

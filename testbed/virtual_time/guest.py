@@ -1,0 +1,268 @@
+"""Running a command in virtual time: inside a guest kernel of its own, which ends with it.
+
+The guest is an ordinary process. It runs in a PID and a mount namespace of its own, as the child of this process that
+dies with it, so that however this process ends, nothing of the guest is left: neither a process nor a file.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+from testbed.substrate.probe import MissingError
+from testbed.virtual_time.guest_boot import (
+    CONTROL,
+    INIT,
+    KERNEL_LOG,
+    MOUNT,
+    OUTSIDE_EXCHANGE,
+    PROCESSES,
+    STANDARD_ERROR,
+    STANDARD_INPUT,
+    STANDARD_OUTPUT,
+    STATUS,
+    GuestCommand,
+    init_script,
+    kernel_command,
+)
+from testbed.virtual_time.guest_place import GuestPlace
+from testbed.virtual_time.inner_processes import InnerProcess, parse_processes, told, waiting
+from testbed.virtual_time.kernel_cache import VirtualKernel
+from testbed.virtual_time.management_console import CONTROL_ALT_DELETE, REGISTERS, order
+from testbed.virtual_time.outside_view import OutsideView
+from testbed.virtual_time.watchdog import PATIENT, Look, Patience, Watchdog
+
+_LOOK_INTERVAL_S = 0.03
+_AT_PROCESSOR = re.compile(r"Pid: (\d+), comm: (.*?) (?:Not t|T)ainted")
+_KERNEL_TIME = re.compile(r"^\[ *\d+\.\d+\] ")
+_WATCH_INTERVAL_S = 0.5
+_ASKING_S = 20.0
+_CHUNK_BYTES = 2**20
+_PANIC, _OUT_OF_MEMORY = "Kernel panic", "Out of memory: Killed process"
+
+
+class GuestError(Exception):
+    """A guest could not start, got stuck or died; the message is one line that says what was running inside."""
+
+
+def run_inside(
+    argv: Sequence[str],
+    kernel: VirtualKernel,
+    place: GuestPlace,
+    *,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    standard_input: bytes | None = None,
+    standard_output: BinaryIO | None = None,
+    standard_error: BinaryIO | None = None,
+    patience: Patience = PATIENT,
+    sign: Callable[[], object] | None = None,
+) -> int:
+    """Run a command in virtual time and return its exit status, 128 and the signal's number where one ended it.
+
+    It runs as root of the guest, with this process's folder and environment unless others are given. Its output is
+    passed on as it comes, to this process's unless told otherwise; it reads ``standard_input``, which is taken whole
+    since time does not wait for anybody outside.
+
+    Raises MissingError where no guest can start, and GuestError for one that dies, or that is stuck by the measure of
+    ``patience``: ``sign`` is called to see whether something has come of it; by default that is output.
+    """
+    out = standard_output or sys.stdout.buffer
+    error = standard_error or sys.stderr.buffer
+    command = GuestCommand(
+        argv, folder or Path.cwd(), os.environ if environment is None else environment, standard_input is not None
+    )
+    with Guest(kernel, place, command, standard_input) as guest:
+        relays = [(guest.open(STANDARD_OUTPUT), out), (guest.open(STANDARD_ERROR), error)]
+        watchdog, watched_s, passed = Watchdog(patience), time.monotonic(), 0
+        while True:
+            ended = guest.wait(_LOOK_INTERVAL_S)
+            status = guest.status()
+            passed += sum(_relay(source, sink) for source, sink in relays)
+            if status and guest.out_of_memory():
+                raise GuestError(
+                    f"virtual time ran out of its {place.memory_bytes >> 20} MiB of memory, which ended a process: "
+                    f"make room in {place.memory_folder} and in memory, or take fewer hosts, connections or bytes"
+                )
+            if status is not None:
+                return status
+            if ended:
+                raise GuestError(f"virtual time ended: its kernel died: {guest.last_words()}")
+            if time.monotonic() - watched_s > _WATCH_INTERVAL_S:
+                watched_s = time.monotonic()
+                look = guest.look(passed if sign is None else sign())
+                spins = None if look is None else watchdog.spins(look)
+                if spins is not None:
+                    raise GuestError(guest.stuck(spins=spins))
+
+
+def _relay(source: BinaryIO, sink: BinaryIO) -> int:
+    """Pass on what has come; how many bytes."""
+    passed = 0
+    while data := source.read(_CHUNK_BYTES):
+        sink.write(data)
+        passed += len(data)
+    if passed:
+        sink.flush()
+    return passed
+
+
+def namespaces() -> list[str]:
+    """Options of ``unshare`` for what a guest lives in: anybody but root needs a user namespace to make the others."""
+    own = ["--mount", "--pid", "--fork", "--kill-child"]
+    return own if os.geteuid() == 0 else ["--user", "--map-root-user", *own]
+
+
+class Guest:
+    """One guest, for as long as a ``with`` block."""
+
+    def __init__(
+        self, kernel: VirtualKernel, place: GuestPlace, command: GuestCommand, standard_input: bytes | None
+    ) -> None:
+        self._kernel = kernel
+        self._place = place
+        self._command = command
+        self._standard_input = standard_input
+        self._stack = ExitStack()
+        self._view: OutsideView
+        self._process: subprocess.Popen[bytes]
+        self._exchange: int
+
+    def __enter__(self) -> "Guest":
+        with ExitStack() as starting:
+            self._start(starting)
+            self._stack = starting.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self, starting: ExitStack) -> None:
+        self._process = subprocess.Popen(
+            self._launch(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(self._place.memory_folder)},
+            # An interrupt from the keyboard is this process's, which then ends the guest.
+            start_new_session=True,
+        )
+        starting.callback(self._end)
+        script = init_script(self._command).encode()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        try:
+            self._process.stdin.write(f"{len(script)}\n".encode() + script + (self._standard_input or b""))
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+        if not self._process.stdout.readline():
+            told = self._process.stderr.read().decode(errors="replace").strip()
+            raise MissingError(f"virtual time does not start here: {told}: `wanbed doctor` tells what it needs")
+        self._exchange = os.open(f"/proc/{self._process.pid}/root{OUTSIDE_EXCHANGE}", os.O_PATH | os.O_DIRECTORY)
+        starting.callback(os.close, self._exchange)
+        self._view = OutsideView(self._process.pid, self._kernel.record.clock_address)
+
+    def _launch(self) -> list[str]:
+        """A program that dies with this process, and with it everything that it starts."""
+        # The first process is not the kernel itself, which as process 1 of its namespace would miss signals.
+        steps = [
+            "set -e",
+            f"mount -t tmpfs -o mode=700 exchange {OUTSIDE_EXCHANGE}",
+            f"cd {OUTSIDE_EXCHANGE}",
+            f"IFS= read -r size; head -c $size > {INIT}; cat > {STANDARD_INPUT}; chmod 700 {INIT}",
+            f'cp "$(command -v mount)" {MOUNT}',
+            f": > {STANDARD_OUTPUT}; : > {STANDARD_ERROR}",
+            "ulimit -c 0",
+            "echo ready",
+            "exec > /dev/null 2>&1 < /dev/null",
+            f'"$@" > {KERNEL_LOG} 2>&1; true',
+        ]
+        return [
+            *("setpriv", "--pdeathsig", "KILL"),
+            *("taskset", "--cpu-list", str(self._place.core)),
+            *("unshare", *namespaces(), "sh", "-c", "\n".join(steps), "guest"),
+            *kernel_command(self._kernel.program, self._place.memory_bytes),
+        ]
+
+    def open(self, name: str) -> BinaryIO:
+        """A file of the exchange."""
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._exchange)
+        opened: BinaryIO = self._stack.enter_context(os.fdopen(descriptor, "rb", buffering=0))
+        return opened
+
+    def read(self, name: str) -> str:
+        """What a file of the exchange holds, nothing if there is none."""
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._exchange)
+        except FileNotFoundError:
+            return ""
+        with os.fdopen(descriptor, "r", errors="replace") as file:
+            return file.read()
+
+    def status(self) -> int | None:
+        """The command's exit status once it has ended."""
+        text = self.read(STATUS)
+        return int(text) if text.endswith("\n") else None
+
+    def last_words(self) -> str:
+        """The last that the guest's kernel told, of a panic its cause."""
+        lines = [_KERNEL_TIME.sub("", line) for line in self.read(KERNEL_LOG).splitlines() if line.strip()]
+        panics = [line for line in lines if _PANIC in line]
+        return (panics or lines or ["it said nothing"])[-1]
+
+    def out_of_memory(self) -> bool:
+        """Whether the guest's kernel has ended a process because its memory was full."""
+        return _OUT_OF_MEMORY in self.read(KERNEL_LOG)
+
+    def look(self, sign: object) -> Look | None:
+        """The guest as of now, None while its kernel starts or ends. Raises GuestError where nothing is to be seen."""
+        try:
+            virtual_ns = self._view.virtual_ns()
+        except PermissionError as fault:
+            raise GuestError(
+                f"the clock of a guest cannot be read ({fault.strerror}): allow tracing of processes"
+            ) from None
+        return None if virtual_ns is None else Look(time.monotonic(), virtual_ns, self._view.cpu_s(), sign)
+
+    def stuck(self, *, spins: bool) -> str:
+        """What keeps the guest from getting on, in one line with the processes that do."""
+        console = Path(f"/proc/{self._process.pid}/root") / OUTSIDE_EXCHANGE.relative_to("/") / CONTROL
+        at_processor = _AT_PROCESSOR.search(order(console, REGISTERS, _ASKING_S) or "")
+        order(console, CONTROL_ALT_DELETE, _ASKING_S)
+        deadline = time.monotonic() + _ASKING_S
+        while not (text := self.read(PROCESSES)) and time.monotonic() < deadline:
+            self._view.interrupt_running()
+            if self.wait(_LOOK_INTERVAL_S):
+                break
+        processes = parse_processes(text)
+        if not spins:
+            found = waiting(processes, str(OUTSIDE_EXCHANGE / INIT))
+            return f"virtual time is stuck, all wait, and nothing happens: {told(found)}"
+        # What has not been asked by then, or has ended since, is known to the kernel by its name alone.
+        running = [InnerProcess(int(at_processor[1]), "R", at_processor[2])] if at_processor else []
+        numbers = [process.number for process in running]
+        running = [process for process in processes if process.number in numbers] or running
+        return f"virtual time is stuck, it computes and does not wait, so that no time passes: {told(running)}"
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for so long, or until the guest has ended; whether it has."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _end(self) -> None:
+        """End everything inside, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            assert stream is not None
+            stream.close()

@@ -1,0 +1,55 @@
+"""Whether this machine and this user can run things in virtual time, and what they would need root for."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+
+from testbed.substrate.probe import MissingError
+from testbed.virtual_time.guest import namespaces
+from testbed.virtual_time.guest_place import map_count_advice, memory_for_guest
+from testbed.virtual_time.kernel_cache import virtual_kernel
+from testbed.virtual_time.kernel_options import configuration_hash
+
+
+@dataclass(frozen=True)
+class VirtualTimeOffer:
+    """Whether virtual time works here, and why or why not; the kernel that would be booted, None where none is built.
+
+    ``root_for`` is what only root could do about this machine, one line each; empty where nothing is lacking.
+    """
+
+    available: bool
+    reason: str
+    kernel: str | None = None
+    configuration_hash: str = ""
+    path: str | None = None
+    root_for: tuple[str, ...] = ()
+
+
+def probe_virtual_time() -> VirtualTimeOffer:
+    """Look for the kernel, try the namespaces that a guest lives in, and look for its memory. Boots nothing."""
+    wanted = configuration_hash()
+    try:
+        kernel = virtual_kernel()
+    except MissingError as lack:
+        return VirtualTimeOffer(False, str(lack), configuration_hash=wanted)
+    found = kernel.record.release, wanted, str(kernel.program)
+    if refusal := _namespaces_refused():
+        enable = "run as root, or as root: sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000"
+        return VirtualTimeOffer(False, f"no namespaces for a guest: {refusal}", *found, root_for=(enable,))
+    try:
+        memory_for_guest()
+    except MissingError as lack:
+        return VirtualTimeOffer(False, str(lack), *found)
+    advice = map_count_advice()
+    reason = f"the kernel {kernel.record.release} boots as {'root' if os.geteuid() == 0 else 'this user, without root'}"
+    return VirtualTimeOffer(True, reason, *found, root_for=() if advice is None or os.geteuid() == 0 else (advice,))
+
+
+def _namespaces_refused() -> str | None:
+    """Why this user gets no namespaces, None if it does."""
+    try:
+        tried = subprocess.run(["unshare", *namespaces(), "true"], capture_output=True, text=True, check=False)
+    except OSError as fault:
+        return f"unshare: {fault.strerror}"
+    return None if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"

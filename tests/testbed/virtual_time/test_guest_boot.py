@@ -1,0 +1,48 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from testbed.strict_model import InputError
+from testbed.virtual_time.guest_boot import GuestCommand, check_visible, init_script, kernel_command
+from testbed.virtual_time.inside import TIME_TRAVEL
+
+HARD = 'it\'s $HOME `x`\n\\ "q"'
+
+
+def test_the_script_is_one_that_a_shell_reads_whatever_it_is_given(tmp_path: Path) -> None:
+    command = GuestCommand(["echo", HARD], tmp_path / HARD, {"A": HARD, "not a name": "1", "BASH_FUNC_x%%": "() {"})
+    script = init_script(command)
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+    assert "not a name" not in script
+    assert "BASH_FUNC" not in script
+
+
+def test_a_variable_arrives_as_it_is() -> None:
+    (export,) = [
+        part
+        for part in init_script(GuestCommand(["true"], Path("/"), {"A": HARD})).split("export ")
+        if part[:2] == "A="
+    ]
+    value = export[: export.rindex("'") + 1]
+    shown = subprocess.run(["sh", "-c", f'{value}; printf %s "$A"'], capture_output=True, text=True, check=True)
+    assert shown.stdout == HARD
+
+
+@pytest.mark.parametrize(("has_input", "source"), [(True, "< /run/outside/stdin"), (False, "< /dev/null")])
+def test_a_command_reads_what_it_is_given_or_nothing(*, has_input: bool, source: str) -> None:
+    assert source in init_script(GuestCommand(["cat"], Path("/"), {}, has_input))
+
+
+def test_the_kernel_is_started_in_virtual_time_with_its_memory() -> None:
+    words = kernel_command(Path("/cache/linux"), 3 * 2**30)
+    assert words[:2] == ["/cache/linux", TIME_TRAVEL]
+    assert "mem=3072M" in words
+    assert len(" ".join(words)) < 4096, "where the kernel's command line ends"
+
+
+@pytest.mark.parametrize("hidden", ["/dev/shm/x.yaml", "/run/user/0/x.yaml", "/proc/self/x"])
+def test_a_file_that_a_guest_would_not_see_is_refused(hidden: str) -> None:
+    with pytest.raises(InputError, match="which virtual time has of its own: put it elsewhere"):
+        check_visible(Path(hidden), "x.yaml")
+    check_visible(Path("/home/x.yaml"), "x.yaml")

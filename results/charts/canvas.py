@@ -1,0 +1,79 @@
+"""How a painter's picture becomes SVG that lives inside a page."""
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from markupsafe import Markup, escape
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+WIDE_PX = 880
+NARROW_PX = 340
+
+WIDE_FONT_PX = 12
+NARROW_FONT_PX = 11
+
+_INK = "#333333"
+_RULE = "#BBBBBB"
+SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "text.usetex": False,
+    "axes.formatter.use_mathtext": False,
+    "font.family": "sans-serif",
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _RULE,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": _RULE,
+    "ytick.color": _RULE,
+    "xtick.labelcolor": _INK,
+    "ytick.labelcolor": _INK,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.8,
+    "hatch.linewidth": 0.7,
+    "figure.constrained_layout.use": True,
+}
+"""Matplotlib's settings under which every picture is painted, whatever it becomes."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """For what a picture is painted: a narrow page or column, or a wide one.
+
+    ``scale`` is how large a layout pixel is drawn, in points: 1 on a page; lines and markers go by it.
+    """
+
+    narrow: bool
+    scale: float = 1.0
+
+
+def svg(paint: Callable[[Figure, Layout], float], description: str, salt: str, width_px: int) -> Markup:
+    """One picture as an SVG element; the same each time, its inner references made different by ``salt``."""
+    layout = Layout(width_px == NARROW_PX)
+    font_px = NARROW_FONT_PX if layout.narrow else WIDE_FONT_PX
+    with mpl.rc_context({**SETTINGS, "font.size": font_px, "svg.hashsalt": salt}):
+        figure = Figure(figsize=(width_px / 72, 1))
+        FigureCanvasSVG(figure)
+        buffer = io.StringIO()
+        with warnings.catch_warnings():
+            # The page's font draws the text, not the one that it is measured with here.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            figure.set_figheight(paint(figure, layout) / 72)
+            figure.savefig(buffer, format="svg", transparent=True)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'<g id="[^"]*"', "<g", text)
+    # A hundredth of a pixel is not seen, and most of a timeline's size is digits after it.
+    text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text)
+    box = re.search(r'viewBox="[^"]*"', text)
+    opening = f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" {box[0] if box else ""} role="img" '
+    return Markup(opening + f'aria-label="{escape(description)}">' + text[text.index(">") + 1 :])  # noqa: S704 - escaped by matplotlib

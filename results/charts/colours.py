@@ -1,0 +1,101 @@
+"""Colours that readers with any colour vision tell apart: the palette of Okabe and Ito.
+
+Source: Okabe and Ito, "Color Universal Design", 2008. A variant keeps one colour and one marker through a whole report,
+and a run one line, whatever it is the variant of; what a GPU does has colours of its own, which differ in lightness
+too, so that they survive a grey print. A schedule has whole backwards or split ones, so that the input's part takes the
+whole one's colour. Navy is this project's addition.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+VERMILLION = "#D55E00"
+BLUISH_GREEN = "#009E73"
+REDDISH_PURPLE = "#CC79A7"
+ORANGE = "#E69F00"
+BLACK = "#000000"
+BLUE = "#0072B2"
+SKY_BLUE = "#56B4E9"
+YELLOW = "#F0E442"
+NAVY = "#00456E"
+GREY = "#555555"
+
+LIGHT_ORANGE = "#F7DDA6"
+LIGHT_SKY_BLUE = "#C6E4F6"
+LIGHT_VERMILLION = "#EFBD99"
+LIGHT_PURPLE = "#EED5E2"
+"""Tints, for what has its pattern besides: no variant has them, so that a colour means one thing on a page."""
+
+_VARIANT_COLOURS = (VERMILLION, BLUISH_GREEN, REDDISH_PURPLE, ORANGE, BLACK, BLUE, SKY_BLUE)
+_VARIANT_MARKERS = ("o", "s", "^", "D", "v")
+_RUN_LINES = ("-", "--", ":", "-.")
+
+COMPUTE_COLOURS = {
+    "forward": SKY_BLUE,
+    "recompute": YELLOW,
+    "backward": BLUE,
+    "backward_input": BLUE,
+    "backward_weight": NAVY,
+    "optimizer": BLACK,
+}
+PREFILL_COLOUR = "#86CDB8"
+TRANSFER_COLOURS = {"all_reduce": "#B497C4", "send": "#A6A6A6", "receive": "#D0D0D0"}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one thing is drawn everywhere: colour, marker and line in matplotlib's letters; "" for an area.
+
+    A marker is filled or an outline; ``hatch`` is an area's pattern, in matplotlib's letters too, its lines in
+    ``hatch_colour``.
+    """
+
+    colour: str
+    marker: str = ""
+    line: str = ""
+    filled: bool = True
+    hatch: str = ""
+    hatch_colour: str = "#FFFFFF"
+
+
+def lightened(colour: str) -> str:
+    """A colour as an area beneath lines of the same, halfway to white."""
+    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#" + "".join(f"{(part + 255) // 2:02X}" for part in parts)
+
+
+def variant_styles(variants: Sequence[str]) -> dict[str, Style]:
+    """A style for each variant, by its position; 35 differ, the marker telling apart what shares a colour."""
+    return {
+        variant: Style(
+            _VARIANT_COLOURS[position % len(_VARIANT_COLOURS)], _VARIANT_MARKERS[position % len(_VARIANT_MARKERS)], "-"
+        )
+        for position, variant in enumerate(variants)
+    }
+
+
+def run_styles(labels: Sequence[str]) -> dict[str, Style]:
+    """A line for each run, by its position, in grey: of the first whole with filled markers, then alternating."""
+    return {
+        label: Style(GREY, "", _RUN_LINES[position % len(_RUN_LINES)], filled=position % 2 == 0)
+        for position, label in enumerate(labels)
+    }
+
+
+@dataclass(frozen=True)
+class Styles:
+    """How variants and runs are told apart in every chart of a report."""
+
+    variants: Mapping[str, Style]
+    runs: Mapping[str, Style]
+
+    @classmethod
+    def of(cls, runs: Mapping[str, Sequence[str]]) -> "Styles":
+        """Styles for runs, each a label with its variants' names in order."""
+        variants = dict.fromkeys(variant for names in runs.values() for variant in names)
+        return cls(variant_styles(list(variants)), run_styles(list(runs)))
+
+    def of_series(self, variant: str, run: str) -> Style:
+        """The variant's colour and marker with the run's line and filling."""
+        run_style = self.runs[run]
+        return replace(self.variants[variant], line=run_style.line, filled=run_style.filled)

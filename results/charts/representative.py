@@ -1,0 +1,38 @@
+"""Which cell, and which trial in it, stand for a run where not all can be drawn."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from results.charts.iteration_time import latency_ms
+from results.run import Run
+from results.summary import Trial, swept_values
+
+
+def representative_cell(run: Run) -> int | None:
+    """Where most variants were measured; among such cells the one with the longest latency, then the last."""
+    variants: dict[int, set[str]] = {}
+    for trial, measured in zip(run.trials, run.summary["iteration_time_s"].notna(), strict=True):
+        if measured:
+            variants.setdefault(trial.cell, set()).add(trial.variant)
+    return max(
+        variants,
+        key=lambda cell: (len(variants[cell]), latency_ms(swept_values(run.manifest, cell)) or 0, cell),
+        default=None,
+    )
+
+
+def closest_to_median(values: "Sequence[float] | pd.Series[float]") -> int:
+    """The position of the value that is closest to the median of all."""
+    known = np.asarray(values, dtype=float)
+    return int(np.argmin(np.abs(known - np.median(known))))
+
+
+def typical_trial(run: Run, cell: int, variant: str) -> Trial | None:
+    """Of the repeats the one whose iteration time is closest to their median; None if nothing was measured."""
+    chosen = [trial.cell == cell and trial.variant == variant for trial in run.trials]
+    summary = run.summary[chosen].dropna(subset=["iteration_time_s"])
+    if summary.empty:
+        return None
+    return run.trials[int(summary.index[closest_to_median(summary["iteration_time_s"])])]

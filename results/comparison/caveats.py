@@ -1,0 +1,96 @@
+"""What does not forbid a comparison, and a reader must know: another machine, other versions, unkept changes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from results.comparison.differences import NOT_SET, Difference, differing
+from results.comparison.pairing import Pair
+from results.manifest_fields import flattened
+from results.number_text import list_text, shortened
+from results.run import Run
+from results.run_description import first_cell, saturation
+
+MAX_TOLD = 3
+"""Fields of one section; of more, how many."""
+MAX_VALUE_LENGTH = 40
+
+_SECTIONS = (
+    "host",
+    "gpus",
+    "versions",
+    "programs",
+    "foreign_schedules",
+    "machine_sysctls",
+    "clock_source",
+    "virtual_time",
+)
+_READ_BACK = ("sysctls", "offloads")
+
+
+def caveats(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
+    """One sentence each, what weighs most first; empty if there is nothing to say.
+
+    Of a run held against itself the machine is told once.
+    """
+    pairs = list(pairs)
+    found = _lone_repeats(pairs) + _overloaded(a, b, pairs)
+    if a is not b and a.manifest.get("run_id") and a.manifest.get("run_id") == b.manifest.get("run_id"):
+        found.append("A and B are copies of one run: that they are alike says nothing.")
+    for name, run in (("A", a), ("B", b))[: 1 if a is b else 2]:
+        if (run.manifest.get("git") or {}).get("dirty"):
+            found.append(f"{name} was run from a checkout with uncommitted changes: no revision leads back to it.")
+    sections: dict[str, list[Difference]] = {}
+    for each in differing(_circumstances(a), _circumstances(b)):
+        sections.setdefault(each.field.partition(".")[0], []).append(each)
+    return found + [_of_section(name, own) for name, own in sections.items()]
+
+
+def _of_section(name: str, found: list[Difference]) -> str:
+    """What of one section differs, the first few of it told."""
+    if len(found) == 1:
+        return f"{found[0].field} differs: {found[0].a} in A, {found[0].b} in B."
+    only_a, only_b = (all(text == NOT_SET for text in texts) for texts in ([d.b for d in found], [d.a for d in found]))
+    told = []
+    for each in found[:MAX_TOLD]:
+        a, b = (shortened(value, MAX_VALUE_LENGTH) for value in (each.a, each.b))
+        values = a if only_a else b if only_b else f"{a} in A, {b} in B"
+        told.append(f"{each.field.removeprefix(f'{name}.')} ({values})")
+    if len(found) > MAX_TOLD:
+        told.append(f"{len(found) - MAX_TOLD} more")
+    whose = f"only {'A' if only_a else 'B'} has these {len(found)}" if only_a or only_b else f"{len(found)} differ"
+    return f"{name}: {whose}, {list_text(told)}."
+
+
+def _circumstances(run: Run) -> dict[str, Any]:
+    manifest = run.manifest
+    sections = {name: manifest.get(name) for name in _SECTIONS}
+    fields = dict(flattened({**sections, **{name: first_cell(manifest, name) for name in _READ_BACK}}))
+    fields["substrate.kernel"] = (manifest.get("substrate") or {}).get("kernel")
+    return {**fields, "git.revision": (manifest.get("git") or {}).get("revision")}
+
+
+def _lone_repeats(pairs: list[Pair]) -> list[str]:
+    measured = [(name, side) for pair in pairs for name, side in (("A", pair.a), ("B", pair.b)) if not side.exact]
+    names = dict.fromkeys(name for name, side in measured if side.repeats == 1)
+    return [
+        f"{name} has one repeat: how far repeats differ from each other is not in its interval, give repeats: 5."
+        for name in names
+    ]
+
+
+def _overloaded(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
+    found = []
+    sides = (
+        ("A", a, {(pair.a.cell, pair.a.variant) for pair in pairs}),
+        ("B", b, {(pair.b.cell, pair.b.variant) for pair in pairs}),
+    )
+    for name, run, compared in sides:
+        told = [
+            (trial.variant, text)
+            for trial in run.trials
+            if (trial.cell, trial.variant) in compared and (text := saturation(trial.facts))
+        ]
+        if told:
+            variant, text = told[0]
+            found.append(f"{name} was overloaded in {len(told)} of its trials, first with {variant}: {text}.")
+    return found

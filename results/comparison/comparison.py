@@ -1,0 +1,203 @@
+"""Two runs held against each other, A the baseline: first whether they may be, then what came out.
+
+``check`` pairs them and finds what stands in the way; ``compare`` judges every pair of a check that nothing stands in
+the way of.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from results.comparison.caveats import caveats
+from results.comparison.differences import (
+    CALIBRATION,
+    COMPLETE,
+    Difference,
+    cell_fields,
+    differences,
+    is_below,
+    pair_fields,
+    run_fields,
+    under_test,
+)
+from results.comparison.judgement import Judgement, judge
+from results.comparison.pairing import Pair, Pairing, pair_runs
+from results.run import Run
+
+MARGIN = 0.02
+
+Verdict = Literal["same", "regressed", "improved", "not_comparable", "no_data"]
+
+PairKey = tuple[int, str]
+"""A's cell and variant."""
+
+
+class UnknownFieldError(ValueError):
+    """A field that was to be allowed is none; the message is one line with the nearest known."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Two runs, paired; what stands in the way of comparing them (``refused``) and what was ``allowed``."""
+
+    a: Run
+    b: Run
+    pairing: Pairing
+    refused: tuple[Difference, ...]
+    allowed: tuple[Difference, ...]
+    under_test: tuple[Difference, ...]
+    caveats: tuple[str, ...]
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """What is compared."""
+        return self.pairing.pairs
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came out. ``judgements`` is empty where something stands in the way.
+
+    ``verdict``: not_comparable if anything does; else regressed if any pair is; else no_data if there is no pair, or
+    any pair could not be judged, since a gate that measured nothing must not pass; else improved if any pair is; else
+    same. Pairs that are unclear count as same here, and ``unclear`` tells how many there are.
+    """
+
+    check: Check
+    judgements: tuple[Judgement, ...]
+    margin: float
+    seed: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of all pairs together."""
+        if self.check.refused:
+            return "not_comparable"
+        verdicts = {judgement.verdict for judgement in self.judgements}
+        if "regressed" in verdicts:
+            return "regressed"
+        if not verdicts or "no_data" in verdicts:
+            return "no_data"
+        return "improved" if "improved" in verdicts else "same"
+
+    @property
+    def unclear(self) -> int:
+        """How many pairs the noise, or an effect as large as the margin, left undecided."""
+        return sum(judgement.verdict == "unclear" for judgement in self.judgements)
+
+    def document(self) -> dict[str, Any]:
+        """The document of ``wanbed compare --json``."""
+        floors = [each.noise_floor for each in self.judgements if each.noise_floor is not None]
+        return {
+            "verdict": self.verdict,
+            "a": str(self.check.a.path),
+            "b": str(self.check.b.path),
+            "margin": self.margin,
+            "noise_floor": max(floors) if floors else None,
+            "unclear": self.unclear,
+            "seed": self.seed,
+            "cells": [_pair_document(judgement) for judgement in self.judgements],
+            "differences": [
+                {**_difference_document(each), "allowed": allowed}
+                for allowed, found in ((False, self.check.refused), (True, self.check.allowed))
+                for each in found
+            ],
+            "under_test": [_difference_document(each) for each in self.check.under_test],
+            "unpaired": [
+                {"field": each.field, "only_in": each.run, "name": each.name} for each in self.check.pairing.unpaired
+            ],
+            "warnings": list(self.check.caveats),
+        }
+
+
+def _pair_document(judgement: Judgement) -> dict[str, Any]:
+    pair = judgement.pair
+    return {
+        "cell": dict(pair.cell),
+        "variant": pair.a.variant,
+        "variant_b": pair.b.variant,
+        "ratio": judgement.ratio,
+        "interval": None if judgement.interval is None else list(judgement.interval),
+        "verdict": judgement.verdict,
+        "a_iteration_time_s": pair.a.median_s,
+        "b_iteration_time_s": pair.b.median_s,
+        "repeats": {"a": pair.a.repeats, "b": pair.b.repeats},
+        "iterations": {"a": pair.a.iterations, "b": pair.b.iterations},
+        "exact": pair.a.exact and pair.b.exact,
+        "margin": judgement.margin,
+        "noise_floor": judgement.noise_floor,
+        "reading": judgement.reading,
+    }
+
+
+def _difference_document(difference: Difference) -> dict[str, str]:
+    return {"field": difference.field, "a": difference.a, "b": difference.b, "where": difference.where}
+
+
+def check(a: Run, b: Run, *, names: Sequence[tuple[str, str]] = (), allow: Sequence[str] = ()) -> Check:
+    """Pair two runs and find what stands in the way of comparing them.
+
+    ``names`` as for ``pair_runs``; ``allow`` are fields, or what they lie below, in which the runs may differ. Raises
+    PairingError, and UnknownFieldError for a field that is none.
+    """
+    pairing = pair_runs(a, b, names)
+    found = [
+        Difference(each.field, *((each.name, "absent") if each.run == "A" else ("absent", each.name)))
+        for each in pairing.unpaired
+    ]
+    found += differences(a, b, pairing.pairs)
+    _check_known(a, b, allow, found, pairing)
+    allowed = [each for each in found if any(is_below(each.field, field) for field in allow)]
+    return Check(
+        a,
+        b,
+        pairing,
+        tuple(each for each in found if each not in allowed),
+        tuple(allowed),
+        tuple(under_test(a, b, pairing.pairs)),
+        tuple(caveats(a, b, pairing.pairs)),
+    )
+
+
+def _check_known(a: Run, b: Run, allow: Sequence[str], found: Sequence[Difference], pairing: Pairing) -> None:
+    known = {
+        "cells",
+        "variants",
+        CALIBRATION,
+        COMPLETE,
+        *run_fields(a),
+        *run_fields(b),
+        *(each.field for each in found),
+    }
+    for pair in pairing.pairs:
+        for run, side in ((a, pair.a), (b, pair.b)):
+            known |= {".".join(field.split(".")[:3]) for field in cell_fields(run, side.cell)}
+            known |= pair_fields(run, side.cell, side.variant).keys()
+    prefixes = {".".join(steps[:end]) for steps in map(_steps, known) for end in range(1, len(steps) + 1)}
+    for field in allow:
+        if field not in prefixes:
+            near = get_close_matches(field, sorted(prefixes), n=1)
+            remedy = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"known are {', '.join(sorted({_steps(each)[0] for each in known}))}"
+            )
+            raise UnknownFieldError(f"--allow: no field {field!r}, {remedy}")
+
+
+def _steps(field: str) -> list[str]:
+    return field.split(".")
+
+
+def compare(
+    checked: Check, *, margin: float = MARGIN, floors: Mapping[PairKey, float] | None = None, seed: int = 0
+) -> Comparison:
+    """Judge every pair, each against the larger of ``margin`` and its noise floor; none of a check that is refused."""
+    floors = floors or {}
+    judgements = [
+        judge(pair, margin, floors.get((pair.a.cell, pair.a.variant)), seed)
+        for pair in checked.pairs
+        if not checked.refused
+    ]
+    return Comparison(checked, tuple(judgements), margin, seed)

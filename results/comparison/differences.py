@@ -1,0 +1,198 @@
+"""What two runs differ in, field by field, by the paths of the experiment file.
+
+Networks are compared as they were resolved, whether written out or taken from a profile, and computation as what each
+stage was given to do, since a profile of the same name may hold other figures. A swept path has the same value in both
+cells of a pair, and what the file says in its place counts for nothing.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from results.comparison.pairing import Pair
+from results.manifest_fields import flattened
+from results.number_text import milliseconds_text, percent_text, rate_text
+from results.run import Run
+from results.summary import calibrated_cells
+
+CALIBRATION = "calibration"
+COMPLETE = "complete"
+NOT_SET = "not set"
+"""What a difference has in place of a value that is absent."""
+
+_NOT_COMPARED = {"name", "repeats", "sweep", "variants", "dilation", "engine", "clock", "seed"}
+"""Of the experiment: those that do not matter, are paired, or stand resolved in the manifest."""
+_OF_THE_MANIFEST = ("engine", "clock", "dilation", "seed")
+_RESOLVED_WAN = ("topology.wan", "topology.links", "topology.profile")
+_UNITS = {"_ns": lambda value: milliseconds_text(value / 1e6), "_bps": rate_text}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One field that differs: its path, what each run has there as text, and where, "" for the whole run.
+
+    ``remedy`` says how to make the two alike where that is not plain.
+    """
+
+    field: str
+    a: str
+    b: str
+    where: str = ""
+    remedy: str = ""
+
+
+def value_text(value: Any) -> str:
+    """A value of a manifest in one line; absent is ``not set``."""
+    if value is None:
+        return NOT_SET
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def is_below(field: str, prefix: str) -> bool:
+    """Whether ``field`` is ``prefix`` or a part of it."""
+    return field == prefix or field.startswith(f"{prefix}.")
+
+
+def differing(a: Mapping[str, Any], b: Mapping[str, Any], where: str = "") -> list[Difference]:
+    """The fields whose values are not the same; one that is absent is the same as one that is null or empty."""
+    return [
+        Difference(field, value_text(a.get(field)), value_text(b.get(field)), where)
+        for field in dict.fromkeys((*a, *b))
+        if (a.get(field) or None) != (b.get(field) or None)
+    ]
+
+
+def run_fields(run: Run) -> dict[str, Any]:
+    """What has to be the same for the run as a whole, by path; without what its sweep replaces."""
+    manifest = run.manifest
+    experiment = manifest.get("experiment") or {}
+    swept = {path for entry in manifest.get("cells") or () for path in entry.get("cell", {})}
+    resolved = any("wan" in entry for entry in manifest.get("cells") or ())
+    fields = dict(flattened({name: value for name, value in experiment.items() if name not in _NOT_COMPARED}))
+    without = (*swept, *(_RESOLVED_WAN if resolved else ()))
+    fields = {field: value for field, value in fields.items() if not any(is_below(field, path) for path in without)}
+    fields |= {name: manifest.get(name) for name in _OF_THE_MANIFEST}
+    return {**fields, "substrate": (manifest.get("substrate") or {}).get("name")}
+
+
+def cell_fields(run: Run, cell: int) -> dict[str, Any]:
+    """What has to be the same in one cell: every link of the WAN as resolved, and how much is trained."""
+    entry = _cell_entry(run, cell)
+    fields: dict[str, Any] = {"training.tokens_per_iteration": entry.get("tokens_per_iteration")}
+    for link in entry.get("wan") or ():
+        ends = "-".join(sorted(map(str, link.get("between", ()))))
+        for name, value in link.items():
+            if name != "between":
+                unit = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
+                fields[f"topology.wan.{name.removesuffix(unit)}.{ends}"] = _link_text(name, unit, value)
+    return fields
+
+
+def _link_text(name: str, unit: str, value: Any) -> Any:
+    if unit and value is None:
+        return "unlimited"
+    if unit and isinstance(value, (int, float)):
+        return _UNITS[unit](value).replace("\u00a0", " ")
+    return percent_text(value).replace("\u00a0", " ") if name == "loss" else value
+
+
+def pair_fields(run: Run, cell: int, variant: str) -> dict[str, Any]:
+    """What has to be the same for both variants of a pair: what every stage has to compute and to send."""
+    work = ((_cell_entry(run, cell).get("variants") or {}).get(variant) or {}).get("work") or {}
+    return {f"compute.work.{name}": value for name, value in work.items()}
+
+
+def _cell_entry(run: Run, cell: int) -> Mapping[str, Any]:
+    return next((entry for entry in run.manifest.get("cells") or () if entry.get("index") == cell), {})
+
+
+def differences(a: Run, b: Run, pairs: Iterable[Pair]) -> list[Difference]:
+    """Everything in which two runs, or the cells and variants of them that are compared, must not differ and do."""
+    pairs = list(pairs)
+    found = _unfinished(a, b) + differing(run_fields(a), run_fields(b))
+    for pair in _one_a_cell(pairs):
+        found += _over_links(differing(cell_fields(a, pair.a.cell), cell_fields(b, pair.b.cell), pair.cell_text))
+        found += _calibration(a, b, pair)
+    for pair in pairs:
+        if _cut_alike(a, b, pair):
+            works = pair_fields(a, pair.a.cell, pair.a.variant), pair_fields(b, pair.b.cell, pair.b.variant)
+            found += differing(*works, ", ".join(filter(None, (pair.cell_text, pair.variant_text))))
+    return _gathered(found)
+
+
+def _one_a_cell(pairs: Iterable[Pair]) -> Iterable[Pair]:
+    return {(pair.a.cell, pair.b.cell): pair for pair in pairs}.values()
+
+
+def _cut_alike(a: Run, b: Run, pair: Pair) -> bool:
+    """Whether both variants cut the model and the batch alike; what a stage computes is the variant's doing else."""
+    of_a, of_b = (_variant_fields(run, side.variant, "training") for run, side in ((a, pair.a), (b, pair.b)))
+    return not differing(of_a, of_b)
+
+
+def _unfinished(a: Run, b: Run) -> list[Difference]:
+    if a.complete and b.complete:
+        return []
+    of_a, of_b = ("yes" if run.complete else f"no, {len(run.trials)} trials finished" for run in (a, b))
+    return [Difference(COMPLETE, of_a, of_b, remedy="continue it with wanbed run FILE --resume")]
+
+
+def _calibration(a: Run, b: Run, pair: Pair) -> list[Difference]:
+    of_a, of_b = _calibration_text(a, pair.a.cell), _calibration_text(b, pair.b.cell)
+    if not (of_a or of_b):
+        return []
+    remedy = "wanbed calibrate FILE tells what the machine holds; run it again, on a quiet machine"
+    inside = "within tolerance"
+    return [Difference(CALIBRATION, of_a or inside, of_b or inside, pair.cell_text, remedy)]
+
+
+def _calibration_text(run: Run, cell: int) -> str:
+    """What is wrong with a cell's links, "" if they were as asked; a simulation's are by construction."""
+    if run.simulated or cell in calibrated_cells(run.calibration):
+        return ""
+    rows = run.calibration[run.calibration["cell"] == cell]
+    failed = rows[~rows["within_tolerance"].astype(bool)]
+    if failed.empty:
+        return "not measured"
+    paths = [f"{row.source} to {row.destination}" for row in failed.head(3).itertuples()]
+    more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+    return f"outside tolerance: {', '.join(paths)}{more}"
+
+
+def _over_links(found: list[Difference]) -> list[Difference]:
+    """``topology.wan.latency.east-west`` and so on without the ends, which then stand in ``where``."""
+    return [_without_ends(each) if each.field.startswith("topology.wan.") else each for each in found]
+
+
+def _without_ends(difference: Difference) -> Difference:
+    *steps, ends = difference.field.split(".", 3)
+    where = ", ".join(filter(None, (difference.where, ends)))
+    return Difference(".".join(steps), difference.a, difference.b, where)
+
+
+def _gathered(found: list[Difference]) -> list[Difference]:
+    """What differs alike at several places told once, with all of them."""
+    places: dict[Difference, list[str]] = {}
+    for each in found:
+        places.setdefault(Difference(each.field, each.a, each.b, "", each.remedy), []).append(each.where)
+    return [
+        Difference(each.field, each.a, each.b, "; ".join(dict.fromkeys(filter(None, where))), each.remedy)
+        for each, where in places.items()
+    ]
+
+
+def under_test(a: Run, b: Run, pairs: Iterable[Pair]) -> list[Difference]:
+    """In what paired variants are run differently: what the comparison is about, and no reason to refuse it."""
+    found = []
+    for pair in pairs:
+        of_a, of_b = _variant_fields(a, pair.a.variant), _variant_fields(b, pair.b.variant)
+        found += differing(of_a, of_b, pair.variant_text)
+    return _gathered(found)
+
+
+def _variant_fields(run: Run, variant: str, section: str = "") -> dict[str, Any]:
+    listed = (run.manifest.get("experiment") or {}).get("variants") or run.manifest.get("variants") or ()
+    described: Mapping[str, Any] = next((each for each in listed if each.get("name") == variant), {})
+    fields = dict(flattened({name: value for name, value in described.items() if name != "name"}))
+    return {field: value for field, value in fields.items() if not section or is_below(field, section)}

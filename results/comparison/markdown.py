@@ -1,0 +1,101 @@
+"""A comparison as GitHub-flavoured Markdown, such as a workflow's summary shows."""
+
+from collections.abc import Iterable, Sequence
+
+from results.comparison.comparison import Comparison, Verdict
+from results.comparison.differences import Difference
+from results.comparison.judgement import Judgement, PairVerdict
+from results.number_text import count_text, percent_text, seconds_text
+
+MAX_TEXT = 80
+"""Characters of a value shown; those of a profile with many stages go on for pages."""
+
+WORDS: dict[PairVerdict, str] = {
+    "same": "same",
+    "regressed": "REGRESSED",
+    "improved": "improved",
+    "unclear": "UNCLEAR",
+    "no_data": "NO DATA",
+}
+
+_SPECIAL = frozenset('\\`*_[]<>#|~&:@"$')
+
+
+def escaped(text: str) -> str:
+    """Any text as Markdown that shows it and means nothing else, on one line and without what turns its direction."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return "".join(f"&#{ord(character)};" if character in _SPECIAL else character for character in printable)
+
+
+def shortened(text: str) -> str:
+    """A text of at most ``MAX_TEXT`` characters, its middle left out."""
+    if len(text) <= MAX_TEXT:
+        return text
+    return f"{text[: MAX_TEXT // 2]}...{text[3 - MAX_TEXT // 2 :]}"
+
+
+def verdict_line(comparison: Comparison) -> str:
+    """The verdict of all pairs in one line."""
+    verdicts = [judgement.verdict for judgement in comparison.judgements]
+    of_all = f"of {count_text(len(verdicts), 'pair')}"
+    unclear = f"; {comparison.unclear} {of_all} UNCLEAR, and not counted as regressed" if comparison.unclear else ""
+    unjudged = verdicts.count("no_data")
+    lines: dict[Verdict, str] = {
+        "not_comparable": "not comparable: "
+        + ", ".join(dict.fromkeys(each.field for each in comparison.check.refused)),
+        "regressed": f"REGRESSED: {verdicts.count('regressed')} {of_all}{unclear}",
+        "no_data": f"NO DATA: {unjudged} {of_all} could not be judged{unclear}"
+        if verdicts
+        else "NO DATA: no pair in common",
+        "improved": f"improved: {verdicts.count('improved')} {of_all}, none regressed{unclear}",
+        "same": f"not regressed: none {of_all}{unclear}" if unclear else f"same: {count_text(len(verdicts), 'pair')}",
+    }
+    return lines[comparison.verdict]
+
+
+def markdown(comparison: Comparison) -> str:
+    """Verdict, one row a pair, what stands in the way, and what to know; all names escaped."""
+    checked = comparison.check
+    parts = [
+        f"### wanbed compare: {escaped(verdict_line(comparison))}",
+        f"A (baseline): {escaped(checked.a.path.name)}<br>B: {escaped(checked.b.path.name)}<br>"
+        f"margin: {percent_text(comparison.margin)}, confidence: 95 %",
+    ]
+    if comparison.judgements:
+        headings = ("cell", "variant", "A", "B", "B / A", "95 % interval", "verdict", "")
+        parts.append(_table(headings, map(pair_row, comparison.judgements)))
+    for title, found in (
+        ("What stands in the way (`--allow FIELD` accepts one)", checked.refused),
+        ("Differences that were allowed", checked.allowed),
+        ("Under test", checked.under_test),
+    ):
+        if found:
+            parts += [f"**{title}**", _table(("field", "A", "B", "where"), map(difference_row, found))]
+    if checked.caveats:
+        parts.append("**To know**\n\n" + "\n".join(f"- {escaped(each)}" for each in checked.caveats))
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *([escaped(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def pair_row(judgement: Judgement) -> tuple[str, ...]:
+    """Cell, variant, A, B, ratio, interval, verdict and its reading, as text."""
+    pair, interval = judgement.pair, judgement.interval
+    return (
+        pair.cell_text,
+        pair.variant_text,
+        seconds_text(pair.a.median_s),
+        seconds_text(pair.b.median_s),
+        "n/a" if judgement.ratio is None else f"{judgement.ratio:.3f}",
+        "none" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
+        WORDS[judgement.verdict],
+        judgement.reading,
+    )
+
+
+def difference_row(difference: Difference) -> tuple[str, ...]:
+    """Field, A's value, B's value, and where, as text."""
+    return difference.field, shortened(difference.a), shortened(difference.b), shortened(difference.where)

@@ -1,0 +1,149 @@
+"""Which trials of two runs belong together: by cell, that is its swept values, and by variant."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from results.comparison.bootstrap import median_of_medians
+from results.headline import cell_text
+from results.number_text import list_text
+from results.run import Run
+from results.summary import swept_values
+
+
+class PairingError(ValueError):
+    """The variants asked for cannot be paired; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One variant in one cell of one run: the iteration times of each repeat, in seconds.
+
+    ``exact``: of a simulation, which gives the same every time.
+    """
+
+    cell: int
+    variant: str
+    times_s: tuple[tuple[float, ...], ...]
+    exact: bool
+
+    @property
+    def median_s(self) -> float | None:
+        """Median over repeats of each repeat's median; None where nothing was measured."""
+        return median_of_medians(self.times_s)
+
+    @property
+    def repeats(self) -> int:
+        """How many repeats measured something."""
+        return sum(1 for times in self.times_s if times)
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations were measured in all."""
+        return sum(map(len, self.times_s))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What is compared: B's against A's, at the same swept values."""
+
+    cell: Mapping[str, str]
+    a: Side
+    b: Side
+
+    @property
+    def cell_text(self) -> str:
+        """The swept values as a reader says them; empty where nothing was swept."""
+        return cell_text(self.cell)
+
+    @property
+    def variant_text(self) -> str:
+        """The variant's name, or both where B's has another."""
+        return self.a.variant if self.a.variant == self.b.variant else f"{self.a.variant} -> {self.b.variant}"
+
+
+@dataclass(frozen=True)
+class Unpaired:
+    """A cell or variant that only one of the runs has: ``cells`` or ``variants``, "A" or "B", and which."""
+
+    field: str
+    run: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Every pair in A's order of cells and variants, and what is left over."""
+
+    pairs: tuple[Pair, ...]
+    unpaired: tuple[Unpaired, ...]
+
+
+def pair_runs(a: Run, b: Run, names: Sequence[tuple[str, str]] = ()) -> Pairing:
+    """Pair every cell and variant of A with B's of the same swept values and name.
+
+    ``names`` pairs a variant of A with one of B by another name. Of one and the same run given twice those pairs alone
+    are compared. A cell or variant counts if the manifest has it, though no trial of it may have finished.
+
+    Raises PairingError for a name that a run does not have, one paired twice, and a run held against itself.
+    """
+    twice = a.path.resolve() == b.path.resolve()
+    if twice and not names:
+        raise PairingError(f"{a.path} is given twice: give another run, or with --pair two of its variants")
+    for run, side in ((a, 0), (b, 1)):
+        for name in (pair[side] for pair in names):
+            if name not in run.variants:
+                raise PairingError(
+                    f"--pair: {run.path} has no variant {name!r}, it has {list_text(list(run.variants))}"
+                )
+        if len({pair[side] for pair in names}) < len(names):
+            raise PairingError(f"--pair: a variant of {run.path} is paired twice, leave one of the two out")
+    paired = list(names)
+    if not twice:
+        taken = {own for own, _ in names}, {other for _, other in names}
+        paired += [(name, name) for name in a.variants if name in set(b.variants) - taken[1] and name not in taken[0]]
+        order = {name: position for position, name in enumerate(a.variants)}
+        paired.sort(key=lambda pair: order[pair[0]])
+    cells_a, cells_b = _cells(a), _cells(b)
+    times_a, times_b = _times(a), _times(b)
+    pairs = tuple(
+        Pair(
+            swept_values(a.manifest, cells_a[key]),
+            Side(cells_a[key], own, times_a.get((cells_a[key], own), ()), a.simulated),
+            Side(cells_b[key], other, times_b.get((cells_b[key], other), ()), b.simulated),
+        )
+        for key in cells_a
+        if key in cells_b
+        for own, other in paired
+    )
+    return Pairing(pairs, () if twice else tuple(_left_over(a, b, paired)))
+
+
+_CellKey = frozenset[tuple[str, str]]
+
+
+def _cells(run: Run) -> dict[_CellKey, int]:
+    numbers = [entry["index"] for entry in run.manifest.get("cells") or () if "index" in entry]
+    numbers += [trial.cell for trial in run.trials]
+    return {frozenset(swept_values(run.manifest, number).items()): number for number in dict.fromkeys(numbers)}
+
+
+def _times(run: Run) -> dict[tuple[int, str], tuple[tuple[float, ...], ...]]:
+    found: dict[tuple[int, str], tuple[tuple[float, ...], ...]] = {}
+    for trial, times_s in zip(run.trials, run.summary["iteration_times_s"], strict=True):
+        key = trial.cell, trial.variant
+        found[key] = (*found.get(key, ()), tuple(times_s))
+    return found
+
+
+def _left_over(a: Run, b: Run, paired: Sequence[tuple[str, str]]) -> list[Unpaired]:
+    cells_a, cells_b = _cells(a), _cells(b)
+    found = [
+        Unpaired("cells", name, cell_text(dict(swept_values(run.manifest, own[key]))) or "the one without swept values")
+        for name, run, own, other in (("A", a, cells_a, cells_b), ("B", b, cells_b, cells_a))
+        for key in own
+        if key not in other
+    ]
+    for side, (name, run) in enumerate((("A", a), ("B", b))):
+        known = {pair[side] for pair in paired}
+        found += [Unpaired("variants", name, variant) for variant in run.variants if variant not in known]
+    return found

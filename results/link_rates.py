@@ -1,0 +1,63 @@
+"""How fast each directed link was over time: its counter's growth in equal bins."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinkRates:
+    """The mean rate of one directed link in each of equal bins that follow each other.
+
+    ``edges_ns`` has one more entry than ``rates_bps``; ``rates_bps`` times the bins' length adds up to the bits sent.
+    """
+
+    edges_ns: Numbers
+    rates_bps: Numbers
+
+
+def link_rates(
+    link_samples: pd.DataFrame, until_ns: int, bins: int, shortest_ns: int = 0
+) -> dict[tuple[str, str], LinkRates]:
+    """The rates of every directed link of one trial, from its first sample to ``until_ns``, by (source, destination).
+
+    Between two samples the counter is taken to grow evenly. A bin is at least as long as the mean time between samples,
+    and as ``shortest_ns`` or, if that is less, the trial, so that there may be fewer than ``bins``. Links that were
+    read less than twice are left out.
+    """
+    found = {}
+    links = link_samples[(link_samples["scope"] == "link").to_numpy(bool)]
+    for (source, destination), own in links.groupby(["source", "destination"], sort=False):
+        ordered = own.sort_values("time_ns", kind="stable")
+        times_ns, sent = (ordered[name].to_numpy(np.float64) for name in ("time_ns", "wire_bytes"))
+        end_ns = max(float(until_ns), times_ns[-1])
+        if len(times_ns) < 2 or end_ns <= times_ns[0]:
+            continue
+        most = max(1, int((end_ns - times_ns[0]) // shortest_ns)) if shortest_ns else bins
+        edges_ns = np.linspace(times_ns[0], end_ns, min(bins, most, len(times_ns) - 1) + 1)
+        rates_bps = np.diff(np.interp(edges_ns, times_ns, sent)) * 8e9 / np.diff(edges_ns)
+        found[str(source), str(destination)] = LinkRates(edges_ns, rates_bps)
+    return found
+
+
+@dataclass(frozen=True)
+class AskedRates:
+    """What the topology asks of a link in bit/s, None where it is unlimited or not known."""
+
+    link_bps: float | None
+    node_pair_bps: float | None
+
+
+def asked_rates(manifest: Mapping[str, Any], cell: int) -> dict[frozenset[str], AskedRates]:
+    """The rates that a cell asks of the link between two datacenters, by the two; empty where none is known."""
+    entry: Mapping[str, Any] = next((each for each in manifest.get("cells") or () if each.get("index") == cell), {})
+    return {
+        frozenset(map(str, link["between"])): AskedRates(link.get("rate_bps"), link.get("node_pair_rate_bps"))
+        for link in entry.get("wan") or ()
+    }

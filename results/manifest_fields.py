@@ -1,0 +1,32 @@
+"""A manifest as single fields, each with its path."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def flattened(document: Any, *, named: bool = False) -> Iterator[tuple[str, Any]]:
+    """Every single value of a JSON document with its dotted path, as an experiment file's overrides have it.
+
+    Entries of a list count from 0; with ``named``, those that have a name go by it, and a list of plain values is one.
+    """
+    return _below(document, "", named)
+
+
+def _below(document: Any, path: str, named: bool) -> Iterator[tuple[str, Any]]:
+    if isinstance(document, Mapping) and document:
+        children = [(str(name), value) for name, value in document.items()]
+    elif isinstance(document, (list, tuple)) and document and not (named and _plain(document)):
+        children = [(_entry(position, value, named), value) for position, value in enumerate(document)]
+    else:
+        yield path, document
+        return
+    for step, value in children:
+        yield from _below(value, f"{path}.{step}" if path else step, named)
+
+
+def _plain(values: Any) -> bool:
+    return not any(isinstance(value, (Mapping, list, tuple)) for value in values)
+
+
+def _entry(position: int, value: Any, named: bool) -> str:
+    return str(value.get("name", position)) if named and isinstance(value, Mapping) else str(position)

@@ -1,0 +1,79 @@
+"""What is read off a trial's traces. Pure functions; each says its formula, unit and source.
+
+``spans`` and ``link_samples`` are data frames of one trial, with the columns of ``results.schema``. Times are of the
+emulated network, dilation undone. Every figure of a report, a comparison or a summary comes from here.
+"""
+
+from results.metrics.contention import (
+    DeviceContention,
+    contended_ns,
+    contention_of_spans,
+    device_contention,
+    devices_of_seats,
+)
+from results.metrics.gpu_time import (
+    gpu_busy,
+    gpu_utilization,
+    idle_share,
+    prefill_gpu_time_ns,
+    prefill_ns,
+    spans_of_training_gpus,
+    union_length_ns,
+)
+from results.metrics.idle_causes import IDLE_CAUSES, idle_causes
+from results.metrics.iterations import (
+    ALL_REDUCE,
+    NS_PER_S,
+    Window,
+    iteration_time_s,
+    iteration_times_s,
+    iteration_windows,
+    measured_window,
+    tokens_per_s,
+)
+from results.metrics.prefill import (
+    POOL_UTILIZATION,
+    REJECTION_REASONS,
+    TTFT_PERCENTILES,
+    arrived_within,
+    nearest_rank,
+    outcome_counts,
+    prefilled_tokens,
+    ttft_ns,
+)
+from results.metrics.wan import wan_bytes, wan_goodput_bps
+
+__all__ = [
+    "ALL_REDUCE",
+    "IDLE_CAUSES",
+    "NS_PER_S",
+    "POOL_UTILIZATION",
+    "REJECTION_REASONS",
+    "TTFT_PERCENTILES",
+    "DeviceContention",
+    "Window",
+    "arrived_within",
+    "contended_ns",
+    "contention_of_spans",
+    "device_contention",
+    "devices_of_seats",
+    "gpu_busy",
+    "gpu_utilization",
+    "idle_causes",
+    "idle_share",
+    "iteration_time_s",
+    "iteration_times_s",
+    "iteration_windows",
+    "measured_window",
+    "nearest_rank",
+    "outcome_counts",
+    "prefill_gpu_time_ns",
+    "prefill_ns",
+    "prefilled_tokens",
+    "spans_of_training_gpus",
+    "tokens_per_s",
+    "ttft_ns",
+    "union_length_ns",
+    "wan_bytes",
+    "wan_goodput_bps",
+]

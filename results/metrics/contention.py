@@ -1,0 +1,135 @@
+"""What sharing one device costs: when several GPUs of emulated hosts, which are one real GPU, computed at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from results.metrics.gpu_time import Gpus
+from results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
+from results.metrics.iterations import Window
+from results.span_log import COMPUTE_KINDS, PREFILL
+
+Seat = tuple[str, int]
+"""A GPU of an emulated host: (host, gpu)."""
+
+
+def devices_of_seats(facts: Mapping[str, Any]) -> dict[Seat, str]:
+    """The device that stands behind each GPU of the emulated hosts, from a trial's facts; empty where none does.
+
+    It is what the rank there found itself on, and for who did not tell, what the host was assigned.
+    """
+    assigned = {(str(each["host"]), int(each["gpu"])): str(each["uuid"]) for each in facts.get("gpu_assignment") or ()}
+    found = {(str(each["host"]), int(each["gpu"])): str(each["device"]) for each in facts.get("devices") or ()}
+    return assigned | found
+
+
+def contended_ns(device: Numbers, seat: Numbers, start_ns: Numbers, end_ns: Numbers) -> Numbers:
+    """For each span, how long another seat computed on the same device while it lasted, nanoseconds.
+
+    All four are columns, one entry a computation; devices and seats are numbers from 0, times not negative. A seat's
+    spans that overlap each other are not contended for that. O(n log n).
+    """
+    if not len(start_ns):
+        return np.zeros(0, np.int64)
+    # Each seat's spans as disjoint pieces, of which a moment may lie in one a seat.
+    place = device * (int(seat.max()) + 1) + seat
+    pieces = GroupedIntervals.of(place, start_ns, end_ns)
+    begin_ns = np.maximum(pieces.start, pieces.before)
+    lasting = pieces.end > begin_ns
+    on_device, begin_ns, until_ns = (column[lasting] for column in (device[pieces.order], begin_ns, pieces.end))
+    if not len(begin_ns):
+        return np.zeros(len(start_ns), np.int64)
+    moments = np.concatenate((begin_ns, until_ns))
+    of_device = np.concatenate((on_device, on_device))
+    change = np.concatenate((np.ones(len(begin_ns), np.int64), np.full(len(until_ns), -1)))
+    order = np.lexsort((moments, of_device))
+    moments, of_device = moments[order], of_device[order]
+    # How many seats compute from each moment to the next; it is back at 0 where one device's moments end.
+    computing = np.cumsum(change[order])
+    several = np.flatnonzero(computing[:-1] > 1)
+    shared = GroupedIntervals.of(of_device[several], moments[several], moments[several + 1])
+    contended: Numbers = CoveredTime(shared, int(end_ns.max())).between(device, start_ns, end_ns)
+    return contended
+
+
+def contention_of_spans(spans: pd.DataFrame, devices: Mapping[Seat, str]) -> pd.DataFrame:
+    """Every computation on one of these devices, training's and prefill: its row of ``spans`` by index.
+
+    Columns: ``device``, ``rank``, ``kind``, ``start_ns``, ``end_ns``, and ``contended_ns`` as the function of that name
+    gives it.
+    """
+    computes = spans[spans["kind"].isin((*COMPUTE_KINDS, PREFILL)).to_numpy(bool)]
+    gpus = Gpus.of(computes)
+    behind = [devices.get((str(host), int(gpu)), "") for host, gpu in gpus.index]
+    codes, names = pd.factorize(np.array(behind, object), sort=True)
+    known = np.array([name != "" for name in behind], bool)[gpus.of_span] if behind else np.zeros(0, bool)
+    own = computes[known]
+    seat = gpus.of_span[known]
+    device = codes.astype(np.int64)[seat] if len(seat) else seat
+    start_ns, end_ns = (own[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    columns = {name: own[name] for name in ("rank", "kind", "start_ns", "end_ns")}
+    there = pd.DataFrame({"device": np.asarray(names, object)[device] if len(seat) else [], **columns}, index=own.index)
+    there["contended_ns"] = contended_ns(device, seat, start_ns, end_ns)
+    return there
+
+
+@dataclass(frozen=True)
+class DeviceContention:
+    """What several seats on one device meant for each other within a window.
+
+    ``busy_ns`` is the union of all that was computed there until the window's end, ``computed_ns`` the sum of the
+    spans, of which ``contended_ns`` lay beside another seat's. ``slowdown`` is the median over contended spans of their
+    length over the median length of the spans of the same rank and kind that were not contended; None where there are
+    not both. It tells of spans as they were, contended for all of their length or a part, and is an upper bound: a span
+    that is long for another reason is more likely to be contended.
+    """
+
+    device: str
+    seats: int
+    spans: int
+    contended_spans: int
+    busy_ns: int
+    computed_ns: int
+    contended_ns: int
+    slowdown: float | None
+
+    @property
+    def contended_share(self) -> float:
+        """Of the time computed: a fraction."""
+        return self.contended_ns / self.computed_ns if self.computed_ns else 0.0
+
+
+def device_contention(spans: pd.DataFrame, devices: Mapping[Seat, str], window: Window) -> list[DeviceContention]:
+    """One for each device that computed anything in spans that began within the window, by name."""
+    every = contention_of_spans(spans, devices)
+    within = every[every["start_ns"].between(window.start_ns, window.end_ns, inclusive="left").to_numpy(bool)]
+    seats = pd.Series(devices, dtype=object).value_counts()
+    return [
+        _of_device(str(device), int(seats[device]), own, window.end_ns)
+        for device, own in within.groupby("device", sort=True)
+    ]
+
+
+def _of_device(device: str, seats: int, own: pd.DataFrame, until_ns: int) -> DeviceContention:
+    start_ns = own["start_ns"].to_numpy(np.int64)
+    end_ns = np.minimum(own["end_ns"].to_numpy(np.int64), until_ns)
+    length_ns = own["end_ns"] - own["start_ns"]
+    contended = own["contended_ns"] > 0
+    alone_ns = length_ns[~contended].groupby([own["rank"][~contended], own["kind"][~contended]]).median()
+    keys = pd.MultiIndex.from_frame(own.loc[contended, ["rank", "kind"]])
+    expected_ns = alone_ns.reindex(keys).to_numpy(float)
+    ratios = length_ns[contended].to_numpy(float) / np.where(expected_ns > 0, expected_ns, np.nan)
+    ratios = ratios[~np.isnan(ratios)]
+    return DeviceContention(
+        device=device,
+        seats=seats,
+        spans=len(own),
+        contended_spans=int(contended.sum()),
+        busy_ns=int(GroupedIntervals.of(np.zeros(len(own), np.int64), start_ns, end_ns).covered(1)[0]),
+        computed_ns=int(length_ns.sum()),
+        contended_ns=int(own["contended_ns"].sum()),
+        slowdown=float(np.median(ratios)) if len(ratios) else None,
+    )

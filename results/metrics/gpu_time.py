@@ -1,0 +1,101 @@
+"""How long GPUs computed, and how long they idled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from results.metrics.intervals import GroupedIntervals, Numbers
+from results.metrics.iterations import Window
+from results.span_log import COMPUTE_KINDS, PREFILL
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """The GPUs of a trial, numbered: every one with a span of any kind.
+
+    ``of_span`` is each span's number; ``index`` names the numbers by (host, gpu).
+    """
+
+    of_span: Numbers
+    index: pd.MultiIndex
+
+    @classmethod
+    def of(cls, spans: pd.DataFrame) -> "Gpus":
+        """The GPUs of these spans, sorted by host and index."""
+        hosts, names = pd.factorize(spans["host"], sort=True)
+        gpus = spans["gpu"].to_numpy(np.int64)
+        a_host = int(gpus.max(initial=0)) + 1
+        there, of_span = np.unique(hosts * a_host + gpus, return_inverse=True)
+        index = pd.MultiIndex.from_arrays([names[there // a_host], there % a_host], names=["host", "gpu"])
+        return cls(of_span.astype(np.int64), index)
+
+
+def spans_of_training_gpus(spans: pd.DataFrame) -> pd.DataFrame:
+    """The spans without those of GPUs that did nothing but prefill: a dedicated pool's."""
+    prefilling = (spans["kind"] == PREFILL).to_numpy(bool)
+    if not prefilling.any():
+        return spans
+    gpus = Gpus.of(spans)
+    trains = np.zeros(len(gpus.index), bool)
+    trains[gpus.of_span[~prefilling]] = True
+    own: pd.DataFrame = spans[trains[gpus.of_span]]
+    return own
+
+
+def gpu_busy(spans: pd.DataFrame, window: Window, *, with_prefill: bool = False) -> pd.DataFrame:
+    """Busy and idle time of every training GPU within the window: integer columns busy_ns and idle_ns, by (host, gpu).
+
+    Busy is the union of the GPU's compute spans, with its prefill spans among them if asked, clipped to the window;
+    idle is the rest, so that the two add up to the window exactly. Busy means that the GPU had work, not that all its
+    multiprocessors did. Every GPU with a span of another kind than prefill in the trial counts.
+    """
+    own = spans_of_training_gpus(spans)
+    gpus = Gpus.of(own)
+    busy_ns = _covered(own, gpus, (*COMPUTE_KINDS, PREFILL) if with_prefill else COMPUTE_KINDS, window)
+    return pd.DataFrame({"busy_ns": busy_ns, "idle_ns": window.length_ns - busy_ns}, index=gpus.index)
+
+
+def prefill_ns(spans: pd.DataFrame, window: Window) -> "pd.Series[int]":
+    """How long each training GPU prefilled within the window while it did not train, nanoseconds, by (host, gpu).
+
+    It is ``gpu_busy``'s idle_ns without prefill minus the same with it, and 0 where nothing was prefilled.
+    """
+    alone_ns = gpu_busy(spans, window)["busy_ns"]
+    # A million spans without any take as long as the rest of a report's figures.
+    with_prefill = (spans["kind"] == PREFILL).to_numpy(bool).any()
+    return (gpu_busy(spans, window, with_prefill=True)["busy_ns"] if with_prefill else alone_ns) - alone_ns
+
+
+def _covered(spans: pd.DataFrame, gpus: Gpus, kinds: Sequence[str], window: Window) -> Numbers:
+    """The length of the union of each GPU's spans of these kinds within the window."""
+    own = spans["kind"].isin(kinds).to_numpy(bool)
+    start_ns, end_ns = (np.clip(spans[name].to_numpy(np.int64)[own], *window) for name in ("start_ns", "end_ns"))
+    return GroupedIntervals.of(gpus.of_span[own], start_ns, end_ns).covered(len(gpus.index))
+
+
+def prefill_gpu_time_ns(spans: pd.DataFrame, window: Window) -> int:
+    """How long GPUs were occupied with prefill within the window, the sum over all of them, a pool's too."""
+    own = spans[(spans["kind"] == PREFILL).to_numpy(bool)]
+    return int(_covered(own, Gpus.of(own), (PREFILL,), window).sum())
+
+
+def gpu_utilization(busy: pd.DataFrame) -> float | None:
+    """Busy over busy plus idle, mean over GPUs, a fraction: what ``gpu_busy`` gave for the measured window."""
+    window_ns = busy["busy_ns"] + busy["idle_ns"]
+    if busy.empty or not window_ns.iloc[0]:
+        return None
+    return float((busy["busy_ns"] / window_ns).mean())
+
+
+def idle_share(busy: pd.DataFrame) -> float | None:
+    """The bubbles: one minus ``gpu_utilization``, a fraction."""
+    utilization = gpu_utilization(busy)
+    return None if utilization is None else 1.0 - utilization
+
+
+def union_length_ns(start_ns: npt.NDArray[np.int64], end_ns: npt.NDArray[np.int64]) -> int:
+    """Length of the union of the intervals [start, end): time covered by several counts once. O(n log n)."""
+    return int(GroupedIntervals.of(np.zeros(len(start_ns), np.int64), start_ns, end_ns).covered(1)[0])

@@ -1,0 +1,199 @@
+"""Why GPUs idled: each gap between two computations, cut by what the second one waited for.
+
+A gap ends at a computation, which needs a tensor: a forward an activation (but at the first stage), a backward and its
+recomputation a gradient (but at the last stage). An iteration of a GPU ends, with its optimizer, not before all that it
+sent has left. Of the gap belongs
+
+- ``all_reduce``: while this GPU's gradients were being summed;
+- ``link``: from the moment the neighbouring stage had made the tensor until it had arrived here, which includes waiting
+  for a turn on the link and for latency; and, where an iteration ends, until the last of what was sent had left;
+- ``activation``, ``gradient``: before that, while the neighbour had not made it yet;
+- ``schedule``: after it had arrived, or where no tensor was needed: the schedule held the computation back, or the
+  rank was busy with something else than computing;
+- ``fill_drain``: what of the two last is not inside an iteration of this GPU, but before its first computation or after
+  its last one: pipeline fill and drain.
+
+What was prefilled during a gap is no idle time any more and is taken out of the part that it lies in, so that the parts
+say which bubbles stay empty.
+
+Source: this project's definition. A tensor whose arrival was not logged counts as arrived when it was used.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from results.metrics.gpu_time import Gpus, spans_of_training_gpus
+from results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
+from results.metrics.iterations import ALL_REDUCE, Window
+from results.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, PREFILL
+
+Flags = npt.NDArray[np.bool_]
+
+IDLE_CAUSES = (ACTIVATION, GRADIENT, "link", ALL_REDUCE, "schedule", "fill_drain")
+
+NO_ITERATION = -1
+
+_FORWARD = "forward"
+_BACKWARD = ("backward", "backward_input")
+_NEED_A_GRADIENT = ("recompute", *_BACKWARD)
+
+
+def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
+    """Idle time of every GPU within the window by cause: integer columns ``IDLE_CAUSES``, nanoseconds, by (host, gpu).
+
+    They add up to ``gpu_busy``'s idle_ns with prefill exactly, training GPU by training GPU. O(n log n) in the spans.
+    """
+    spans = spans_of_training_gpus(spans)
+    gpus = Gpus.of(spans)
+    kinds = spans["kind"]
+    columns = {name: spans[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "iteration")}
+    computing, updating = kinds.isin(COMPUTE_KINDS).to_numpy(), (kinds == "optimizer").to_numpy(bool)
+    gaps = _gaps(gpus, computing, updating, columns, window)
+    sent_ns = np.clip(_sent_ns(gpus, spans, gaps), gaps.start_ns, gaps.end_ns)
+    made_ns, arrived_ns, gradient = _tensors(spans, gaps.span)
+    made_ns = np.clip(np.where(made_ns < 0, gaps.end_ns, made_ns), sent_ns, gaps.end_ns)
+    arrived_ns = np.clip(np.where(arrived_ns < 0, gaps.end_ns, arrived_ns), made_ns, gaps.end_ns)
+    needed = gradient >= 0
+    # Without a tensor to wait for, all that is left of the gap lies after its arrival.
+    made_ns, arrived_ns = (np.where(needed, times_ns, sent_ns) for times_ns in (made_ns, arrived_ns))
+
+    clipped = {name: np.clip(columns[name], *window) for name in ("start_ns", "end_ns")}
+
+    def covered_by(chosen: Flags) -> CoveredTime:
+        starts_ns, ends_ns = (clipped[name][chosen] for name in ("start_ns", "end_ns"))
+        return CoveredTime(GroupedIntervals.of(gpus.of_span[chosen], starts_ns, ends_ns), window.end_ns)
+
+    summing, prefilling = ((kinds == kind).to_numpy(bool) for kind in (ALL_REDUCE, PREFILL))
+    prefilled, taken = covered_by(prefilling), covered_by(summing | prefilling)
+
+    def left(start_ns: Numbers, end_ns: Numbers) -> Numbers:
+        return end_ns - start_ns - taken.between(gaps.gpu, start_ns, end_ns)
+
+    unmade_ns, held_ns = left(sent_ns, made_ns), left(arrived_ns, gaps.end_ns)
+    whole = (gaps.gpu, gaps.start_ns, gaps.end_ns)
+    shares = {
+        ACTIVATION: np.where(gaps.inside & (gradient == 0), unmade_ns, 0),
+        GRADIENT: np.where(gaps.inside & (gradient == 1), unmade_ns, 0),
+        "link": left(gaps.start_ns, sent_ns) + left(made_ns, arrived_ns),
+        ALL_REDUCE: taken.between(*whole) - prefilled.between(*whole),
+        "schedule": np.where(gaps.inside, held_ns, 0),
+        "fill_drain": np.where(gaps.inside, 0, unmade_ns + held_ns),
+    }
+    totals = {cause: np.zeros(len(gpus.index), np.int64) for cause in IDLE_CAUSES}
+    for cause, share_ns in shares.items():
+        np.add.at(totals[cause], gaps.gpu, share_ns)
+    return pd.DataFrame(totals, index=gpus.index)
+
+
+@dataclass(frozen=True)
+class _Gaps:
+    """Stretches of the window in which a GPU did not compute.
+
+    ``span`` is the position of the computation that ended it, -1 where the window did; ``inside`` tells whether that
+    was not the GPU's first one of its iteration. ``ended`` is the iteration that the GPU was ending, -1 for none.
+    """
+
+    gpu: Numbers
+    start_ns: Numbers
+    end_ns: Numbers
+    span: Numbers
+    inside: Flags
+    ended: Numbers
+
+
+def _gaps(gpus: Gpus, computing: Flags, updating: Flags, columns: dict[str, Numbers], window: Window) -> _Gaps:
+    positions = np.flatnonzero(computing)
+    starts_ns, ends_ns = (np.clip(columns[name][positions], *window) for name in ("start_ns", "end_ns"))
+    busy = GroupedIntervals.of(gpus.of_span[positions], starts_ns, ends_ns)
+    own = positions[busy.order]
+    begins = np.concatenate(([True], np.diff(busy.group) != 0)) if len(own) else np.zeros(0, bool)
+    before_ns = np.where(begins, window.start_ns, busy.before)
+    iteration = columns["iteration"][own]
+    first = begins | np.concatenate(([True], np.diff(iteration) != 0))[: len(own)]
+
+    done_ns = np.full(len(gpus.index), window.start_ns)
+    np.maximum.at(done_ns, busy.group, busy.end)
+    everyone = np.arange(len(gpus.index))
+    ended_by_window = np.full(len(everyone), -1)
+    gpu, start_ns, end_ns, span = (
+        np.concatenate(both)
+        for both in (
+            (busy.group, everyone),
+            (before_ns, done_ns),
+            (busy.start, np.full(len(everyone), window.end_ns)),
+            (own, ended_by_window),
+        )
+    )
+    inside = np.concatenate((~first, np.zeros(len(everyone), bool)))
+    last = np.full(len(everyone), NO_ITERATION)
+    np.maximum.at(last, busy.group, iteration)
+    ended = np.where(updating[own], iteration, np.where(first, iteration - 1, NO_ITERATION))
+    ended = np.concatenate((ended, last))
+    real = end_ns > start_ns
+    return _Gaps(gpu[real], start_ns[real], end_ns[real], span[real], inside[real], ended[real])
+
+
+def _sent_ns(gpus: Gpus, spans: pd.DataFrame, gaps: _Gaps) -> Numbers:
+    """When the last of what each gap's GPU sent in the iteration that it was ending had left, 0 where that is none."""
+    sending = (spans["kind"] == "send").to_numpy(bool)
+    iterations = int(spans["iteration"].max()) + 1 if len(spans) else 0
+    latest_ns = np.zeros((len(gpus.index), iterations + 1), np.int64)
+    iteration = spans["iteration"].to_numpy(np.int64)[sending]
+    np.maximum.at(latest_ns, (gpus.of_span[sending], iteration), spans["end_ns"].to_numpy(np.int64)[sending])
+    # The last column is that of NO_ITERATION.
+    return latest_ns[gaps.gpu, gaps.ended]
+
+
+def _tensors(spans: pd.DataFrame, users: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """When the tensor that each span of ``users`` needs was made, when it arrived, and which it is.
+
+    Times are -1 where they are not logged; a kind is 0 for an activation, 1 for a gradient, -1 for none.
+    """
+    kinds, tensors = spans["kind"], spans["tensor"]
+    keys = _Keys([spans[name].to_numpy(np.int64) for name in ("pipeline", "stage", "iteration", "microbatch")])
+    pipeline, stage = (spans[name].to_numpy(np.int64) for name in ("pipeline", "stage"))
+    last = np.zeros(int(pipeline.max(initial=0)) + 1, np.int64)
+    np.maximum.at(last, pipeline, stage)
+    takes_activation = (kinds == _FORWARD).to_numpy() & (stage > 0)
+    takes_gradient = kinds.isin(_NEED_A_GRADIENT).to_numpy() & (stage < last[pipeline])
+    tensor = np.where(users < 0, -1, np.where(takes_gradient[users], 1, np.where(takes_activation[users], 0, -1)))
+    made_ns, arrived_ns = np.full(len(users), -1), np.full(len(users), -1)
+    end_ns = spans["end_ns"].to_numpy(np.int64)
+    received = (kinds == "receive").to_numpy()
+    sources = ((ACTIVATION, (kinds == _FORWARD).to_numpy(), -1), (GRADIENT, kinds.isin(_BACKWARD).to_numpy(), 1))
+    for number, (name, making, neighbour) in enumerate(sources):
+        asking = np.flatnonzero(tensor == number)
+        arriving = received & (tensors == name).to_numpy()
+        made_ns[asking] = _look_up(keys, making, end_ns, keys.of(users[asking], neighbour))
+        arrived_ns[asking] = _look_up(keys, arriving, end_ns, keys.of(users[asking]))
+    return made_ns, arrived_ns, tensor
+
+
+class _Keys:
+    """One number for each (pipeline, stage, iteration, microbatch) of the spans."""
+
+    def __init__(self, coordinates: list[Numbers]) -> None:
+        self._coordinates = coordinates
+        # Of stages and microbatches, one more at either end: a neighbour, and the microbatch -1.
+        self._sizes = [int(each.max(initial=0)) + 3 for each in coordinates]
+
+    def of(self, positions: Numbers, step: int = 0) -> Numbers:
+        """The keys of the spans at these positions, or of the stage ``step`` further on."""
+        pipeline, stage, iteration, microbatch = (each[positions] for each in self._coordinates)
+        _, stages, iterations, microbatches = self._sizes
+        return ((pipeline * stages + stage + step + 1) * iterations + iteration) * microbatches + microbatch + 1
+
+
+def _look_up(keys: _Keys, among: Flags, values: Numbers, wanted: Numbers) -> Numbers:
+    """The value of the span with each wanted key among those flagged, -1 where there is none."""
+    positions = np.flatnonzero(among)
+    if not len(positions):
+        return np.full(len(wanted), -1)
+    own = keys.of(positions)
+    order = np.argsort(own, kind="stable")
+    place = np.minimum(np.searchsorted(own[order], wanted), len(own) - 1)
+    found = positions[order[place]]
+    return np.where(own[order[place]] == wanted, values[found], -1)

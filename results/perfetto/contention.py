@@ -1,0 +1,35 @@
+"""How long each span of a trace was contended, where several ranks computed on one device."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from results.perfetto.trial_tables import Spans
+from results.span_columns import Column
+from results.span_log import COMPUTE_KINDS, PREFILL
+
+_COMPUTED = (*COMPUTE_KINDS, PREFILL)
+
+
+def contention_of(spans: Spans, facts: Mapping[str, Any]) -> Column:
+    """``results.metrics.contended_ns`` for every span, by the trial's facts; 0 for what is no computation."""
+    found = np.zeros(len(spans), np.int64)
+    if not (facts.get("devices") or facts.get("gpu_assignment")):
+        return found
+    # Metrics load pandas, which takes longer than the trace of a run that has nothing to do with them.
+    from results.metrics import contended_ns, devices_of_seats  # noqa: PLC0415
+
+    devices = devices_of_seats(facts)
+    names = {device: number for number, device in enumerate(sorted(set(devices.values())))}
+    gpus = int(spans.gpu.max(initial=0)) + 1
+    seat = spans.host.codes * gpus + spans.gpu
+    of_seat = np.full(len(spans.host.values) * gpus, -1, np.int64)
+    for position, host in enumerate(spans.host.values):
+        for gpu in range(gpus):
+            if (device := devices.get((host, gpu))) is not None:
+                of_seat[position * gpus + gpu] = names[device]
+    device_of_span = of_seat[seat]
+    own = (spans.kind.mapped(lambda kind: int(kind in _COMPUTED)) == 1) & (device_of_span >= 0)
+    found[own] = contended_ns(device_of_span[own], seat[own], spans.start_ns[own], spans.end_ns[own])
+    return found

@@ -1,0 +1,79 @@
+"""Which receive belongs to which send: the arrows of a trace."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from results.perfetto.trial_tables import Spans
+from results.span_columns import Column
+from results.span_log import ACTIVATION, GRADIENT
+
+_MAX_NUMBERS = 2**62
+_STAGES_ON = {ACTIVATION: 1, GRADIENT: -1}
+
+
+class Flows(NamedTuple):
+    """Arrows: rows of the send and the receive spans, and when each arrow leaves and arrives."""
+
+    send: Column
+    receive: Column
+    leaves_ns: Column
+    arrives_ns: Column
+
+
+def match_transfers(spans: Spans) -> Flows:
+    """An arrow from every send to its receive, in the order of the sends' rows.
+
+    What stage ``s`` of a pipeline sends for an iteration and microbatch, stage ``s + 1`` receives if it is an
+    activation, and ``s - 1`` if it is a gradient. Were something sent several times, the first belongs to the first
+    received. A send without its receive gets none, nor the reverse, nor one received before it was sent.
+
+    An arrow leaves inside the send span, a nanosecond after its start where it is that long and the receive is later,
+    else at its start; it arrives at the start of the receive.
+    """
+    offset = spans.tensor.mapped(lambda tensor: _STAGES_ON.get(tensor, 0))
+    known = offset != 0
+    sends, receives = (np.flatnonzero(known & spans.kind.equal(of)) for of in ("send", "receive"))
+    rows = np.concatenate((sends, receives))
+    receiver = spans.stage + np.where(spans.kind.mapped(lambda kind: int(kind == "send")) == 1, offset, 0)
+    parts = (spans.pipeline, receiver, spans.iteration, spans.microbatch, offset)
+    transfer = _numbered([part[rows] for part in parts])
+    sent, received = transfer[: len(sends)], transfer[len(sends) :]
+    sent, received = _counted(sent, spans.start_ns[sends]), _counted(received, spans.start_ns[receives])
+    _, of_sends, of_receives = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
+    order = np.argsort(of_sends)
+    send, receive = sends[of_sends[order]], receives[of_receives[order]]
+    causal = spans.start_ns[receive] >= spans.start_ns[send]
+    send, receive = send[causal], receive[causal]
+    start_ns, arrives_ns = spans.start_ns[send], spans.start_ns[receive]
+    inside = (spans.end_ns[send] - start_ns >= 2) & (arrives_ns > start_ns)
+    return Flows(send, receive, start_ns + inside, arrives_ns)
+
+
+def _numbered(parts: list[Column]) -> Column:
+    """A number for every row, the same for rows alike in all parts; numbers count up from 0."""
+    number, numbers = np.zeros(len(parts[0]), np.int64), 1
+    for part in parts:
+        digit = part - part.min(initial=0)
+        digits = int(digit.max(initial=0)) + 1
+        if numbers * digits >= _MAX_NUMBERS:
+            (number, numbers), (digit, digits) = _dense(number), _dense(digit)
+        number, numbers = number * digits + digit, numbers * digits
+    return _dense(number)[0]
+
+
+def _dense(values: Column) -> tuple[Column, int]:
+    """The rank of every value among those that there are, and how many these are."""
+    there, ranks = np.unique(values, return_inverse=True)
+    return ranks, max(len(there), 1)
+
+
+def _counted(number: Column, start_ns: Column) -> Column:
+    """``number`` and which of its kind the row is, by start, as one number of which no two rows share one."""
+    order = np.lexsort((start_ns, number))
+    ordered = number[order]
+    position = np.arange(len(order))
+    first = np.maximum.accumulate(np.where(np.diff(ordered, prepend=-1) != 0, position, 0))
+    counted = np.empty(len(order), np.int64)
+    counted[order] = (position - first) * 2**32 + ordered
+    return counted

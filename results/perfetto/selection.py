@@ -1,0 +1,130 @@
+"""Which finished trials of a run, and what of them, a trace shows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from results.run_documents import read_manifest, read_trials
+
+MAX_CHOICES_TOLD = 20
+
+_NONE_SUCH = "there is none such"
+_UNFINISHED = "no trial of it has finished, continue the run with wanbed run --resume"
+
+
+class NoSuchTrialError(ValueError):
+    """Nothing of the run is what was selected; the message is one line with what there is to choose."""
+
+
+class NoTrialsError(ValueError):
+    """No trial of the run has finished; the message is one line that starts with the run's path."""
+
+
+@dataclass(frozen=True)
+class FinishedTrial:
+    """A trial's folder, which trial it is, and the swept values of its cell. ``settings``: manifest and facts of it."""
+
+    folder: Path
+    cell: int
+    values: Mapping[str, Any]
+    variant: str
+    repeat: int
+    settings: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[int, str, int]:
+        """Cell, variant and repeat, by which every row of its tables is known."""
+        return self.cell, self.variant, self.repeat
+
+    @property
+    def title(self) -> str:
+        """Variant, swept values and repeat, as a reader says them."""
+        values = (f"{path} {value}" for path, value in self.values.items())
+        return ", ".join((self.variant, *values, f"repeat {self.repeat}"))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is asked for; the default is everything.
+
+    Each entry of ``cells`` is a cell's index or one of its swept values, ``path=value``; all of them have to hold.
+    """
+
+    cells: Sequence[str] = ()
+    variant: str | None = None
+    repeat: int | None = None
+    iteration: int | None = None
+
+    def of(
+        self, trials: Sequence[FinishedTrial], sweep: Mapping[int, Mapping[str, Any]] | None = None
+    ) -> list[FinishedTrial]:
+        """The trials selected, in their order; ``sweep`` has the swept values of all cells, unfinished ones too.
+
+        Raises NoSuchTrialError if there is none.
+        """
+        finished = {trial.cell: trial.values for trial in trials}
+        all_cells = {**(sweep or {}), **finished}
+        for wanted in self.cells:
+            if not any(_is_cell(cell, values, wanted) for cell, values in finished.items()):
+                absent = not any(_is_cell(cell, values, wanted) for cell, values in all_cells.items())
+                told = (f"{cell} ({_values_text(values)})" if values else cell for cell, values in finished.items())
+                raise NoSuchTrialError(f"--cell {wanted}: {_NONE_SUCH if absent else _UNFINISHED}, {choices(told)}")
+        chosen = [trial for trial in trials if all(_is_cell(trial.cell, trial.values, each) for each in self.cells)]
+        if not chosen:
+            unfinished = any(all(_is_cell(*cell, wanted) for wanted in self.cells) for cell in all_cells.items())
+            if unfinished:
+                raise NoSuchTrialError(f"--cell {' --cell '.join(self.cells)}: {_UNFINISHED}")
+            raise NoSuchTrialError(f"--cell {' --cell '.join(self.cells)}: no cell is all of these, give fewer")
+        for option, asked in (("variant", self.variant), ("repeat", self.repeat)):
+            there = [getattr(trial, option) for trial in chosen]
+            if asked is not None and asked not in there:
+                raise NoSuchTrialError(f"--{option} {asked}: there is none such, {choices(there)}")
+            chosen = [trial for trial in chosen if asked is None or getattr(trial, option) == asked]
+        return chosen
+
+
+def _is_cell(cell: int, values: Mapping[str, Any], wanted: str) -> bool:
+    path, equals, value = wanted.partition("=")
+    if not equals:
+        return wanted.strip() == str(cell)
+    return path.strip() in values and str(values[path.strip()]) == value.strip()
+
+
+def _values_text(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{path}={value}" for path, value in values.items())
+
+
+def choices(values: Iterable[object]) -> str:
+    """What there is to choose, each once, in the given order."""
+    told = [str(value) for value in dict.fromkeys(values)]
+    more = f" and {len(told) - MAX_CHOICES_TOLD} more" if len(told) > MAX_CHOICES_TOLD else ""
+    return f"choose of: {'; '.join(told[:MAX_CHOICES_TOLD])}{more}" if told else "there is nothing to choose"
+
+
+def swept_cells(manifest: Mapping[str, Any]) -> dict[int, Mapping[str, str]]:
+    """The swept values of every cell of a run by its index, those of which no trial has finished too."""
+    return {entry["index"]: entry["cell"] for entry in manifest.get("cells", ())}
+
+
+def finished_trials(run: Path) -> tuple[Mapping[str, Any], list[FinishedTrial]]:
+    """The manifest of a run's folder and its finished trials: by cell, variant as the manifest lists them, and repeat.
+
+    Reads no trace. Raises RunError if there is no run or it is damaged, and NoTrialsError if no trial has finished.
+    """
+    manifest = read_manifest(run)
+    swept = swept_cells(manifest)
+    trials = [
+        FinishedTrial(
+            found.folder,
+            found.cell,
+            swept.get(found.cell, {}),
+            found.variant,
+            found.repeat,
+            {**manifest, **found.facts},
+        )
+        for found in read_trials(run, manifest)
+    ]
+    if not trials:
+        raise NoTrialsError(f"{run}: no trial of this run has finished, continue it with wanbed run --resume")
+    return manifest, trials

@@ -1,0 +1,153 @@
+"""The text of a trace's events, whole columns at a time.
+
+Each function gives a column of texts, one event a row: a JSON object, a comma and a line break. Times are microseconds
+with three decimals, written from integer nanoseconds.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from results.perfetto.counters import Steps
+from results.perfetto.flows import Flows
+from results.perfetto.trial_tables import Spans, Texts
+from results.span_columns import Column
+from results.span_log import COMPUTE_KINDS, NO_MICROBATCH, NO_REQUEST
+
+_TRANSFERS = ("send", "receive")
+_NAMES = {"all_reduce": "all-reduce"}
+
+
+# Arrow loads pandas for whatever it has to look at to know its type, which takes longer than all the rest.
+def _column(values: Column) -> pa.Int64Array:
+    numbers = pa.py_buffer(np.ascontiguousarray(values).data)
+    return cast("pa.Int64Array", pa.Array.from_buffers(pa.int64(), len(values), [None, numbers]))
+
+
+def _texts(values: Sequence[str]) -> pa.StringArray:
+    encoded = [value.encode() for value in values]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(values), pa.py_buffer(offsets.data), pa.py_buffer(b"".join(encoded)))
+
+
+def _single(text: str) -> pa.StringScalar:
+    return _texts([text])[0]
+
+
+_DECIMALS = _texts([f".{value:03d}" for value in range(1000)])
+
+
+def json_text(value: Any) -> str:
+    """Any value as JSON. Texts stay readable, since the engine shows the names of events as they are written."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def thousandths_text(thousandths: Column) -> pa.StringArray:
+    """Integers over 1000, with three decimals and no rounding; none may be negative."""
+    whole, rest = np.divmod(thousandths, 1000)
+    return _joined(_integers(whole), _DECIMALS.take(_column(rest)))
+
+
+def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, contended_ns: Column) -> pa.StringArray:
+    """An ``X`` event for every span, begun at ``at_ns``; one that was contended says for how long."""
+    of_microbatch = spans.microbatch != NO_MICROBATCH
+    of_request = spans.request != NO_REQUEST
+    microbatch, request = _integers(spans.microbatch), _integers(spans.request)
+    transfers = spans.kind.mapped(lambda kind: int(kind in _TRANSFERS)) == 1
+    return _joined(
+        '{"ph":"X","pid":',
+        _integers(process),
+        ',"tid":',
+        _integers(thread),
+        ',"ts":',
+        thousandths_text(at_ns),
+        ',"dur":',
+        thousandths_text(spans.end_ns - spans.start_ns),
+        ',"name":"',
+        _chosen(spans.kind, lambda kind: json_text(_NAMES.get(kind, kind.replace("_", " ")))[1:-1]),
+        _chosen(spans.tensor, lambda tensor: json_text(f" {tensor}" if tensor else "")[1:-1]),
+        _if(of_microbatch, _joined(" ", microbatch)),
+        _if(of_request, _joined(" of request ", request)),
+        '","cat":',
+        _chosen(spans.kind, lambda kind: json_text("compute" if kind in COMPUTE_KINDS else kind)),
+        ',"args":{"pipeline":',
+        _integers(spans.pipeline),
+        ',"stage":',
+        _integers(spans.stage),
+        ',"iteration":',
+        _integers(spans.iteration),
+        _if(of_microbatch, _joined(',"microbatch":', microbatch)),
+        _if(of_request, _joined(',"request":', request)),
+        _if(spans.size_bytes != 0, _joined(',"bytes":', _integers(spans.size_bytes))),
+        _if(contended_ns != 0, _joined(',"contended_us":', thousandths_text(contended_ns))),
+        _if(transfers, _joined(',"peer":', _chosen(spans.peer, json_text))),
+        "}},\n",
+    )
+
+
+def flow_events(
+    flows: Flows, spans: Spans, process: Column, thread: Column, *, first_id: int, shift_ns: int
+) -> list[pa.StringArray]:
+    """The beginnings of all arrows, then their ends; ids count up from ``first_id``.
+
+    A beginning has to be read before its end, so that an arrow may take no time.
+    """
+    number = _integers(np.arange(first_id, first_id + len(flows.send), dtype=np.int64))
+    tensor = spans.tensor[flows.send]
+    ends = (
+        ('{"ph":"s","id":', flows.send, flows.leaves_ns),
+        ('{"ph":"f","bp":"e","id":', flows.receive, flows.arrives_ns),
+    )
+    return [
+        _joined(
+            phase,
+            number,
+            ',"pid":',
+            _integers(process[rows]),
+            ',"tid":',
+            _integers(thread[rows]),
+            ',"ts":',
+            thousandths_text(times_ns + shift_ns),
+            ',"cat":"transfer","name":',
+            _chosen(tensor, json_text),
+            "},\n",
+        )
+        for phase, rows, times_ns in ends
+    ]
+
+
+def counter_events(steps: Steps, process: int, name: str, shift_ns: int) -> pa.StringArray:
+    """A ``C`` event for every step of a counter."""
+    return _joined(
+        f'{{"ph":"C","pid":{process},"ts":',
+        thousandths_text(steps.time_ns + shift_ns),
+        f',"name":{json_text(name)},"args":{{{json_text(steps.quantity.unit)}:',
+        thousandths_text(steps.thousandths),
+        "}},\n",
+    )
+
+
+def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
+    """Texts side by side, row by row; a part that is one text stands in every row."""
+    # The function's stub knows columns alone, and no single texts among them.
+    join: Callable[..., pa.StringArray] = pc.binary_join_element_wise
+    return join(*(_single(part) if isinstance(part, str) else part for part in (*parts, "")))
+
+
+def _integers(values: Column) -> pa.StringArray:
+    return cast("pa.StringArray", _column(values).cast(pa.string()))
+
+
+def _chosen(texts: Texts, written: Callable[[str], str]) -> pa.StringArray:
+    """For every row what ``written`` makes of its text."""
+    return _texts([written(value) for value in texts.values]).take(_column(texts.codes))
+
+
+def _if(condition: npt.NDArray[np.bool_], texts: pa.StringArray) -> pa.StringArray:
+    """The texts where the condition holds, and nothing elsewhere."""
+    return cast("pa.StringArray", pc.if_else(_column(condition.astype(np.int64)).cast(pa.bool_()), texts, _single("")))

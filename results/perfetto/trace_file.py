@@ -1,0 +1,168 @@
+"""A run's trace: Chrome Trace JSON that Perfetto opens, one trial after the other on the same tracks."""
+
+import gzip
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+
+from results.perfetto.contention import contention_of
+from results.perfetto.counters import gpu_steps, link_steps, tcp_steps
+from results.perfetto.flows import Flows, match_transfers
+from results.perfetto.request_events import request_events, requests_of
+from results.perfetto.selection import FinishedTrial, NoSuchTrialError, Selection, choices, finished_trials, swept_cells
+from results.perfetto.trace_events import counter_events, flow_events, json_text, slice_events
+from results.perfetto.tracks import Tracks
+from results.perfetto.trial_events import iteration_events, trial_event
+from results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, read_columns
+from results.run_store import GPU_SAMPLES_FILE, LINK_SAMPLES_FILE, SPANS_FILE, TCP_SAMPLES_FILE
+from results.schema import SCHEMA_VERSION
+from results.span_columns import Column
+from results.trial_files import read_trial_table
+
+GAP_SHARE = 0.05
+"""Of a trial's length: what stays free between it and the next."""
+
+_ROWS = 2**18
+"""Made into text at a time, which takes some hundred bytes each."""
+
+_GZIP_LEVEL = 4
+"""Higher ones take longer than making the text does, for an eighth less at most."""
+
+
+@dataclass(frozen=True)
+class TraceCounts:
+    """What a trace holds; slices are those of GPUs, transfers, trials, iterations and requests."""
+
+    trials: int = 0
+    slices: int = 0
+    flows: int = 0
+    counters: int = 0
+
+
+def write_trace(run: Path, destination: Path, selection: Selection) -> TraceCounts:
+    """Write what is selected of a run's finished trials; compressed if the name ends in ``.gz``.
+
+    Memory is that of the largest trial. Nothing stays behind if it does not come to its end. Raises RunError if the
+    run is damaged, NoTrialsError if no trial has finished, and NoSuchTrialError if nothing is what was selected.
+    """
+    manifest, finished = finished_trials(run)
+    trials = selection.of(finished, swept_cells(manifest))
+    with _whole_or_not_at_all(destination) as file:
+        writer = _Writer(file)
+        writer.begin(manifest)
+        for trial in trials:
+            writer.trial(trial, selection.iteration)
+        if not writer.counts.trials:
+            there = choices(sorted(writer.iterations))
+            raise NoSuchTrialError(f"--iteration {selection.iteration}: there is none such, {there}")
+        writer.end()
+    return writer.counts
+
+
+@contextmanager
+def _whole_or_not_at_all(destination: Path) -> Iterator[BinaryIO]:
+    partial = destination.with_name(f"{destination.name}.partial")
+    try:
+        with partial.open("wb") as raw:
+            if destination.suffix == ".gz":
+                with gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as file:
+                    yield cast("BinaryIO", file)
+            else:
+                yield raw
+        partial.replace(destination)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+class _Writer:
+    """Writes trial after trial; ``at_ns`` is where the next begins, ``iterations`` are all that were there."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._tracks = Tracks()
+        self._at_ns = 0
+        self.counts = TraceCounts()
+        self.iterations: set[int] = set()
+
+    def begin(self, manifest: Mapping[str, Any]) -> None:
+        versions = manifest.get("versions") or {}
+        about = {
+            "run": manifest.get("name"),
+            **{name: manifest.get(name) for name in ("config_hash", "engine", "clock", "dilation", "complete")},
+            "wanbed": versions.get("wanbed"),
+            "schema_version": SCHEMA_VERSION,
+        }
+        self._file.write(f'{{"displayTimeUnit":"ms","otherData":{json_text(about)},"traceEvents":[\n'.encode())
+
+    def end(self) -> None:
+        names = ",\n".join(json_text(event) for event in self._tracks.metadata())
+        self._file.write(f"{names}\n]}}\n".encode())
+
+    def trial(self, trial: FinishedTrial, iteration: int | None) -> None:
+        """Write one trial, or that iteration of it, if it has one."""
+        spans = read_columns(Spans, trial, SPANS_FILE)
+        self.iterations |= set(np.unique(spans.iteration).tolist())
+        contended_ns = contention_of(spans, trial.settings)
+        if iteration is not None:
+            own = spans.iteration == iteration
+            spans, contended_ns = spans[own], contended_ns[own]
+            if not len(spans):
+                return
+        links = read_columns(LinkCounters, trial, LINK_SAMPLES_FILE)
+        states = read_columns(TcpStates, trial, TCP_SAMPLES_FILE)
+        samples = read_trial_table(trial.folder, trial.key, GPU_SAMPLES_FILE).to_pylist()
+        requests = requests_of(trial)
+        moments = [spans.start_ns, spans.end_ns]
+        if iteration is None:
+            # Times count from the trial's start, which is before its first span.
+            of_gpus = np.array([row["time_ns"] for row in samples], np.int64)
+            moments += [np.zeros(1, np.int64), links.time_ns, states.time_ns, requests.moments_ns, of_gpus]
+        begin_ns = min(int(times.min()) for times in moments if len(times))
+        end_ns = max(int(times.max()) for times in moments if len(times))
+        shift_ns = self._at_ns - begin_ns
+        iterations = iteration_events(spans, trial, self._tracks, shift_ns)
+        whole = trial_event(trial, self._tracks, self._at_ns, self._at_ns + end_ns - begin_ns)
+        self._file.write("".join((whole, *iterations)).encode())
+        self._count(trials=1, slices=1 + len(iterations) // 2)
+        served = request_events(requests, self._tracks, begin_ns, end_ns, shift_ns)
+        self._file.write("".join(served).encode())
+        self._count(slices=len(served) // 2)
+        self._spans(spans, contended_ns, shift_ns)
+        counters = link_steps(links, begin_ns, end_ns), tcp_steps(states, begin_ns, end_ns)
+        for steps in (*chain(*counters), *gpu_steps(samples, begin_ns, end_ns)):
+            track = self._tracks.counter(steps.scope, steps.source, steps.destination, steps.quantity)
+            self._write(counter_events(steps, *track, shift_ns))
+            self._count(counters=len(steps.time_ns))
+        self._at_ns += round((end_ns - begin_ns) * (1 + GAP_SHARE))
+
+    def _spans(self, spans: Spans, contended_ns: Column, shift_ns: int) -> None:
+        process, thread = self._tracks.of_spans(spans)
+        for piece in _pieces(len(spans)):
+            at_ns = spans.start_ns[piece] + shift_ns
+            self._write(slice_events(spans[piece], process[piece], thread[piece], at_ns, contended_ns[piece]))
+        self._count(slices=len(spans))
+        flows = match_transfers(spans)
+        for piece in _pieces(len(flows.send)):
+            own = Flows(*(column[piece] for column in flows))
+            self._write(*flow_events(own, spans, process, thread, first_id=self.counts.flows + 1, shift_ns=shift_ns))
+            self._count(flows=len(own.send))
+
+    def _count(self, **more: int) -> None:
+        self.counts = replace(self.counts, **{name: getattr(self.counts, name) + add for name, add in more.items()})
+
+    def _write(self, *columns: pa.StringArray) -> None:
+        for column in columns:
+            _, offsets, texts = column.buffers()
+            if len(column) and offsets and texts:
+                first, last = np.frombuffer(memoryview(offsets), np.int32)[[column.offset, column.offset + len(column)]]
+                self._file.write(memoryview(texts)[first:last])
+
+
+def _pieces(rows: int) -> Iterator[slice]:
+    return (slice(begin, begin + _ROWS) for begin in range(0, rows, _ROWS))

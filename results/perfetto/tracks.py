@@ -1,0 +1,179 @@
+"""The processes and threads of a trace: their numbers, names and order."""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from results.perfetto.counters import GPU, LINK, Quantity
+from results.perfetto.lanes import assign_lanes
+from results.perfetto.trial_tables import Spans
+from results.run_store import RunError
+from results.span_columns import Column
+from results.span_log import PREFILL
+
+
+class Group(IntEnum):
+    """What is drawn together of one GPU, from top to bottom."""
+
+    GPU = 0
+    PREFILL = 1
+    ALL_REDUCE = 2
+    SENDS = 3
+    RECEIVES = 4
+
+
+_FIRST_THREAD = 100_000
+_GROUP = 10_000
+"""From one GPU's first thread to the next one's, and from one group of threads to the next: a group's most lanes."""
+
+_PROCESS = 2**32
+"""More than a thread's number."""
+
+_TRANSFERS = {"send": Group.SENDS, "receive": Group.RECEIVES}
+_LANE_NAMES = {
+    Group.PREFILL: "prefills",
+    Group.ALL_REDUCE: "all-reduces",
+    Group.SENDS: "sends",
+    Group.RECEIVES: "receives",
+}
+
+
+class Tracks:
+    """Gives numbers to whatever appears, and remembers what they stand for.
+
+    Processes count from 1. The threads of a process are drawn by number, so that a thread's number says its GPU, its
+    group and its lane.
+    """
+
+    def __init__(self) -> None:
+        self._processes = count(1)
+        self._services: dict[str, int] = {}
+        self._gpus: int | None = None
+        self._hosts: dict[tuple[str, str], int] = {}
+        self._threads: dict[tuple[int, int], str] = {}
+        self._counters: dict[tuple[str, str, str, Quantity], str] = {}
+        self._counter_names: set[tuple[str, str]] = set()
+        self.trials, self.links, self.node_pairs = (next(self._processes) for _ in range(3))
+        self.trial_thread = _FIRST_THREAD
+
+    def of_spans(self, spans: Spans) -> tuple[Column, Column]:
+        """Process and thread for every span, such that no two on one thread overlap.
+
+        Raises RunError if there are not as many threads.
+        """
+        process = self._of_hosts(spans)
+        group = _groups(spans, process)
+        thread = _FIRST_THREAD * (spans.gpu + 1) + _GROUP * group
+        lane = assign_lanes(process * _PROCESS + thread, spans.start_ns, spans.end_ns)
+        if lane.max(initial=0) >= _GROUP:
+            raise RunError(
+                f"a GPU did more than {_GROUP} things at the same time, which no trace shows: leave this trial out"
+            )
+        thread += lane
+        _, first = np.unique(process * _PROCESS + thread, return_index=True)
+        for row in first:
+            key = (int(process[row]), int(thread[row]))
+            self._threads[key] = _thread_name(int(spans.gpu[row]), Group(int(group[row])), int(lane[row]))
+        return process, thread
+
+    def _of_hosts(self, spans: Spans) -> Column:
+        """The process of every span, one a host; new hosts in the order of their datacenter's first stage."""
+        both = spans.host.codes * len(spans.datacenter.values) + spans.datacenter.codes
+        _, first, number = np.unique(both, return_index=True, return_inverse=True)
+        names = [
+            (spans.datacenter.values[spans.datacenter.codes[row]], spans.host.values[spans.host.codes[row]])
+            for row in first
+        ]
+        lowest = np.full((len(first), 2), np.iinfo(np.int64).max)
+        for column, values in enumerate((spans.pipeline, spans.stage)):
+            # A pool's GPUs have no stage, and stand after those that train.
+            np.minimum.at(lowest[:, column], number[values >= 0], values[values >= 0])
+        begins: dict[str, int] = {}
+        for (datacenter, _), (_, stage) in zip(names, lowest.tolist(), strict=True):
+            begins[datacenter] = min(stage, begins.get(datacenter, stage))
+        order = sorted(
+            range(len(names)), key=lambda host: (begins[names[host][0]], names[host][0], *lowest[host], names[host][1])
+        )
+        for host in order:
+            if names[host] not in self._hosts:
+                self._hosts[names[host]] = next(self._processes)
+        return np.array([self._hosts[name] for name in names], np.int64)[number]
+
+    def counter(self, scope: str, source: str, destination: str, quantity: Quantity) -> tuple[int, str]:
+        """Process and name of a counter track; no two of a process share a name, which is all that tells them apart."""
+        key = (scope, source, destination, quantity)
+        if key not in self._counters:
+            name = f"{source} → {destination} {quantity.name}" if destination else f"{source} {quantity.name}"
+            while (scope, name) in self._counter_names:
+                name += "'"
+            self._counters[key] = name
+            self._counter_names.add((scope, name))
+        return self._of_scope(scope), self._counters[key]
+
+    def _of_scope(self, scope: str) -> int:
+        """The process of the counters of what a scope holds; that of GPUs has a number once there are any."""
+        if scope == GPU:
+            self._gpus = next(self._processes) if self._gpus is None else self._gpus
+            return self._gpus
+        return self.links if scope == LINK else self.node_pairs
+
+    def of_requests(self, datacenter: str) -> int:
+        """The process of the requests that a datacenter was given."""
+        if datacenter not in self._services:
+            self._services[datacenter] = next(self._processes)
+        return self._services[datacenter]
+
+    def metadata(self) -> Iterator[dict[str, Any]]:
+        """The events that name and order everything which has a number; hosts stand by datacenter."""
+        yield from _named("process", self.trials, None, "trials", 0)
+        yield from _named("thread", self.trials, self.trial_thread, "trial", 0)
+        scopes = {scope for scope, *_ in self._counters}
+        if LINK in scopes:
+            yield from _named("process", self.links, None, "links between datacenters", 1)
+        if scopes - {LINK, GPU}:
+            yield from _named("process", self.node_pairs, None, "pairs of hosts", 2)
+        for position, (datacenter, number) in enumerate(self._services.items()):
+            yield from _named("process", number, None, f"requests to {datacenter}", 3 + position)
+        first = {datacenter: number for (datacenter, _), number in reversed(self._hosts.items())}
+        hosts = sorted(self._hosts.items(), key=lambda host: (first[host[0][0]], host[1]))
+        for position, ((datacenter, host), number) in enumerate(hosts):
+            yield from _named("process", number, None, f"{datacenter} / {host}", 3 + len(self._services) + position)
+        if self._gpus is not None:
+            last = 3 + len(self._services) + len(hosts)
+            yield from _named("process", self._gpus, None, "GPUs, as NVML tells: a cross-check", last)
+        for position, ((process, thread), name) in enumerate(sorted(self._threads.items())):
+            yield from _named("thread", process, thread, name, position)
+
+
+def _thread_name(gpu: int, group: Group, lane: int) -> str:
+    if group:
+        return f"GPU {gpu} {_LANE_NAMES[group]} {lane + 1}"
+    return f"GPU {gpu} ({lane + 1})" if lane else f"GPU {gpu}"
+
+
+def _groups(spans: Spans, process: Column) -> Column:
+    """The group of every span.
+
+    Prefills stand with the GPU's computation unless they overlap it, and then all-reduces do unless they overlap that.
+    """
+    group = spans.kind.mapped(lambda kind: _TRANSFERS.get(kind, Group.GPU))
+    prefilling, summing = (spans.kind.equal(of) for of in (PREFILL, "all_reduce"))
+    place = process * _PROCESS + spans.gpu
+    for own, among, apart in (
+        (prefilling, (group == Group.GPU) & ~summing, Group.PREFILL),
+        (summing, group == Group.GPU, Group.ALL_REDUCE),
+    ):
+        working = among & (group == Group.GPU)
+        lanes = assign_lanes(place[working], spans.start_ns[working], spans.end_ns[working])
+        crowded = np.isin(place, place[working][lanes > 0])
+        group[own & crowded] = apart
+    return group
+
+
+def _named(what: str, process: int, thread: int | None, name: str, position: int) -> Iterator[dict[str, Any]]:
+    place = {"ph": "M", "pid": process} | ({} if thread is None else {"tid": thread})
+    yield {**place, "name": f"{what}_name", "args": {"name": name}}
+    yield {**place, "name": f"{what}_sort_index", "args": {"sort_index": position}}

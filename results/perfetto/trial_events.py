@@ -1,0 +1,61 @@
+"""The process at the top of a trace: which trial is when, and the iterations of each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from results.perfetto.lanes import assign_lanes
+from results.perfetto.selection import FinishedTrial
+from results.perfetto.trace_events import json_text
+from results.perfetto.tracks import Tracks
+from results.perfetto.trial_tables import Spans
+from results.span_log import COMPUTE_KINDS
+
+_WORK = (*COMPUTE_KINDS, "all_reduce")
+
+
+def trial_event(trial: FinishedTrial, tracks: Tracks, begin_ns: int, end_ns: int) -> str:
+    """The slice of a whole trial, one line."""
+    about = {"cell": trial.cell, "swept": trial.values, "variant": trial.variant, "repeat": trial.repeat}
+    return (
+        f'{{"ph":"X","pid":{tracks.trials},"tid":{tracks.trial_thread},"ts":{microseconds(begin_ns)},'
+        f'"dur":{microseconds(end_ns - begin_ns)},"name":{json_text(trial.title)},"cat":"trial",'
+        f'"args":{json_text(about)}}},\n'
+    )
+
+
+def iteration_events(spans: Spans, trial: FinishedTrial, tracks: Tracks, shift_ns: int) -> list[str]:
+    """Async pairs, each half a line: every iteration, from its first computation or all-reduce to the last end of one.
+
+    Iterations may overlap; those that do not share an id, and a pair around them which gives the track its name.
+    """
+    work = spans[spans.kind.mapped(lambda kind: int(kind in _WORK)) == 1]
+    iterations, position = np.unique(work.iteration, return_inverse=True)
+    start_ns = np.full(len(iterations), np.iinfo(np.int64).max)
+    end_ns = np.full(len(iterations), np.iinfo(np.int64).min)
+    np.minimum.at(start_ns, position, work.start_ns)
+    np.maximum.at(end_ns, position, work.end_ns)
+    lanes = assign_lanes(np.zeros(len(iterations), np.int64), start_ns, end_ns)
+    warmup = int(trial.settings.get("warmup_iterations") or 0)
+    place = f'"pid":{tracks.trials},"tid":{tracks.trial_thread},"cat":"iteration"'
+    events = []
+
+    def tell(phase: str, lane: int, time_ns: int, name: str, about: Mapping[str, Any]) -> None:
+        at = f'"id2":{{"local":{lane + 1}}},"ts":{microseconds(time_ns + shift_ns)}'
+        events.append(f'{{"ph":"{phase}",{place},{at},"name":"{name}","args":{json_text(about)}}},\n')
+
+    for lane in np.unique(lanes).tolist():
+        own = np.flatnonzero(lanes == lane)[np.argsort(start_ns[lanes == lane])].tolist()
+        tell("b", lane, int(start_ns[own[0]]), "iterations", {})
+        for each in own:
+            about = {"iteration": int(iterations[each]), "measured": bool(iterations[each] >= warmup)}
+            for phase, time_ns in (("b", int(start_ns[each])), ("e", int(end_ns[each]))):
+                tell(phase, lane, time_ns, f"iteration {iterations[each]}", about)
+        tell("e", lane, int(end_ns[own[-1]]), "iterations", {})
+    return events
+
+
+def microseconds(time_ns: int) -> str:
+    """A time in nanoseconds as microseconds with three decimals."""
+    return f"{time_ns // 1000}.{time_ns % 1000:03d}"

@@ -1,0 +1,107 @@
+"""The tables of one trial as columns of numbers, texts as codes into what they stand for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from results.perfetto.selection import FinishedTrial
+from results.span_columns import Column
+from results.trial_files import read_trial_table
+
+Rows = npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A column of texts: row ``i`` says ``values[codes[i]]``."""
+
+    codes: Column
+    values: tuple[str, ...]
+
+    def mapped(self, number: Callable[[str], int]) -> Column:
+        """For every row ``number`` of its text, which is asked once a text."""
+        return np.array([number(value) for value in self.values], np.int64)[self.codes]
+
+    def equal(self, text: str) -> npt.NDArray[np.bool_]:
+        """For every row whether its text is this one."""
+        equal: npt.NDArray[np.bool_] = np.array([value == text for value in self.values], bool)[self.codes]
+        return equal
+
+    def __getitem__(self, rows: Rows) -> "Texts":
+        return Texts(self.codes[rows], self.values)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The spans of one trial, the columns of ``results.schema.SPANS`` that a trace tells of."""
+
+    host: Texts
+    datacenter: Texts
+    gpu: Column
+    pipeline: Column
+    stage: Column
+    iteration: Column
+    microbatch: Column
+    kind: Texts
+    start_ns: Column
+    end_ns: Column
+    size_bytes: Column
+    peer: Texts
+    tensor: Texts
+    request: Column
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def __getitem__(self, rows: Rows) -> "Spans":
+        return Spans(**{name: column[rows] for name, column in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class LinkCounters:
+    """The link samples of one trial: columns of ``results.schema.LINK_SAMPLES``."""
+
+    time_ns: Column
+    scope: Texts
+    source: Texts
+    destination: Texts
+    wire_bytes: Column
+    backlog_bytes: Column
+
+
+@dataclass(frozen=True)
+class TcpStates:
+    """The connections' state in one trial: columns of ``results.schema.TCP_SAMPLES``."""
+
+    time_ns: Column
+    source: Texts
+    destination: Texts
+    rtt_ns: Column
+    cwnd_segments: Column
+    mss_bytes: Column
+    retransmitted_segments: Column
+
+
+_T = TypeVar("_T")
+
+
+def read_columns(kind: type[_T], trial: FinishedTrial, name: str) -> _T:
+    """One of the classes above from the Parquet file of that name in the trial's folder.
+
+    Raises RunError, one line that starts with the file's path, if it is missing or damaged.
+    """
+    table = read_trial_table(trial.folder, trial.key, name)
+    columns = {}
+    for field in kind.__annotations__:
+        column = table.column(field).combine_chunks()
+        columns[field] = _texts(column) if pa.types.is_string(column.type) else np.from_dlpack(column).astype(np.int64)
+    return kind(**columns)
+
+
+def _texts(column: "pa.Array[Any]") -> Texts:
+    coded = column.dictionary_encode()
+    return Texts(np.from_dlpack(coded.indices).astype(np.int64), tuple(map(str, coded.dictionary.to_pylist())))

@@ -1,0 +1,107 @@
+"""Whether prefill in its bubbles slows training down: variants with it against those without, otherwise equal."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from results.comparison.bootstrap import CONFIDENCE, median_of_medians, ratio_interval
+from results.headline import cell_text
+from results.prefill_service import serves
+from results.run import Run
+from results.summary import swept_values
+
+MARGIN = 0.005
+"""How far from 1 the ratio may be for it to count as no impact: 0.5 %."""
+
+FEWEST_PAIRS = 5
+"""Fewer repeats of both say too little about the noise from run to run."""
+
+WITHIN, BEYOND, UNDECIDED = "within", "beyond", "undecided"
+
+_PREFILL_ALONE = ("name", "prefill", "pool")
+"""What may differ between two variants of which the one only serves beside what the other does."""
+
+
+@dataclass(frozen=True)
+class Impact:
+    """One variant that serves against the first one that does not and is equal otherwise, in one cell of one run.
+
+    ``ratio`` is its iteration time over the other's, each the median over repeats of their medians, from the repeats
+    that both have; ``interval`` is that ratio's with 95 % confidence (``results.comparison.bootstrap``), None where too
+    little was measured. A simulation repeats nothing and is the same each time: its ratio is exact.
+    """
+
+    run: str
+    cell: int
+    values: Mapping[str, str]
+    without: str
+    variant: str
+    pairs: int
+    ratio: float
+    interval: tuple[float, float] | None
+    simulated: bool
+
+    @property
+    def where(self) -> str:
+        """The cell's swept values as a reader says them."""
+        return cell_text(self.values)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the whole interval, or an exact ratio, lies within the margin, or outside, or neither."""
+        ends = (self.ratio, self.ratio) if self.simulated else self.interval
+        if ends is None:
+            return UNDECIDED
+        if all(1 - MARGIN <= end <= 1 + MARGIN for end in ends):
+            return WITHIN
+        return BEYOND if ends[0] > 1 + MARGIN or ends[1] < 1 - MARGIN else UNDECIDED
+
+    @property
+    def words(self) -> str:
+        """The verdict in a table."""
+        few = not self.simulated and self.pairs < FEWEST_PAIRS
+        told = {WITHIN: "no impact", BEYOND: "slower" if self.ratio > 1 else "faster", UNDECIDED: "cannot tell"}
+        return told[self.verdict] + (f", of {self.pairs} of at least {FEWEST_PAIRS} pairs" if few else "")
+
+
+def impacts(run: Run, label: str = "") -> list[Impact]:
+    """One for each cell and serving variant that has its counterpart, in the order of the run's trials."""
+    times_s: dict[tuple[int, str], dict[int, list[float]]] = {}
+    serving: dict[tuple[int, str], bool] = {}
+    for trial, own in zip(run.trials, run.summary["iteration_times_s"], strict=True):
+        key = (trial.cell, trial.variant)
+        serving[key] = serving.get(key, False) or serves(trial)
+        if own:
+            times_s.setdefault(key, {})[trial.repeat] = list(own)
+    settings = {variant: _settings(run.manifest, variant) for variant in run.variants}
+    found = []
+    for (cell, variant), own in times_s.items():
+        if not serving[cell, variant]:
+            continue
+        others = (
+            other
+            for (at, other) in times_s
+            if at == cell and not serving[at, other] and settings[other] == settings[variant]
+        )
+        without = next(others, None)
+        shared = sorted(own.keys() & times_s[cell, without].keys()) if without is not None else []
+        if without is None or not shared:
+            continue
+        alone, both = ([times_s[cell, name][repeat] for repeat in shared] for name in (without, variant))
+        alone_s, both_s = median_of_medians(alone), median_of_medians(both)
+        if not alone_s or both_s is None:
+            continue
+        interval = None if run.simulated else ratio_interval(alone, both, CONFIDENCE)
+        values = swept_values(run.manifest, cell)
+        pairs = len(shared)
+        found.append(Impact(label, cell, values, without, variant, pairs, both_s / alone_s, interval, run.simulated))
+    return found
+
+
+def _settings(manifest: Mapping[str, Any], variant: str) -> str:
+    """All that the experiment says of a variant but its name and what it serves, as one text."""
+    listed = (manifest.get("experiment") or {}).get("variants") or manifest.get("variants") or ()
+    own = next((each for each in listed if each.get("name") == variant), {"name": variant, "unknown": variant})
+    kept = {name: value for name, value in own.items() if name not in _PREFILL_ALONE}
+    return json.dumps(kept, sort_keys=True, default=str)

@@ -1,0 +1,249 @@
+"""What a run was, in words: from its manifest, of which any part may be absent."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from results.headline import cell_text
+from results.manifest_differences import incomparable
+from results.number_text import count_text, list_text, size_text
+from results.run import Run
+from results.summary import calibrated_cells, swept_values
+
+MAX_VALUES_TOLD = 12
+"""Of a swept path, and cells of a warning."""
+
+WORRYING_SHARE = 0.1
+"""Of a trial's time with all cores busy: the start of the ranks alone takes some."""
+
+WORRYING_NETWORK_SHARE = 0.6
+"""Of a trial's time with the network's core busy: traffic comes in bursts, in which it then has none to spare."""
+
+
+def _at(document: Any, *path: str) -> Any:
+    """What stands at a path of nested mappings, None if a step is absent."""
+    for step in path:
+        document = document.get(step) if isinstance(document, Mapping) else None
+    return document
+
+
+def expected_trials(run: Run) -> int | None:
+    """How many trials the whole sweep has, None if the manifest does not say."""
+    cells, variants = run.manifest.get("cells"), run.manifest.get("variants")
+    repeats = run.manifest.get("repeats") or _at(run.manifest, "experiment", "repeats") or 1
+    return len(cells) * len(variants) * int(repeats) if cells and variants else None
+
+
+def what_was_run(run: Run) -> str:
+    """One or two sentences: the variants, where they ran, and over what sweep."""
+    sentences = [
+        "Simulated as discrete events: nothing was sent and nothing measured." if run.simulated else "",
+        f"Compared: {list_text(list(run.variants))}." if len(run.variants) > 1 else "",
+    ]
+    datacenters = _at(run.manifest, "experiment", "topology", "datacenters") or []
+    names = [f"{each.get('name')} ({count_text(each.get('hosts', 1), 'host')})" for each in datacenters]
+    if names:
+        sentences.append(f"{count_text(len(names), 'datacenter')}: {list_text(names)}.")
+    training = run.manifest.get("training") or {}
+    counts = [
+        count_text(training[name], name.removesuffix("s").replace("_", "-"))
+        for name in ("stages", "pipelines", "microbatches", "iterations")
+        if isinstance(training.get(name), int)
+    ]
+    warmup = run.manifest.get("warmup_iterations")
+    if counts:
+        unmeasured = f", of which {warmup} to warm up" if warmup else ""
+        own = [
+            str(variant["name"])
+            for variant in _at(run.manifest, "experiment", "variants") or ()
+            if any(value is not None for value in (variant.get("training") or {}).values())
+        ]
+        but = f" {list_text(own)} {'cut' if len(own) > 1 else 'cuts'} the training differently." if own else ""
+        sentences.append(f"Each trial: {list_text(counts)}{unmeasured}.{but}")
+    swept: dict[str, list[str]] = {}
+    for entry in run.manifest.get("cells") or ():
+        for path, value in entry.get("cell", {}).items():
+            swept.setdefault(path, []).append(value)
+    if swept:
+        axes = [cell_text({path: _values_text(list(dict.fromkeys(values)))}) for path, values in swept.items()]
+        sentences.append(f"Swept: {'; '.join(axes)}.")
+    return " ".join(filter(None, sentences))
+
+
+def _values_text(values: list[str]) -> str:
+    """A swept path's values, of many only the first ones and the last."""
+    if len(values) <= MAX_VALUES_TOLD:
+        return ", ".join(values)
+    return f"{', '.join(values[: MAX_VALUES_TOLD - 2])}, ... to {values[-1]} ({len(values)} values)"
+
+
+def warnings(run: Run) -> list[str]:
+    """What a reader must know before believing the figures, each one sentence or two; empty if nothing."""
+    found = []
+    if not run.complete:
+        expected = expected_trials(run)
+        done = f"{len(run.trials)} of {count_text(expected, 'trial')}" if expected else f"{len(run.trials)} trials"
+        found.append(
+            f"This run is incomplete: {done} had finished when its folder was read. What is shown is of those."
+        )
+    cells = {trial.cell for trial in run.trials}
+    measured = cells if run.simulated else {int(cell) for cell in run.calibration["cell"].unique()}
+    unmeasured = sorted(cells - measured)
+    if unmeasured:
+        found.append(
+            f"The links were not calibrated{_in_cells(run, unmeasured)}: whether the network was what was asked is "
+            "unknown, and the figures must not be compared with others."
+        )
+    saturated = [trial for trial in run.trials if saturation(trial.facts)]
+    if saturated:
+        worst = max(saturated, key=lambda trial: _overload(trial.facts))
+        found.append(
+            f"In {_of_trials(len(saturated), len(run.trials))} the machine was overloaded, worst with "
+            f"{worst.variant}: {saturation(worst.facts)}. More cores, or for replayed compute a larger dilation, would "
+            "tell."
+        )
+    profiles = {str(profile) for trial in run.trials if (profile := trial.facts.get("torch_times_of_profile"))}
+    if profiles:
+        found.append(
+            f"Torch did not run: its times are those of the compute profile {list_text(sorted(profiles))}, which need "
+            "not be those of the machine it would run on."
+        )
+    calibrated = cells if run.simulated else calibrated_cells(run.calibration)
+    outside = sorted((cells & measured) - calibrated)
+    if outside:
+        found.append(
+            f"Calibration found links outside tolerance{_in_cells(run, outside)}: the network was not what was asked, "
+            "and the figures must not be compared with others."
+        )
+    return found
+
+
+def _of_trials(number: int, of_all: int) -> str:
+    return "its only trial" if of_all == 1 else f"{number} of {of_all} trials"
+
+
+def overlay_warnings(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
+    """Why the figures of these runs must not be held against each other, each a sentence or two; empty if they may."""
+    found = []
+    differing = incomparable(runs)
+    if differing:
+        found.append(
+            f"The runs differ in {list_text(differing)}: their figures are not comparable as they stand. wanbed "
+            "compare tells field by field what keeps two runs apart."
+        )
+    failed = [
+        label
+        for run, label in zip(runs, labels, strict=True)
+        if not run.simulated and {trial.cell for trial in run.trials} - calibrated_cells(run.calibration)
+    ]
+    if failed:
+        found.append(
+            f"Calibration is missing or failed in {list_text(failed)}: the network was not known to be what was asked, "
+            "and the figures must not be compared with others."
+        )
+    return found
+
+
+def saturation(facts: Mapping[str, Any]) -> str:
+    """What to say of a trial in which cores set the pace and not the network, else "".
+
+    That is one whose machine had no core to spare for more than ``WORRYING_SHARE`` of it, or whose network kept its one
+    core busy for more than ``WORRYING_NETWORK_SHARE``.
+    """
+    share, network = (_share(facts, name) for name in ("saturated", "network"))
+    if share > WORRYING_SHARE:
+        return f"the machine was saturated for {share:.0%} of the trial: its cores set the pace, and not the network"
+    if network > WORRYING_NETWORK_SHARE:
+        busy = f"for {network:.0%} of the trial on its one core"
+        return f"the guest kernel that carries the network was busy {busy}, so that packets waited for it"
+    return ""
+
+
+def _overload(facts: Mapping[str, Any]) -> float:
+    return max(_share(facts, "saturated"), _share(facts, "network"))
+
+
+def _share(facts: Mapping[str, Any], name: str) -> float:
+    share = _at(facts, "machine_load", name)
+    return float(share) if isinstance(share, (int, float)) else 0.0
+
+
+def _in_cells(run: Run, cells: list[int]) -> str:
+    texts = [cell_text(swept_values(run.manifest, cell)) for cell in cells[:MAX_VALUES_TOLD]]
+    if len(cells) > MAX_VALUES_TOLD:
+        texts.append(f"{len(cells) - MAX_VALUES_TOLD} more")
+    return f" at {list_text(texts)}" if all(texts) else ""
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        known = {str(key): _text(inner) for key, inner in value.items() if inner is not None}
+        return ", ".join(text if text.startswith(f"{key} ") else f"{key} {text}" for key, text in known.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_text(inner) for inner in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def first_cell(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What was read back of the first cell's network, which goes by this name; its cells do not differ in it."""
+    of_cells = manifest.get(name)
+    first: Any = next(iter(of_cells.values()), {}) if isinstance(of_cells, Mapping) else {}
+    return first if isinstance(first, Mapping) else {}
+
+
+def _mtu_text(offloads: Mapping[str, Any]) -> str:
+    """The largest packets of the interfaces in bytes, where all share it one number."""
+    mtu = offloads.get("mtu_bytes")
+    sizes = sorted({size for size in mtu.values() if isinstance(size, int)}) if isinstance(mtu, Mapping) else [mtu]
+    return ", ".join(f"{size} bytes" for size in sizes if isinstance(size, int))
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """The manifest's facts that decide what the figures mean, as terms and values; absent ones are left out."""
+    manifest = run.manifest
+    sysctls = {
+        name.removeprefix("net.ipv4."): value
+        for name, value in first_cell(manifest, "sysctls").items()
+        if not isinstance(value, Mapping)
+    }
+    host = dict(manifest.get("host") or {})
+    if isinstance(host.get("memory_bytes"), int):
+        host["memory"] = size_text(host.pop("memory_bytes"))
+    substrate = dict(manifest.get("substrate") or {})
+    reason = f" ({substrate.pop('reason')})" if substrate.get("reason") else ""
+    git = manifest.get("git") or {}
+    dirty = ", with uncommitted changes" if git.get("dirty") else ""
+    variants = [
+        (f"variant {variant.get('name')}", _text({key: value for key, value in variant.items() if key != "name"}))
+        for variant in manifest.get("variants") or ()
+    ]
+    dilation = manifest.get("dilation")
+    slowed = (
+        f"{dilation} (the run went {dilation} times slower than the network it emulates; all figures are undilated)"
+    )
+    candidates = [
+        ("engine", _text(manifest.get("engine") or "")),
+        ("clock", _text(manifest.get("clock") or "")),
+        ("virtual time", _text(manifest.get("virtual_time") or "")),
+        ("dilation", slowed if isinstance(dilation, (int, float)) and dilation > 1 else _text(dilation or "")),
+        ("substrate", _text(substrate.pop("name", "")) + reason),
+        ("substrate details", _text(substrate)),
+        *variants,
+        ("MTU", _mtu_text(first_cell(manifest, "offloads"))),
+        ("congestion control", _text(sysctls.pop("tcp_congestion_control", ""))),
+        ("TCP settings", _text(sysctls)),
+        ("tokens per iteration", _text(manifest.get("tokens_per_iteration") or "")),
+        ("seed", _text(manifest.get("seed", ""))),
+        ("host", _text(host)),
+        ("GPUs", _text(manifest.get("gpus") or "")),
+        ("measuring programs", _text(manifest.get("programs") or "")),
+        ("versions", _text(manifest.get("versions") or {})),
+        ("schedules of other packages", _text(manifest.get("foreign_schedules") or "")),
+        ("git revision", f"{git['revision']}{dirty}" if git.get("revision") else ""),
+        ("configuration hash", _text(manifest.get("config_hash") or "")),
+        ("created", _text(manifest.get("created") or "")),
+        ("ended", _text(manifest.get("ended") or "")),
+        ("folder", run.path.name),
+    ]
+    return [(term, value) for term, value in candidates if value]

@@ -1,0 +1,172 @@
+"""What one rank did, and when: written while it runs, readable whatever became of the rank.
+
+A span log is a text file. Its first line is the header, one JSON object; each further line is one span, a JSON array in
+``Span``'s field order, or the loss of one iteration, ``{"iteration": 0, "loss": 6.1}``, or what the rank knows of its
+device at its end, ``{"device": {...}}``; a rank that ended well closes with ``{"complete": true}``. A rank that was
+killed leaves a log without that line, perhaps with a torn last line, and every whole line in it still counts. Only the
+standard library is used, so that a rank starts in tens of milliseconds.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+SPAN_LOG_VERSION = 2
+
+ComputeKind = Literal["forward", "recompute", "backward", "backward_input", "backward_weight", "optimizer"]
+SpanKind = Literal[ComputeKind, "all_reduce", "send", "receive", "prefill"]
+COMPUTE_KINDS: tuple[str, ...] = get_args(ComputeKind)
+"""What training computes; inference computes ``PREFILL``."""
+PREFILL = "prefill"
+SPAN_KINDS: tuple[str, ...] = get_args(SpanKind)
+
+NO_MICROBATCH = -1
+NO_REQUEST = -1
+
+ACTIVATION, GRADIENT = "activation", "gradient"
+
+
+class Span(NamedTuple):
+    """One thing that one GPU, or its network, was occupied with.
+
+    Times are integer nanoseconds since the trial's start, on the testbed's clock (dilated, where the run is). A send
+    span lasts from the first byte offered to the kernel until the last byte accepted; a receive span from the first
+    byte read until the last; an all-reduce span from its first step to its last. ``size_bytes`` is the payload (for an
+    all-reduce, what was summed), 0 for computation; ``peer`` the other host of a send or receive, else ""; ``tensor``
+    is what a send or receive carried, ``ACTIVATION`` or ``GRADIENT``, else "". ``request`` is the number of the
+    inference request that a prefill is for; its ``iteration`` is the one that training was in.
+    """
+
+    kind: str
+    iteration: int
+    microbatch: int
+    start_ns: int
+    end_ns: int
+    size_bytes: int = 0
+    peer: str = ""
+    tensor: str = ""
+    request: int = NO_REQUEST
+
+
+@dataclass(frozen=True)
+class SpanLogHeader:
+    """Whose spans a log holds."""
+
+    rank: int
+    host: str
+    datacenter: str
+    gpu: int
+    pipeline: int
+    stage: int
+
+
+@dataclass(frozen=True)
+class DeviceRecord:
+    """What a rank that really computes knows of its device once it has ended; durations are undilated machine time.
+
+    ``device`` is the GPU's UUID or "cpu", so that ranks which shared one can be told. ``to_host_bytes`` of messages
+    were copied from the device in ``to_host_ns`` of copying, ``to_device_bytes`` to it in ``to_device_ns``; nothing
+    where it shares the CPU's memory. ``clock_error_ns`` is the most that a span's time is off because the device has a
+    clock of its own. Where torch.profiler watched an iteration too, it was ``check_iteration``: the device was busy for
+    ``check_spans_ns`` as its spans say, for ``check_profiler_ns`` as the profiler does.
+    """
+
+    device: str
+    model: str
+    to_host_bytes: int = 0
+    to_host_ns: int = 0
+    to_device_bytes: int = 0
+    to_device_ns: int = 0
+    clock_error_ns: int = 0
+    check_iteration: int | None = None
+    check_spans_ns: int = 0
+    check_profiler_ns: int = 0
+
+
+@dataclass(frozen=True)
+class SpanLogContents:
+    """A log as read back; ``complete`` says whether its rank ended well, ``losses`` are (iteration, loss) pairs.
+
+    ``device`` is None where nothing was computed for real.
+    """
+
+    header: SpanLogHeader
+    spans: tuple[Span, ...]
+    complete: bool
+    losses: tuple[tuple[int, float], ...] = ()
+    device: DeviceRecord | None = None
+
+
+class SpanLog:
+    """Collects spans and losses in memory and appends them to the file at each ``flush``.
+
+    The file takes its name once its header is in it: whoever finds it can read it, however early.
+    """
+
+    def __init__(self, path: Path, header: SpanLogHeader) -> None:
+        nameless = path.with_name(f".{path.name}.{os.getpid()}")
+        self._file = nameless.open("w", encoding="utf-8")
+        self._pending: list[Span | dict[str, Any]] = []
+        self._write([{"version": SPAN_LOG_VERSION, **asdict(header)}])
+        nameless.replace(path)
+
+    def record(self, span: Span) -> None:
+        """Keep one span; cheap enough for the hot path."""
+        self._pending.append(span)
+
+    def record_loss(self, iteration: int, loss: float) -> None:
+        """Keep this replica's share of an iteration's mean loss, once, at the rank of its last stage."""
+        self._pending.append({"iteration": iteration, "loss": loss})
+
+    def record_device(self, record: DeviceRecord) -> None:
+        """Keep what is known of the device, once."""
+        self._pending.append({"device": asdict(record)})
+
+    def flush(self) -> None:
+        """Hand everything so far to the kernel, so that it outlives this process."""
+        pending, self._pending = self._pending, []
+        self._write(pending)
+
+    def complete(self) -> None:
+        """Flush, mark the log complete, and close it."""
+        self.flush()
+        self._write([{"complete": True}])
+        self._file.close()
+
+    def _write(self, lines: Iterable[object]) -> None:
+        self._file.write("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+        self._file.flush()
+
+
+def read_span_log(path: Path) -> SpanLogContents:
+    """Read a log, complete or cut off. Raises ValueError if the file is not a span log of this version."""
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    try:
+        header = json.loads(lines[0])
+        version = header.pop("version")
+        owner = SpanLogHeader(**header)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path}: not a span log, its first line is no header") from None
+    if version != SPAN_LOG_VERSION:
+        raise ValueError(f"{path}: span log version {version}, this program reads {SPAN_LOG_VERSION}")
+    spans: list[Span] = []
+    losses: list[tuple[int, float]] = []
+    device: DeviceRecord | None = None
+    complete = False
+    torn = lines.pop()
+    for number, line in enumerate(lines[1:], start=2):
+        entry = json.loads(line)
+        if entry == {"complete": True}:
+            complete = True
+        elif isinstance(entry, list) and len(entry) == len(Span._fields):
+            spans.append(Span(*entry))
+        elif isinstance(entry, dict) and entry.keys() == {"iteration", "loss"}:
+            losses.append((entry["iteration"], entry["loss"]))
+        elif isinstance(entry, dict) and entry.keys() == {"device"}:
+            device = DeviceRecord(**entry["device"])
+        else:
+            raise ValueError(f"{path}: line {number} is neither a span nor a loss nor a device nor the closing line")
+    return SpanLogContents(owner, tuple(spans), complete and not torn, tuple(losses), device)

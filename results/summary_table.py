@@ -1,0 +1,22 @@
+"""The summary of a run as one file, for tools that know nothing of this package."""
+
+import json
+from pathlib import Path
+
+from results.run import Run
+from results.run_store import SUMMARY_FILE, written_whole
+from results.schema import SUMMARY, write_table
+from results.summary import summary_rows
+
+
+def write_summary(run: Run) -> Path:
+    """Write ``run.summary`` into the run's folder, one row a trial, in place of what was there; return the file.
+
+    ``results.load`` does not read it: what it says follows from the traces, and is computed from them by the program
+    that reads them.
+    """
+    rows = [{**row, "cell": json.dumps(row["cell"], ensure_ascii=False)} for row in summary_rows(run.summary)]
+    path = run.path / SUMMARY_FILE
+    with written_whole(path) as partial:
+        write_table(partial, SUMMARY, [[row[name] for name in SUMMARY.names] for row in rows])
+    return path

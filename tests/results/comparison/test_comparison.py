@@ -1,0 +1,159 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results.comparison.comparison import Comparison, UnknownFieldError, check, compare
+from results.run import Run, load_run
+from tests.results.comparison.runs import Times, flat, made
+
+
+def against(tmp_path: Path, a: Times, b: Times, *, allow: tuple[str, ...] = (), **options: Any) -> Comparison:
+    return compare(check(made(tmp_path, a), made(tmp_path, b, **options), allow=allow))
+
+
+def times(**seconds: float) -> Times:
+    return {("10ms", variant): flat(time_s) for variant, time_s in seconds.items()}
+
+
+@pytest.mark.parametrize(
+    ("b", "verdict"),
+    [
+        (times(x=1.0, y=1.0), "same"),
+        (times(x=0.9, y=1.0), "improved"),
+        (times(x=0.9, y=1.1), "regressed"),
+        ({**times(x=0.9), ("10ms", "y"): []}, "no_data"),
+        ({**times(x=1.1), ("10ms", "y"): []}, "regressed"),
+        ({**times(x=0.9), ("10ms", "y"): [[1.0]]}, "no_data"),
+    ],
+)
+def test_the_worst_pair_decides_and_one_that_was_not_measured_is_no_pass(
+    tmp_path: Path, b: Times, verdict: str
+) -> None:
+    assert against(tmp_path, times(x=1.0, y=1.0), b).verdict == verdict
+
+
+def test_an_unclear_pair_is_counted_and_does_not_regress(tmp_path: Path) -> None:
+    noisy = {("10ms", "x"): [[1.0], [1.05], [0.95], [1.02], [0.98]]}
+    comparison = against(tmp_path, noisy, noisy)
+    assert (comparison.verdict, comparison.unclear) == ("same", 1)
+
+
+def test_nothing_in_common_is_no_data_even_if_that_is_allowed(tmp_path: Path) -> None:
+    comparison = against(tmp_path, times(x=1.0), times(y=1.0), allow=("variants",))
+    assert (comparison.verdict, comparison.judgements) == ("no_data", ())
+
+
+def test_a_slice_that_only_one_run_has_stands_in_the_way_until_it_is_allowed(tmp_path: Path) -> None:
+    a, b = times(x=1.0, y=1.0), {**times(x=1.0), ("20ms", "x"): flat(1.0)}
+    refused = against(tmp_path, a, b)
+    assert refused.verdict == "not_comparable"
+    assert [(each.field, each.a, each.b) for each in refused.check.refused] == [
+        ("cells", "absent", "WAN latency 20ms"),
+        ("variants", "y", "absent"),
+    ]
+    assert refused.judgements == ()
+    allowed = against(tmp_path, a, b, allow=("cells", "variants"))
+    assert allowed.verdict == "same"
+    assert len(allowed.judgements) == 1
+    assert [each.field for each in allowed.check.allowed] == ["cells", "variants"]
+
+
+def test_allowing_a_field_allows_what_lies_below_it_and_nothing_beside(tmp_path: Path) -> None:
+    a = times(x=1.0)
+    for allow, verdict in (("seed", "not_comparable"), ("compute", "same"), ("compute.work.forward_ns", "same")):
+        assert against(tmp_path, a, a, work_ns=1001, allow=(allow,)).verdict == verdict
+
+
+def test_one_condition_of_the_wan_is_allowed_by_its_name(tmp_path: Path) -> None:
+    slower = {"latency_ns": lambda _: 11_000_000}
+    for allow, verdict in (("topology.wan.rate", "not_comparable"), ("topology.wan.latency", "same")):
+        assert against(tmp_path, times(x=1.0), times(x=1.0), allow=(allow,), **slower).verdict == verdict
+
+
+@pytest.mark.parametrize("field", ["calibration", "complete", "cells", "variants", "topology.wan.latency", "seed"])
+def test_a_known_field_may_be_allowed_though_it_does_not_differ(tmp_path: Path, field: str) -> None:
+    assert against(tmp_path, times(x=1.0), times(x=1.0), allow=(field,)).verdict == "same"
+
+
+def test_an_unknown_field_is_refused_with_the_nearest_known(tmp_path: Path) -> None:
+    with pytest.raises(UnknownFieldError, match=r"no field 'topology.wan.latncy', did you mean 'topology.wan.latency'"):
+        against(tmp_path, times(x=1.0), times(x=1.0), allow=("topology.wan.latncy",))
+    with pytest.raises(UnknownFieldError, match=r"known are .*topology"):
+        against(tmp_path, times(x=1.0), times(x=1.0), allow=("~",))
+
+
+def test_the_document_is_json_that_a_script_can_rely_on(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(against(tmp_path, times(x=1.0), times(x=1.1)).document(), allow_nan=False))
+    assert document["verdict"] == "regressed"
+    (cell,) = document["cells"]
+    assert cell["cell"] == {"topology.wan.latency": "10ms"}
+    assert (cell["variant"], cell["verdict"]) == ("x", "regressed")
+    assert cell["ratio"] == pytest.approx(1.1)
+    assert cell["interval"] == pytest.approx([1.1, 1.1])
+    assert (cell["repeats"], cell["iterations"]) == ({"a": 5, "b": 5}, {"a": 10, "b": 10})
+    assert document["differences"] == document["warnings"] == document["unpaired"] == []
+
+
+def test_the_document_lists_what_stands_in_the_way(tmp_path: Path) -> None:
+    document = against(tmp_path, times(x=1.0, y=1.0), times(x=1.0), seed=1, allow=("seed",)).document()
+    assert document["verdict"] == "not_comparable"
+    assert document["cells"] == []
+    assert [(each["field"], each["allowed"]) for each in document["differences"]] == [
+        ("variants", False),
+        ("seed", True),
+    ]
+    assert document["unpaired"] == [{"field": "variants", "only_in": "A", "name": "y"}]
+
+
+def told(a: Run, b: Run) -> tuple[str, ...]:
+    return check(a, b).caveats
+
+
+def test_another_machine_version_or_revision_is_a_warning(tmp_path: Path) -> None:
+    a = made(tmp_path, times(x=1.0))
+    assert told(a, made(tmp_path, times(x=1.0))) == ()
+    b = made(tmp_path, times(x=1.0), host={"cpu": "two", "cores": 2}, git={"revision": "abd", "dirty": True})
+    assert told(a, b) == (
+        "B was run from a checkout with uncommitted changes: no revision leads back to it.",
+        "host.cpu differs: one in A, two in B.",
+        "git.revision differs: abc in A, abd in B.",
+    )
+
+
+def test_much_that_differs_in_one_section_is_one_warning_after_those_that_weigh_more(tmp_path: Path) -> None:
+    read_back = {"0": {f"net.{name}": "1" for name in "abcde"}}
+    lone = made(tmp_path, {("10ms", "x"): [[1.0, 1.0]]}, sysctls=read_back)
+    first, second = told(lone, made(tmp_path, times(x=1.0)))
+    assert first.startswith("A has one repeat:")
+    assert second == "sysctls: only A has these 5, net.a (1), net.b (1), net.c (1) and 2 more."
+    other = {"0": {**dict.fromkeys(read_back["0"], "2" * 99)}}
+    _, second = told(lone, made(tmp_path, times(x=1.0), sysctls=other))
+    assert second.startswith("sysctls: 5 differ, net.a (1 in A, 2222")
+    assert len(second) < 250
+
+
+def test_a_lone_repeat_is_a_warning_and_one_of_a_simulation_is_not(tmp_path: Path) -> None:
+    lone = {("10ms", "x"): [[1.0, 1.0]]}
+    assert [text[:17] for text in told(made(tmp_path, lone), made(tmp_path, times(x=1.0)))] == ["A has one repeat:"]
+    assert told(*(made(tmp_path, lone, engine="simulate") for _ in range(2))) == ()
+
+
+def test_a_copy_of_a_run_is_told(tmp_path: Path) -> None:
+    a = made(tmp_path, times(x=1.0))
+    shutil.copytree(a.path, tmp_path / "copy")
+    assert told(a, load_run(tmp_path / "copy")) == ("A and B are copies of one run: that they are alike says nothing.",)
+
+
+def test_an_overloaded_machine_is_a_warning(tmp_path: Path) -> None:
+    a, b = made(tmp_path, times(x=1.0)), made(tmp_path, times(x=1.0))
+    for file in b.path.glob("trials/*/x/repeat-[01]/trial.json"):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "machine_load": {"saturated": 0.5}}))
+    (warning,) = told(a, type(b)(**vars(check(a, _again(b)).b)))
+    assert warning.startswith("B was overloaded in 2 of its trials, first with x: the machine was saturated for 50%")
+
+
+def _again(run: Run) -> Run:
+    return load_run(run.path)

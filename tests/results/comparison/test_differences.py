@@ -1,0 +1,127 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results.comparison.differences import Difference, differences, is_below, under_test
+from results.comparison.pairing import pair_runs
+from results.run import Run
+from tests.results.comparison.runs import EXPERIMENT, flat, made
+
+TIMES = {(latency, "atlas"): flat(1.0) for latency in ("10ms", "40ms")}
+
+
+def found(a: Run, b: Run) -> list[Difference]:
+    return differences(a, b, pair_runs(a, b).pairs)
+
+
+def fields(tmp_path: Path, **options: Any) -> dict[str, tuple[str, str]]:
+    a, b = made(tmp_path, TIMES), made(tmp_path, TIMES, **options)
+    return {each.field: (each.a, each.b) for each in found(a, b)}
+
+
+def test_the_same_experiment_run_twice_differs_in_nothing(tmp_path: Path) -> None:
+    assert fields(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("engine", "cluster"), ("clock", "virtual"), ("dilation", 2.0), ("seed", 1)]
+)
+def test_engine_clock_dilation_and_seed_have_to_be_the_same(tmp_path: Path, field: str, value: Any) -> None:
+    assert fields(tmp_path, **{field: value}).keys() == {field}
+
+
+def test_the_substrate_has_to_be_the_same_and_its_kernel_need_not(tmp_path: Path) -> None:
+    assert fields(tmp_path, substrate={"name": "guest", "kernel": "6.1"}) == {"substrate": ("kernel", "guest")}
+    assert fields(tmp_path, substrate={"name": "kernel", "kernel": "6.12"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "field"),
+    [
+        ("model", "gpt-b", "model"),
+        ("compute", {"kind": "replay", "profile": "cpu"}, "compute.profile"),
+        ("training", {**EXPERIMENT["training"], "microbatches": 8}, "training.microbatches"),
+        ("training", {**EXPERIMENT["training"], "warmup": 1}, "training.warmup"),
+        ("prefill", {"rate": "4/s"}, "prefill.rate"),
+        (
+            "topology",
+            {**EXPERIMENT["topology"], "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 2}]},
+            "topology.datacenters.1.hosts",
+        ),
+    ],
+)
+def test_every_section_of_the_experiment_is_compared(tmp_path: Path, section: str, value: Any, field: str) -> None:
+    assert fields(tmp_path, experiment={section: value}).keys() == {field}
+
+
+def test_a_field_that_an_older_version_did_not_write_is_the_same_as_null(tmp_path: Path) -> None:
+    older = {name: value for name, value in EXPERIMENT["training"].items() if name != "text"}
+    assert fields(tmp_path, experiment={"training": older}) == {}
+
+
+def test_how_often_it_was_repeated_and_what_it_is_called_do_not_matter(tmp_path: Path) -> None:
+    assert fields(tmp_path, experiment={"name": "other", "repeats": 9}) == {}
+
+
+def test_a_network_counts_as_resolved_and_not_as_written(tmp_path: Path) -> None:
+    by_profile = {"datacenters": EXPERIMENT["topology"]["datacenters"], "profile": "mine.yaml"}
+    assert fields(tmp_path, experiment={"topology": by_profile}) == {}
+
+
+def test_what_a_sweep_replaces_counts_cell_by_cell(tmp_path: Path) -> None:
+    a, b = made(tmp_path, TIMES), made(tmp_path, TIMES, latency_ns=lambda text: 41_000_000)
+    assert found(a, b) == [
+        Difference("topology.wan.latency", "10.0 ms", "41.0 ms", "WAN latency 10ms, east-west"),
+        Difference("topology.wan.latency", "40.0 ms", "41.0 ms", "WAN latency 40ms, east-west"),
+    ]
+
+
+def test_a_profile_of_the_same_name_with_other_figures_is_another_profile(tmp_path: Path) -> None:
+    assert fields(tmp_path, work_ns=1001) == {"compute.work.forward_ns": ("[1000, 1000]", "[1001, 1001]")}
+
+
+def test_a_variant_that_cuts_the_training_otherwise_computes_otherwise(tmp_path: Path) -> None:
+    variants = [{"name": "atlas", "schedule": "by atlas", "training": {"stages": 1, "pipelines": 2}}]
+    assert fields(tmp_path, work_ns=1001, experiment={"variants": variants}) == {}
+
+
+def test_failed_calibration_is_told_with_its_links(tmp_path: Path) -> None:
+    failed = fields(tmp_path, within_tolerance=False)
+    assert failed == {"calibration": ("within tolerance", "outside tolerance: east to west")}
+
+
+def test_links_that_were_never_measured_are_not_as_asked_either(tmp_path: Path) -> None:
+    a, b = made(tmp_path, TIMES), made(tmp_path, TIMES)
+    for file in (b.path / "calibration").iterdir():
+        file.unlink()
+    b = type(b)(**{**vars(b), "calibration": b.calibration[:0]})
+    (difference,) = found(a, b)
+    assert (difference.field, difference.b) == ("calibration", "not measured")
+    assert difference.where == "WAN latency 10ms; WAN latency 40ms"
+
+
+def test_a_simulation_has_nothing_to_calibrate(tmp_path: Path) -> None:
+    a, b = (made(tmp_path, TIMES, engine="simulate", within_tolerance=within) for within in (True, False))
+    assert found(a, b) == []
+
+
+def test_an_incomplete_run_is_told_with_the_remedy(tmp_path: Path) -> None:
+    (difference,) = found(made(tmp_path, TIMES), made(tmp_path, TIMES, finished=False))
+    assert (difference.field, difference.a, difference.b) == ("complete", "yes", "no, 10 trials finished")
+    assert "--resume" in difference.remedy
+
+
+def test_how_a_variant_is_run_is_under_test_and_never_in_the_way(tmp_path: Path) -> None:
+    variants = [{"name": "atlas", "schedule": "by atlas", "transport": {"connections": 8}}]
+    a, b = made(tmp_path, TIMES), made(tmp_path, TIMES, experiment={"variants": variants})
+    assert found(a, b) == []
+    assert under_test(a, b, pair_runs(a, b).pairs) == [
+        Difference("transport.connections", "not set", "8", "atlas"),
+    ]
+
+
+def test_a_field_is_below_another_by_whole_steps() -> None:
+    assert is_below("topology.wan.rate", "topology.wan")
+    assert is_below("topology.wan", "topology.wan")
+    assert not is_below("topology.wanted", "topology.wan")

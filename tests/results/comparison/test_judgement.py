@@ -1,0 +1,160 @@
+"""The verdict of one pair, and how often it is wrong where the truth is known."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from results.comparison.judgement import PairVerdict, change_text, judge, noise_floor, repeats_to_settle
+from results.comparison.pairing import Pair, Side
+
+Times = Sequence[Sequence[float]]
+
+measured = st.lists(st.lists(st.floats(0.01, 100), min_size=2, max_size=3), min_size=2, max_size=5)
+MIRROR: dict[PairVerdict, PairVerdict] = {"regressed": "improved", "improved": "regressed"}
+
+
+def pair(a: Times, b: Times, *, exact: bool = False) -> Pair:
+    sides = (Side(0, "atlas", tuple(map(tuple, times)), exact) for times in (a, b))
+    return Pair({}, *sides)
+
+
+def flat(seconds: float) -> Times:
+    return [[seconds] * 2] * 5
+
+
+def noisy(
+    generator: np.random.Generator, seconds: float, of_repeats: float, of_iterations: float, repeats: int = 5
+) -> Times:
+    """Five repeats of two iterations; both deviations are fractions."""
+    return [
+        list(seconds * (1 + generator.normal(0, of_repeats)) * (1 + generator.normal(0, of_iterations, 2)))
+        for _ in range(repeats)
+    ]
+
+
+def verdicts(count: int, slower: float, of_repeats: float, of_iterations: float) -> list[PairVerdict]:
+    generator = np.random.default_rng(20_26)
+    return [
+        judge(
+            pair(noisy(generator, 1.0, of_repeats, of_iterations), noisy(generator, slower, of_repeats, of_iterations)),
+            margin=0.02,
+        ).verdict
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"),
+    [(1.0, "same"), (1.019, "same"), (1.021, "regressed"), (0.982, "same"), (0.98, "improved"), (0.5, "improved")],
+)
+def test_without_noise_the_margin_alone_decides(ratio: float, verdict: str) -> None:
+    judgement = judge(pair(flat(2.0), flat(2.0 * ratio)), margin=0.02)
+    assert judgement.verdict == verdict
+    assert judgement.ratio == pytest.approx(ratio)
+    assert judgement.interval == pytest.approx((ratio, ratio))
+
+
+@given(measured, st.integers(0, 3))
+@settings(max_examples=40)
+def test_the_same_samples_never_regress_or_improve(times: Times, seed: int) -> None:
+    judgement = judge(pair(times, times), margin=0.0, seed=seed)
+    assert judgement.ratio == 1
+    assert judgement.verdict in {"same", "unclear"}
+
+
+@given(st.floats(0.001, 1000), st.floats(0.0, 0.2), st.floats(0.001, 1.0))
+@settings(max_examples=40)
+def test_a_pure_slow_down_beyond_the_margin_regresses(seconds: float, margin: float, beyond: float) -> None:
+    slower = (1 + margin) * (1 + beyond) * seconds
+    assert judge(pair(flat(seconds), flat(slower)), margin).verdict == "regressed"
+    assert judge(pair(flat(slower), flat(seconds)), margin).verdict == "improved"
+
+
+@given(measured, measured)
+@settings(max_examples=40)
+def test_swapping_the_runs_inverts_the_ratio_and_never_keeps_a_regression(a: Times, b: Times) -> None:
+    one, other = judge(pair(a, b), 0.02), judge(pair(b, a), 0.02)
+    assert one.ratio is not None
+    assert other.ratio == pytest.approx(1 / one.ratio)
+    assert not {one.verdict, other.verdict} <= {"regressed"}
+    assert not {one.verdict, other.verdict} <= {"improved"}
+
+
+def test_a_simulation_is_exact_though_it_ran_once() -> None:
+    judgement = judge(pair([[2.0]], [[2.1]], exact=True), margin=0.02)
+    assert (judgement.interval, judgement.verdict) == ((1.05, 1.05), "regressed")
+    assert "exact, as simulated" in judgement.reading
+
+
+def test_a_simulation_held_against_measurements_has_their_noise_alone() -> None:
+    exact, other = Side(0, "atlas", ((1.0,),), exact=True), Side(0, "atlas", ((1.1, 1.2), (1.1, 1.3)), exact=False)
+    judgement = judge(Pair({}, exact, other), margin=0.02)
+    assert judgement.interval is not None
+    assert 1.1 <= judgement.interval[0] < judgement.interval[1] <= 1.3
+
+
+def test_one_measurement_a_side_gives_no_verdict_and_the_remedy() -> None:
+    judgement = judge(pair([[1.0]], flat(2.0)), margin=0.02)
+    assert (judgement.ratio, judgement.interval, judgement.verdict) == (2.0, None, "no_data")
+    assert "repeats: 5" in judgement.reading
+
+
+def test_no_measurement_gives_no_ratio() -> None:
+    judgement = judge(pair(flat(1.0), [[], []]), margin=0.02)
+    assert (judgement.ratio, judgement.verdict) == (None, "no_data")
+    assert judgement.reading == "no iteration was measured in B"
+
+
+def test_noise_wider_than_the_margin_is_unclear_and_says_how_many_repeats_might_do() -> None:
+    a = [[1.0, 1.0], [1.03, 1.03], [0.97, 0.97], [1.01, 1.01], [0.99, 0.99]]
+    judgement = judge(pair(a, a), margin=0.02)
+    assert judgement.verdict == "unclear"
+    assert "repeats might settle it" in judgement.reading
+
+
+def test_repeats_needed_grow_with_the_square_of_the_interval() -> None:
+    e = np.exp
+    assert repeats_to_settle(5, 1.0, (float(e(-0.0399)), float(e(0.0399))), float(np.expm1(0.02))) == 20
+    assert repeats_to_settle(5, 1.0, (float(e(-0.021)), float(e(0.021))), float(np.expm1(0.02))) == 6
+    assert repeats_to_settle(5, 1.02, (0.99, 1.05), 0.02) is None, "an effect as large as the margin"
+
+
+def test_the_noise_floor_raises_the_margin_and_never_lowers_it() -> None:
+    slower = pair(flat(1.0), flat(1.05))
+    assert judge(slower, 0.02, noise_floor=0.06).verdict == "same"
+    assert judge(slower, 0.02, noise_floor=0.06).margin == 0.06
+    assert judge(slower, 0.02, noise_floor=0.001).verdict == "regressed"
+
+
+def test_the_noise_floor_of_steady_repeats_is_nothing_and_falls_with_their_number() -> None:
+    few, many = (Side(0, "atlas", ((1.0,),) * repeats, exact=False) for repeats in (2, 40))
+    assert noise_floor(flat(1.0), few, few) == 0
+    noise = noisy(np.random.default_rng(0), 1.0, 0.02, 0.0, repeats=10)
+    assert noise_floor(noise, many, many) < noise_floor(noise, few, few)
+    assert 0.005 < noise_floor(noise, few, few) < 0.1
+
+
+def test_false_alarms_are_rarer_than_one_in_forty() -> None:
+    """Of 600 A/A comparisons at a margin of 2 %, 2 % of noise of iterations gave none, with 2 % of repeats on top one.
+
+    The 95 % interval alone allows 2.5 % beyond the ratio 1; the margin comes on top.
+    """
+    assert verdicts(150, 1.0, 0.0, 0.02).count("regressed") == 0
+    assert verdicts(150, 1.0, 0.02, 0.02).count("regressed") <= 3
+
+
+def test_a_slow_down_of_5_percent_at_1_percent_of_noise_is_seen_by_five_repeats() -> None:
+    """Of 300, all with noise of iterations alone, and 82 % with as much of repeats on top; the rest are unclear."""
+    assert verdicts(100, 1.05, 0.0, 0.01).count("regressed") >= 97
+    both = verdicts(100, 1.05, 0.01, 0.01)
+    assert both.count("regressed") >= 65
+    assert set(both) <= {"regressed", "unclear"}
+
+
+def test_a_change_is_told_in_percent_of_the_baseline() -> None:
+    assert change_text(1.05) == "5.00 % slower"
+    assert change_text(0.5) == "50.0 % faster"
+    assert change_text(1.0) == "equally fast"

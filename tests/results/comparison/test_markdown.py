@@ -1,0 +1,71 @@
+import re
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from results.comparison.comparison import Comparison, check, compare
+from results.comparison.markdown import MAX_TEXT, escaped, markdown, shortened, verdict_line
+from tests.results.comparison.runs import Times, flat, made
+
+HOSTILE = 'a|b`c`<img src=x onerror="alert(1)">\n| x | [l](http://evil) **bold** \u202e'
+
+
+def compared(tmp_path: Path, a: Times, b: Times, allow: tuple[str, ...] = ()) -> Comparison:
+    return compare(check(made(tmp_path, a), made(tmp_path, b), allow=allow))
+
+
+def columns(line: str) -> int:
+    return len(line.strip().strip("|").split("|"))
+
+
+def test_every_pair_is_a_row_below_the_verdict(tmp_path: Path) -> None:
+    text = markdown(compared(tmp_path, {("10ms", "x"): flat(1.0)}, {("10ms", "x"): flat(1.1)}))
+    assert text.startswith("### wanbed compare: REGRESSED&#58; 1 of 1 pair")
+    (row,) = (line for line in text.splitlines() if line.startswith("| WAN latency 10ms"))
+    assert "| 1.100 | 1.100 to 1.100 | REGRESSED |" in row
+
+
+def test_hostile_names_stay_text_in_their_cell(tmp_path: Path) -> None:
+    text = markdown(compared(tmp_path, {("10ms", HOSTILE): flat(1.0)}, {("10ms", HOSTILE): flat(1.0)}))
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert {columns(line) for line in table} == {8}
+    assert "<img" not in text
+    assert "`" not in text
+    assert "\u202e" not in text
+
+
+@given(st.text())
+def test_escaped_text_has_nothing_that_markdown_or_html_reads(text: str) -> None:
+    shown = escaped(text)
+    assert not set(re.sub(r"&#\d+;", "", shown)) & set("|`<>*_[]\\&#\n\r")
+    assert shown.isprintable()
+
+
+def test_what_stands_in_the_way_is_listed_with_the_way_round_it(tmp_path: Path) -> None:
+    text = markdown(compared(tmp_path, {("10ms", "x"): flat(1.0)}, {("20ms", "x"): flat(1.0)}))
+    assert "not comparable" in text
+    assert "--allow FIELD" in text
+    assert "| cells | WAN latency 10ms | absent |" in text
+
+
+def test_the_verdict_is_told_in_one_line(tmp_path: Path) -> None:
+    same, faster, noisy = flat(1.0), flat(0.5), [[1.0], [1.05], [0.95]]
+    for a, b, line in (
+        (same, same, "same: 1 pair"),
+        (same, faster, "improved: 1 of 1 pair, none regressed"),
+        (faster, same, "REGRESSED: 1 of 1 pair"),
+        (noisy, noisy, "not regressed: none of 1 pair; 1 of 1 pair UNCLEAR, and not counted as regressed"),
+        ([[1.0]], [[1.0]], "NO DATA: 1 of 1 pair could not be judged"),
+    ):
+        assert verdict_line(compared(tmp_path, {("10ms", "x"): a}, {("10ms", "x"): b})) == line
+    nothing = compared(tmp_path, {("10ms", "x"): same}, {("10ms", "y"): same}, ("variants",))
+    assert verdict_line(nothing) == "NO DATA: no pair in common"
+
+
+def test_long_values_keep_their_ends() -> None:
+    text = f"start{'x' * 500}end"
+    assert len(shortened(text)) == MAX_TEXT
+    assert shortened(text).startswith("start")
+    assert shortened(text).endswith("end")
+    assert shortened("short") == "short"

@@ -1,0 +1,112 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from results.perfetto.selection import (
+    MAX_CHOICES_TOLD,
+    FinishedTrial,
+    NoSuchTrialError,
+    NoTrialsError,
+    Selection,
+    choices,
+    finished_trials,
+)
+from results.run import load_run
+from results.run_store import RunError
+
+LATENCY, CAP = "topology.wan.latency", "topology.wan.node_pair_rate"
+
+
+def trial(cell: int, variant: str, repeat: int = 0) -> FinishedTrial:
+    values = {LATENCY: ("10ms", "40ms")[cell % 2], CAP: ("1Gbit", "5Gbit")[cell // 2]}
+    return FinishedTrial(Path("trial"), cell, values, variant, repeat, {})
+
+
+TRIALS = [trial(cell, variant, repeat) for cell in range(4) for variant in ("gpipe", "atlas") for repeat in range(2)]
+
+
+def chosen(**asked: object) -> list[tuple[int, str, int]]:
+    found = Selection(**asked).of(TRIALS)  # type: ignore[arg-type]
+    return [(each.cell, each.variant, each.repeat) for each in found]
+
+
+def test_everything_is_selected_unless_something_is_asked_for() -> None:
+    assert Selection().of(TRIALS) == TRIALS
+
+
+def test_cells_are_selected_by_index_or_by_swept_values_all_of_which_hold() -> None:
+    assert {cell for cell, *_ in chosen(cells=["3"])} == {3}
+    assert {cell for cell, *_ in chosen(cells=[f"{LATENCY}=40ms"])} == {1, 3}
+    assert {cell for cell, *_ in chosen(cells=[f" {LATENCY} = 40ms", f"{CAP}=1Gbit"])} == {1}
+
+
+def test_variant_and_repeat_narrow_it_down() -> None:
+    assert chosen(cells=["2"], variant="atlas", repeat=1) == [(2, "atlas", 1)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"cells": ["7"]}, f"--cell 7: there is none such, choose of: 0 ({LATENCY}=10ms, {CAP}=1Gbit); 1 ("),
+        ({"cells": [f"{LATENCY}=20ms"]}, f"--cell {LATENCY}=20ms: there is none such, choose of: 0 ("),
+        ({"cells": ["latency=10ms"]}, "--cell latency=10ms: there is none such, choose of: "),
+        ({"cells": ["1", "2"]}, "--cell 1 --cell 2: no cell is all of these, give fewer"),
+        ({"variant": "Atlas"}, "--variant Atlas: there is none such, choose of: gpipe; atlas"),
+        ({"repeat": 2}, "--repeat 2: there is none such, choose of: 0; 1"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_what_is(asked: dict[str, object], told: str) -> None:
+    with pytest.raises(NoSuchTrialError) as refused:
+        chosen(**asked)
+    assert str(refused.value).startswith(told)
+
+
+def test_many_choices_are_not_all_told() -> None:
+    told = choices(range(MAX_CHOICES_TOLD + 5))
+    assert told.endswith(f"; {MAX_CHOICES_TOLD - 1} and 5 more")
+    assert choices([]) == "there is nothing to choose"
+
+
+def test_the_trials_of_a_run_are_those_that_loading_it_finds_in_the_same_order(build_run: Callable[..., Path]) -> None:
+    path = build_run(variants=("zeta", "alpha"), repeats=2)
+    manifest, trials = finished_trials(path)
+    run = load_run(path)
+    assert manifest == run.manifest
+    assert [(each.cell, each.variant, each.repeat) for each in trials] == [
+        (each.cell, each.variant, each.repeat) for each in run.trials
+    ]
+    assert [each.values for each in trials] == run.summary["cell"].tolist()
+    assert trials[-1].title == f"alpha, {LATENCY} 40ms, repeat 1"
+
+
+def test_a_run_of_which_nothing_has_finished_has_no_trials(build_run: Callable[..., Path]) -> None:
+    path = build_run(finished_trials=0)
+    with pytest.raises(NoTrialsError, match="no trial of this run has finished"):
+        finished_trials(path)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="not a run's folder"):
+        finished_trials(tmp_path)
+
+
+def test_a_trial_that_does_not_say_which_it_is_is_refused(build_run: Callable[..., Path]) -> None:
+    path = build_run(finished_trials=1)
+    (facts,) = path.glob("trials/*/*/*/trial.json")
+    facts.write_text(json.dumps({"cell": 0}), encoding="utf-8")
+    with pytest.raises(RunError, match=r"trial\.json: variant: this field is missing \(and 1 more\)"):
+        finished_trials(path)
+
+
+def test_a_cell_of_the_sweep_of_which_nothing_has_finished_is_told_as_such() -> None:
+    sweep = {**{each.cell: each.values for each in TRIALS}, 9: {LATENCY: "90ms", CAP: "9Gbit"}}
+    for asked in (["9"], [f"{LATENCY}=90ms"]):
+        with pytest.raises(NoSuchTrialError, match=r"no trial of it has finished, continue the run .* choose of: 0 "):
+            Selection(cells=asked).of(TRIALS, sweep)
+    with pytest.raises(NoSuchTrialError, match="--cell 8: there is none such"):
+        Selection(cells=["8"]).of(TRIALS, sweep)
+    crossing = {9: {LATENCY: "20ms", CAP: "5Gbit"}}
+    with pytest.raises(NoSuchTrialError, match=f"--cell {LATENCY}=20ms: no trial of it has finished"):
+        Selection(cells=[f"{CAP}=5Gbit", f"{LATENCY}=20ms"]).of(TRIALS, crossing)

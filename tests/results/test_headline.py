@@ -1,0 +1,81 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import results
+from results.comparison.bootstrap import median_interval
+from results.headline import by_cell, cell_text, headline, interval_note
+
+BuildRun = Callable[..., Path]
+
+
+def test_there_is_a_row_for_each_variant_in_each_cell(build_run: BuildRun) -> None:
+    rows = headline(results.load(build_run(repeats=2)))
+    assert [(row.cell, row.variant, row.repeats) for row in rows] == [
+        (cell, variant, 2) for cell in (0, 1) for variant in ("one connection", "many connections")
+    ]
+
+
+def test_repeats_give_the_median_and_the_range(build_run: BuildRun) -> None:
+    run = results.load(build_run(repeats=3, latencies=("10ms",)))
+    times_s = sorted(run.summary["iteration_time_s"][:3])
+    row = headline(run)[0]
+    assert [row.fastest_s, row.iteration_time_s, row.slowest_s] == times_s
+    assert times_s[0] < times_s[2]
+
+
+def test_the_speed_up_is_against_the_first_variant_in_the_same_cell(build_run: BuildRun) -> None:
+    rows = headline(results.load(build_run()))
+    near_one, near_many, far_one, far_many = rows
+    assert near_one.speed_up == far_one.speed_up == 1.0
+    assert near_many.speed_up == pytest.approx(1.0)
+    assert far_one.iteration_time_s is not None
+    assert far_many.iteration_time_s is not None
+    assert far_many.speed_up == far_one.iteration_time_s / far_many.iteration_time_s
+
+
+def test_without_the_first_variant_in_a_cell_there_is_no_speed_up(build_run: BuildRun) -> None:
+    manifest = {"variants": [{"name": "never ran"}, {"name": "one connection"}]}
+    rows = headline(results.load(build_run(manifest=manifest, finished_trials=1)))
+    assert [row.speed_up for row in rows] == [None]
+
+
+def test_a_cell_is_named_by_its_swept_values() -> None:
+    assert cell_text({"topology.wan.latency": "10ms", "training.microbatches": "4"}) == (
+        "WAN latency 10ms, training.microbatches 4"
+    )
+    assert cell_text({}) == ""
+
+
+def test_an_iteration_time_has_an_interval_that_holds_it(build_run: BuildRun) -> None:
+    run = results.load(build_run(repeats=3))
+    for row in headline(run):
+        own = run.summary[(run.summary["variant"] == row.variant) & (run.summary["cell"] == row.values)]
+        assert row.interval_s == median_interval(list(own["iteration_times_s"]))
+        assert row.interval_s is not None
+        assert row.iteration_time_s is not None
+        assert row.interval_s[0] <= row.iteration_time_s <= row.interval_s[1]
+        assert row.iterations == 6
+
+
+def test_a_simulation_has_no_interval(build_run: BuildRun) -> None:
+    rows = headline(results.load(build_run(manifest={"engine": "simulate"})))
+    assert [row.interval_s for row in rows] == [None] * 4
+    assert interval_note(rows) == ""
+
+
+def test_the_note_tells_what_an_interval_is_made_of(build_run: BuildRun) -> None:
+    one, several = (interval_note(headline(results.load(build_run(repeats=repeats)))) for repeats in (1, 2))
+    assert "from 1 repeat of 2 measured iterations" in one
+    assert "no noise from run to run" in one
+    assert "from 2 repeats of 2 measured iterations" in several
+    assert "no noise from run to run" not in several
+
+
+def test_rows_of_several_runs_stand_side_by_side_by_swept_values(build_run: BuildRun) -> None:
+    rows = [row for label in ("old", "new") for row in headline(results.load(build_run(name=label)), label)]
+    assert [(where, [(row.variant, row.run) for row in own]) for where, own in by_cell(rows)] == [
+        (f"WAN latency {latency}", [(v, r) for v in ("one connection", "many connections") for r in ("old", "new")])
+        for latency in ("10ms", "40ms")
+    ]

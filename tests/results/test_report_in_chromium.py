@@ -1,0 +1,264 @@
+"""The report as a browser shows it: on a wide and a narrow page, and in print."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+from results.report import write_report
+
+BuildRun = Callable[..., Path]
+CHROMIUM = "/usr/bin/chromium"
+WIDTHS = (1280, 400)
+A4_PX = 718
+"""The width of a sheet of A4 less margins of a centimetre, at 96 pixels an inch."""
+
+HOSTILE_VARIANTS = (
+    "<script>document.title='broken'</script>",
+    "\"quotes\" & 'apostrophes' <!-- $\\frac$",
+    "long" * 75,
+    "\u202eturned round",
+    "</svg></style></table>",
+)
+HOSTILE_DATACENTERS = ("<img src=x onerror=alert(1)>", "east" * 75, "\u202etsew")
+HOSTILE_NAME = "<h1 onclick=alert(1)>\u202e" + "run" * 100
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"{CHROMIUM} is not there: apt-get install chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@dataclass
+class Opened:
+    """A page with what went wrong while it loaded."""
+
+    page: Page
+    complaints: list[str]
+    requests: list[str]
+
+
+def opened(browser: Browser, report: Path, width: int) -> Opened:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    found = Opened(page, [], [])
+
+    def route(asked: Route) -> None:
+        if asked.request.url == report.as_uri():
+            asked.continue_()
+        else:
+            found.requests.append(asked.request.url)
+            asked.abort()
+
+    page.route("**/*", route)
+    page.on("console", lambda message: found.complaints.append(message.text))
+    page.on("pageerror", lambda fault: found.complaints.append(str(fault)))
+    page.on("dialog", lambda dialog: (found.complaints.append(dialog.message), dialog.dismiss())[1])
+    page.goto(report.as_uri())
+    return found
+
+
+def sizes_of_pictures(page: Page) -> list[tuple[float, float]]:
+    """Width and height of every picture that shows."""
+    sizes: list[list[float]] = page.evaluate(
+        "[...document.querySelectorAll('.drawing svg[role=img]')].map(each => each.getBoundingClientRect())"
+        ".filter(box => box.width > 0).map(box => [box.width, box.height])"
+    )
+    return [(width, height) for width, height in sizes]
+
+
+def overflow_px(page: Page) -> int:
+    """By how much the page is wider than its window."""
+    width: int = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    return width
+
+
+def cut_off(page: Page) -> list[str]:
+    """The texts outside pictures that reach beyond the page's right edge, but for what scrolls by itself."""
+    texts: list[str] = page.evaluate(
+        """[...document.querySelectorAll('h1,h2,h3,p,th,td,li,dd,figcaption')].filter(each =>
+            !each.closest('.scroll') && each.getBoundingClientRect().right > window.innerWidth + 1)
+            .map(each => each.textContent.slice(0, 60))"""
+    )
+    return texts
+
+
+def narrowest_name_px(page: Page) -> float:
+    """The width of the narrowest cell of the main table that names a variant or a run."""
+    width: float = page.evaluate(
+        "Math.min(...[...document.querySelectorAll('.headline tbody th[scope=row], .headline td.run')]"
+        ".map(each => each.getBoundingClientRect().width))"
+    )
+    return width
+
+
+@pytest.fixture
+def several(build_run: BuildRun, tmp_path: Path) -> Path:
+    path = tmp_path / "several.html"
+    simulated = build_run(name="simulated atlas", manifest={"engine": "simulate", "clock": "virtual"})
+    write_report([build_run(name="emulated atlas", repeats=2), simulated], path)
+    return path
+
+
+@pytest.fixture
+def served(build_run: BuildRun, tmp_path: Path) -> Path:
+    path = tmp_path / "served.html"
+    runs = [
+        build_run(
+            name=name,
+            variants=("atlas", *HOSTILE_VARIANTS[:3]),
+            repeats=2,
+            prefill=dict.fromkeys(HOSTILE_VARIANTS[:3], 20.0),
+        )
+        for name in ("one", "other")
+    ]
+    write_report(runs, path)
+    return path
+
+
+@pytest.fixture
+def hostile(build_run: BuildRun, tmp_path: Path) -> Path:
+    path = tmp_path / 'a "quoted" <name> & #more?.html'
+    runs = [
+        build_run(name=name, variants=HOSTILE_VARIANTS, latencies=("10ms",), datacenters=HOSTILE_DATACENTERS)
+        for name in (HOSTILE_NAME, "plain")
+    ]
+    write_report(runs, path)
+    return path
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_one_run_has_its_tables_and_figures_and_asks_for_nothing(
+    browser: Browser, build_run: BuildRun, tmp_path: Path, width: int
+) -> None:
+    write_report([build_run()], tmp_path / "report.html")
+    shown = opened(browser, tmp_path / "report.html", width)
+    assert (shown.complaints, shown.requests) == ([], [])
+    assert shown.page.locator("table.headline").is_visible()
+    assert shown.page.locator("table.calibration").is_visible()
+    sizes = sizes_of_pictures(shown.page)
+    assert len(sizes) == 3 + 2
+    assert all(0.7 * min(width, 960) < picture <= width and height > 100 for picture, height in sizes)
+    assert overflow_px(shown.page) <= 0
+    assert cut_off(shown.page) == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_several_runs_have_theirs(browser: Browser, several: Path, width: int) -> None:
+    shown = opened(browser, several, width)
+    assert (shown.complaints, shown.requests) == ([], [])
+    assert shown.page.locator("table.headline").count() == 1
+    assert shown.page.locator("table.differences").first.is_visible()
+    assert shown.page.locator("table.calibration").count() == 2
+    assert narrowest_name_px(shown.page) > 60
+    assert len(sizes_of_pictures(shown.page)) == 3 + 2 * 2
+    assert overflow_px(shown.page) <= 0
+    assert cut_off(shown.page) == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_hostile_names_stay_text_and_within_the_page(browser: Browser, hostile: Path, width: int) -> None:
+    shown = opened(browser, hostile, width)
+    assert (shown.complaints, shown.requests) == ([], [])
+    assert shown.page.title() != "broken"
+    assert shown.page.locator("script, img").count() == 0
+    rows = shown.page.locator("table.headline tbody th[scope=row]").all_inner_texts()
+    assert [row.strip() for row in rows[::2]] == [name.replace("\u202e", "[U+202E]") for name in HOSTILE_VARIANTS]
+    assert re.sub("\u202e", "[U+202E]", HOSTILE_NAME) in shown.page.locator("h1").inner_text()
+    assert len(sizes_of_pictures(shown.page)) == 3 + 2 * len(HOSTILE_VARIANTS)
+    assert overflow_px(shown.page) <= 0
+    assert cut_off(shown.page) == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_prefill_has_its_tables_and_its_figure(browser: Browser, served: Path, width: int) -> None:
+    shown = opened(browser, served, width)
+    assert (shown.complaints, shown.requests) == ([], [])
+    assert shown.page.locator("table.prefill").count() == 3
+    assert shown.page.get_by_role("heading", name="Prefill in the bubbles").is_visible()
+    assert len(sizes_of_pictures(shown.page)) == 4 + 2 * 4
+    assert overflow_px(shown.page) <= 0
+    assert cut_off(shown.page) == []
+
+
+def test_every_word_of_a_picture_lies_within_it(browser: Browser, hostile: Path, several: Path, served: Path) -> None:
+    for report in (hostile, several, served):
+        for width in WIDTHS:
+            outside = opened(browser, report, width).page.evaluate(
+                """[...document.querySelectorAll('.drawing svg[role=img]')].flatMap(svg => {
+                    const box = svg.getBoundingClientRect();
+                    return [...svg.querySelectorAll('text')].filter(text => box.width > 0 && (
+                        text.getBoundingClientRect().left < box.left - 12 ||
+                        text.getBoundingClientRect().right > box.right + 12)).map(text => text.textContent)})"""
+            )
+            assert outside == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_name_from_right_to_left_leaves_the_numbers_beside_it_where_they_are(
+    browser: Browser, build_run: BuildRun, tmp_path: Path, width: int
+) -> None:
+    hebrew = "\u05e9\u05dc\u05d5\u05dd \u05d4\u05e2\u05d1\u05e8\u05d9\u05ea"
+    path = tmp_path / "report.html"
+    write_report([build_run(name=hebrew, variants=("stock", hebrew), datacenters=("east", hebrew, "west"))], path)
+    turned = opened(browser, path, width).page.evaluate(
+        """name => {
+            const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+            const box = (node, start, end) => {
+                const range = document.createRange(); range.setStart(node, start); range.setEnd(node, end);
+                return range.getBoundingClientRect();
+            };
+            let compared = 0;
+            for (let node; node = walker.nextNode();) {
+                for (let at = node.data.indexOf(name); at >= 0; at = node.data.indexOf(name, at + 1)) {
+                    const end = at + name.length, digit = node.data.slice(end).search(/[0-9]/);
+                    if (digit < 0) continue;
+                    const named = box(node, at, end), number = box(node, end + digit, end + digit + 1);
+                    if (!named.width || Math.abs(named.bottom - number.bottom) > 3) continue;
+                    compared += 1;
+                    if (number.left < named.right - 1) found.push(node.data);
+                }
+            }
+            return [compared, found];
+        }""",
+        hebrew,
+    )
+    assert turned[0] > 0
+    assert turned[1] == []
+
+
+def test_print_is_small_since_no_pattern_becomes_a_bitmap(browser: Browser, several: Path) -> None:
+    assert "<pattern" not in several.read_text(encoding="utf-8")
+    assert len(opened(browser, several, A4_PX).page.pdf(format="A4")) < 1_000_000
+
+
+def test_the_marker_of_a_long_name_stands_beside_its_first_line(browser: Browser, hostile: Path) -> None:
+    for width in WIDTHS:
+        apart: list[float] = opened(browser, hostile, width).page.evaluate(
+            """[...document.querySelectorAll('.headline tbody th[scope=row]')].map(name => {
+                const range = document.createRange(); range.selectNodeContents(name.lastChild);
+                const marker = name.querySelector('.swatch').getBoundingClientRect(), line = range.getClientRects()[0];
+                return Math.abs((marker.top + marker.bottom - line.top - line.bottom) / 2)})"""
+        )
+        assert max(apart) < 6
+
+
+def test_print_has_every_picture_and_cuts_nothing(browser: Browser, several: Path) -> None:
+    shown = opened(browser, several, A4_PX)
+    shown.page.emulate_media(media="print")
+    assert len(sizes_of_pictures(shown.page)) == 3 + 2 * 2
+    assert overflow_px(shown.page) <= 0
+    assert cut_off(shown.page) == []
+    assert narrowest_name_px(shown.page) > 60
+    scrolling = (
+        "[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth + 1).length"
+    )
+    assert shown.page.evaluate(scrolling) == 0
+    assert len(re.findall(rb"/Type\s*/Page\b", shown.page.pdf(format="A4"))) > 3

@@ -1,0 +1,91 @@
+"""Ranks whose gradients torch's own collective sums, as processes over loopback; Gloo plays NCCL on the CPU."""
+
+import time
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from results.span_log import read_span_log
+from tests.workloads.loopback_ranks import LOOPBACK, Start, free_ports
+from tests.workloads.model.reference_training import train_reference
+from tests.workloads.torch_plans import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_plans
+from workloads.collective.collective_plan import CollectivePlan
+from workloads.collective.device_all_reduce import check_backend
+from workloads.rank_plan import RankPlan
+
+PATIENCE_S = 300
+ITERATIONS = 3
+
+
+def summed_by(backend: str, plans: list[RankPlan]) -> list[RankPlan]:
+    """The replicas of each stage sum by that backend in place of the ring."""
+    stages = plans[0].shape.stages
+    ports = free_ports(stages)
+    return [
+        replace(
+            plan,
+            links=replace(plan.links, ring=()),
+            collective=CollectivePlan(
+                backend=backend,
+                hosts=tuple(other.host for other in plans[plan.stage :: stages]),
+                position=plan.pipeline,
+                interface="lo",
+                store_address=LOOPBACK,
+                store_port=ports[plan.stage],
+                timeout_ns=PATIENCE_S * 10**9,
+            ),
+        )
+        for plan in plans
+    ]
+
+
+def test_gradients_that_a_collective_sums_train_as_one_process_does_until_a_replica_is_lost(
+    tmp_path: Path, start: Start
+) -> None:
+    plans = summed_by("gloo", make_torch_plans(tmp_path, stages=1, pipelines=2, iterations=10_000))
+    processes = [start(plan) for plan in plans]
+    logs = [Path(plan.span_log) for plan in plans]
+    begun_s = time.monotonic()
+    while not all(log.exists() and len(read_span_log(log).losses) >= ITERATIONS for log in logs):
+        assert [process.poll() for process in processes] == [None, None]
+        assert time.monotonic() < begun_s + PATIENCE_S
+        time.sleep(0.02)
+    processes[1].kill()
+    words = processes[0].communicate(timeout=30)[1]
+    assert processes[0].returncode == 1
+    assert words.startswith("wanbed rank 0 (host-0): ")
+    assert len(words.splitlines()) == 1
+
+    losses: dict[int, float] = defaultdict(float)
+    for log in map(read_span_log, logs):
+        assert not log.complete
+        sums = [span for span in log.spans if span.kind == "all_reduce"][:ITERATIONS]
+        assert [(span.iteration, span.size_bytes) for span in sums] == [
+            (iteration, TINY.gradient_bytes(0, 1, "fp32")) for iteration in range(ITERATIONS)
+        ]
+        for iteration, loss in log.losses:
+            losses[iteration] += loss
+    reference = train_reference(
+        TINY,
+        pipelines=2,
+        microbatches=MICROBATCHES,
+        iterations=ITERATIONS,
+        seed=SEED,
+        learning_rate=LEARNING_RATE,
+    )
+    assert [losses[iteration] for iteration in range(ITERATIONS)] == pytest.approx(reference.losses, rel=1e-5)
+
+
+@pytest.mark.skipif(torch.distributed.is_nccl_available(), reason="shows a torch without NCCL, and this one has it")
+def test_without_nccl_a_rank_says_so_before_it_connects(tmp_path: Path, start: Start) -> None:
+    (plan, _) = summed_by("nccl", make_torch_plans(tmp_path, stages=1, pipelines=2))
+    words = start(plan).communicate(timeout=PATIENCE_S)[1]
+    assert words.startswith("wanbed rank 0 (host-0): transport.all_reduce: this torch (")
+    assert words.endswith("has no NCCL: install one that is built for CUDA, or leave all_reduce out\n")
+
+
+def test_gloo_is_there_wherever_torch_is() -> None:
+    check_backend("gloo")

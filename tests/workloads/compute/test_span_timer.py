@@ -1,0 +1,89 @@
+import pytest
+
+from tests.workloads.compute.fake_gpu import FakeGpu, FakeGpuDevice
+from workloads.compute.span_timer import EventTimer, HostTimer, create_timer
+from workloads.compute.torch_device import CpuDevice
+
+MILLISECOND_NS = 1_000_000
+
+
+class CountingGpu(FakeGpu):
+    """A GPU that counts the events it has made."""
+
+    events = 0
+
+    def event(self):  # type: ignore[no-untyped-def]
+        self.events += 1
+        return super().event()
+
+
+@pytest.mark.parametrize("speed", [1.0, 1 + 2e-5, 1 - 2e-5])
+def test_a_span_is_as_long_as_the_gpu_says_and_lies_where_the_host_saw_it(speed: float) -> None:
+    gpu = FakeGpu(speed)
+    timer = EventTimer(gpu, gpu.host_clock_ns)
+    began_ns, seen = [], []
+    for duration_ns in (3 * MILLISECOND_NS, 7 * MILLISECOND_NS):
+        gpu.spend_ns(50 * MILLISECOND_NS)
+        began_ns.append(gpu.now_ns)
+        seen.append(timer.timed(lambda duration_ns=duration_ns: gpu.spend_ns(duration_ns)))  # type: ignore[misc]
+    resolved = timer.resolve()
+    for (start_ns, end_ns), began, (low_ns, high_ns), duration_ns in zip(
+        resolved, began_ns, seen, (3 * MILLISECOND_NS, 7 * MILLISECOND_NS), strict=True
+    ):
+        assert end_ns - start_ns == pytest.approx(duration_ns, rel=1e-4)
+        assert start_ns == pytest.approx(began + 100, abs=timer.clock_error_ns + 2)
+        assert low_ns <= start_ns <= end_ns <= high_ns
+
+
+def test_how_late_the_host_learns_of_an_end_is_in_no_span() -> None:
+    gpu = FakeGpu()
+    timer = EventTimer(gpu, gpu.host_clock_ns)
+    compute = gpu.compute_stream()
+    record = compute.record
+
+    def work() -> None:
+        gpu.spend_ns(MILLISECOND_NS)
+        compute.record = late  # type: ignore[method-assign]
+
+    def late(event) -> None:  # type: ignore[no-untyped-def]
+        record(event)
+        gpu.spend_ns(20 * MILLISECOND_NS)
+        compute.record = record  # type: ignore[method-assign]
+
+    start_ns, end_ns = timer.timed(work)
+    assert end_ns - start_ns > 20 * MILLISECOND_NS
+    ((start_ns, end_ns),) = timer.resolve()
+    assert end_ns - start_ns == pytest.approx(MILLISECOND_NS, abs=2 * timer.clock_error_ns + 2)
+
+
+def test_each_iteration_resolves_its_own_spans_with_the_same_events() -> None:
+    gpu = CountingGpu()
+    timer = EventTimer(gpu, gpu.host_clock_ns)
+    made = []
+    for _ in range(4):
+        for _ in range(5):
+            timer.timed(lambda: gpu.spend_ns(MILLISECOND_NS))
+        assert len(timer.resolve()) == 5
+        made.append(gpu.events)
+    assert made[1] == made[-1]
+    assert timer.resolve() == []
+
+
+def test_the_clock_is_off_by_no_more_than_the_shortest_look_at_it() -> None:
+    gpu = FakeGpu()
+    timer = EventTimer(gpu, gpu.host_clock_ns)
+    timer.resolve()
+    assert 0 < timer.clock_error_ns <= 100
+
+
+def test_the_cpu_times_from_the_call_to_the_return() -> None:
+    timer = create_timer(CpuDevice())
+    assert isinstance(timer, HostTimer)
+    intervals = [timer.timed(lambda: None) for _ in range(3)]
+    assert timer.resolve() == intervals
+    assert timer.resolve() == []
+    assert timer.clock_error_ns == 0
+
+
+def test_a_gpu_is_timed_by_events() -> None:
+    assert isinstance(create_timer(FakeGpuDevice()), EventTimer)

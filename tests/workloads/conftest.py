@@ -1,0 +1,28 @@
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.workloads.loopback_ranks import ROOT, Start
+from workloads.rank_plan import RankPlan
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    processes: list[subprocess.Popen[str]] = []
+
+    def start_rank(plan: RankPlan) -> "subprocess.Popen[str]":
+        path = tmp_path / f"plan-{plan.rank}.json"
+        plan.write(path)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "workloads.rank", str(path)], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        )
+        processes.append(process)
+        return process
+
+    yield start_rank
+    for process in processes:
+        process.kill()
+        process.communicate()

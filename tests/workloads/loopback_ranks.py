@@ -1,0 +1,116 @@
+"""Plans of ranks that meet over loopback, and the processes that follow them."""
+
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from workloads.compute.replay import ReplayDurations, ReplaySizes, ReplayWork
+from workloads.rank_plan import RankPlan
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.transport.links_plan import BoundaryPlan, LinksPlan
+from workloads.transport.neighbour import Neighbour
+
+ROOT = Path(__file__).parents[2]
+LOOPBACK = "127.0.0.1"
+GPIPE = "workloads.schedules.gpipe:GPipe"
+ONE_FORWARD_ONE_BACKWARD = "workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
+PATIENCE_S = 10
+MILLISECOND_NS = 1_000_000
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody listens on, all different."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind((LOOPBACK, 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def boundary_bytes(boundary: int) -> int:
+    """Size of what lies between the stages ``boundary`` and ``boundary + 1``."""
+    return (boundary + 1) * 300_000
+
+
+def make_plans(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes: object) -> list[RankPlan]:
+    """Plans of ranks with one stage each; where there are several pipelines, they are one cell that shares everything,
+    and 100,000 bytes of gradients are summed."""
+    stages, token = shape.stages, secrets.token_hex(16)
+    ports, epoch_ns = free_ports(stages * pipelines), time.monotonic_ns()
+
+    def boundary(pipeline: int, stage: int, step: int) -> BoundaryPlan:
+        mates = tuple(mate * stages + stage for mate in range(pipelines)) if pipelines > 1 else ()
+        return BoundaryPlan(pipeline * stages + stage + step, boundary_bytes(stage if step > 0 else stage - 1), mates)
+
+    plans = []
+    for rank in range(stages * pipelines):
+        pipeline, stage = divmod(rank, stages)
+        replicas = tuple(mate * stages + stage for mate in range(pipelines))
+        peers = {*replicas, *({rank - 1} if stage else ()), *({rank + 1} if stage + 1 < stages else ())} - {rank}
+        plan = RankPlan(
+            rank=rank,
+            host=f"host-{rank}",
+            datacenter="east",
+            gpu=0,
+            pipeline=pipeline,
+            stage=stage,
+            shape=shape,
+            iterations=2,
+            schedule=ONE_FORWARD_ONE_BACKWARD,
+            replay=ReplayWork(
+                ReplayDurations(
+                    2 * MILLISECOND_NS, 4 * MILLISECOND_NS, MILLISECOND_NS if shape.recomputes(stage) else 0
+                ),
+                ReplaySizes(
+                    boundary_bytes(stage) if stage + 1 < stages else 0,
+                    boundary_bytes(stage - 1) if stage else 0,
+                    100_000 if pipelines > 1 else 0,
+                ),
+            ),
+            torch=None,
+            links=LinksPlan(
+                rank=rank,
+                pipeline=pipeline,
+                stage=stage,
+                peers=tuple(
+                    Neighbour(peer, f"host-{peer}", LOOPBACK, ports[peer] if peer > rank else None, 3)
+                    for peer in sorted(peers)
+                ),
+                previous=boundary(pipeline, stage, -1) if stage else None,
+                following=boundary(pipeline, stage, +1) if stage + 1 < stages else None,
+                ring=replicas if pipelines > 1 else (),
+                microbatches=shape.microbatches,
+                iterations=2,
+            ),
+            listen_address=LOOPBACK,
+            listen_port=ports[rank],
+            run_token=token,
+            span_log=str(folder / f"rank-{rank}.spans"),
+            epoch_ns=epoch_ns,
+        )
+        if "iterations" in changes:
+            links = replace(plan.links, iterations=changes["iterations"])  # type: ignore[arg-type]
+            plan = replace(plan, links=links, iterations=links.iterations)
+        plans.append(replace(plan, **changes))  # type: ignore[arg-type]
+    return plans
+
+
+def endless(plan: RankPlan) -> RankPlan:
+    """The same rank with a first forward that never ends."""
+    assert plan.replay is not None
+    return replace(plan, replay=replace(plan.replay, durations=ReplayDurations(10**15, 1)))
+
+
+Start = Callable[[RankPlan], "subprocess.Popen[str]"]
+
+
+def outcome(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """Exit status and standard error, within 10 s."""
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, errors

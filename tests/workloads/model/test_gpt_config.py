@@ -1,0 +1,74 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads.model.gpt_config import GptConfig
+
+GPT_A = GptConfig(layers=12, hidden=4096, context=4096, heads=32, vocabulary=50_304)
+
+
+def cuts() -> st.SearchStrategy[tuple[int, int]]:
+    return st.integers(1, 40).flatmap(lambda layers: st.tuples(st.just(layers), st.integers(1, layers)))
+
+
+def with_layers(layers: int) -> GptConfig:
+    return GptConfig(layers=layers, hidden=8, context=4, heads=2, vocabulary=11)
+
+
+@given(cut=cuts())
+def test_stages_share_the_layers_evenly_and_in_order(cut: tuple[int, int]) -> None:
+    layers, stages = cut
+    shares = [with_layers(layers).layers_of(stage, stages) for stage in range(stages)]
+    assert [layer for share in shares for layer in share] == list(range(layers))
+    sizes = [len(share) for share in shares]
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@given(cut=cuts())
+def test_a_cut_model_has_the_parameters_and_operations_of_the_whole(cut: tuple[int, int]) -> None:
+    layers, stages = cut
+    config = with_layers(layers)
+    assert sum(config.parameters(stage, stages) for stage in range(stages)) == config.parameters(0, 1)
+    assert sum(config.forward_flops(stage, stages) for stage in range(stages)) == config.forward_flops(0, 1)
+
+
+def test_operations_of_a_model_agree_with_megatrons_closed_form() -> None:
+    sequences, tokens, hidden = 3, GPT_A.context, GPT_A.hidden
+    factor = 1 + tokens / (6 * hidden)
+    layers = 24 * sequences * tokens * GPT_A.layers * hidden**2 * factor
+    head = 2 * sequences * tokens * hidden * GPT_A.vocabulary
+    assert GPT_A.forward_flops(0, 1, sequences) == pytest.approx(layers + head, rel=1e-12)
+
+
+@pytest.mark.parametrize(("precision", "mib"), [("bf16", 32), ("fp32", 64)])
+def test_an_activation_is_context_times_hidden_elements(precision: str, mib: int) -> None:
+    assert GPT_A.activation_bytes(precision) == mib * 2**20
+
+
+def test_gradients_have_an_element_for_each_parameter() -> None:
+    assert GPT_A.gradient_bytes(1, 6, "bf16") == 2 * GPT_A.parameters(1, 6)
+    assert GPT_A.gradient_bytes(1, 6, "fp32") == 4 * GPT_A.parameters(1, 6)
+
+
+@pytest.mark.parametrize("field", ["layers", "hidden", "context", "heads", "vocabulary"])
+def test_a_dimension_below_one_is_refused_by_name(field: str) -> None:
+    numbers = {"layers": 2, "hidden": 8, "context": 4, "heads": 2, "vocabulary": 11, field: 0}
+    with pytest.raises(ValueError, match=rf"^{field}: 0 is below 1$"):
+        GptConfig(**numbers)
+
+
+def test_heads_must_share_the_hidden_size() -> None:
+    with pytest.raises(ValueError, match=r"^heads: 3 heads do not share a hidden size of 8 evenly"):
+        GptConfig(layers=1, hidden=8, context=4, heads=3, vocabulary=11)
+
+
+@pytest.mark.parametrize(("stage", "stages", "field"), [(0, 5, "stages"), (0, 0, "stages"), (4, 4, "stage")])
+def test_a_stage_that_cannot_be_is_refused(stage: int, stages: int, field: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{field}: "):
+        with_layers(4).layers_of(stage, stages)
+
+
+def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"^precision: 'fp16' is none of fp32, bf16"):
+        GPT_A.activation_bytes("fp16")

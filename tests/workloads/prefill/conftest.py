@@ -1,0 +1,14 @@
+"""Public traces and times, which the repository does not carry."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def public_data() -> Path:
+    folder = os.environ.get("WANBED_DATA")
+    if not folder:
+        pytest.skip("WANBED_DATA names no folder with the public prefill_traces/ and prefill_times/")
+    return Path(folder)

@@ -1,0 +1,139 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.strict_model import InputError
+from workloads.model.gpt_config import GptConfig
+from workloads.profiles.catalogue import load_profile
+from workloads.profiles.compute_profile import EstimatedProfile, MeasuredProfile, StageTimes
+
+GPT_A = GptConfig(layers=12, hidden=4096, context=4096, heads=32, vocabulary=50_304)
+GPT_B = GptConfig(layers=12, hidden=8192, context=6144, heads=64, vocabulary=50_304)
+
+SOURCE = [{"figures": "all", "origin": "made up for this test"}]
+ESTIMATED = {
+    "title": "a device",
+    "basis": "estimated",
+    "device": "none that exists",
+    "precision": "bf16",
+    "source": SOURCE,
+    "peak_flops_per_s": 1e15,
+    "efficiency": 0.4,
+    "memory_bandwidth_bytes_per_s": 1e12,
+    "optimizer_bytes_per_parameter": 20,
+}
+
+
+def times(scale: int) -> dict[str, int]:
+    """Six times that differ, so that none can stand in for another."""
+    names = ("forward", "backward", "recompute", "backward_input", "backward_weight", "optimizer")
+    return {f"{name}_ns": scale * (position + 1) for position, name in enumerate(names)}
+
+
+MEASURED = {
+    "title": "a device",
+    "basis": "measured",
+    "device": "none that exists",
+    "precision": "fp32",
+    "source": SOURCE,
+    "model": {"hidden": 4096, "context": 4096, "heads": 32, "vocabulary": 50_304},
+    "embedding": times(1),
+    "layer": times(1000),
+    "head": times(100_000),
+}
+
+
+def test_the_a100_is_estimated_and_says_on_what_assumption() -> None:
+    profile = load_profile("a100")
+    assert isinstance(profile, EstimatedProfile)
+    assert profile.basis == "estimated"
+    assert (profile.peak_flops_per_s, profile.efficiency, profile.precision) == (312e12, 0.5, "bf16")
+    (efficiency,) = (source for source in profile.source if source.figures == "efficiency")
+    assert efficiency.origin.startswith("an assumption")
+
+
+def test_two_layers_of_gpt_a_take_an_a100_21_to_27_ms_forward() -> None:
+    middle = load_profile("a100").stage_times(GPT_A, 6)[1:-1]
+    assert len(set(middle)) == 1
+    assert 21_000_000 < middle[0].forward_ns < 27_000_000
+
+
+def test_an_estimate_follows_from_operations_and_bytes() -> None:
+    profile = EstimatedProfile.model_validate(ESTIMATED)
+    for stage, found in enumerate(profile.stage_times(GPT_B, 5)):
+        assert found.forward_ns == pytest.approx(GPT_B.forward_flops(stage, 5) / 4e14 * 1e9, rel=1e-6)
+        assert found.recompute_ns == found.forward_ns
+        assert found.backward_ns == 2 * found.forward_ns
+        assert found.optimizer_ns == pytest.approx(GPT_B.parameters(stage, 5) * 20 / 1e12 * 1e9, rel=1e-6)
+
+
+@given(stages=st.integers(1, 12))
+def test_the_parts_of_a_backward_make_the_whole(stages: int) -> None:
+    for found in load_profile("a100").stage_times(GPT_A, stages):
+        assert found.backward_input_ns + found.backward_weight_ns == found.backward_ns
+
+
+def test_measured_times_are_summed_over_a_stages_parts() -> None:
+    profile = MeasuredProfile.model_validate(MEASURED)
+    layers = GptConfig(layers=5, hidden=4096, context=4096, heads=32, vocabulary=50_304)
+    assert profile.stage_times(layers, 3) == (
+        StageTimes(**times(2 * 1000 + 1)),
+        StageTimes(**times(2 * 1000)),
+        StageTimes(**times(1000 + 100_000)),
+    )
+    assert profile.stage_times(layers, 1) == (StageTimes(**times(5 * 1000 + 1 + 100_000)),)
+
+
+@pytest.mark.parametrize("field", ["hidden", "context", "heads", "vocabulary"])
+def test_a_measured_profile_is_refused_for_a_model_that_was_not_measured(field: str) -> None:
+    numbers = {"hidden": 4096, "context": 4096, "heads": 32, "vocabulary": 50_304, "layers": 12}
+    numbers[field] *= 2
+    with pytest.raises(InputError, match=rf"^profile 'a device': measured with {field} \d+, not {numbers[field]}: "):
+        MeasuredProfile.model_validate(MEASURED).stage_times(GptConfig(**numbers), 6)
+
+
+@pytest.mark.parametrize(("document", "element_bytes"), [(ESTIMATED, 2), (MEASURED, 4)])
+def test_sizes_follow_the_precision(document: dict[str, object], element_bytes: int) -> None:
+    model = EstimatedProfile if document is ESTIMATED else MeasuredProfile
+    profile = model.model_validate(document)
+    assert profile.activation_bytes(GPT_B) == element_bytes * 6144 * 8192
+    assert sum(profile.gradient_bytes(GPT_B, 6)) == element_bytes * GPT_B.parameters(0, 1)
+    assert len(profile.gradient_bytes(GPT_B, 6)) == 6
+
+
+def test_more_stages_than_layers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^stages: 12 layers make 1 to 12 stages, not 13"):
+        load_profile("a100").stage_times(GPT_A, 13)
+
+
+def models(*hidden: int) -> dict[str, object]:
+    parts = {name: MEASURED[name] for name in ("embedding", "layer", "head")}
+    numbers = {"context": 4096, "heads": 32, "vocabulary": 50_304}
+    entries = [{"model": {**numbers, "hidden": each}, **parts} for each in hidden]
+    return {**{name: value for name, value in MEASURED.items() if name not in {*parts, "model"}}, "models": entries}
+
+
+def test_one_file_holds_for_every_model_that_was_measured() -> None:
+    profile = MeasuredProfile.model_validate(models(4096, 8192))
+    for hidden in (4096, 8192):
+        config = GptConfig(layers=2, hidden=hidden, context=4096, heads=32, vocabulary=50_304)
+        assert len(profile.stage_times(config, 2)) == 2
+
+
+def test_a_model_that_none_of_several_is_gets_named() -> None:
+    profile = MeasuredProfile.model_validate(models(4096, 8192))
+    config = GptConfig(layers=2, hidden=2048, context=4096, heads=32, vocabulary=50_304)
+    with pytest.raises(InputError, match=r"measured with hidden 4096 and 8192, not 2048: measure this model"):
+        profile.stage_times(config, 2)
+
+
+def test_a_mixture_of_measured_models_is_none_of_them() -> None:
+    document = models(4096, 8192)
+    document["models"][1]["model"]["context"] = 6144  # type: ignore[index]
+    config = GptConfig(layers=2, hidden=8192, context=4096, heads=32, vocabulary=50_304)
+    with pytest.raises(InputError, match=r"none of its models in these dimensions together: measure this model"):
+        MeasuredProfile.model_validate(document).stage_times(config, 2)
+
+
+def test_a_file_of_one_model_reads_the_same_in_either_form() -> None:
+    assert MeasuredProfile.model_validate(MEASURED) == MeasuredProfile.model_validate(models(4096))

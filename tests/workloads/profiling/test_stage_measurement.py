@@ -1,0 +1,124 @@
+"""Real stages on the CPU; that they take time is asserted, never how much."""
+
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.workloads.compute.fake_gpu import FakeEvent, FakeGpu, FakeGpuDevice
+from workloads.compute import device_measurement, torch_compute
+from workloads.compute.span_timer import EventTimer
+from workloads.compute.torch_compute import TorchCompute
+from workloads.compute.torch_work import TorchWork
+from workloads.model.gpt_config import GptConfig
+from workloads.profiling import stage_measurement
+from workloads.profiling.stage_measurement import StageDriver, measure_stage
+from workloads.schedules.action import ActionKind
+
+TINY = GptConfig(layers=3, hidden=16, context=8, heads=2, vocabulary=32)
+WORK = TorchWork(
+    config=TINY,
+    stages=3,
+    stage=1,
+    pipelines=1,
+    pipeline=0,
+    microbatches=1,
+    recompute=True,
+    precision="fp32",
+    device="cpu",
+    seed=0,
+    learning_rate=1e-3,
+)
+LATE_NS = 50_000_000
+ACTIONS = {"forward", "recompute", "backward", "backward_input", "backward_weight", "optimizer"}
+
+
+@pytest.mark.parametrize("stage", range(3))
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_every_action_of_every_stage_is_measured_in_every_repeat(stage: int, precision: str) -> None:
+    told: list[None] = []
+    work = replace(WORK, stage=stage, precision=precision)
+    found = measure_stage(work, 7, warmup_ns=0, repeat_ns=0, progress=lambda: told.append(None))
+    assert set(found) == ACTIONS
+    assert all(len(figures) == 7 and min(figures) > 0 for figures in found.values())
+    assert len(told) == 14
+
+
+def test_a_pass_takes_as_many_microbatches_as_it_is_asked_to() -> None:
+    driver = StageDriver(WORK)
+    performed: list[str] = []
+    real = driver._compute.perform
+
+    def counted(action):  # type: ignore[no-untyped-def]
+        performed.append(action.kind.value)
+        return real(action)
+
+    driver._compute.perform = counted  # type: ignore[method-assign]
+    found = driver.passes(3)
+    assert performed == ["forward", "recompute", "backward"] * 3
+    assert set(found) == {"forward", "recompute", "backward", "optimizer"}
+
+
+class LateEvent(FakeEvent):
+    """A mark whose passing the host learns of late."""
+
+    def __init__(self, gpu: FakeGpu) -> None:
+        super().__init__()
+        self._gpu = gpu
+
+    def wait(self) -> None:
+        super().wait()
+        self._gpu.spend_ns(LATE_NS)
+
+
+class FarGpu(FakeGpu):
+    """A GPU that the host always waits for longer than it computes."""
+
+    def event(self) -> LateEvent:
+        return LateEvent(self)
+
+
+def test_actions_last_as_long_as_a_gpu_is_busy_and_not_as_long_as_the_host_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = FarGpu()
+    monkeypatch.setattr(torch_compute, "create_device", lambda _: FakeGpuDevice(gpu))
+    monkeypatch.setattr(device_measurement, "create_timer", lambda _: EventTimer(gpu, gpu.host_clock_ns))
+    driver = StageDriver(WORK)
+    busy_ns = {"forward": 3_000_000, "recompute": 4_000_000, "backward": 7_000_000, "optimizer": 1_000_000}
+
+    def lasting(work: Callable[..., None], kind: str) -> Callable[..., None]:
+        def work_and_spend(*arguments: int) -> None:
+            work(*arguments)
+            gpu.spend_ns(busy_ns[kind])
+
+        return work_and_spend
+
+    compute = driver._compute
+    for kind in (ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD):
+        compute._work_of[kind] = lasting(compute._work_of[kind], kind.value)
+    monkeypatch.setattr(compute._parameters, "update", lasting(compute._parameters.update, "optimizer"))
+    for _ in range(2):
+        assert driver.passes(3) == pytest.approx(busy_ns, rel=1e-3)
+
+
+def test_a_stage_alone_is_measured_too() -> None:
+    work = replace(WORK, config=replace(TINY, layers=1), stages=1, stage=0)
+    assert set(StageDriver(work).passes(1)) == {"forward", "recompute", "backward", "optimizer"}
+
+
+def test_one_computation_is_gone_when_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[TorchCompute]] = []
+    alive: list[int] = []
+
+    class Watched(TorchCompute):
+        def __init__(self, work: TorchWork, release: Callable[[memoryview], None]) -> None:
+            alive.append(sum(one() is not None for one in made))
+            super().__init__(work, release)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(stage_measurement, "TorchCompute", Watched)
+    measure_stage(WORK, 7, warmup_ns=0, repeat_ns=0)
+    assert alive == [0, 0]
+    assert [one() for one in made] == [None, None]

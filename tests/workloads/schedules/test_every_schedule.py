@@ -1,0 +1,61 @@
+"""What holds for every schedule that this package registers, whatever the shape, the durations and the links."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from workloads.schedules.cell_plan import BoundaryProfile, CellProfile
+from workloads.schedules.class_path import load_schedule
+from workloads.schedules.gpipe import GPipe
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.planned_schedule import PlannedSchedule
+from workloads.schedules.schedule import Schedule
+
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
+SCHEDULES: dict[str, str] = PROJECT["project"]["entry-points"]["wanbed.schedules"]
+
+
+def test_the_schedules_of_the_method_are_registered() -> None:
+    assert set(SCHEDULES) >= {"gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "dp", "atlas"}
+
+
+@st.composite
+def shapes(draw: st.DrawFn, schedule_class: type[Schedule]) -> PipelineShape:
+    stages = 1 if schedule_class.whole_replicas else draw(st.integers(1, 6))
+    microbatches = draw(st.integers(1, 10))
+    recompute = draw(st.one_of(st.booleans(), st.tuples(*[st.booleans()] * stages)))
+    if schedule_class is GPipe:
+        return PipelineShape(stages, microbatches, recompute)
+    bound = draw(st.one_of(st.none(), st.integers(1, 12), st.tuples(*[st.integers(1, 12)] * stages)))
+    return PipelineShape(stages, microbatches, recompute, bound)
+
+
+@st.composite
+def schedules(draw: st.DrawFn, schedule_class: type[Schedule]) -> Schedule:
+    shape = draw(shapes(schedule_class))
+    if not issubclass(schedule_class, PlannedSchedule):
+        return schedule_class(shape)
+    times = st.tuples(*[st.integers(0, 50)] * shape.stages)
+    boundary = st.builds(BoundaryProfile, st.integers(0, 90), st.integers(0, 60), st.booleans())
+    boundaries = draw(st.tuples(*[boundary] * (shape.stages - 1)))
+    profile = CellProfile(shape, draw(st.integers(1, 3)), draw(times), draw(times), draw(times), boundaries)
+    return schedule_class.of_plan(shape, schedule_class.plan(profile), draw(st.integers(0, profile.pipelines - 1)))
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULES))
+@given(data=st.data())
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_every_microbatch_goes_through_once_within_the_memory_bound_without_deadlock(data, name, run_pipeline) -> None:
+    schedule = data.draw(schedules(load_schedule(SCHEDULES[name])))
+    chance = data.draw(st.randoms(use_true_random=False))
+    run = run_pipeline(schedule, lambda *_: chance.randint(0, 100), lambda *_: chance.randint(0, 300))
+    shape = schedule.shape
+    for stage in range(shape.stages):
+        assert schedule.complete(stage), "deadlock"
+        kinds = schedule.kinds(stage)
+        done = [(action.microbatch, kinds.index(action.kind)) for action in run.actions[stage]]
+        assert sorted(done) == [(m, step) for m in range(shape.microbatches) for step in range(len(kinds))]
+        assert run.deepest[stage] <= shape.most_in_flight(stage)

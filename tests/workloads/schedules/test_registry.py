@@ -1,0 +1,87 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.strict_model import InputError
+from workloads.schedules.class_path import create_schedule, load_schedule
+from workloads.schedules.gpipe import GPipe
+from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.registry import schedule_by_name, schedule_class_path, schedule_names
+
+SHAPE = PipelineShape(2, 4)
+
+
+@pytest.fixture
+def third_party_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package of somebody else's that brings the schedule ``lifo``, and two that are none."""
+    (tmp_path / "their_schedules.py").write_text(
+        "from workloads.schedules.gpipe import GPipe\n\n\nclass Lifo(GPipe):\n    pass\n\n\nunrelated = 1\n"
+    )
+    metadata = tmp_path / "their_schedules-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: their-schedules\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[wanbed.schedules]\nlifo = their_schedules:Lifo\nbroken = their_schedules:unrelated\ngone = not_there:Lifo\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "their_schedules", raising=False)
+
+
+def test_the_schedules_of_this_package_are_known_by_name() -> None:
+    assert {"1f1b", "gpipe"} <= set(schedule_names())
+    assert isinstance(schedule_by_name("gpipe", SHAPE), GPipe)
+    assert isinstance(schedule_by_name("1f1b", SHAPE, {"warmup_depth": 3}), OneForwardOneBackward)
+
+
+@pytest.mark.usefixtures("third_party_package")
+def test_a_schedule_in_another_package_runs_by_its_name() -> None:
+    assert "lifo" in schedule_names()
+    assert schedule_class_path("lifo") == "their_schedules:Lifo"
+    assert type(schedule_by_name("lifo", SHAPE)).__name__ == "Lifo"
+
+
+@pytest.mark.usefixtures("third_party_package")
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("broken", "variants.0.schedule: their_schedules:unrelated: unrelated is not a subclass of "),
+        ("gone", "variants.0.schedule: not_there:Lifo: No module named 'not_there'"),
+    ],
+)
+def test_a_package_that_brings_no_schedule_after_all_is_named(name: str, line: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        schedule_by_name(name, SHAPE, source="variants.0.schedule")
+    assert str(refusal.value).startswith(line)
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_unknown_name_is_met_with_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"^variants\.0\.schedule: no schedule 'gpip', did you mean 'gpipe'\?$"):
+        schedule_class_path("gpip", "variants.0.schedule")
+
+
+def test_a_name_like_no_other_is_met_with_all() -> None:
+    with pytest.raises(InputError, match=r"no schedule 'zzz', there are .*1f1b.*gpipe"):
+        schedule_class_path("zzz")
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [({"depth": 1}, "unexpected keyword argument 'depth'"), ({"warmup_depth": 0}, "warmup_depth: 0 is below 1")],
+)
+def test_options_that_a_schedule_refuses_are_bad_input(options: dict[str, object], line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        schedule_by_name("1f1b", SHAPE, options)
+
+
+def test_a_class_path_makes_what_its_name_makes() -> None:
+    assert load_schedule(schedule_class_path("gpipe")) is GPipe
+    assert isinstance(create_schedule("workloads.schedules.gpipe:GPipe", SHAPE, {}), GPipe)
+
+
+@pytest.mark.parametrize("path", ["gpipe", "workloads.schedules.gpipe:", "pathlib:Path", "pathlib:missing"])
+def test_what_is_no_class_path_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match=path.split(":", maxsplit=1)[0]):
+        load_schedule(path)

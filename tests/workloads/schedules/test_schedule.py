@@ -1,0 +1,140 @@
+import pytest
+
+from workloads.message import Message, MessageKind
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.schedule import Schedule, ScheduleError
+
+FORWARD = Action(ActionKind.FORWARD, 0)
+RECOMPUTE = Action(ActionKind.RECOMPUTE, 0)
+BACKWARD = Action(ActionKind.BACKWARD, 0)
+ACTIVATION = Message(MessageKind.ACTIVATION, 0)
+GRADIENT = Message(MessageKind.GRADIENT, 0)
+
+
+class Opportunistic(Schedule):
+    """A ready backward first, else a recompute, else a forward: what a policy of somebody else's may look like."""
+
+    def choose(self, stage: int) -> Action | None:
+        for kind in (ActionKind.BACKWARD, ActionKind.RECOMPUTE, ActionKind.FORWARD):
+            for microbatch in range(self.shape.microbatches):
+                if self.ready(stage, action := Action(kind, microbatch)):
+                    return action
+        return None
+
+
+class Hasty(Schedule):
+    def choose(self, stage: int) -> Action | None:
+        return BACKWARD
+
+
+def test_a_stage_in_the_middle_waits_for_each_of_its_inputs() -> None:
+    schedule = Opportunistic(PipelineShape(3, 1, recompute=True))
+    assert schedule.next(1) is None
+    schedule.arrived(1, ACTIVATION)
+    for action in (FORWARD, RECOMPUTE):
+        assert schedule.next(1) == action
+        schedule.finished(1, action)
+    assert schedule.next(1) is None
+    schedule.arrived(1, GRADIENT)
+    assert schedule.next(1) == BACKWARD
+    assert not schedule.complete(1)
+    schedule.finished(1, BACKWARD)
+    assert schedule.complete(1)
+    assert schedule.next(1) is None
+
+
+def test_a_busy_gpu_is_given_nothing_more() -> None:
+    schedule = Opportunistic(PipelineShape(1, 2))
+    assert schedule.next(0) == FORWARD
+    assert schedule.next(0) is None
+
+
+def test_a_stage_at_its_memory_bound_starts_no_forward() -> None:
+    schedule = Opportunistic(PipelineShape(2, 3, memory_bound=(2, 1)))
+    for microbatch in (0, 1):
+        assert schedule.next(0) == Action(ActionKind.FORWARD, microbatch)
+        schedule.finished(0, Action(ActionKind.FORWARD, microbatch))
+    assert schedule.in_flight(0) == 2
+    assert schedule.next(0) is None
+
+
+def test_activations_go_down_and_gradients_come_back() -> None:
+    schedule = Opportunistic(PipelineShape(3, 1))
+    assert schedule.sends(0, FORWARD) == (1, ACTIVATION)
+    assert schedule.sends(2, FORWARD) is None
+    assert schedule.sends(1, RECOMPUTE) is None
+    assert schedule.sends(1, BACKWARD) == (0, GRADIENT)
+    assert schedule.sends(0, BACKWARD) is None
+
+
+def test_what_a_rank_asks_depends_on_its_own_stage_alone() -> None:
+    shape = PipelineShape(2, 1)
+    whole, own = Opportunistic(shape), Opportunistic(shape)
+    assert whole.next(0) == FORWARD
+    whole.finished(0, FORWARD)
+    for schedule in (whole, own):
+        schedule.arrived(1, ACTIVATION)
+        assert schedule.next(1) == FORWARD
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [(0, ACTIVATION), (1, GRADIENT), (1, Message(MessageKind.ACTIVATION, 1)), (1, Message(MessageKind.ACTIVATION, -1))],
+)
+def test_a_message_that_belongs_elsewhere_is_refused(stage: int, message: Message) -> None:
+    with pytest.raises(ScheduleError, match=f"stage {stage} expects no"):
+        Opportunistic(PipelineShape(2, 1)).arrived(stage, message)
+
+
+def test_a_message_that_comes_again_is_refused() -> None:
+    schedule = Opportunistic(PipelineShape(2, 1))
+    schedule.arrived(1, ACTIVATION)
+    with pytest.raises(ScheduleError, match="twice"):
+        schedule.arrived(1, ACTIVATION)
+
+
+def test_an_action_that_was_not_running_cannot_finish() -> None:
+    with pytest.raises(ScheduleError, match="was not running"):
+        Opportunistic(PipelineShape(1, 1)).finished(0, FORWARD)
+
+
+def test_a_policy_that_chooses_what_is_not_ready_is_told_so() -> None:
+    with pytest.raises(ScheduleError, match="Hasty chose backward of microbatch 0 at stage 1, which is not ready"):
+        Hasty(PipelineShape(2, 1)).next(1)
+
+
+def test_a_policy_learns_what_awaits_an_action_oldest_first() -> None:
+    schedule = Opportunistic(PipelineShape(2, 3, recompute=True))
+    schedule.arrived(1, ACTIVATION)
+    assert schedule.awaiting(1, ActionKind.FORWARD) == [0, 1, 2]
+    assert schedule.next(1) == FORWARD
+    assert schedule.awaiting(1, ActionKind.FORWARD) == [1, 2]
+    assert schedule.awaiting(1, ActionKind.RECOMPUTE) == []
+    schedule.finished(1, FORWARD)
+    assert schedule.awaiting(1, ActionKind.RECOMPUTE) == [0]
+    assert schedule.awaiting(1, ActionKind.BACKWARD_INPUT) == []
+
+
+class Splitting(Opportunistic):
+    splits_backward = True
+
+
+class KeepingLast(Opportunistic):
+    last_stage_recomputes = False
+
+
+def test_what_a_microbatch_goes_through_is_the_schedules_to_say() -> None:
+    shape = PipelineShape(2, 1, recompute=True)
+    recomputed = (ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD)
+    assert [Opportunistic(shape).kinds(stage) for stage in (0, 1)] == [recomputed, recomputed]
+    assert [KeepingLast(shape).kinds(stage) for stage in (0, 1)] == [
+        recomputed,
+        (ActionKind.FORWARD, ActionKind.BACKWARD),
+    ]
+    assert Splitting(shape).kinds(0) == (
+        ActionKind.FORWARD,
+        ActionKind.RECOMPUTE,
+        ActionKind.BACKWARD_INPUT,
+        ActionKind.BACKWARD_WEIGHT,
+    )

@@ -1,0 +1,116 @@
+"""Varuna's rule, told event by event to one stage in the middle."""
+
+import pytest
+
+from workloads.message import Message, MessageKind
+from workloads.schedules.action import ActionKind
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.varuna import Varuna
+
+FORWARD, RECOMPUTE, BACKWARD = ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD
+
+
+class MiddleStage:
+    """Stage 1 of 3, which tells what it starts."""
+
+    def __init__(self, microbatches: int = 6, memory_bound: int | None = None, *, recompute: bool = True) -> None:
+        self.schedule = Varuna(PipelineShape(3, microbatches, recompute, memory_bound))
+
+    def activations(self, *microbatches: int) -> None:
+        for microbatch in microbatches:
+            self.schedule.arrived(1, Message(MessageKind.ACTIVATION, microbatch))
+
+    def gradients(self, *microbatches: int) -> None:
+        for microbatch in microbatches:
+            self.schedule.arrived(1, Message(MessageKind.GRADIENT, microbatch))
+
+    def does(self) -> tuple[ActionKind, int] | None:
+        action = self.schedule.next(1)
+        if action is None:
+            return None
+        self.schedule.finished(1, action)
+        return action.kind, action.microbatch
+
+
+@pytest.fixture
+def stage() -> MiddleStage:
+    return MiddleStage()
+
+
+def test_a_forward_goes_before_a_recompute_whose_gradient_is_not_there(stage: MiddleStage) -> None:
+    stage.activations(0, 1)
+    assert [stage.does(), stage.does()] == [(FORWARD, 0), (FORWARD, 1)]
+
+
+def test_with_nothing_better_to_do_the_oldest_is_recomputed_ahead_and_only_that(stage: MiddleStage) -> None:
+    stage.activations(0, 1)
+    assert [stage.does() for _ in range(4)] == [(FORWARD, 0), (FORWARD, 1), (RECOMPUTE, 0), None]
+
+
+def test_forwards_go_on_while_one_is_recomputed_ahead(stage: MiddleStage) -> None:
+    stage.activations(0)
+    assert [stage.does(), stage.does(), stage.does()] == [(FORWARD, 0), (RECOMPUTE, 0), None]
+    stage.activations(1)
+    assert [stage.does(), stage.does()] == [(FORWARD, 1), None]
+
+
+def test_once_the_gradient_comes_the_backward_goes_before_everything(stage: MiddleStage) -> None:
+    stage.activations(0)
+    stage.does()
+    stage.does()
+    stage.activations(1, 2)
+    stage.gradients(0)
+    assert [stage.does(), stage.does()] == [(BACKWARD, 0), (FORWARD, 1)]
+
+
+def test_a_gradient_that_is_there_has_its_recompute_started_before_a_forward(stage: MiddleStage) -> None:
+    stage.activations(0, 1)
+    stage.does()
+    stage.gradients(0)
+    assert [stage.does() for _ in range(3)] == [(RECOMPUTE, 0), (BACKWARD, 0), (FORWARD, 1)]
+
+
+def test_after_a_backward_the_next_is_recomputed_in_the_gap(stage: MiddleStage) -> None:
+    stage.activations(0, 1)
+    for _ in range(3):
+        stage.does()
+    stage.gradients(0)
+    assert [stage.does() for _ in range(3)] == [(BACKWARD, 0), (RECOMPUTE, 1), None]
+
+
+def test_a_gradient_that_overtakes_another_is_served_first(stage: MiddleStage) -> None:
+    stage.activations(0, 1)
+    for _ in range(3):
+        stage.does()
+    stage.gradients(1)
+    assert [stage.does() for _ in range(3)] == [(RECOMPUTE, 1), (BACKWARD, 1), None]
+
+
+def test_a_full_memory_lets_the_gap_be_used_for_a_recompute() -> None:
+    stage = MiddleStage(memory_bound=1)
+    stage.activations(0, 1)
+    assert [stage.does(), stage.does(), stage.does()] == [(FORWARD, 0), (RECOMPUTE, 0), None]
+    stage.gradients(0)
+    assert [stage.does(), stage.does()] == [(BACKWARD, 0), (FORWARD, 1)]
+
+
+def test_without_recomputation_forwards_follow_each_other() -> None:
+    stage = MiddleStage(recompute=False)
+    stage.activations(0, 1)
+    assert [stage.does(), stage.does(), stage.does()] == [(FORWARD, 0), (FORWARD, 1), None]
+
+
+def test_the_last_stage_does_not_recompute(run_pipeline) -> None:
+    run = run_pipeline(Varuna(PipelineShape(3, 4, recompute=True)), lambda *_: 10, lambda *_: 5)
+    assert [(action.kind, action.microbatch) for action in run.actions[2]] == [
+        (kind, microbatch) for microbatch in range(4) for kind in (FORWARD, BACKWARD)
+    ]
+
+
+def test_a_recompute_is_hidden_behind_the_way_of_the_gradient(run_pipeline) -> None:
+    durations = {FORWARD: 50, RECOMPUTE: 50, BACKWARD: 100}
+    # One microbatch: neither of the two recomputes adds to the time.
+    run = run_pipeline(
+        Varuna(PipelineShape(3, 1, recompute=True)), lambda _, action: durations[action.kind], lambda *_: 40
+    )
+    assert run.end == 3 * (50 + 100) + 4 * 40

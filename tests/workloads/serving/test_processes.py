@@ -1,0 +1,273 @@
+"""Ranks, a controller, a decode host and a pool as real processes over loopback.
+
+Two stages train 24 iterations of about 90 ms; a layer of a chunk takes a third of a millisecond.
+"""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
+from tests.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, make_plans
+from workloads.compute.replay import ReplayDurations
+from workloads.prefill.inference_model import INFERENCE_MODELS
+from workloads.prefill.memory_ledger import GpuMemory
+from workloads.prefill.prefill_group import GroupGpus
+from workloads.prefill.prefill_profile import PrefillProfile
+from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
+from workloads.prefill.service_plan import DatacenterService, ServicePlan, ServingGpu
+from workloads.rank_plan import RankPlan
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.serving.controller_plan import ControllerPlan
+from workloads.serving.frame_channel import FrameChannel
+from workloads.serving.serving_plans import DecodePlan, Endpoint, GpuServingPlan, PoolGpuPlan
+
+MODEL = INFERENCE_MODELS["llama-tiny"]
+KV_TOKEN_BYTES, ACTIVATION_TOKEN_BYTES = 4096, 2048
+PATIENCE_S = 20
+Spawn = Callable[[str, Path], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(module: str, plan: Path) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", module, str(plan)]
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, errors
+
+
+class Service:
+    """The plans of a service with one group of two GPUs: those of two ranks, or of a pool."""
+
+    def __init__(self, folder: Path, policy: FillPolicy) -> None:
+        self.folder = folder
+        pooled = policy is FillPolicy.NONE
+        settings = PrefillSettings(
+            5 * 10**9, policy, chunk_tokens=100, warmup_iterations=2, switch_ns=MILLISECOND_NS, transfer_rate_bps=10**9
+        )
+        memory = GpuMemory(80 * 10**9, 0)
+        self.service = ServicePlan(
+            (
+                DatacenterService(
+                    "east",
+                    (GroupGpus((0, 1), (memory, memory), pooled),),
+                    (ServingGpu(0, "host-0", 0), ServingGpu(1, "host-1", 0)),
+                    "host-2",
+                    ("host-2",),
+                    1,
+                ),
+            ),
+            MODEL,
+            PrefillProfile(0.0, 3_333.0, 0.0, "test", measured=False),
+            settings,
+            RequestSource("poisson", SourceKind.POISSON, 20.0, seed=1, prompt=TokenCount(150, 1.5)),
+            2,
+            KV_TOKEN_BYTES,
+            ACTIVATION_TOKEN_BYTES,
+        )
+        controller, decode, *gpus = (
+            Endpoint(f"host-{number}", LOOPBACK, port) for number, port in enumerate(free_ports(4))
+        )
+        self.ranks = make_plans(
+            folder,
+            PipelineShape(2, 4),
+            iterations=24,
+        )
+        self.token = self.ranks[0].run_token
+        epoch_ns = self.ranks[0].epoch_ns
+        self.gpus = [
+            GpuServingPlan(
+                gpu=gpu,
+                pooled=pooled,
+                model=MODEL,
+                profile=self.service.profile,
+                settings=settings,
+                stages=2,
+                kv_token_bytes=KV_TOKEN_BYTES,
+                activation_token_bytes=ACTIVATION_TOKEN_BYTES,
+                listen=gpus[gpu],
+                controller=controller,
+                decodes=(decode,),
+                following=gpus[1] if gpu == 0 else None,
+                datacenters=1,
+                counts=str(folder / f"gpu-{gpu}.json"),
+            )
+            for gpu in (0, 1)
+        ]
+        ControllerPlan(self.service, "east", controller, self.token, epoch_ns, str(folder / "records.json")).write(
+            folder / "controller.json"
+        )
+        DecodePlan(decode, controller, self.token, str(folder / "decode-counts.json")).write(folder / "decode.json")
+
+    def serving_ranks(self) -> list[RankPlan]:
+        plans = []
+        for rank, serving in zip(self.ranks, self.gpus, strict=True):
+            assert rank.replay is not None
+            durations = ReplayDurations(5 * MILLISECOND_NS, 10 * MILLISECOND_NS)
+            plan = replace(rank, replay=replace(rank.replay, durations=durations), serving=serving)
+            plan.write(self.folder / f"rank-{rank.rank}.json")
+            plans.append(plan)
+        return plans
+
+    def start_servers(self, spawn: Spawn) -> list["subprocess.Popen[str]"]:
+        return [
+            spawn(f"workloads.serving.{name}_process", self.folder / f"{name}.json")
+            for name in ("controller", "decode")
+        ]
+
+    def start_ranks(self, spawn: Spawn) -> list["subprocess.Popen[str]"]:
+        return [spawn("workloads.rank", self.folder / f"rank-{plan.rank}.json") for plan in self.serving_ranks()]
+
+    def read(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text())
+
+    def logs(self) -> list[SpanLogContents]:
+        return [read_span_log(Path(plan.span_log)) for plan in self.ranks]
+
+
+def until(reached: Callable[[], bool]) -> None:
+    """Wait, however slow the machine."""
+    deadline_s = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def connections_at(end: Endpoint) -> int:
+    """How many connections a listener has accepted, or is about to: one of each GPU and one of the decode host."""
+    sockets = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    address = f"{int.from_bytes(socket.inet_aton(end.address), 'little'):08X}:{end.port:04X}"
+    return sum(local == address and state == "01" for _, local, _, state, *_ in sockets)
+
+
+def prefill_ns(log: SpanLogContents) -> int:
+    return sum(span.end_ns - span.start_ns for span in log.spans if span.kind == PREFILL)
+
+
+@pytest.mark.parametrize("policy", [FillPolicy.PLANNED, FillPolicy.GREEDY])
+def test_requests_are_prefilled_in_the_gaps_of_training_and_move_to_the_decode_host(
+    tmp_path: Path, spawn: Spawn, policy: FillPolicy
+) -> None:
+    service = Service(tmp_path, policy)
+    servers = service.start_servers(spawn)
+    assert [ended(rank) for rank in service.start_ranks(spawn)] == [(0, "")] * 2
+    assert [ended(server) for server in servers] == [(0, "")] * 2
+
+    records = service.read("records.json")["requests"]
+    moved = [record for record in records if record["kv_moved_ns"] is not None]
+    assert len(moved) >= 5
+    counts = [service.read(f"gpu-{gpu}.json") for gpu in (0, 1)]
+    assert all(count["fault"] == "" for count in counts)
+    received_bytes = service.read("decode-counts.json")["kv_bytes"]
+    assert service.read("decode-counts.json")["requests"] >= len(moved)
+    assert sum(record["prompt_tokens"] for record in moved) * KV_TOKEN_BYTES <= received_bytes
+    assert received_bytes <= sum(count["kv_bytes"] for count in counts)
+    for record in moved:
+        times = [record[f"{name}_ns"] for name in ("arrival", "admitted", "started", "prefilled", "kv_moved")]
+        assert times == sorted(times)
+
+    for log in service.logs():
+        assert log.complete
+        used = sorted((span.start_ns, span.end_ns) for span in log.spans if span.kind in {*COMPUTE_KINDS, PREFILL})
+        assert all(end_ns <= start_ns for (_, end_ns), (start_ns, _) in pairwise(used))
+        layers = MODEL.layers // 2
+        least_ns = layers * sum(service.service.profile.chunk_ns(1, record["prompt_tokens"], 0) for record in moved)
+        assert prefill_ns(log) >= least_ns
+        named = {span.request for span in log.spans if span.kind == PREFILL}
+        assert {record["number"] for record in moved} <= named <= {record["number"] for record in records}
+
+
+def test_training_goes_on_when_the_controller_is_killed(tmp_path: Path, spawn: Spawn) -> None:
+    service = Service(tmp_path, FillPolicy.GREEDY)
+    controller, decode = service.start_servers(spawn)
+    ranks = service.start_ranks(spawn)
+    until(lambda: connections_at(service.gpus[0].controller) == len(ranks) + 1)
+    until(lambda: any(log.spans for log in service.logs()))
+    controller.kill()
+    for status, errors in map(ended, ranks):
+        assert status == 0
+        assert "prefill has ended: the controller on host-0 has gone" in errors
+    assert ended(decode) == (0, "")
+    assert all("has gone" in service.read(f"gpu-{gpu}.json")["fault"] for gpu in (0, 1))
+    for log in service.logs():
+        assert log.complete
+        assert {span.iteration for span in log.spans} == set(range(24))
+
+
+def test_training_does_not_wait_for_a_service_that_never_starts(tmp_path: Path, spawn: Spawn) -> None:
+    service = Service(tmp_path, FillPolicy.PLANNED)
+    service.gpus = [replace(gpu, meeting_timeout_ns=1) for gpu in service.gpus]
+    for status, errors in map(ended, service.start_ranks(spawn)):
+        assert status == 0
+        assert "no connection to host-0" in errors
+    assert all(log.complete for log in service.logs())
+
+
+def test_a_pool_serves_until_it_is_told_to_end(tmp_path: Path, spawn: Spawn) -> None:
+    service = Service(tmp_path, FillPolicy.NONE)
+    pool = []
+    for gpu in service.gpus:
+        path = tmp_path / f"pool-{gpu.gpu}.json"
+        log = str(tmp_path / f"pool-{gpu.gpu}.spans")
+        PoolGpuPlan(gpu, f"host-{gpu.gpu}", "east", 0, service.token, service.ranks[0].epoch_ns, log).write(path)
+        pool.append(spawn("workloads.serving.pool_process", path))
+    servers = service.start_servers(spawn)
+    until(lambda: connections_at(service.gpus[0].controller) == len(pool) + 1)
+    time.sleep(1)
+    for process in (*servers, *pool):
+        process.send_signal(signal.SIGTERM)
+    assert [ended(process)[0] for process in (*servers, *pool)] == [0] * 4
+    moved = [record for record in service.read("records.json")["requests"] if record["kv_moved_ns"] is not None]
+    assert len(moved) >= 5
+    assert {record["outcome"] for record in moved} == {"off_loaded"}
+    for number in (0, 1):
+        contents = read_span_log(tmp_path / f"pool-{number}.spans")
+        assert contents.complete
+        assert {span.kind for span in contents.spans} == {PREFILL}
+
+
+def test_a_caller_without_the_token_is_dropped_and_nobody_minds(tmp_path: Path, spawn: Spawn) -> None:
+    service = Service(tmp_path, FillPolicy.PLANNED)
+    controller, _ = service.start_servers(spawn)
+    end = service.gpus[0].controller
+    for _ in range(100):
+        try:
+            stranger = socket.create_connection((end.address, end.port), timeout=5)
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    with stranger:
+        channel = FrameChannel(stranger)
+        channel.send({"message": "Hello", "token": "0" * 32, "gpu": 0})
+        channel.flush()
+        stranger.settimeout(5)
+        assert stranger.recv(1) == b""
+    controller.terminate()
+    status, errors = ended(controller)
+    assert status == 0
+    assert "dropped the client 127.0.0.1: it belongs to another run" in errors
+    assert service.token not in errors

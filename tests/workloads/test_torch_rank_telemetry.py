@@ -1,0 +1,46 @@
+"""What a rank that computes in torch tells of its device, as processes over loopback."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from results.span_log import COMPUTE_KINDS, read_span_log
+from tests.workloads.loopback_ranks import Start
+from tests.workloads.model.reference_training import train_reference
+from tests.workloads.torch_plans import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_plans
+
+PATIENCE_S = 300
+ITERATIONS = 3
+
+
+def test_a_pipeline_in_bf16_learns_as_one_process_does_and_each_rank_tells_of_its_device(
+    tmp_path: Path, start: Start
+) -> None:
+    plans = make_torch_plans(tmp_path, 2, iterations=ITERATIONS, precision="bf16", check_iteration=1)
+    processes = [start(plan) for plan in plans]
+    assert [process.wait(PATIENCE_S) for process in processes] == [0, 0]
+    losses: dict[int, float] = defaultdict(float)
+    for plan in plans:
+        log = read_span_log(Path(plan.span_log))
+        assert log.complete
+        for iteration, loss in log.losses:
+            losses[iteration] += loss
+        device = log.device
+        assert device is not None
+        assert (device.device, device.to_host_bytes, device.to_device_bytes, device.clock_error_ns) == ("cpu", 0, 0, 0)
+        assert device.check_iteration == 1
+        checked = [span for span in log.spans if span.iteration == 1 and span.kind in COMPUTE_KINDS]
+        assert len(checked) == 2 * MICROBATCHES + 1
+        assert device.check_spans_ns == sum(span.end_ns - span.start_ns for span in checked)
+        assert 0 < device.check_profiler_ns <= device.check_spans_ns
+    reference = train_reference(
+        TINY,
+        pipelines=1,
+        microbatches=MICROBATCHES,
+        iterations=ITERATIONS,
+        seed=SEED,
+        learning_rate=LEARNING_RATE,
+        precision="bf16",
+    )
+    assert [losses[iteration] for iteration in range(ITERATIONS)] == pytest.approx(reference.losses, rel=1e-2)

@@ -1,0 +1,50 @@
+"""Plans of ranks that train a small GPT in torch over loopback."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.workloads.loopback_ranks import GPIPE, make_plans
+from workloads.compute.torch_work import TorchWork
+from workloads.model.gpt_config import GptConfig
+from workloads.rank_plan import RankPlan
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.transport.links_plan import BoundaryPlan
+
+TINY = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
+MICROBATCHES, SEED, LEARNING_RATE = 3, 3, 1e-3
+
+
+def make_torch_plans(
+    folder: Path, stages: int, pipelines: int = 1, *, iterations: int = 2, precision: str = "fp32", **work: object
+) -> list[RankPlan]:
+    """As ``make_plans`` does, with gpt-tiny trained under GPipe; ``work`` says what differs of ``TorchWork``."""
+    shape = PipelineShape(stages, MICROBATCHES)
+    plans = make_plans(folder, shape, pipelines, iterations=iterations, schedule=GPIPE)
+    size_bytes = TINY.activation_bytes(precision)
+
+    def sized(boundary: BoundaryPlan | None) -> BoundaryPlan | None:
+        return None if boundary is None else replace(boundary, transfer_bytes=size_bytes)
+
+    return [
+        replace(
+            plan,
+            replay=None,
+            torch=TorchWork(
+                config=TINY,
+                stages=stages,
+                stage=plan.stage,
+                pipelines=pipelines,
+                pipeline=plan.pipeline,
+                microbatches=MICROBATCHES,
+                recompute=False,
+                precision=precision,
+                device="cpu",
+                seed=SEED,
+                learning_rate=LEARNING_RATE,
+                **work,  # type: ignore[arg-type]
+            ),
+            links=replace(plan.links, previous=sized(plan.links.previous), following=sized(plan.links.following)),
+            meeting_timeout_ns=60_000_000_000,
+        )
+        for plan in plans
+    ]

@@ -1,0 +1,203 @@
+"""Transports in this process: two joined over loopback, or whole pipelines joined by socket pairs."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from queue import SimpleQueue
+from typing import Self
+
+import pytest
+
+from workloads.transport.buffer_pool import BufferPool
+from workloads.transport.event import Event
+from workloads.transport.links_plan import BoundaryPlan, LinksPlan
+from workloads.transport.neighbour import Neighbour
+from workloads.transport.rendezvous import Identity, Rendezvous
+from workloads.transport.striped_transport import StripedTransport
+
+LOOPBACK = "127.0.0.1"
+TOKEN = bytes(range(16))
+TIMEOUT_NS = 8_000_000_000
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on."""
+    with closing(socket.socket()) as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class End:
+    """One rank's transport, running."""
+
+    def __init__(self, plan: LinksPlan, sockets: dict[int, list[socket.socket]], *, blank: bool = False) -> None:
+        self.plan = plan
+        self.pool = BufferPool()
+        self.events: SimpleQueue[Event] = SimpleQueue()
+        self.sockets = [made for each in sockets.values() for made in each]
+        self.transport = StripedTransport(plan, sockets, self.pool, self.events.put, blank=blank)
+        self.transport.start()
+
+
+def two_stages(port: int, connections: int, transfer_bytes: int, unread_bytes: int = 1) -> list[LinksPlan]:
+    """Rank 0 calls and sends activations, rank 1 listens and sends gradients."""
+    upper = Neighbour(1, "west-0", LOOPBACK, port, connections)
+    lower = Neighbour(0, "east-0", LOOPBACK, None, connections)
+    return [
+        LinksPlan(
+            0,
+            0,
+            0,
+            (upper,),
+            None,
+            BoundaryPlan(1, transfer_bytes),
+            (),
+            microbatches=8,
+            iterations=2,
+            unread_bytes=unread_bytes,
+        ),
+        LinksPlan(
+            1,
+            0,
+            1,
+            (lower,),
+            BoundaryPlan(0, transfer_bytes),
+            None,
+            (),
+            microbatches=8,
+            iterations=2,
+            unread_bytes=unread_bytes,
+        ),
+    ]
+
+
+def meet(plans: list[LinksPlan], port: int) -> list[dict[int, list[socket.socket]]]:
+    """The connected sockets of both ranks."""
+    identities = [Identity(TOKEN, plan.rank, LOOPBACK, port if plan.rank else 0) for plan in plans]
+    calling, listening = (
+        Rendezvous(identity, plan.peers, None, pytest.fail) for identity, plan in zip(identities, plans, strict=True)
+    )
+    met: dict[int, list[socket.socket]] = {}
+    thread = threading.Thread(target=lambda: met.update(listening.meet(TIMEOUT_NS)))
+    thread.start()
+    called = calling.meet(TIMEOUT_NS)
+    thread.join()
+    return [called, met]
+
+
+@pytest.fixture
+def join(free_port: int) -> Iterator[Callable[..., tuple[End, End]]]:
+    ends: list[End] = []
+
+    def join_two(
+        connections: int, transfer_bytes: int, *, unread_bytes: int = 1, blank: bool = False
+    ) -> tuple[End, End]:
+        plans = two_stages(free_port, connections, transfer_bytes, unread_bytes)
+        ends.extend(End(*each, blank=blank) for each in zip(plans, meet(plans, free_port), strict=True))
+        return ends[0], ends[1]
+
+    yield join_two
+    hang_up([made for end in ends for made in end.sockets])
+
+
+@pytest.fixture
+def join_by_hand(free_port: int) -> Iterator[Callable[..., tuple[list[socket.socket], End]]]:
+    """Rank 1's transport, and the bare sockets that lead to it, on which a test plays rank 0."""
+    used: list[socket.socket] = []
+
+    def join_bare(
+        connections: int, transfer_bytes: int, *, unread_bytes: int = 1, blank: bool = False
+    ) -> tuple[list[socket.socket], End]:
+        plans = two_stages(free_port, connections, transfer_bytes, unread_bytes)
+        called, met = meet(plans, free_port)
+        used.extend(called[1] + met[0])
+        return called[1], End(plans[1], met, blank=blank)
+
+    yield join_bare
+    hang_up(used)
+
+
+class Mesh:
+    """P pipelines of S stages in cells of C, and a ring over all replicas of each stage, joined by socket pairs.
+
+    Rank ``pipeline x S + stage``. ``by_hand`` are ranks that a test plays: their sockets are in ``bare``, by rank and
+    then by peer. C = 0 shares nothing. ``turns`` are those of every boundary and direction, in terms of the first cell.
+    """
+
+    def __init__(
+        self,
+        pipelines: int,
+        stages: int,
+        cell: int,
+        transfer_bytes: int,
+        *,
+        turns: Sequence[tuple[int, int]] = (),
+        microbatches: int = 1,
+        iterations: int = 1,
+        connections: int = 2,
+        by_hand: Sequence[int] = (),
+    ) -> None:
+        self.stages = stages
+        ranks = range(pipelines * stages)
+        self.ends: dict[int, End] = {}
+        self.bare: dict[int, dict[int, list[socket.socket]]] = {rank: {} for rank in ranks}
+        self._pairs: dict[int, dict[int, list[socket.socket]]] = {rank: {} for rank in ranks}
+        self._connections = connections
+        plans = []
+        for rank in ranks:
+            pipeline, stage = divmod(rank, stages)
+            first = pipeline - pipeline % cell if cell else pipeline
+            mates = tuple((first + index) * stages + stage for index in range(cell))
+            shifted = tuple((first + each, microbatch) for each, microbatch in turns)
+            previous, following = (
+                BoundaryPlan(rank + by, transfer_bytes, mates, shifted) if 0 <= stage + by < stages else None
+                for by in (-1, 1)
+            )
+            ring = tuple(each * stages + stage for each in range(pipelines)) if pipelines > 1 else ()
+            around = {ring[ring.index(rank) - 1], ring[(ring.index(rank) + 1) % len(ring)]} if ring else set()
+            near = {each.rank for each in (previous, following) if each is not None}
+            peers = sorted((set(mates) if previous or following else set()) | near | around - {rank})
+            neighbours = tuple(Neighbour(to, f"host-{to}", LOOPBACK, 1000, connections) for to in peers if to != rank)
+            plans.append(
+                LinksPlan(rank, pipeline, stage, neighbours, previous, following, ring, microbatches, iterations)
+            )
+        for plan in plans:
+            for peer in plan.peers:
+                if peer.rank > plan.rank:
+                    self._join(plan.rank, peer.rank)
+        for plan in plans:
+            if plan.rank in by_hand:
+                self.bare[plan.rank] = self._pairs[plan.rank]
+            else:
+                self.ends[plan.rank] = End(plan, self._pairs[plan.rank])
+
+    def _join(self, one: int, other: int) -> None:
+        for _ in range(self._connections):
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            self._pairs[one].setdefault(other, []).append(ours)
+            self._pairs[other].setdefault(one, []).append(theirs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        hang_up([each for by_peer in self._pairs.values() for sockets in by_peer.values() for each in sockets])
+        for made in (made for by_peer in self.bare.values() for sockets in by_peer.values() for made in sockets):
+            made.close()
+
+
+@pytest.fixture(scope="session")
+def mesh() -> type[Mesh]:
+    return Mesh
+
+
+def hang_up(sockets: list[socket.socket]) -> None:
+    """Let whatever transport still runs see its connections end."""
+    for made in sockets:
+        with suppress(OSError):
+            made.shutdown(socket.SHUT_RDWR)

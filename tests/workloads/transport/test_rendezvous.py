@@ -1,0 +1,221 @@
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from workloads.transport.frame import Hello
+from workloads.transport.neighbour import Neighbour, TransportError
+from workloads.transport.rendezvous import Identity, Rendezvous
+
+LOOPBACK = "127.0.0.1"
+TOKEN = bytes(range(16))
+LONG_NS = 8_000_000_000
+SHORT_NS = 300_000_000
+
+
+class Listener:
+    """Rank 1, which expects two connections of rank 0, in its own thread."""
+
+    def __init__(self, port: int, timeout_ns: int = LONG_NS) -> None:
+        self.notes: list[str] = []
+        self.outcome: dict[int, list[socket.socket]] | TransportError | None = None
+        self.port = port
+        caller = Neighbour(0, "east-0", LOOPBACK, None, 2)
+        self.rendezvous = Rendezvous(Identity(TOKEN, 1, LOOPBACK, port), [caller], None, self.notes.append)
+        self.thread = threading.Thread(target=self._meet, args=(timeout_ns,))
+        self.thread.start()
+
+    def _meet(self, timeout_ns: int) -> None:
+        try:
+            self.outcome = self.rendezvous.meet(timeout_ns)
+        except TransportError as error:
+            self.outcome = error
+
+    def hello_of(self, hello: bytes) -> bytes:
+        """What a client that sends ``hello`` is answered, b"" if it is dropped; the client stays connected."""
+        client = socket.create_connection((LOOPBACK, self.port))
+        self.clients.append(client)
+        client.sendall(hello)
+        client.settimeout(8)
+        try:
+            return client.recv(100)
+        except ConnectionResetError:
+            return b""
+
+    clients: list[socket.socket]
+
+
+@pytest.fixture
+def listen(free_port: int) -> Iterator[Callable[..., Listener]]:
+    listeners: list[Listener] = []
+
+    def listen_as_rank_1(timeout_ns: int = LONG_NS) -> Listener:
+        listener = Listener(free_port, timeout_ns)
+        listener.clients = []
+        listeners.append(listener)
+        return listener
+
+    yield listen_as_rank_1
+    for listener in listeners:
+        listener.thread.join()
+        for client in listener.clients:
+            client.close()
+
+
+def call(port: int, timeout_ns: int = LONG_NS, congestion: str | None = None) -> dict[int, list[socket.socket]]:
+    callee = Neighbour(1, "west-0", LOOPBACK, port, 2)
+    return Rendezvous(Identity(TOKEN, 0, LOOPBACK, 0), [callee], congestion, pytest.fail).meet(timeout_ns)
+
+
+def test_a_caller_waits_for_a_listener_that_comes_later(listen: Callable, free_port: int) -> None:
+    met: dict[int, list[socket.socket]] = {}
+    thread = threading.Thread(target=lambda: met.update(call(free_port)))
+    thread.start()
+    threading.Event().wait(0.1)
+    listener = listen()
+    thread.join()
+    listener.thread.join()
+    for index in (0, 1):
+        assert met[1][index].getsockname() == listener.outcome[0][index].getpeername()
+    for made in met[1] + listener.outcome[0]:
+        made.close()
+
+
+@pytest.mark.parametrize(
+    ("hello", "fault"),
+    [
+        (Hello(bytes(16), 0, 0, 2).encode(), "it belongs to another run"),
+        (Hello(TOKEN, 5, 0, 2).encode(), "it is rank 5, expected is rank 0"),
+        (Hello(TOKEN, 0, 0, 3).encode(), "it opens 3 connections, expected are 2"),
+        (b"GET / HTTP/1.1\r\nHost: west-0\r\nAccept: */*\r\n\r\n", "it speaks another protocol"),
+    ],
+)
+def test_a_foreign_client_is_dropped_and_told_of_and_the_expected_ones_still_come(
+    listen: Callable, hello: bytes, fault: str
+) -> None:
+    listener = listen()
+    assert listener.hello_of(hello) == b""
+    for made in call(listener.port)[1]:
+        made.close()
+    listener.thread.join()
+    assert set(listener.outcome) == {0}
+    assert listener.rendezvous.dropped == 1
+    (note,) = listener.notes
+    assert note.startswith("dropped the client 127.0.0.1 port ")
+    assert fault in note
+
+
+def test_a_second_client_for_one_connection_is_dropped(listen: Callable) -> None:
+    listener = listen()
+    assert listener.hello_of(Hello(TOKEN, 0, 0, 2).encode()) == Hello(TOKEN, 1, 0, 2).encode()
+    assert listener.hello_of(Hello(TOKEN, 0, 0, 2).encode()) == b""
+    assert listener.hello_of(Hello(TOKEN, 0, 1, 2).encode()) == Hello(TOKEN, 1, 1, 2).encode()
+    listener.thread.join()
+    assert len(listener.outcome[0]) == 2
+    assert listener.notes[0].endswith("connection 0 stands already")
+
+
+def test_a_silent_client_holds_nobody_up(listen: Callable) -> None:
+    listener = listen()
+    listener.clients.append(socket.create_connection((LOOPBACK, listener.port)))
+    for made in call(listener.port)[1]:
+        made.close()
+    listener.thread.join()
+    assert set(listener.outcome) == {0}
+
+
+def test_every_rank_meets_every_other_whatever_the_order_in_which_they_start() -> None:
+    addresses = [f"127.0.1.{rank + 1}" for rank in range(5)]
+    peers = [Neighbour(rank, f"host-{rank}", addresses[rank], 29571, rank % 2 + 1) for rank in range(5)]
+    met: dict[int, dict[int, list[socket.socket]]] = {}
+
+    def meet(rank: int) -> None:
+        others = [replace(peer, connections=1 + (peer.rank + rank) % 2) for peer in peers if peer.rank != rank]
+        rendezvous = Rendezvous(Identity(TOKEN, rank, addresses[rank], 29571), others, None, pytest.fail)
+        met[rank] = rendezvous.meet(LONG_NS)
+
+    threads = [threading.Thread(target=meet, args=(rank,)) for rank in (3, 0, 4, 1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for rank in range(5):
+        assert set(met[rank]) == set(range(5)) - {rank}
+        for peer, sockets in met[rank].items():
+            assert len(sockets) == 1 + (peer + rank) % 2
+            for ours, theirs in zip(sockets, met[peer][rank], strict=True):
+                assert ours.getsockname() == theirs.getpeername()
+    for made in [made for by_peer in met.values() for sockets in by_peer.values() for made in sockets]:
+        made.close()
+
+
+def test_nobody_connects_once_the_expected_ones_have(listen: Callable) -> None:
+    listener = listen()
+    met = call(listener.port)
+    listener.thread.join()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((LOOPBACK, listener.port))
+    for made in met[1]:
+        made.close()
+
+
+def test_a_caller_that_never_comes_is_named(listen: Callable) -> None:
+    listener = listen(SHORT_NS)
+    listener.hello_of(Hello(TOKEN, 0, 1, 2).encode())
+    listener.thread.join()
+    assert (
+        str(listener.outcome) == "rank 0 (east-0, 127.0.0.1) opened 1 of 2 connections (0 clients dropped) within 0.3 s"
+    )
+
+
+def test_a_listener_that_never_comes_is_named(free_port: int) -> None:
+    with pytest.raises(TransportError) as failure:
+        call(free_port, SHORT_NS)
+    assert str(failure.value) == (
+        f"rank 1 (west-0, 127.0.0.1) port {free_port} answered 0 of 2 connections (Connection refused) within 0.3 s"
+    )
+
+
+def test_somebody_else_at_the_listeners_port_is_told_apart(free_port: int) -> None:
+    with socket.create_server((LOOPBACK, free_port)) as server:
+
+        def answer() -> None:
+            client, _ = server.accept()
+            client.sendall(b"220 mail.example.org ESMTP, at your service\r\n")
+            client.recv(100)
+            client.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(TransportError, match=rf"^rank 1 \(west-0, 127.0.0.1\) port {free_port}: it speaks another"):
+            call(free_port)
+        thread.join()
+
+
+def test_an_address_of_another_machine_cannot_be_bound() -> None:
+    callee = Neighbour(1, "west-0", LOOPBACK, 1, 1)
+    with pytest.raises(TransportError, match=r"^cannot bind 192\.0\.2\.1 port 0: "):
+        Rendezvous(Identity(TOKEN, 0, "192.0.2.1", 0), [callee], None, pytest.fail).meet(SHORT_NS)
+
+
+def test_a_congestion_control_that_the_kernel_lacks_is_named(free_port: int) -> None:
+    with pytest.raises(TransportError, match=r"refuses the congestion control 'fancy'.*: load the module tcp_fancy"):
+        call(free_port, congestion="fancy")
+
+
+def test_sockets_are_bound_to_the_local_address_with_the_options_asked_for(listen: Callable) -> None:
+    listener = listen()
+    met = call(listener.port, congestion="reno")
+    listener.thread.join()
+    for made in met[1]:
+        assert made.getsockname()[0] == LOOPBACK
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 8000
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") == b"reno"
+        made.close()
+    for made in listener.outcome[0]:
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 8000
+        made.close()

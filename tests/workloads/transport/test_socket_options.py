@@ -1,0 +1,78 @@
+"""What the kernel does with the options that ranks set, between two sockets of this machine."""
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from workloads.transport.socket_options import hold_window, make_socket
+
+LOOPBACK = "127.0.0.1"
+WINDOW_BYTES = 32 * 1024
+SEGMENT_BYTES = 1448
+"""As on the networks that testbeds make; the loopback's own would be larger than the window."""
+_SEND_WINDOW_OFFSET = 228
+"""Of ``tcpi_snd_wnd`` in the kernel's ``tcp_info``."""
+
+
+@contextmanager
+def connected(port: int, window_bytes: int | None) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A sender that does not wait, and a receiver made with that window."""
+    with (
+        make_socket(LOOPBACK, port, None, window_bytes) as listener,
+        make_socket(LOOPBACK, 0, None, window_bytes) as sender,
+    ):
+        for each in (listener, sender):
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+            each.setblocking(True)
+        listener.listen()
+        sender.connect((LOOPBACK, port))
+        receiver, _ = listener.accept()
+        with receiver:
+            sender.setblocking(False)
+            yield sender, receiver
+
+
+def fill(sender: socket.socket) -> None:
+    """Send until the kernel takes no more."""
+    try:
+        while True:
+            sender.send(bytes(256 * 1024))
+    except BlockingIOError:
+        pass
+
+
+def widest_window(sender: socket.socket, receiver: socket.socket, *, hold: bool) -> int:
+    """The widest window that the sender is given after the first few chunks, when the receiver reads 100 more."""
+    widest = 0
+    for chunk in range(110):
+        fill(sender)
+        receiver.recv(16 * 1024)
+        if hold:
+            hold_window(receiver, WINDOW_BYTES)
+        info = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        (window_bytes,) = struct.unpack_from("I", info, _SEND_WINDOW_OFFSET)
+        if chunk >= 10:
+            widest = max(widest, window_bytes)
+    return widest
+
+
+def test_a_window_that_is_held_is_what_the_peer_is_given(free_port: int) -> None:
+    with connected(free_port, WINDOW_BYTES) as (sender, receiver):
+        assert WINDOW_BYTES / 2 < widest_window(sender, receiver, hold=True) <= WINDOW_BYTES
+
+
+def test_a_window_that_is_not_held_is_widened_by_the_kernel(free_port: int) -> None:
+    with connected(free_port, WINDOW_BYTES) as (sender, receiver):
+        assert widest_window(sender, receiver, hold=False) > WINDOW_BYTES
+
+
+def test_a_window_that_nobody_gives_is_the_kernel_s(free_port: int) -> None:
+    with connected(free_port, None) as (sender, receiver):
+        assert widest_window(sender, receiver, hold=False) > WINDOW_BYTES
+
+
+def test_the_buffer_is_larger_than_the_window_so_that_unread_data_does_not_narrow_it() -> None:
+    with make_socket(LOOPBACK, 0, None, WINDOW_BYTES) as made:
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 4 * WINDOW_BYTES
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP) == WINDOW_BYTES

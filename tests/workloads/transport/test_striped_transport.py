@@ -1,0 +1,234 @@
+import random
+import socket
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import pytest
+
+from workloads.message import Message, MessageKind
+from workloads.transport.buffer_pool import BufferPool
+from workloads.transport.event import Closed, Failed, Received, Sent
+from workloads.transport.frame import CHUNK_BYTES, GOODBYE, FrameHeader, FrameKind, credit
+from workloads.transport.links_plan import LinksPlan
+from workloads.transport.neighbour import TransportError
+from workloads.transport.striped_transport import StripedTransport
+
+PATIENCE_S = 10
+
+
+def activation(microbatch: int) -> Message:
+    return Message(MessageKind.ACTIVATION, microbatch)
+
+
+def gradient(microbatch: int) -> Message:
+    return Message(MessageKind.GRADIENT, microbatch)
+
+
+def next_event(end):
+    return end.events.get(timeout=PATIENCE_S)
+
+
+def failure_of(end) -> TransportError:
+    while True:
+        event = next_event(end)
+        if isinstance(event, Failed):
+            assert isinstance(event.error, TransportError)
+            return event.error
+
+
+@pytest.mark.parametrize("connections", [1, 3, 8])
+@pytest.mark.parametrize("size_bytes", [1, CHUNK_BYTES, 5 * CHUNK_BYTES + 4321])
+def test_what_arrives_is_what_was_sent_both_ways_at_once(join: Callable, connections: int, size_bytes: int) -> None:
+    lower, upper = join(connections, size_bytes)
+    payloads = {
+        message: random.randbytes(size_bytes) for index in range(4) for message in (activation(index), gradient(index))
+    }
+    for message, payload in payloads.items():
+        end = lower if message.kind is MessageKind.ACTIVATION else upper
+        end.transport.send(1, message, memoryview(payload))
+    for end, kind in ((lower, MessageKind.GRADIENT), (upper, MessageKind.ACTIVATION)):
+        events = [next_event(end) for _ in range(8)]
+        received = [event for event in events if isinstance(event, Received)]
+        assert {event.message: bytes(event.payload) for event in received} == {
+            message: payload for message, payload in payloads.items() if message.kind is kind
+        }
+        sent = sorted((event for event in events if isinstance(event, Sent)), key=lambda event: event.start_ns)
+        assert [event.message.microbatch for event in sent] == [0, 1, 2, 3]
+        assert all(event.iteration == 1 and event.start_ns <= event.end_ns for event in events)
+    for end in (lower, upper):
+        end.transport.close()
+    for end in (lower, upper):
+        assert isinstance(next_event(end), Closed)
+
+
+def test_a_payload_is_received_where_the_one_given_back_was(join: Callable) -> None:
+    lower, upper = join(2, 3 * CHUNK_BYTES)
+    places = []
+    for microbatch in range(3):
+        lower.transport.send(0, activation(microbatch), memoryview(random.randbytes(3 * CHUNK_BYTES)))
+        event = next_event(upper)
+        places.append(event.payload.obj)
+        upper.transport.give_back(event.payload)
+    assert places[0] is places[1] is places[2]
+
+
+def test_payloads_that_are_kept_are_not_overwritten(join: Callable) -> None:
+    lower, upper = join(2, CHUNK_BYTES)
+    sent = [random.randbytes(CHUNK_BYTES) for _ in range(4)]
+    for microbatch, payload in enumerate(sent):
+        lower.transport.send(0, activation(microbatch), memoryview(payload))
+    events = sorted((next_event(upper) for _ in sent), key=lambda event: event.message.microbatch)
+    assert [bytes(event.payload) for event in events] == sent
+
+
+def test_a_connection_that_does_not_move_holds_up_one_chunk_only(join_by_hand: Callable) -> None:
+    # Rank 1 sends; its peer reads one connection only once the other has brought all but 3 chunks.
+    chunks = 64
+    size_bytes = chunks * CHUNK_BYTES
+    (still, moving), upper = join_by_hand(2, size_bytes)
+    still.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    upper.transport.send(0, gradient(0), memoryview(bytes(size_bytes)))
+    read = {moving: 0, still: 0}
+
+    def drain(made: socket.socket, until: Callable[[], bool]) -> None:
+        made.settimeout(PATIENCE_S)
+        while not until():
+            read[made] += len(made.recv(CHUNK_BYTES))
+
+    header_bytes = len(GOODBYE.encode())
+    drain(moving, lambda: read[moving] >= (chunks - 3) * (CHUNK_BYTES + header_bytes))
+    still.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CHUNK_BYTES)
+    drain(still, lambda: not upper.events.empty())
+    assert isinstance(next_event(upper), Sent)
+
+
+def test_chunks_that_come_one_by_one_go_round_all_connections(join_by_hand: Callable) -> None:
+    size_bytes = 1000
+    bare, upper = join_by_hand(4, size_bytes)
+    for microbatch in range(8):
+        upper.transport.send(0, gradient(microbatch), memoryview(bytes(size_bytes)))
+        assert isinstance(next_event(upper), Sent)
+    for made in bare:
+        made.settimeout(PATIENCE_S)
+        expected = 2 * (size_bytes + len(GOODBYE.encode()))
+        while expected:
+            expected -= len(made.recv(expected))
+        made.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            made.recv(1)
+
+
+def test_a_transport_without_neighbours_closes_at_once() -> None:
+    alone = LinksPlan(0, 0, 0, (), None, None, (), microbatches=1, iterations=1)
+    events = SimpleQueue()
+    transport = StripedTransport(alone, {}, BufferPool(), events.put)
+    transport.start()
+    transport.close()
+    assert isinstance(events.get(timeout=PATIENCE_S), Closed)
+
+
+def test_a_goodbye_waits_for_what_is_queued_and_for_the_peers_goodbye(join: Callable) -> None:
+    lower, upper = join(3, 4 * CHUNK_BYTES)
+    lower.transport.send(0, activation(0), memoryview(bytes(4 * CHUNK_BYTES)))
+    lower.transport.close()
+    assert isinstance(next_event(upper), Received)
+    upper.transport.send(0, gradient(0), memoryview(bytes(4 * CHUNK_BYTES)))
+    upper.transport.close()
+    assert [type(next_event(lower)) for _ in range(3)] == [Sent, Received, Closed]
+
+
+def test_a_payload_of_another_size_than_the_boundarys_is_refused(join: Callable) -> None:
+    lower, _ = join(1, 100)
+    with pytest.raises(ValueError, match=r"rank 1 \(west-0, 127.0.0.1\) expects 100 bytes, given are 99"):
+        lower.transport.send(0, activation(0), memoryview(bytes(99)))
+
+
+def test_a_message_that_there_is_not_is_refused(join: Callable) -> None:
+    lower, upper = join(1, 100)
+    with pytest.raises(ValueError, match="there is no stage to send an activation to"):
+        upper.transport.send(0, activation(0), memoryview(bytes(100)))
+    with pytest.raises(ValueError, match="no microbatch 8 in iteration 0"):
+        lower.transport.send(0, activation(8), memoryview(bytes(100)))
+
+
+CHUNK = FrameHeader(FrameKind.ACTIVATION, 0, 0, 0, 100, 0, 100)
+
+
+@pytest.mark.parametrize(
+    ("frames", "fault"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: rank-1\r\nAccept: */*\r\n\r\n", "it speaks another protocol"),
+        (CHUNK.encode()[:-1] + b"!" + bytes(100), "the checksum of its header is wrong"),
+        (CHUNK._replace(length=101).encode(), "its chunk is inconsistent: 101 bytes at 0 of 100"),
+        (CHUNK._replace(length=99).encode(), "99 bytes long: the transfer is not cut there"),
+        (CHUNK._replace(owner=1).encode(), "of microbatch 0 of pipeline 1, which is not of this cell"),
+        (CHUNK._replace(kind=FrameKind.SEGMENT).encode(), "it sent a segment, but there is no ring"),
+        (credit(FrameKind.ACTIVATION, 1).encode(), "it gives credit for activations that it never gets"),
+        (CHUNK._replace(kind=FrameKind.GRADIENT).encode(), "of the gradient of microbatch 0, expected are activations"),
+        (CHUNK._replace(total_bytes=200, length=200).encode(), "of 200 bytes, expected are 100"),
+        (CHUNK._replace(number=8).encode(), "microbatch 8 in iteration 0, which there is not"),
+        (CHUNK._replace(iteration=2).encode(), "microbatch 0 in iteration 2, which there is not"),
+        ((CHUNK.encode() + bytes(100)) * 2, "it sent the chunk at 0 of the activation of microbatch 0 twice"),
+        (GOODBYE.encode() * 2, "it sent a frame after its goodbye"),
+    ],
+)
+def test_what_a_peer_should_not_send_is_told_with_its_name(join_by_hand: Callable, frames: bytes, fault: str) -> None:
+    (bare,), upper = join_by_hand(1, 100)
+    bare.sendall(frames)
+    error = str(failure_of(upper))
+    assert error.startswith("rank 0 (east-0, 127.0.0.1): ")
+    assert fault in error
+    assert "\n" not in error
+
+
+@pytest.mark.parametrize("sent", [b"", CHUNK.encode()[:7], CHUNK.encode() + bytes(60), CHUNK.encode() + bytes(100)])
+def test_a_peer_that_closes_without_a_goodbye_is_a_failure(join_by_hand: Callable, sent: bytes) -> None:
+    (bare,), upper = join_by_hand(1, 100)
+    bare.sendall(sent)
+    bare.shutdown(socket.SHUT_WR)
+    assert str(failure_of(upper)) == "rank 0 (east-0, 127.0.0.1) closed a connection before its goodbye"
+
+
+def test_a_peer_that_dies_is_a_failure_at_once_and_ends_every_connection(join_by_hand: Callable) -> None:
+    (first, second), upper = join_by_hand(2, 100)
+    first.close()
+    assert str(failure_of(upper)) == "lost a connection to rank 0 (east-0, 127.0.0.1): Connection reset by peer"
+    with pytest.raises(TransportError):
+        upper.transport.raise_if_failed()
+    second.settimeout(PATIENCE_S)
+    with pytest.raises(ConnectionResetError):
+        second.recv(1)
+
+
+def test_a_peer_that_leaves_after_its_goodbye_but_before_ours_is_a_failure(join_by_hand: Callable) -> None:
+    (bare,), upper = join_by_hand(1, 100)
+    bare.sendall(GOODBYE.encode())
+    bare.shutdown(socket.SHUT_WR)
+    assert "closed a connection before its peer was done" in str(failure_of(upper))
+
+
+def test_a_large_payload_is_sent_from_where_it_lies(join_by_hand: Callable) -> None:
+    # Changed after it was queued, the payload arrives as changed: nothing was copied when it was queued.
+    size_bytes = 64 * CHUNK_BYTES
+    (bare,), upper = join_by_hand(1, size_bytes)
+    payload = bytearray(size_bytes)
+    upper.transport.send(0, gradient(0), memoryview(payload))
+    bare.setblocking(True)
+    bare.settimeout(PATIENCE_S)
+    begun = bare.recv(1)
+    payload[-1] = 77
+    expected = size_bytes + 64 * len(GOODBYE.encode()) - len(begun)
+    last = b""
+    while expected:
+        last = bare.recv(CHUNK_BYTES)
+        expected -= len(last)
+    assert last[-1] == 77
+
+
+def test_time_is_measured_on_the_monotonic_clock(join: Callable) -> None:
+    before_ns = time.monotonic_ns()
+    lower, upper = join(1, 100)
+    lower.transport.send(0, activation(0), memoryview(bytes(100)))
+    sent, received = next_event(lower), next_event(upper)
+    assert before_ns < sent.start_ns <= received.start_ns <= received.end_ns < time.monotonic_ns()

@@ -1,0 +1,1 @@
+"""Compute back ends: what carries out the actions that a schedule names."""

@@ -1,0 +1,68 @@
+"""A stage's weights and gradients, each in one piece, and the optimizer that goes over them."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.optim.adamw import adamw
+
+_BETAS, _EPSILON, _WEIGHT_DECAY = (0.9, 0.999), 1e-8, 0.01
+"""The defaults of ``torch.optim.AdamW``."""
+
+
+class FlatParameters:
+    """The parameters of a module, moved into one flat tensor ``weights``, their gradients into ``gradients``.
+
+    Each parameter and its ``grad`` become views of the two, in the order of ``named_parameters``, so that backwards
+    add to ``gradients`` in place, and a sum over replicas done there is seen by all. ``update`` is a step of AdamW with
+    torch's defaults (betas 0.9 and 0.999, eps 1e-8, weight decay 0.01) over all elements alike; for weights in a lower
+    precision, over a copy in fp32, of which they are the rounded values.
+    """
+
+    def __init__(self, module: nn.Module, learning_rate: float) -> None:
+        self._named = dict(module.named_parameters())
+        first = next(iter(self._named.values()))
+        count = sum(parameter.numel() for parameter in self._named.values())
+        self.weights = torch.empty(count, dtype=first.dtype, device=first.device)
+        self.gradients = torch.zeros_like(self.weights)
+        start = 0
+        for parameter in self._named.values():
+            part = slice(start, start + parameter.numel())
+            start = part.stop
+            self.weights[part].copy_(parameter.detach().view(-1))
+            parameter.data = self.weights[part].view(parameter.shape)
+            parameter.grad = self.gradients[part].view(parameter.shape)
+        self._exact = self.weights if first.dtype == torch.float32 else self.weights.float()
+        self._learning_rate = learning_rate
+        self._mean, self._mean_square = torch.zeros_like(self._exact), torch.zeros_like(self._exact)
+        self._steps = torch.zeros((), dtype=torch.float32, device=first.device)
+
+    def update(self) -> None:
+        """Change the weights by the gradients."""
+        # The class torch.optim.AdamW does the same, but loads torch's compiler for it: a second for every rank.
+        with torch.no_grad():
+            adamw(
+                [self._exact],
+                [self.gradients.to(self._exact.dtype)],
+                [self._mean],
+                [self._mean_square],
+                [],
+                [self._steps],
+                foreach=False,
+                fused=True,
+                amsgrad=False,
+                maximize=False,
+                beta1=_BETAS[0],
+                beta2=_BETAS[1],
+                lr=self._learning_rate,
+                weight_decay=_WEIGHT_DECAY,
+                eps=_EPSILON,
+            )
+        if self._exact is not self.weights:
+            self.weights.copy_(self._exact)
+
+    def named_gradients(self) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter's name and its gradient, a view."""
+        for name, parameter in self._named.items():
+            assert parameter.grad is not None
+            yield name, parameter.grad

@@ -1,0 +1,81 @@
+"""One iteration watched by torch.profiler too: how long it says that the device was busy, beside what spans say.
+
+The profiler slows what it watches, so the iteration belongs to the warm-up, and spans of no other are compared.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from torch.profiler import ProfilerActivity, profile, record_function
+
+_MARK = "wanbed "
+"""What begins the name of every span's mark in the profile."""
+
+_NOT_COMPUTED = ("memcpy", "nccl")
+
+
+class ProfiledEvent(NamedTuple):
+    """One thing of a profile: an operator on the CPU, a kernel or a copy on the device, or a mark of somebody's own."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    on_device: bool = False
+    is_mark: bool = False
+
+
+def profiled_busy_ns(events: Iterable[ProfiledEvent], *, on_device: bool) -> int:
+    """The union of what was computed, in nanoseconds: within the spans' marks, or by the device's kernels.
+
+    On the CPU operators outside of any mark are the rank's own doings between spans, and Python between operators is
+    not computation. On a device, copies and communication do not count.
+    """
+    kept = list(events)
+    own = [
+        (each.start_ns, each.end_ns)
+        for each in kept
+        if not each.is_mark and each.on_device == on_device and not each.name.lower().startswith(_NOT_COMPUTED)
+    ]
+    if on_device:
+        return _union_ns(own)
+    marks = [(each.start_ns, each.end_ns) for each in kept if each.is_mark and each.name.startswith(_MARK)]
+    # What lies in both of two sets of stretches: the sum of their unions, less the union of all.
+    return _union_ns(own) + _union_ns(marks) - _union_ns(own + marks)
+
+
+def _union_ns(intervals: Iterable[tuple[int, int]]) -> int:
+    covered_ns, reached_ns = 0, -1
+    for start_ns, end_ns in sorted(intervals):
+        covered_ns += max(0, end_ns - max(start_ns, reached_ns))
+        reached_ns = max(reached_ns, end_ns)
+    return covered_ns
+
+
+class ProfilerCheck:
+    """The profile of one iteration: ``begin``, a ``mark`` around each span, ``end``."""
+
+    def __init__(self, *, on_device: bool) -> None:
+        self._on_device = on_device
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_device else [])]
+        self._profile = profile(activities=activities)
+
+    def begin(self) -> None:
+        """Watch this process from now on; loading the profiler may take seconds."""
+        self._profile.__enter__()  # type: ignore[no-untyped-call]
+
+    def mark(self, kind: str) -> record_function:
+        """A context for the work of one span of that kind."""
+        return record_function(_MARK + kind)
+
+    def end(self) -> int:
+        """Stop watching; ``profiled_busy_ns`` of what was seen."""
+        self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        events = self._profile.events() or ()  # type: ignore[no-untyped-call]
+        return profiled_busy_ns(map(_event, events), on_device=self._on_device)
+
+
+def _event(event: Any) -> ProfiledEvent:
+    # torch gives microseconds, with the nanoseconds behind the point.
+    start_ns, end_ns = (round(moment * 1000) for moment in (event.time_range.start, event.time_range.end))
+    is_mark = bool(event.is_user_annotation) or event.name.startswith(_MARK)
+    return ProfiledEvent(event.name, start_ns, end_ns, event.device_type.name != "CPU", is_mark)

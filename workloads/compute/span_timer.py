@@ -1,0 +1,133 @@
+"""How long each action of an iteration kept the device busy.
+
+On the CPU it is from the call to the return. On a GPU it is from one event to the next, on the device's own clock: the
+events are read once an iteration, when the clock is also tied to the host's.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workloads.compute.device_clock import DeviceClock, Sighting
+from workloads.compute.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
+from workloads.compute.torch_device import TorchDevice
+
+_LOOKS = 8
+"""How often the device's clock is looked at for one sighting: the look that took the shortest counts."""
+
+
+class SpanTimer(ABC):
+    """Times the actions of one iteration after the other; all calls come from one thread."""
+
+    @abstractmethod
+    def timed(self, work: Callable[[], None]) -> tuple[int, int]:
+        """Carry out ``work``; when the host began it and knew it done, in CLOCK_MONOTONIC nanoseconds."""
+
+    @abstractmethod
+    def resolve(self) -> list[tuple[int, int]]:
+        """Start and end on the host's clock of everything timed since the last call, in order; each was busy time."""
+
+    @property
+    @abstractmethod
+    def clock_error_ns(self) -> int:
+        """The most that the device's clock has been off the host's in what was resolved so far."""
+
+
+class HostTimer(SpanTimer):
+    """A device whose own ``timed`` tells all there is to know."""
+
+    clock_error_ns = 0
+
+    def __init__(self, device: TorchDevice) -> None:
+        self._device = device
+        self._timed: list[tuple[int, int]] = []
+
+    def timed(self, work: Callable[[], None]) -> tuple[int, int]:
+        """As the device says."""
+        interval = self._device.timed(work)
+        self._timed.append(interval)
+        return interval
+
+    def resolve(self) -> list[tuple[int, int]]:
+        """What ``timed`` has returned."""
+        timed, self._timed = self._timed, []
+        return timed
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    before: DeviceEvent
+    after: DeviceEvent
+    seen: tuple[int, int]
+
+
+class EventTimer(SpanTimer):
+    """A GPU's events around every action, made once and used again in each iteration.
+
+    ``timed`` returns when the device is done, since a schedule is asked for the next action when the GPU falls idle,
+    not before. How late the host learns of it is in no busy time.
+    """
+
+    clock_error_ns = 0
+
+    def __init__(self, runtime: DeviceRuntime, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._free: list[DeviceEvent] = []
+        self._timed: list[_Timed] = []
+        self._begun = self._sighting()
+
+    def timed(self, work: Callable[[], None]) -> tuple[int, int]:
+        """From before it was enqueued until the host saw its end."""
+        before, after = self._event(), self._event()
+        compute = self._runtime.compute_stream()
+        start_ns = self._clock()
+        compute.record(before)
+        work()
+        compute.record(after)
+        after.wait()
+        seen = start_ns, self._clock()
+        self._timed.append(_Timed(before, after, seen))
+        return seen
+
+    def resolve(self) -> list[tuple[int, int]]:
+        """From event to event, and never outside of what ``timed`` returned."""
+        (origin, begin), (event, end) = self._begun, self._sighting()
+        clock = DeviceClock(begin, end, event.since_ns(origin))
+        self.clock_error_ns = max(self.clock_error_ns, clock.error_ns)
+        intervals = [
+            clock.interval_ns(each.before.since_ns(origin), each.after.since_ns(origin), each.seen)
+            for each in self._timed
+        ]
+        for each in self._timed:
+            self._free += (each.before, each.after)
+        self._free.append(origin)
+        self._timed.clear()
+        self._begun = event, end
+        return intervals
+
+    def _event(self) -> DeviceEvent:
+        return self._free.pop() if self._free else self._runtime.event()
+
+    def _sighting(self) -> tuple[DeviceEvent, Sighting]:
+        compute = self._runtime.compute_stream()
+        best, found = self._look(compute)
+        for _ in range(_LOOKS - 1):
+            event, sighting = self._look(compute)
+            if sighting.error_ns < found.error_ns:
+                best, event, found = event, best, sighting
+            self._free.append(event)
+        return best, found
+
+    def _look(self, compute: DeviceStream) -> tuple[DeviceEvent, Sighting]:
+        event = self._event()
+        earliest_ns = self._clock()
+        compute.record(event)
+        event.wait()
+        return event, Sighting(earliest_ns, self._clock())
+
+
+def create_timer(device: TorchDevice) -> SpanTimer:
+    """The timer for what is computed on ``device``."""
+    return HostTimer(device) if device.runtime is None else EventTimer(device.runtime)

@@ -1,0 +1,267 @@
+"""One stage of a GPT, trained by torch."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from results.span_log import NO_MICROBATCH, DeviceRecord
+from workloads.compute.compute import Compute, MeasuredDevice, TrainingGpu
+from workloads.compute.device_measurement import DeviceMeasurement
+from workloads.compute.flat_parameters import FlatParameters
+from workloads.compute.staging import IncomingCopy, OutgoingCopy, create_staging
+from workloads.compute.tensor_bytes import as_tensor
+from workloads.compute.torch_device import create_device
+from workloads.compute.torch_work import TorchWork
+from workloads.message import Message, MessageKind
+from workloads.model.gpt_stage import DTYPES, build_stage, language_loss
+from workloads.model.split_linear import DeferredGradients, WeightGradient
+from workloads.model.tokens import TokenSource
+from workloads.schedules.action import Action, ActionKind
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """What a microbatch holds from its forward to its backward; ``payload`` is the one that ``inputs`` live in."""
+
+    inputs: Tensor
+    payload: memoryview | None
+    root: GradientEdge | None = None
+
+
+@dataclass(slots=True)
+class _LeftForLater:
+    """What a microbatch holds from the input part of its backward to the weight part."""
+
+    gradients: list[WeightGradient]
+    payload: memoryview | None
+
+
+class TorchCompute(Compute, MeasuredDevice):
+    """Trains one stage as its ``TorchWork`` says; the same inputs give the same bits.
+
+    The loss of each microbatch is divided by microbatches x pipelines, so that gradients summed over the replicas are
+    those of the mean over the iteration's whole batch. A payload that has arrived is given to ``release`` once no
+    tensor lives in it: an activation when its microbatch's backward (or the input part of it) has ended, a gradient
+    when the backward has ended with all its parts. On a GPU both are copied on arrival, and released once they are.
+
+    A span covers the action's computation, not the copying of messages from and to a GPU (see ``Staging``). With
+    ``gpu`` each action, and the update, waits until that is training's. The number of torch's threads is set for the
+    whole process.
+
+    Raises ValueError for a device that is not there or a text that is too short, OSError for one that cannot be read.
+    """
+
+    def __init__(self, work: TorchWork, release: Callable[[memoryview], None], gpu: TrainingGpu | None = None) -> None:
+        torch.set_num_threads(work.threads)
+        self._work = work
+        self._gpu = gpu
+        self._release = release
+        self._device = create_device(work.device)
+        self._staging = create_staging(self._device)
+        self._measurement = DeviceMeasurement(self._device, work.check_iteration)
+        self._dtype = DTYPES[work.precision]
+        self._tokens = TokenSource(work.config, work.seed, work.text)
+        module = build_stage(work.config, work.stage, work.stages, work.seed, self._dtype)
+        self._module = module.to(self._device.device)
+        self._parameters = FlatParameters(self._module, work.learning_rate)
+        self._deferred = DeferredGradients()
+        if work.split_backward:
+            self._module.defer_weight_gradients(self._deferred)
+        self._is_first = work.stage == 0
+        self._is_last = work.stage == work.stages - 1
+        self._work_of = {
+            ActionKind.FORWARD: self._forward,
+            ActionKind.RECOMPUTE: self._recompute,
+            ActionKind.BACKWARD: self._backward,
+            ActionKind.BACKWARD_INPUT: self._backward_input,
+            ActionKind.BACKWARD_WEIGHT: self._backward_weight,
+        }
+        self._iteration = 0
+        self._received: dict[Message, tuple[IncomingCopy, memoryview | None]] = {}
+        self._in_flight: dict[int, _InFlight] = {}
+        self._left: dict[int, _LeftForLater] = {}
+        self._outgoing: dict[Message, OutgoingCopy] = {}
+        self._losses: dict[int, float] = {}
+        self._summed: OutgoingCopy | None = None
+
+    def begin(self, iteration: int) -> None:
+        """Take the tokens of ``iteration`` from now on, and start from gradients of zero."""
+        self._iteration = iteration
+        self._measurement.begin(iteration)
+        self._parameters.gradients.zero_()
+        self._losses.clear()
+
+    def arrived(self, message: Message, payload: memoryview) -> None:
+        """Keep an activation or gradient, (context, hidden) elements in the stage's precision."""
+        copy = self._staging.incoming(payload, self._dtype, self._release)
+        self._received[message] = copy, payload if self._staging.keeps_payload else None
+        self._staging.settle()
+
+    def perform(self, action: Action) -> tuple[int, int]:
+        """Carry out ``action``. Raises ValueError if it is a part of a backward, and the work does not split them."""
+        if not self._work.split_backward and action.kind in (ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT):
+            raise ValueError(f"split_backward: is false, but the schedule asks for {action}")
+        work = self._work_of[action.kind]
+        if action.kind is ActionKind.FORWARD:
+            self._in_flight[action.microbatch] = self._inputs(action.microbatch)
+        elif action.kind in (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT) and not self._is_last:
+            # Here and not where it is used: what an action waits for is no part of its span.
+            self._received[Message(MessageKind.GRADIENT, action.microbatch)][0].let_compute_wait()
+        interval = self._timed(lambda: work(action.microbatch), action.kind.value, action.microbatch)
+        self._staging.settle()
+        return interval
+
+    def outgoing(self, message: Message) -> memoryview:
+        """The bytes of an activation or gradient: on the CPU the tensor's own memory, on a GPU once it is copied."""
+        return self._outgoing[message].payload()
+
+    def sent(self, message: Message) -> None:
+        """Forget the tensor."""
+        self._outgoing.pop(message).release()
+
+    def gradients(self) -> memoryview | None:
+        """The stage's gradients in the stage's precision, None if there is one pipeline only.
+
+        On the CPU they are the very memory that backwards add to; on a GPU a copy, which ``update`` takes back.
+        """
+        if self._work.pipelines == 1:
+            return None
+        self._summed = self._staging.outgoing(self._parameters.gradients)
+        return self._summed.payload()
+
+    def add(self, total: memoryview, part: memoryview) -> None:
+        """Add element by element, in the stage's precision."""
+        if total.nbytes:
+            as_tensor(total, self._dtype).add_(as_tensor(part, self._dtype))
+
+    def update(self) -> tuple[int, int]:
+        """One step of AdamW over all of the stage's weights."""
+        self._take_sum()
+        return self._timed(self._parameters.update, "optimizer", NO_MICROBATCH)
+
+    def loss(self) -> float | None:
+        """The sum of the microbatches' losses over microbatches x pipelines; None but at the last stage.
+
+        Summed over the pipelines it is the iteration's mean loss, before the update.
+        """
+        if len(self._losses) < self._work.microbatches:
+            return None
+        # The exact sum: the order in which a schedule runs its forwards does not show.
+        return math.fsum(self._losses.values())
+
+    def named_gradients(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+        """A copy in fp32 of each parameter's gradient, by its name in the whole model; sums once they are summed."""
+        self._take_sum()
+        return {name: part.float().cpu().numpy().copy() for name, part in self._parameters.named_gradients()}
+
+    @property
+    def overlaps_copies(self) -> bool:
+        """Whether messages are copied from a GPU, beside what it computes next."""
+        return self._staging.overlaps
+
+    def resolve(self) -> Sequence[tuple[int, int]]:
+        """When the device was busy since the last call."""
+        self._staging.settle()
+        return self._measurement.resolve()
+
+    def record(self) -> DeviceRecord:
+        """What is known of the device so far."""
+        return self._measurement.record(self._staging)
+
+    @property
+    def device_gradients(self) -> Tensor:
+        """The stage's gradients where backwards add to them, for who sums them there in place of ``gradients``."""
+        return self._parameters.gradients
+
+    def receive_buffer(self, size_bytes: int) -> memoryview | None:
+        """Memory that payloads should arrive in, None where any will do."""
+        return self._staging.receive_buffer(size_bytes)
+
+    def _timed(self, work: Callable[[], None], kind: str, microbatch: int) -> tuple[int, int]:
+        gpu = self._gpu
+        if gpu is None:
+            return self._measurement.timed(kind, work)
+        gpu.claim()
+        gpu.began(time.monotonic_ns(), self._iteration, kind, microbatch)
+        start_ns, end_ns = self._measurement.timed(kind, work)
+        gpu.ended(end_ns)
+        return start_ns, end_ns
+
+    def _take_sum(self) -> None:
+        if self._summed is not None:
+            self._staging.take_back(self._parameters.gradients, self._summed)
+        self._summed = None
+
+    def _inputs(self, microbatch: int) -> _InFlight:
+        if self._is_first:
+            tokens, _ = self._tokens.batch(self._iteration, self._work.pipeline, microbatch)
+            return _InFlight(tokens.to(self._device.device), None)
+        copy, payload = self._received.pop(Message(MessageKind.ACTIVATION, microbatch))
+        copy.let_compute_wait()
+        return _InFlight(self._shaped(copy).requires_grad_(), payload)
+
+    def _shaped(self, copy: IncomingCopy) -> Tensor:
+        return copy.tensor.view(1, self._work.config.context, self._work.config.hidden)
+
+    def _output(self, microbatch: int) -> Tensor:
+        """The activation for the next stage, or, at the last one, the microbatch's share of the mean loss."""
+        output: Tensor = self._module(self._in_flight[microbatch].inputs)
+        if not self._is_last:
+            return output
+        _, targets = self._tokens.batch(self._iteration, self._work.pipeline, microbatch)
+        return language_loss(output, targets.to(output.device)) / (self._work.microbatches * self._work.pipelines)
+
+    def _forward(self, microbatch: int) -> None:
+        with torch.set_grad_enabled(not self._work.recompute):
+            output = self._output(microbatch)
+        if not self._work.recompute:
+            # Backward needs the graph, not the output itself, which may go as soon as it has been sent.
+            self._in_flight[microbatch].root = get_gradient_edge(output)
+        if self._is_last:
+            self._losses[microbatch] = output.item()
+        else:
+            self._send(MessageKind.ACTIVATION, microbatch, output.detach())
+
+    def _recompute(self, microbatch: int) -> None:
+        self._in_flight[microbatch].root = get_gradient_edge(self._output(microbatch))
+
+    def _backward(self, microbatch: int) -> None:
+        self._backward_input(microbatch)
+        self._backward_weight(microbatch)
+
+    def _backward_input(self, microbatch: int) -> None:
+        held = self._in_flight.pop(microbatch)
+        assert held.root is not None, f"nothing has been computed that leads to the backward of {microbatch}"
+        gradient, payload = self._output_gradient(microbatch)
+        torch.autograd.backward(held.root, gradient)
+        if not self._is_first:
+            assert held.inputs.grad is not None
+            self._send(MessageKind.GRADIENT, microbatch, held.inputs.grad)
+        self._let_go(held.payload)
+        # What is left for later may be computed from the gradient that came, so its payload stays until then.
+        self._left[microbatch] = _LeftForLater(self._deferred.take(), payload)
+
+    def _backward_weight(self, microbatch: int) -> None:
+        left = self._left.pop(microbatch)
+        for add_gradient in left.gradients:
+            add_gradient()
+        self._let_go(left.payload)
+
+    def _output_gradient(self, microbatch: int) -> tuple[Tensor, memoryview | None]:
+        if self._is_last:
+            return torch.ones((), device=self._device.device), None
+        copy, payload = self._received.pop(Message(MessageKind.GRADIENT, microbatch))
+        return self._shaped(copy), payload
+
+    def _send(self, kind: MessageKind, microbatch: int, tensor: Tensor) -> None:
+        self._outgoing[Message(kind, microbatch)] = self._staging.outgoing(tensor)
+
+    def _let_go(self, payload: memoryview | None) -> None:
+        if payload is not None:
+            self._release(payload)

@@ -1,0 +1,124 @@
+"""The keys and values of one sequence in consecutive layers: kept from chunk to chunk, sent, and taken up again."""
+
+import torch
+from torch import Tensor
+
+from workloads.compute.tensor_bytes import as_bytes
+from workloads.compute.torch_device import TorchDevice
+from workloads.prefill.inference_model import InferenceModel
+
+
+class KVCache:
+    """What ``layers`` keep of one sequence, in memory for ``capacity`` tokens that is taken once.
+
+    Keys are kept as they are after the rotation by their positions. A layer's bytes are the keys of its tokens in
+    order, (tokens, kv_heads, head_dim), and then the values alike. They are contiguous in memory as soon as the cache
+    is full, so that on the CPU a cache for a prompt is sent from where it lies. Raises ValueError if no token fits.
+    """
+
+    def __init__(
+        self, model: InferenceModel, layers: range, capacity: int, *, device: TorchDevice, dtype: torch.dtype
+    ) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity: {capacity} is below 1")
+        self.layers = layers
+        self.capacity = capacity
+        self._device = device
+        shape = len(layers), 2, capacity, model.kv_heads, model.head_dim
+        self._elements = torch.empty(shape, dtype=dtype, device=device.device)
+        self._layer_tokens = dict.fromkeys(layers, 0)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens of the sequence, from its start, all of the layers have."""
+        return min(self._layer_tokens.values())
+
+    def check_room(self, prior_tokens: int, tokens: int) -> None:
+        """Raise ValueError unless a chunk of ``tokens`` after ``prior_tokens`` comes next here, and fits."""
+        if prior_tokens != self.tokens:
+            raise ValueError(f"prior_tokens: the cache has {self.tokens} tokens, not {prior_tokens}")
+        if not 1 <= tokens <= self.capacity - prior_tokens:
+            raise ValueError(f"tokens: the cache has room for 1 to {self.capacity - prior_tokens} more, not {tokens}")
+
+    def store(self, layer: int, prior_tokens: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep a layer's part of a chunk; the layer's keys and values from the sequence's start, without copying them.
+
+        All are (tokens, kv_heads, head_dim). The chunk's tokens count once ``advance`` has been called; until then it
+        may be stored again. Raises ValueError if the chunk does not come next, or does not fit.
+        """
+        self.check_room(prior_tokens, len(keys))
+        end = prior_tokens + len(keys)
+        kept = self._of(layer)
+        kept[0, prior_tokens:end] = keys
+        kept[1, prior_tokens:end] = values
+        return kept[0, :end], kept[1, :end]
+
+    def advance(self, tokens: int) -> None:
+        """Count ``tokens`` more, which every layer has stored."""
+        end = self.tokens + tokens
+        self._layer_tokens = dict.fromkeys(self.layers, end)
+
+    def layer_bytes(self, layer: int) -> memoryview:
+        """A layer's keys and values in the CPU's memory: where they lie, if they are contiguous there, else a copy."""
+        return as_bytes(self._device.on_host(self._of(layer)[:, : self._layer_tokens[layer]]))
+
+    def to_bytes(self) -> memoryview:
+        """The bytes of all layers one after another, ``model.kv_bytes(len(layers), tokens)`` of them."""
+        return as_bytes(self._device.on_host(self._elements[:, :, : self.tokens]))
+
+    def chunk_bytes(self, prior_tokens: int, tokens: int) -> memoryview:
+        """A copy of what all layers keep of ``tokens`` tokens after the first ``prior_tokens``, as ``to_bytes`` has it.
+
+        Raises ValueError if the cache has not all of them.
+        """
+        if prior_tokens < 0 or tokens < 1 or prior_tokens + tokens > self.tokens:
+            raise ValueError(f"tokens: {tokens} after {prior_tokens} are not among the {self.tokens} of the cache")
+        chunk = self._elements[:, :, prior_tokens : prior_tokens + tokens]
+        return as_bytes(self._device.on_host(chunk.clone()))
+
+    def load_chunk(self, layers: range, prior_tokens: int, data: memoryview) -> None:
+        """Take up what ``chunk_bytes`` of a cache of just these layers gave, the chunks of a layer one after another.
+
+        The same to the bit; ``data`` is free afterwards. Raises ValueError if the layers are not here, have not just
+        ``prior_tokens`` tokens each, or the bytes are not those of tokens that fit.
+        """
+        if self._tokens_of(layers) != {prior_tokens}:
+            raise ValueError(f"prior_tokens: {_named(layers)} have not {prior_tokens} tokens here")
+        self._load(layers, prior_tokens, data)
+
+    def load(self, layers: range, data: memoryview) -> None:
+        """Take up what ``to_bytes`` of a cache of just these layers gave, or ``layer_bytes`` of the one layer.
+
+        The same to the bit; ``data`` is free afterwards. ``tokens`` counts them when all layers have been loaded.
+        Raises ValueError if the layers are not here, or the bytes are not those of 1 to ``capacity`` tokens.
+        """
+        self._tokens_of(layers)
+        self._load(layers, 0, data)
+
+    def _tokens_of(self, layers: range) -> set[int]:
+        """How many tokens the layers have. Raises ValueError if they are not here."""
+        if not layers or layers.step != 1 or layers.start not in self.layers or layers[-1] not in self.layers:
+            raise ValueError(f"layers: {_named(layers)} are not all among {_named(self.layers)}")
+        return {self._layer_tokens[layer] for layer in layers}
+
+    def _load(self, layers: range, prior_tokens: int, data: memoryview) -> None:
+        _, _, capacity, heads, head_dim = self._elements.shape
+        token_bytes = len(layers) * 2 * heads * head_dim * self._elements.itemsize
+        tokens, rest = divmod(data.nbytes, token_bytes)
+        room = capacity - prior_tokens
+        if rest or not 1 <= tokens <= room:
+            raise ValueError(
+                f"data: {data.nbytes} bytes are not 1 to {room} tokens of {token_bytes} bytes in {_named(layers)}"
+            )
+        first, end = layers.start - self.layers.start, prior_tokens + tokens
+        received = self._device.received(data, self._elements.dtype)
+        shape = len(layers), 2, tokens, heads, head_dim
+        self._elements[first : first + len(layers), :, prior_tokens:end] = received.view(shape)
+        self._layer_tokens.update(dict.fromkeys(layers, end))
+
+    def _of(self, layer: int) -> Tensor:
+        return self._elements[self.layers.index(layer)]
+
+
+def _named(layers: range) -> str:
+    return f"layers {layers.start} to {layers.stop - 1}"

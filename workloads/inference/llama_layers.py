@@ -1,0 +1,139 @@
+"""The parts of a Llama-shaped model, and its weights: random ones, the same however the model is cut."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from workloads.inference.key_value_cache import KVCache
+from workloads.inference.rotary import Rotation
+from workloads.model.gpt_stage import generator_of
+from workloads.prefill.inference_model import InferenceModel
+
+NORM_EPSILON = 1e-5
+
+
+@dataclass(frozen=True)
+class ChunkPlace:
+    """Where a chunk stands in its sequence: what the layers that it goes through have in common.
+
+    ``mask`` says which tokens each of the chunk sees, (tokens, prior tokens + tokens). It is None where a kernel needs
+    none: before a first chunk, which is plainly causal, and before a single token, which sees all.
+    """
+
+    cache: KVCache
+    prior_tokens: int
+    rotation: Rotation
+    mask: Tensor | None
+
+
+def place_chunk(model: InferenceModel, cache: KVCache, tokens: int, device: torch.device) -> ChunkPlace:
+    """The place of the next ``tokens`` tokens of the sequence in ``cache``."""
+    prior_tokens = cache.tokens
+    end = prior_tokens + tokens
+    mask = None
+    if prior_tokens and tokens > 1:
+        # Not torch's causal_lower_right: it loads torch's compiler, a second for every process.
+        mask = torch.ones(tokens, end, dtype=torch.bool, device=device).tril(prior_tokens)
+    return ChunkPlace(cache, prior_tokens, Rotation(model.head_dim, range(prior_tokens, end), device), mask)
+
+
+class Attention(nn.Module):
+    """Causal self-attention by torch's fused kernels; several heads of queries share one of keys and values."""
+
+    def __init__(self, model: InferenceModel) -> None:
+        super().__init__()
+        self.head_dim = model.head_dim
+        self.query = nn.Linear(model.hidden, model.heads * model.head_dim, bias=False)
+        self.key = nn.Linear(model.hidden, model.kv_heads * model.head_dim, bias=False)
+        self.value = nn.Linear(model.hidden, model.kv_heads * model.head_dim, bias=False)
+        self.output = nn.Linear(model.heads * model.head_dim, model.hidden, bias=False)
+
+    def forward(self, x: Tensor, layer: int, place: ChunkPlace) -> Tensor:
+        """From (tokens, hidden) to (tokens, hidden); keys and values stay in the cache."""
+        query, key, value = (part(x).view(len(x), -1, self.head_dim) for part in (self.query, self.key, self.value))
+        query, key = place.rotation.apply(query), place.rotation.apply(key)
+        keys, values = place.cache.store(layer, place.prior_tokens, key, value)
+        by_head = [part.transpose(0, 1).unsqueeze(0) for part in (query, keys, values)]
+        mixed = functional.scaled_dot_product_attention(
+            by_head[0],
+            by_head[1],
+            by_head[2],
+            attn_mask=place.mask,
+            is_causal=place.prior_tokens == 0,
+            enable_gqa=True,
+        )
+        output: Tensor = self.output(mixed.squeeze(0).transpose(0, 1).reshape(len(x), -1))
+        return output
+
+
+class FeedForward(nn.Module):
+    """SwiGLU: one linear layer, gated by the SiLU of another, and a third back to the hidden size."""
+
+    def __init__(self, model: InferenceModel) -> None:
+        super().__init__()
+        self.gate = nn.Linear(model.hidden, model.feed_forward, bias=False)
+        self.inner = nn.Linear(model.hidden, model.feed_forward, bias=False)
+        self.output = nn.Linear(model.feed_forward, model.hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (tokens, hidden) to (tokens, hidden)."""
+        output: Tensor = self.output(functional.silu(self.gate(x)) * self.inner(x))
+        return output
+
+
+class Layer(nn.Module):
+    """One layer: attention and feed-forward, each after its norm and added to what came in."""
+
+    def __init__(self, model: InferenceModel, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self.attention_norm = nn.RMSNorm(model.hidden, eps=NORM_EPSILON)
+        self.attention = Attention(model)
+        self.feed_forward_norm = nn.RMSNorm(model.hidden, eps=NORM_EPSILON)
+        self.feed_forward = FeedForward(model)
+
+    def forward(self, x: Tensor, place: ChunkPlace) -> Tensor:
+        """From (tokens, hidden) to (tokens, hidden); keys and values stay in the cache."""
+        x = x + self.attention(self.attention_norm(x), self.number, place)
+        output: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
+        return output
+
+
+class LlamaLayers(nn.Module):
+    """Consecutive layers, with the token embedding before the model's first, the norm and the head after its last.
+
+    Names of parameters are those of the whole model, ``layers.5.attention.output.weight`` whoever has layer 5.
+    """
+
+    def __init__(self, model: InferenceModel, layers: range) -> None:
+        super().__init__()
+        is_last = layers.stop == model.layers
+        self.tokens = nn.Embedding(model.vocabulary, model.hidden) if layers.start == 0 else None
+        self.layers = nn.ModuleDict({str(number): Layer(model, number) for number in layers})
+        self.norm = nn.RMSNorm(model.hidden, eps=NORM_EPSILON) if is_last else None
+        self.head = nn.Linear(model.hidden, model.vocabulary, bias=False) if is_last else None
+
+
+def build_layers(
+    model: InferenceModel, layers: range, *, seed: int, dtype: torch.dtype, device: torch.device
+) -> LlamaLayers:
+    """Layers with random weights, which need no gradient.
+
+    A weight depends on the seed and its parameter's name alone, and in a lower precision it is that of fp32, rounded.
+    Weights are normal: those of a linear layer with a deviation of 1 / sqrt(inputs), those of the embedding with 1, so
+    that activations stay of the order of one at any width, and what comes out depends on all that went in. Norms start
+    as the identity.
+    """
+    with torch.device("meta"):
+        module = LlamaLayers(model, layers).to(dtype).requires_grad_(False)
+    module.to_empty(device=device)
+    for name, parameter in module.named_parameters():
+        if parameter.dim() == 1:
+            parameter.fill_(1)
+        else:
+            deviation = 1 if name == "tokens.weight" else parameter.shape[1] ** -0.5
+            values = torch.empty(parameter.shape, dtype=torch.float32)
+            parameter.copy_(values.normal_(0, deviation, generator=generator_of(seed, name)))
+    return module

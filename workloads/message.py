@@ -1,0 +1,19 @@
+"""What stages say to each other: one microbatch's activation going down the pipeline, or its gradient coming back."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MessageKind(StrEnum):
+    """An activation goes to the next stage, a gradient to the previous one."""
+
+    ACTIVATION = "activation"
+    GRADIENT = "gradient"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One transfer between neighbouring stages, within one iteration of one pipeline."""
+
+    kind: MessageKind
+    microbatch: int

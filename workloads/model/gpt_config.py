@@ -1,0 +1,84 @@
+"""A GPT by its numbers: how its layers are cut into stages, and what a stage costs. Needs no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+
+BYTES_PER_ELEMENT: Mapping[str, int] = MappingProxyType({"fp32": 4, "bf16": 2})
+"""What each precision stores of a weight, an activation or a gradient."""
+
+
+@dataclass(frozen=True)
+class GptConfig:
+    """A decoder-only GPT. ``context`` counts the tokens of a sequence, ``vocabulary`` the tokens there are.
+
+    Raises ValueError naming the field.
+    """
+
+    layers: int
+    hidden: int
+    context: int
+    heads: int
+    vocabulary: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 1:
+                raise ValueError(f"{field.name}: {getattr(self, field.name)} is below 1")
+        if self.hidden % self.heads:
+            raise ValueError(f"heads: {self.heads} heads do not share a hidden size of {self.hidden} evenly")
+
+    def layers_of(self, stage: int, stages: int) -> range:
+        """The layers of a stage: consecutive, and as many as every other stage has.
+
+        Where the layers do not share evenly, the first stages have one more: the last one has the head, which costs
+        about as much as a layer. Raises ValueError if there is no such stage, or a stage would have no layer.
+        """
+        if not 1 <= stages <= self.layers:
+            raise ValueError(f"stages: {self.layers} layers make 1 to {self.layers} stages, not {stages}")
+        if not 0 <= stage < stages:
+            raise ValueError(f"stage: {stage} is none of the {stages} stages")
+        each, more = divmod(self.layers, stages)
+        start = stage * each + min(stage, more)
+        return range(start, start + each + (stage < more))
+
+    def parameters(self, stage: int, stages: int) -> int:
+        """How many weights a stage has.
+
+        A layer has 12 hidden^2 in its four linear layers, and 4 hidden in its two norms; the first stage has the
+        embeddings of tokens and positions as well, the last one the final norm and the head.
+        """
+        count = len(self.layers_of(stage, stages)) * (12 * self.hidden**2 + 4 * self.hidden)
+        if stage == 0:
+            count += (self.vocabulary + self.context) * self.hidden
+        if stage == stages - 1:
+            count += 2 * self.hidden + self.vocabulary * self.hidden
+        return count
+
+    def forward_flops(self, stage: int, stages: int, sequences: int = 1) -> int:
+        """Floating-point operations of a stage's forward over whole sequences.
+
+        With B sequences of L tokens, a hidden size of H and a vocabulary of V: 24 B L H^2 + 4 B L^2 H for each layer,
+        and 2 B L H V for the head (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
+        Using Megatron-LM", SC 2021, appendix). Only products of matrices count. As there, attention counts in full,
+        although a causal kernel may leave out the half that the mask hides.
+        """
+        tokens = sequences * self.context
+        layer = 24 * tokens * self.hidden**2 + 4 * tokens * self.context * self.hidden
+        head = 2 * tokens * self.hidden * self.vocabulary if stage == stages - 1 else 0
+        return len(self.layers_of(stage, stages)) * layer + head
+
+    def activation_bytes(self, precision: str) -> int:
+        """One sequence's activation at a boundary of stages, or its gradient. ValueError for the precision."""
+        return self.context * self.hidden * bytes_per_element(precision)
+
+    def gradient_bytes(self, stage: int, stages: int, precision: str) -> int:
+        """The gradients of all of a stage's weights. ValueError for the precision."""
+        return self.parameters(stage, stages) * bytes_per_element(precision)
+
+
+def bytes_per_element(precision: str) -> int:
+    """The bytes of one element. Raises ValueError for an unknown precision, with those there are."""
+    if precision not in BYTES_PER_ELEMENT:
+        raise ValueError(f"precision: {precision!r} is none of {', '.join(BYTES_PER_ELEMENT)}")
+    return BYTES_PER_ELEMENT[precision]

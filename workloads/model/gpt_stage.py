@@ -1,0 +1,144 @@
+"""A decoder-only GPT, cut into stages that together compute what the whole does."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from workloads.model.gpt_config import GptConfig
+from workloads.model.split_linear import DeferredGradients, Linear
+
+DTYPES: Mapping[str, torch.dtype] = MappingProxyType({"fp32": torch.float32, "bf16": torch.bfloat16})
+
+WEIGHT_DEVIATION = 0.02
+
+
+class Attention(nn.Module):
+    """Causal self-attention with several heads, by torch's fused kernels."""
+
+    def __init__(self, config: GptConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.query_key_value = Linear(config.hidden, 3 * config.hidden)
+        self.output = Linear(config.hidden, config.hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (B, L, H) to (B, L, H)."""
+        batch, length, hidden = x.shape
+        query, key, value = (
+            part.view(batch, length, self.heads, hidden // self.heads).transpose(1, 2)
+            for part in self.query_key_value(x).split(hidden, dim=2)
+        )
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        output: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, length, hidden))
+        return output
+
+
+class FeedForward(nn.Module):
+    """Two linear layers, four times as wide between them, with GELU."""
+
+    def __init__(self, config: GptConfig) -> None:
+        super().__init__()
+        self.inner = Linear(config.hidden, 4 * config.hidden)
+        self.output = Linear(4 * config.hidden, config.hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (B, L, H) to (B, L, H)."""
+        output: Tensor = self.output(functional.gelu(self.inner(x)))
+        return output
+
+
+class Block(nn.Module):
+    """One layer: attention and feed-forward, each after its norm and added to what came in."""
+
+    def __init__(self, config: GptConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(config.hidden)
+        self.attention = Attention(config)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden)
+        self.feed_forward = FeedForward(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (B, L, H) to (B, L, H)."""
+        x = x + self.attention(self.attention_norm(x))
+        output: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
+        return output
+
+
+class GptStage(nn.Module):
+    """One stage of a GPT; the stages one after another are the GPT, and one stage of one is all of it.
+
+    Names of parameters are those of the whole model, ``layers.5.attention.output.weight`` whatever stage has layer 5,
+    so that no two stages share a name. Linear layers have no bias: one on the keys changes no loss, so its gradient
+    would be rounding noise, of which AdamW makes steps of full size.
+    """
+
+    def __init__(self, config: GptConfig, stage: int, stages: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(config.vocabulary, config.hidden) if stage == 0 else None
+        self.positions = nn.Embedding(config.context, config.hidden) if stage == 0 else None
+        self.layers = nn.ModuleDict({str(layer): Block(config) for layer in config.layers_of(stage, stages)})
+        last = stage == stages - 1
+        self.norm = nn.LayerNorm(config.hidden) if last else None
+        self.head = Linear(config.hidden, config.vocabulary) if last else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One stage's part: (B, L, H) to (B, L, H), L at most the context.
+
+        The first stage takes token numbers, (B, L) int64; the last gives logits, (B, L, vocabulary).
+        """
+        if self.tokens is not None and self.positions is not None:
+            x = self.tokens(x) + self.positions.weight[: x.shape[1]]
+        for block in self.layers.values():
+            x = block(x)
+        if self.norm is not None and self.head is not None:
+            x = self.head(self.norm(x))
+        return x
+
+    def defer_weight_gradients(self, deferred: DeferredGradients) -> None:
+        """From now on, backwards leave the weight gradients of linear layers in ``deferred``.
+
+        Those of norms and embeddings, which need no product of matrices, they still compute.
+        """
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.deferred = deferred
+
+
+def build_stage(config: GptConfig, stage: int, stages: int, seed: int, dtype: torch.dtype) -> GptStage:
+    """A stage with its weights as they are before training, on the CPU.
+
+    A weight depends on the seed and its parameter's name alone, so it is the same however the model is cut, and in a
+    lower precision it is that of fp32, rounded. As in GPT-2, weights are normal with a deviation of 0.02, divided by
+    sqrt(2 layers) where the output is added to what came in; norms start as the identity. Raises ValueError if there
+    is no such stage.
+    """
+    with torch.device("meta"):
+        module = GptStage(config, stage, stages).to(dtype)
+    module.to_empty(device="cpu")
+    residual_deviation = WEIGHT_DEVIATION / math.sqrt(2 * config.layers)
+    for name, parameter in module.named_parameters():
+        owner, _, part = name.rpartition(".")
+        with torch.no_grad():
+            if owner.endswith("norm"):
+                parameter.fill_(1 if part == "weight" else 0)
+            else:
+                deviation = residual_deviation if owner.endswith(".output") else WEIGHT_DEVIATION
+                values = torch.empty(parameter.shape, dtype=torch.float32)
+                parameter.copy_(values.normal_(0, deviation, generator=generator_of(seed, name)))
+    return module
+
+
+def language_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross entropy in fp32, of logits (B, L, vocabulary) against the tokens that follow, (B, L)."""
+    return functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
+def generator_of(seed: int, name: str) -> torch.Generator:
+    """A generator for one parameter: its values depend on the seed and its name alone, however a model is cut."""
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

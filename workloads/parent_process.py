@@ -1,0 +1,20 @@
+"""A rank's tie to the process that started it."""
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when ``parent_pid``, its parent, ends.
+
+    The kernel watches the thread that started this process: it must live as long as this process is wanted. Raises
+    RuntimeError if the parent has gone already, or is another process; OSError if the kernel refuses.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent_pid:
+        raise RuntimeError(f"its parent is not process {parent_pid}: that one has ended")

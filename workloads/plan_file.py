@@ -1,0 +1,102 @@
+"""A frozen dataclass as a JSON file: how the runner hands a plan to each of its processes.
+
+Fields may be other dataclasses, tuples, unions of those and None, enumerations of text, and what JSON
+knows. Only the standard library is used.
+"""
+
+import json
+from dataclasses import asdict, fields, is_dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+Plan = TypeVar("Plan")
+
+
+def write_plan(plan: Any, path: Path) -> None:
+    """Write the dataclass ``plan`` as JSON, readable by this user alone."""
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(asdict(plan), indent=1), encoding="utf-8")
+
+
+def read_plan(expected: type[Plan], path: Path) -> Plan:
+    """Read a plan that ``write_plan`` wrote, as the dataclass ``expected``.
+
+    Raises ValueError, one line with path and field, where the file is no such plan; OSError if it is unreadable.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as fault:
+        raise ValueError(f"{path}: not JSON: {fault}") from None
+    try:
+        plan = _built(expected, document, "")
+    except ValueError as fault:
+        raise ValueError(f"{path}: {fault}") from None
+    assert isinstance(plan, expected)
+    return plan
+
+
+def _built(expected: Any, value: object, where: str) -> Any:
+    """``value``, as JSON gave it, as what the annotation ``expected`` says. Raises ValueError naming ``where``."""
+    if isinstance(expected, UnionType):
+        return _built_one_of(get_args(expected), value, where)
+    if is_dataclass(expected) and isinstance(expected, type):
+        return _built_dataclass(expected, value, where)
+    if get_origin(expected) is tuple:
+        if not isinstance(value, list):
+            raise ValueError(f"{where}: expected a list, found {value!r}")
+        return tuple(
+            _built(element, entry, f"{where}.{index}")
+            for index, (element, entry) in enumerate(zip(_elements(expected, len(value), where), value, strict=True))
+        )
+    if isinstance(expected, type) and issubclass(expected, StrEnum) and isinstance(value, str):
+        return _built_choice(expected, value, where)
+    kind = get_origin(expected) or expected
+    if type(value) is not kind:
+        raise ValueError(f"{where}: expected {kind.__name__}, found {value!r}")
+    return value
+
+
+def _elements(expected: Any, count: int, where: str) -> tuple[Any, ...]:
+    """The annotation of each of ``count`` elements. Raises ValueError naming ``where`` if it has not so many."""
+    elements = get_args(expected)
+    if elements[-1] is Ellipsis:
+        return (elements[0],) * count
+    if len(elements) != count:
+        raise ValueError(f"{where}: expected {len(elements)} values, found {count}")
+    return elements
+
+
+def _built_one_of(choices: tuple[Any, ...], value: object, where: str) -> Any:
+    if value is None and NoneType in choices:
+        return None
+    fitting = [choice for choice in choices if (get_origin(choice) is tuple) == isinstance(value, list)]
+    fitting = [choice for choice in fitting if choice is not NoneType]
+    if not fitting:
+        raise ValueError(f"{where}: {value!r} does not belong here")
+    return _built(fitting[0], value, where)
+
+
+def _built_choice(expected: type[StrEnum], value: str, where: str) -> StrEnum:
+    try:
+        return expected(value)
+    except ValueError:
+        raise ValueError(f"{where}: {value!r} is none of {', '.join(expected)}") from None
+
+
+def _built_dataclass(expected: type, value: object, where: str) -> Any:
+    prefix = f"{where}." if where else ""
+    if not isinstance(value, dict):
+        raise ValueError(f"{where or 'the plan'}: expected an object, found {value!r}")
+    annotations = get_type_hints(expected)
+    known = [entry.name for entry in fields(expected)]
+    if unknown := sorted(value.keys() - set(known)):
+        raise ValueError(f"{prefix}{unknown[0]}: unknown field")
+    try:
+        return expected(**{name: _built(annotations[name], entry, prefix + name) for name, entry in value.items()})
+    except TypeError as missing:
+        raise ValueError(f"{where or 'the plan'}: {missing}") from None
+    except ValueError as fault:
+        text = str(fault)
+        raise ValueError(text if text.startswith(prefix) else prefix + text) from None

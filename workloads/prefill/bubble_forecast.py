@@ -1,0 +1,286 @@
+"""When training needs a GPU next, from its plan and from what its last iterations showed.
+
+Training does the same again in every iteration, so the start of an action is predicted as this iteration's anchor, the
+start of its first action on this GPU, plus what usually lies between the two: the median over the last iterations of
+what was seen, which is the plan's offset and the median deviation from it. An iteration that runs ahead of that is
+expected to stay ahead by as much as its last action was; one that runs late is not expected to stay late. Beyond an
+iteration's last action the next anchor is one period away. How much earlier than predicted training really came is the
+margin: what a quantile of all actions did, and before each action at least what that one did at its earliest, since
+some (the first backward, at the end of the longest bubble) vary more than all others.
+
+The first iterations are only watched. The earlier half of them says nothing about those to come: connections have just
+been opened, and their windows still grow. The later half is held against what it came to show together, since nobody
+relied on what was predicted from one or two.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from statistics import median_low
+
+from workloads.prefill.messages import ENDLESS_NS, BubbleReport
+from workloads.prefill.prefill_settings import PrefillSettings
+
+ActionKey = tuple[str, int]
+"""Kind and microbatch, which no two actions of an iteration share."""
+
+_NEXT_ITERATION: ActionKey = ("next iteration", -1)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAction:
+    """Start and end after the start of the iteration's first action on the GPU."""
+
+    key: ActionKey
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True)
+class IterationPlan:
+    """One iteration of training on one GPU, in order; the next begins ``period_ns`` after it."""
+
+    actions: tuple[PlannedAction, ...]
+    period_ns: int
+
+
+class _History:
+    """The last values of something that is much the same in every iteration."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, window: int) -> None:
+        self._values: deque[int] = deque(maxlen=window)
+
+    @property
+    def early(self) -> list[int]:
+        """By how much each was below the median, which is no less than 0."""
+        median = self.median(0)
+        return [max(0, median - value) for value in self._values]
+
+    def add(self, value: int) -> None:
+        self._values.append(value)
+
+    def median(self, otherwise: int) -> int:
+        return median_low(self._values) if self._values else otherwise
+
+
+class BubbleForecast:
+    """One GPU's bubbles. It is told what training does there, and says what it will do.
+
+    Without ``plan`` the first whole iteration that is seen takes its place. Nothing is foretold before an anchor and a
+    period are known and the settings' first iterations are over.
+    """
+
+    def __init__(self, settings: PrefillSettings, plan: IterationPlan | None = None) -> None:
+        self._settings = settings
+        self._starts: dict[ActionKey, _History] = {}
+        self._durations: dict[ActionKey, _History] = {}
+        self._period = _History(settings.window)
+        self._early: deque[dict[ActionKey, int]] = deque(maxlen=settings.window)
+        self._plan = {action.key: action for action in plan.actions} if plan else {}
+        self._period_ns = plan.period_ns if plan else 0
+        self._over = False
+        self._seen = 0
+        self._iteration: int | None = None
+        self._anchor_ns = 0
+        self._wanted_ns: int | None = None
+        self._running: tuple[ActionKey, int] | None = None
+        self._seen_starts: dict[ActionKey, int] = {}
+        self._seen_durations: dict[ActionKey, int] = {}
+        self._early_now: dict[ActionKey, int] = {}
+        self._ahead_ns = 0
+        self._watched: deque[dict[ActionKey, int]] = deque(maxlen=settings.window)
+        self._predicted: dict[ActionKey, int] = {}
+        self._order: list[tuple[int, ActionKey]] = []
+        self._next = 0
+        self._pattern: tuple[tuple[int, int], ...] = ()
+        self._handover_ns = settings.switch_ns + settings.guard_ns
+        self._margin_ns = self._handover_ns
+        self._earliest: dict[ActionKey, int] = {}
+        self.longest_bubble_ns = 0
+        """Of the bubbles in one iteration, the margin taken off."""
+
+    @property
+    def margin_ns(self) -> int:
+        """By how much a bubble ends, at least, before training is predicted to need the GPU."""
+        return self._margin_ns
+
+    @property
+    def next_margin_ns(self) -> int:
+        """The same, of the bubble that comes to its end next."""
+        return self.margin_before(self._coming()[1])
+
+    def margin_before(self, key: ActionKey) -> int:
+        """By how much a bubble ends before an action is predicted: more, where that one came earlier than others do."""
+        return max(self._margin_ns, self._handover_ns + self._earliest.get(key, 0))
+
+    def training_wanted(self, now_ns: int) -> None:
+        """Training would start an action now, and may have to wait until the GPU is handed over."""
+        self._wanted_ns = now_ns
+
+    def training_started(self, now_ns: int, iteration: int, key: ActionKey) -> None:
+        """Training has started an action; it counts from when the GPU was wanted for it, if that was told."""
+        start_ns = now_ns if self._wanted_ns is None else self._wanted_ns
+        self._wanted_ns = None
+        if iteration != self._iteration:
+            self._begin(start_ns, iteration)
+        self._seen_starts[key] = start_ns - self._anchor_ns
+        self._running = key, now_ns
+        predicted_ns = self._predicted.get(key)
+        if predicted_ns is not None and start_ns != self._anchor_ns:
+            late_ns = start_ns - self._anchor_ns - predicted_ns
+            self._early_now[key] = max(0, -self._ahead_ns - late_ns)
+            self._ahead_ns = max(0, -late_ns)
+        while self._next < len(self._order) and self._order[self._next][1] in self._seen_starts:
+            self._next += 1
+
+    def training_ended(self, now_ns: int, iteration: int, key: ActionKey) -> None:
+        """Training has ended an action that it had started."""
+        running, self._running = self._running, None
+        if running is not None and running[0] == key and iteration == self._iteration:
+            self._seen_durations[key] = now_ns - running[1]
+
+    def training_over(self) -> None:
+        """Training will not need this GPU any more, or never did: one endless bubble."""
+        self._over = True
+        self.longest_bubble_ns = ENDLESS_NS
+
+    def bubble_end(self, now_ns: int) -> int:
+        """Until when an idle GPU may be used, the margin taken off: ``now_ns`` where it is not known or is over."""
+        if self._over:
+            return ENDLESS_NS
+        if not self._known():
+            return now_ns
+        offset_ns, key = self._coming()
+        return max(now_ns, self._anchor_ns + offset_ns - self._ahead_ns - self.margin_before(key))
+
+    def bubbles(self, from_ns: int, until_ns: int) -> list[tuple[int, int]]:
+        """The bubbles that are to come in that time, the margin taken off, clipped to it."""
+        if self._over:
+            return [(from_ns, until_ns)] if from_ns < until_ns else []
+        if not self._known() or not self._pattern:
+            return []
+        found = []
+        base_ns = self._anchor_ns + max(0, (from_ns - self._anchor_ns) // self._period_ns) * self._period_ns
+        while base_ns < until_ns:
+            for start_ns, end_ns in self._pattern:
+                clipped = max(from_ns, base_ns + start_ns), min(until_ns, base_ns + end_ns)
+                if clipped[0] < clipped[1]:
+                    found.append(clipped)
+            base_ns += self._period_ns
+        return found
+
+    def report(self, gpu: int) -> BubbleReport | None:
+        """What the controller plans with, worth sending when an iteration has begun; None while nothing is known."""
+        if self._over:
+            return BubbleReport(gpu, 0, 0, 0, ())
+        if not self._known():
+            return None
+        return BubbleReport(gpu, self._anchor_ns, self._period_ns, self._margin_ns, self._pattern)
+
+    def _coming(self) -> tuple[int, ActionKey]:
+        """What training does next, and when after the anchor."""
+        return self._order[self._next] if self._next < len(self._order) else (self._period_ns, _NEXT_ITERATION)
+
+    def _known(self) -> bool:
+        return self._iteration is not None and self._period_ns > 0 and self._seen >= self._settings.warmup_iterations
+
+    def _begin(self, anchor_ns: int, iteration: int) -> None:
+        if self._iteration is not None:
+            self._learn(anchor_ns)
+        self._iteration = iteration
+        self._anchor_ns = anchor_ns
+        self._ahead_ns = 0
+        self._seen_starts.clear()
+        self._seen_durations.clear()
+        self._predict()
+
+    def _learn(self, anchor_ns: int) -> None:
+        """The iteration is over, as the next has begun: take what it showed."""
+        self._seen += 1
+        window = self._settings.window
+        passed_ns = anchor_ns - self._anchor_ns
+        watched = self._seen - self._settings.warmup_iterations
+        if self._period_ns:
+            self._early_now[_NEXT_ITERATION] = max(0, self._period_ns - self._ahead_ns - passed_ns)
+        if not self._plan:
+            self._plan = {
+                key: PlannedAction(key, start_ns, start_ns + self._seen_durations[key])
+                for key, start_ns in self._seen_starts.items()
+                if key in self._seen_durations
+            }
+        if self._seen <= self._settings.warmup_iterations // 2:
+            self._period_ns = self._period_ns or passed_ns
+            self._early_now = {}
+            return
+        self._period.add(passed_ns)
+        self._period_ns = self._period.median(passed_ns)
+        for key, start_ns in self._seen_starts.items():
+            self._starts.setdefault(key, _History(window)).add(start_ns)
+        for key, duration_ns in self._seen_durations.items():
+            self._durations.setdefault(key, _History(window)).add(duration_ns)
+        if watched <= 0:
+            self._watched.append(dict(self._seen_starts))
+        if watched == 0:
+            self._early.extend(self._early_when_watched())
+        elif watched > 0:
+            self._early.append(self._early_now)
+        self._early_now = {}
+        self._margin_ns = self._handover_ns + self._usually_early_ns()
+        self._earliest = {}
+        for iteration in self._early:
+            for key, early_ns in iteration.items():
+                self._earliest[key] = max(early_ns, self._earliest.get(key, 0))
+
+    def _early_when_watched(self) -> list[dict[ActionKey, int]]:
+        """By how much actions came earlier than predicted, had it been known what the iterations watched have shown."""
+        early = []
+        for starts, period_early_ns in zip(self._watched, self._period.early, strict=True):
+            ahead_ns = 0
+            seen = {_NEXT_ITERATION: period_early_ns}
+            for key, start_ns in starts.items():
+                late_ns = start_ns - self._starts[key].median(start_ns)
+                seen[key] = max(0, -ahead_ns - late_ns)
+                ahead_ns = max(0, -late_ns)
+            early.append(seen)
+        self._watched.clear()
+        return early
+
+    def _usually_early_ns(self) -> int:
+        early = sorted(early_ns for iteration in self._early for early_ns in iteration.values())
+        if not early:
+            return 0
+        return early[max(0, ceil(len(early) * self._settings.early_quantile) - 1)]
+
+    def _predict(self) -> None:
+        """What this iteration will be like, and with it those after."""
+        nothing = _History(1)
+        actions = []
+        for key, planned in self._plan.items():
+            start_ns = self._starts.get(key, nothing).median(planned.start_ns)
+            duration_ns = self._durations.get(key, nothing).median(planned.end_ns - planned.start_ns)
+            actions.append((start_ns, duration_ns, key))
+        actions.sort()
+        self._predicted = {key: start_ns for start_ns, _, key in actions}
+        self._order = [(start_ns, key) for start_ns, _, key in actions]
+        self._next = 0
+        self._pattern = self._bubbles_between(actions)
+        if not self._over:
+            self.longest_bubble_ns = longest(self._pattern)
+
+    def _bubbles_between(self, actions: Sequence[tuple[int, int, ActionKey]]) -> tuple[tuple[int, int], ...]:
+        """``actions`` in order: start, duration and key."""
+        bubbles, free_ns = [], 0
+        for start_ns, length_ns, key in (*actions, (self._period_ns, 0, _NEXT_ITERATION)):
+            until_ns = start_ns - self.margin_before(key)
+            if free_ns < until_ns:
+                bubbles.append((free_ns, until_ns))
+            free_ns = max(free_ns, start_ns + length_ns)
+        return tuple(bubbles)
+
+
+def longest(bubbles: Sequence[tuple[int, int]]) -> int:
+    """The length of the longest bubble, 0 where there is none."""
+    return max((end_ns - start_ns for start_ns, end_ns in bubbles), default=0)

@@ -1,0 +1,63 @@
+"""What one GPU's memory is promised to."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """A GPU, and how much of its memory training takes at its worst. Raises ValueError naming the field."""
+
+    total_bytes: int
+    training_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.training_bytes < 0:
+            raise ValueError(f"training_bytes: {self.training_bytes} is negative")
+        if self.total_bytes < self.training_bytes:
+            raise ValueError(f"total_bytes: {self.total_bytes} is less than training takes, {self.training_bytes}")
+
+
+class MemoryLedger:
+    """Everything that a request will need on this GPU is reserved before any of it is there, and given back in parts.
+
+    ``resident_bytes`` stay: the shard of the weights and the working space of one chunk. Raises ValueError if they do
+    not fit beside training.
+    """
+
+    def __init__(self, memory: GpuMemory, resident_bytes: int) -> None:
+        self._memory = memory
+        self.room_bytes = self.largest_bytes = memory.total_bytes - memory.training_bytes - resident_bytes
+        """``room_bytes`` is free now; ``largest_bytes`` when nothing is reserved, so nothing larger ever fits."""
+        if self.room_bytes < 0:
+            raise ValueError(
+                f"memory: {resident_bytes} bytes of weights and working space do not fit beside the "
+                f"{memory.training_bytes} that training takes of {memory.total_bytes}: take a deeper pipeline"
+            )
+        self._reserved: dict[int, int] = {}
+        self.peak_bytes = self.used_bytes
+        """The most that was ever promised."""
+
+    @property
+    def used_bytes(self) -> int:
+        """Training, what is resident, and what is reserved."""
+        return self._memory.total_bytes - self.room_bytes
+
+    def reserve(self, request: int, size_bytes: int) -> None:
+        """Promise so much to a request. Raises ValueError where there is not as much."""
+        if size_bytes > self.room_bytes:
+            raise ValueError(f"request {request}: {size_bytes} bytes where {self.room_bytes} are free")
+        self._reserved[request] = self._reserved.get(request, 0) + size_bytes
+        self.room_bytes -= size_bytes
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+
+    def release(self, request: int, size_bytes: int) -> None:
+        """A part is free again. Raises ValueError if the request does not hold as much."""
+        left_bytes = self._reserved.get(request, 0) - size_bytes
+        if left_bytes < 0:
+            raise ValueError(f"request {request}: gives back {size_bytes} bytes, {-left_bytes} more than it holds")
+        self._reserved[request] = left_bytes
+        self.room_bytes += size_bytes
+
+    def release_all(self, request: int) -> None:
+        """The request has nothing here any more."""
+        self.room_bytes += self._reserved.pop(request, 0)

@@ -1,0 +1,18 @@
+"""How far a request has come that was taken in."""
+
+from dataclasses import dataclass
+
+from workloads.prefill.outcome import RequestRecord
+from workloads.prefill.prefill_group import PrefillGroup
+from workloads.prefill.prompt_chunks import Chunk
+
+
+@dataclass(slots=True)
+class PrefillJob:
+    """A request that was taken in, until its pieces are done and its KV cache has moved, in whatever order we hear."""
+
+    record: RequestRecord
+    group: PrefillGroup
+    chunks: tuple[Chunk, ...]
+    pieces_left: int
+    moved: bool = False

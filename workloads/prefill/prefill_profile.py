@@ -1,0 +1,98 @@
+"""How long a GPU takes to prefill: linear and quadratic in tokens, with the error of what it was fitted to."""
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class FitError:
+    """How far a profile is from measured times: |profile - measured| / measured, over ``points`` of them.
+
+    ``p95`` is an error that was seen: the least which 95 % of the points do not exceed. Measured prompts had
+    ``least_tokens`` to ``most_tokens``; what a profile says beyond is extrapolated.
+    """
+
+    points: int
+    least_tokens: int
+    most_tokens: int
+    mean: float
+    p95: float
+    max: float
+
+
+@dataclass(frozen=True)
+class PrefillProfile:
+    """Times of one layer, in nanoseconds that need not be whole. Raises ValueError naming the field.
+
+    A chunk of n tokens after p takes ``fixed_ns + per_token_ns x n + per_token_pair_ns x n (p + n / 2)`` in each layer.
+    ``source`` says where the figures come from; ``error`` is None for what no measurement was fitted to.
+    """
+
+    fixed_ns: float
+    per_token_ns: float
+    per_token_pair_ns: float
+    source: str
+    measured: bool
+    error: FitError | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self)[:3]:
+            value = getattr(self, field.name)
+            if not (value >= 0 and math.isfinite(value)):
+                raise ValueError(f"{field.name}: {value} is no time")
+        if self.per_token_ns == self.per_token_pair_ns == 0:
+            raise ValueError("per_token_ns: 0, as is per_token_pair_ns, and no GPU computes tokens in no time")
+
+    def chunk_ns(self, layers: int, tokens: int, prior_tokens: int) -> int:
+        """How long ``tokens`` tokens after ``prior_tokens`` take in ``layers`` layers, rounded up.
+
+        Chunks take as long as the prompt at once, but for ``fixed_ns`` of each more chunk and the rounding: less than
+        1 ns a chunk. Never less for more tokens. Raises ValueError naming the argument.
+        """
+        if tokens < 1:
+            raise ValueError(f"tokens: {tokens} is below 1")
+        _check(layers, prior_tokens)
+        pairs = tokens * (2 * prior_tokens + tokens) / 2
+        return math.ceil(layers * (self.fixed_ns + self.per_token_ns * tokens + self.per_token_pair_ns * pairs))
+
+    def largest_chunk(self, layers: int, prior_tokens: int, time_ns: int) -> int:
+        """The most tokens after ``prior_tokens`` whose ``chunk_ns`` is at most ``time_ns``, 0 if not even one is.
+
+        Raises ValueError naming the argument.
+        """
+        _check(layers, prior_tokens)
+
+        def time_of(tokens: int) -> int:
+            return self.chunk_ns(layers, tokens, prior_tokens)
+
+        if time_of(1) > time_ns:
+            return 0
+        # The quadratic's root may be off by its rounding: the time itself decides, on both sides of it.
+        fitting = max(1, self._root(prior_tokens, time_ns / layers - self.fixed_ns))
+        step = 1
+        while time_of(fitting) > time_ns:
+            fitting, step = max(1, fitting - step), 2 * step
+        beyond, step = fitting + 1, 1
+        while time_of(beyond) <= time_ns:
+            fitting, beyond, step = beyond, beyond + step, 2 * step
+        return fitting - 1 + bisect_right(range(fitting, beyond), time_ns, key=time_of)
+
+    def _root(self, prior_tokens: int, left_ns: float) -> int:
+        """About the tokens that take ``left_ns`` of one layer beyond what is fixed."""
+        if left_ns <= 0:
+            return 0
+        # In this form nothing is lost where the square term is small.
+        linear_ns = self.per_token_ns + self.per_token_pair_ns * prior_tokens
+        return math.floor(2 * left_ns / (linear_ns + math.sqrt(linear_ns**2 + 2 * self.per_token_pair_ns * left_ns)))
+
+
+UNMEASURED = PrefillProfile(0.0, 1.0, 0.0, source="to be measured before the trial", measured=False)
+"""Stands for the times of what torch computes, until they have been measured; nothing may be planned with it."""
+
+
+def _check(layers: int, prior_tokens: int) -> None:
+    if layers < 1:
+        raise ValueError(f"layers: {layers} is below 1")
+    if prior_tokens < 0:
+        raise ValueError(f"prior_tokens: {prior_tokens} is negative")

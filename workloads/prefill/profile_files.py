@@ -1,0 +1,144 @@
+"""Prefill profiles by name or path: JSON files, estimated from a data sheet or measured prompts to fit.
+
+Those shipped lie in ``profiles/`` beside this module; a user's own is given by its path.
+"""
+
+from abc import abstractmethod
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from testbed.strict_model import InputError, StrictModel
+from workloads.model.gpt_config import bytes_per_element
+from workloads.prefill.inference_model import InferenceModel
+from workloads.prefill.prefill_profile import PrefillProfile
+from workloads.prefill.profile_fit import LEAST_SIZES, fit_profile
+from workloads.profiles.compute_profile import ProfilePrecision, ProfileSource
+from workloads.profiles.measured_conditions import MeasuredConditions, MeasuredTime
+from workloads.profiles.profile_document import parse_content, read_content
+
+_SHIPPED = Path(__file__).parent / "profiles"
+_SUFFIX = ".json"
+
+
+class PrefillProfileFile(StrictModel):
+    """What every file says of itself; a subclass adds the figures and the profile that follows."""
+
+    title: str = Field(min_length=1)
+    basis: Literal["measured", "estimated"]
+    device: str = Field(min_length=1)
+    precision: ProfilePrecision
+    source: tuple[ProfileSource, ...] = Field(min_length=1)
+
+    def profile_of(self, model: InferenceModel) -> PrefillProfile:
+        """The profile for a model. Raises InputError, one line, if the file does not hold for it."""
+        if model.bytes_per_element != bytes_per_element(self.precision):
+            raise InputError(
+                f"prefill profile {self.title!r}: in {self.precision}, and {model.name} has "
+                f"{model.bytes_per_element} bytes an element: take a model and a profile of one precision"
+            )
+        return self._profile_of(model)
+
+    @abstractmethod
+    def _profile_of(self, model: InferenceModel) -> PrefillProfile: ...
+
+
+class EstimatedPrefill(PrefillProfileFile):
+    """Times out of operations and bytes: an estimate, whose ``efficiency`` is an assumption.
+
+    Per token and per pair of tokens, operations of ``InferenceModel.flops`` / (peak x efficiency); fixed, a layer's
+    weights / memory bandwidth, as each chunk reads them once. Reading and computing are added where a GPU overlaps
+    them, which makes short chunks slower than they are. Embedding, head and the launching of kernels count as nothing.
+    """
+
+    basis: Literal["estimated"]
+    peak_flops_per_s: float = Field(gt=0, allow_inf_nan=False)
+    efficiency: float = Field(gt=0, le=1)
+    memory_bandwidth_bytes_per_s: float = Field(gt=0, allow_inf_nan=False)
+
+    def _profile_of(self, model: InferenceModel) -> PrefillProfile:
+        flops_per_ns = self.peak_flops_per_s * self.efficiency / 1e9
+        # Of the pairs n p + n (n + 1) / 2, a profile counts n (p + n / 2): the rest is half a pair for each token.
+        return PrefillProfile(
+            fixed_ns=model.weight_bytes(1, embedding=False, head=False) / self.memory_bandwidth_bytes_per_s * 1e9,
+            per_token_ns=(model.flops_per_token + model.flops_per_token_pair / 2) / flops_per_ns,
+            per_token_pair_ns=model.flops_per_token_pair / flops_per_ns,
+            source=self.title,
+            measured=False,
+        )
+
+
+class MeasuredPrompt(StrictModel):
+    """One prompt, prefilled at once through all layers; ``measured`` is what the time is the median of, if kept."""
+
+    tokens: int = Field(ge=1)
+    time_ns: int = Field(ge=1)
+    measured: MeasuredTime | None = None
+
+
+class MeasuredLayers(StrictModel):
+    """The layers that were measured; a profile of them holds for any number of such layers."""
+
+    layers: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    head_dim: int = Field(ge=1)
+    feed_forward: int = Field(ge=1)
+
+
+class MeasuredPrefill(PrefillProfileFile):
+    """Prompts as measured on the device, to which a profile is fitted; what the fit misses stands in its error."""
+
+    basis: Literal["measured"]
+    model: MeasuredLayers
+    prompts: tuple[MeasuredPrompt, ...] = Field(min_length=LEAST_SIZES)
+    conditions: MeasuredConditions | None = None
+
+    def _profile_of(self, model: InferenceModel) -> PrefillProfile:
+        for name, measured in self.model:
+            if name != "layers" and getattr(model, name) != measured:
+                raise InputError(
+                    f"prefill profile {self.title!r}: measured with {name} {measured}, and {model.name} has "
+                    f"{getattr(model, name)}: measure this model, or take an estimated profile"
+                )
+        points = [(prompt.tokens, prompt.time_ns) for prompt in self.prompts]
+        try:
+            return fit_profile(points, self.model.layers, source=self.title)
+        except ValueError as fault:
+            raise InputError(f"prefill profile {self.title!r}: {fault}") from None
+
+
+_MODELS: dict[str, type[PrefillProfileFile]] = {"estimated": EstimatedPrefill, "measured": MeasuredPrefill}
+
+
+def prefill_profile_names() -> tuple[str, ...]:
+    """Every profile that is known by name, sorted."""
+    return tuple(sorted(path.stem for path in _SHIPPED.iterdir() if path.suffix == _SUFFIX))
+
+
+def load_prefill_profile(
+    name_or_path: str, model: InferenceModel, *, relative_to: Path | None = None
+) -> PrefillProfile:
+    """The profile of that name, or in the file of that path, for a model.
+
+    What ends in .json, or holds a slash, is a path, taken from the folder ``relative_to`` (the working directory if
+    None). Raises InputError, one line, naming the nearest profile for an unknown name, for an unusable file, and for
+    one that does not hold for the model.
+    """
+    if name_or_path.endswith(_SUFFIX) or "/" in name_or_path:
+        return read_prefill_profile((relative_to or Path()) / name_or_path).profile_of(model)
+    names = prefill_profile_names()
+    if name_or_path not in names:
+        near = get_close_matches(name_or_path, names, n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+        raise InputError(f"prefill.profile: there is none of the name {name_or_path!r}, {remedy}")
+    return read_prefill_profile(_SHIPPED / f"{name_or_path}{_SUFFIX}").profile_of(model)
+
+
+def read_prefill_profile(path: Path) -> PrefillProfileFile:
+    """Read one profile's file. Raises InputError, one line that starts with the file."""
+    what = "prefill profile"
+    return parse_content(path, read_content(path, what), _MODELS, what, "the one that is shipped")

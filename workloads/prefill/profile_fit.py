@@ -1,0 +1,118 @@
+"""A prefill profile fitted to measured times, and how far any profile is from them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from workloads.prefill.prefill_profile import FitError, PrefillProfile
+
+Points = Sequence[tuple[int, int]]
+"""Measured prompts, each its tokens and the nanoseconds it took, in all layers and at once."""
+
+LEAST_SIZES = 3
+"""Prompts of so many sizes determine a profile's three figures."""
+
+
+class TimedChunk(NamedTuple):
+    """A chunk that was measured: how long its ``tokens`` after ``prior_tokens`` took in all layers."""
+
+    tokens: int
+    prior_tokens: int
+    time_ns: int
+
+
+def fit_profile(points: Points, layers: int, *, source: str) -> PrefillProfile:
+    """The profile that is nearest to measured times of a model of ``layers`` layers.
+
+    Nearest is the least sum of squared relative errors over the points, with no figure below zero: a point counts as
+    much as any other, so give sizes their weight by how often they come. The profile bears its error on these very
+    points; how it does on others is what ``error_on`` says of points that were held out.
+
+    Raises ValueError naming the argument: for fewer than three sizes, or times that do not grow with tokens.
+    """
+    _check(points, layers)
+    return fit_chunks(_whole_prompts(points), layers, source=source)
+
+
+def fit_chunks(chunks: Sequence[TimedChunk], layers: int, *, source: str) -> PrefillProfile:
+    """The profile that is nearest, in the same sense, to measured chunks of prompts in ``layers`` layers.
+
+    Raises ValueError naming the argument: for fewer than three different chunks, or times that do not grow with tokens.
+    """
+    _check([(chunk.tokens, chunk.time_ns) for chunk in chunks], layers)
+    sizes = len({(chunk.tokens, chunk.prior_tokens) for chunk in chunks})
+    if sizes < LEAST_SIZES:
+        raise ValueError(f"points: prompts of {sizes} sizes, {LEAST_SIZES} are wanted to fit three figures")
+    tokens, prior_tokens, times_ns = np.array(chunks, dtype=np.float64).T
+    pairs = tokens * (prior_tokens + tokens / 2)
+    terms = np.stack([np.ones_like(tokens), tokens, pairs], axis=1) * layers / times_ns[:, None]
+    figures = _least_squares_above_zero(terms)
+    if figures[1] == figures[2] == 0:
+        raise ValueError("points: their times do not grow with tokens, so no profile fits")
+    fitted = PrefillProfile(*figures, source=source, measured=True)
+    return replace(fitted, error=_error(fitted, chunks, layers))
+
+
+def error_on(profile: PrefillProfile, points: Points, layers: int) -> FitError:
+    """How far the profile is from measured times of a model of ``layers`` layers.
+
+    Raises ValueError naming the argument.
+    """
+    _check(points, layers)
+    return _error(profile, _whole_prompts(points), layers)
+
+
+def _whole_prompts(points: Points) -> list[TimedChunk]:
+    return [TimedChunk(tokens, 0, time_ns) for tokens, time_ns in points]
+
+
+def _error(profile: PrefillProfile, chunks: Sequence[TimedChunk], layers: int) -> FitError:
+    errors = sorted(
+        abs(profile.chunk_ns(layers, tokens, prior_tokens) - time_ns) / time_ns
+        for tokens, prior_tokens, time_ns in chunks
+    )
+    sizes = [chunk.tokens for chunk in chunks]
+    return FitError(
+        points=len(chunks),
+        least_tokens=min(sizes),
+        most_tokens=max(sizes),
+        mean=sum(errors) / len(errors),
+        p95=errors[math.ceil(0.95 * len(errors)) - 1],
+        max=errors[-1],
+    )
+
+
+def _least_squares_above_zero(terms: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> tuple[float, float, float]:
+    """The figures, none below zero, whose sum of ``terms`` is nearest to 1 in every row.
+
+    At the least sum some figures are zero and the others solve the unconstrained problem without them. With three
+    figures, every choice is tried.
+    """
+    best_residual, best = math.inf, (0.0, 0.0, 0.0)
+    ones = np.ones(len(terms))
+    # Columns are brought to one size: tokens squared are ten million times the constant.
+    sizes = np.linalg.norm(terms, axis=0)
+    for count in range(1, terms.shape[1] + 1):
+        for chosen in map(list, combinations(range(terms.shape[1]), count)):
+            solution = np.linalg.lstsq(terms[:, chosen] / sizes[chosen], ones)[0] / sizes[chosen]
+            residual = float(np.sum((terms[:, chosen] @ solution - ones) ** 2))
+            if np.all(solution >= 0) and residual < best_residual:
+                figures = [0.0, 0.0, 0.0]
+                for place, figure in zip(chosen, solution.tolist(), strict=True):
+                    figures[place] = figure
+                best_residual, best = residual, (figures[0], figures[1], figures[2])
+    return best
+
+
+def _check(points: Points, layers: int) -> None:
+    if layers < 1:
+        raise ValueError(f"layers: {layers} is below 1")
+    if not points:
+        raise ValueError("points: there are none")
+    for tokens, time_ns in points:
+        if tokens < 1 or time_ns < 1:
+            raise ValueError(f"points: {tokens} tokens in {time_ns} ns are no prompt that was measured")

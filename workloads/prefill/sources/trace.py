@@ -1,0 +1,67 @@
+"""A trace of requests, and the same trace at another rate."""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from testbed.strict_model import InputError
+from workloads.prefill.request import Request
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Requests in order of arrival, the first at 0; ``skipped`` counts the lines that were unusable and passed over.
+
+    Raises ValueError if the requests are none, or are not numbered and ordered so.
+    """
+
+    name: str
+    requests: tuple[Request, ...]
+    skipped: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.requests:
+            raise ValueError(f"requests: the trace {self.name!r} has none")
+        before_ns = 0
+        for number, request in enumerate(self.requests):
+            if request.number != number or request.arrival_ns < before_ns:
+                raise ValueError(f"requests: number {request.number} of the trace {self.name!r} is out of order")
+            before_ns = request.arrival_ns
+        if self.requests[0].arrival_ns:
+            raise ValueError(f"requests: the first of the trace {self.name!r} arrives later than at 0")
+
+    @property
+    def span_ns(self) -> int:
+        """From the first arrival to the last."""
+        return self.requests[-1].arrival_ns
+
+    @property
+    def mean_rate_per_s(self) -> float:
+        """Gaps between arrivals over the time they take: infinite for a burst, 0 for one request alone."""
+        gaps = len(self.requests) - 1
+        if self.span_ns:
+            return gaps / (self.span_ns / 1e9)
+        return math.inf if gaps else 0.0
+
+
+def scaled(trace: Trace, rate_per_s: float) -> Trace:
+    """The trace with every gap stretched by one factor, so that its mean rate is the one asked.
+
+    Order, lengths and the shape of bursts stay; arrivals are rounded to the nanosecond, each from its exact value.
+
+    Raises ValueError for a rate that is not above zero, and InputError, one line, for a trace without any rate: one
+    request, or all at one moment.
+    """
+    if not (rate_per_s > 0 and math.isfinite(rate_per_s)):
+        raise ValueError(f"rate_per_s: {rate_per_s} is no rate above zero")
+    if not trace.span_ns:
+        raise InputError(f"trace {trace.name!r}: its requests arrive at one moment, there is no rate to scale")
+    factor = Fraction(len(trace.requests) - 1) * 10**9 / (Fraction(rate_per_s) * trace.span_ns)
+    up, down = factor.numerator, factor.denominator
+    return replace(
+        trace,
+        requests=tuple(
+            replace(request, arrival_ns=(2 * request.arrival_ns * up + down) // (2 * down))
+            for request in trace.requests
+        ),
+    )

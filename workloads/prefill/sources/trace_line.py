@@ -1,0 +1,143 @@
+"""What one line of a trace says, in each of the formats that are read.
+
+A format turns a line into a moment in nanoseconds, which counts from anywhere, and the tokens of prompt and output.
+A line that is not so raises ValueError, with the reason in one line. No time passes through a floating-point number.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+from typing import Any
+
+MAX_TOKENS = 10**9
+"""More tokens in one request are a mistake of the file."""
+
+AZURE_HEADER = b"TIMESTAMP,ContextTokens,GeneratedTokens"
+
+_AZURE_LINE = re.compile(
+    rb"(\d{4}-\d\d-\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:\+00:00|Z)?,(\d{1,10}),(\d{1,10})"
+)
+_AZURE_COLUMNS = 3
+_YEARS = range(1970, 2262)
+_MAX_TIMESTAMP_MS = (2**63 - 1) // 10**6
+_SHOWN_CHARACTERS = 40
+
+ParsedLine = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class TraceFormat:
+    """How a format's lines are read; ``ticked`` if it rounds arrivals to the ticks of a coarse clock."""
+
+    name: str
+    parse: Callable[[bytes], ParsedLine]
+    has_header: bool
+    ticked: bool
+
+
+def format_of(first_line: bytes) -> TraceFormat | None:
+    """The format that a file begins in, None if it is none of them."""
+    if first_line == AZURE_HEADER:
+        return AZURE
+    return MOONCAKE if first_line.startswith(b"{") else None
+
+
+def parse_azure(line: bytes) -> ParsedLine:
+    """``2023-11-16 18:17:03.9799600,4808,10``: a moment in UTC with up to nine fractional digits, prompt, output.
+
+    The zone may be written out, as ``+00:00`` or ``Z``.
+    """
+    match = _AZURE_LINE.fullmatch(line)
+    if match is None:
+        raise ValueError(_azure_reason(line))
+    day, hour, minute, second, fraction, prompt, output = match.groups()
+    hours, minutes, seconds = int(hour), int(minute), int(second)
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise ValueError(f"TIMESTAMP: {line.split(b',')[0].decode()} is no time of a day")
+    moment_ns = _midnight_ns(day) + ((hours * 60 + minutes) * 60 + seconds) * 10**9
+    if fraction is not None:
+        moment_ns += int(fraction.ljust(9, b"0"))
+    return (
+        moment_ns,
+        _token_count("ContextTokens", int(prompt)),
+        _token_count("GeneratedTokens", int(output)),
+    )
+
+
+def parse_mooncake(line: bytes) -> ParsedLine:
+    """``{"timestamp": 27000, "input_length": 6955, "output_length": 52}``: milliseconds, prompt, output.
+
+    Other fields are passed over.
+    """
+    try:
+        document = json.loads(line)
+    except json.JSONDecodeError as fault:
+        raise ValueError(f"not JSON: {fault.msg} at column {fault.colno}") from None
+    except UnicodeDecodeError:
+        raise ValueError("not JSON: not UTF-8") from None
+    except RecursionError:
+        raise ValueError("not JSON: nested too deep") from None
+    except ValueError:
+        raise ValueError("a number in it has too many digits") from None
+    if not isinstance(document, dict):
+        raise ValueError("not a JSON object")
+    timestamp_ms = _whole_number(document, "timestamp")
+    if not 0 <= timestamp_ms <= _MAX_TIMESTAMP_MS:
+        raise ValueError(f"timestamp: {_shown(timestamp_ms)} is not in 0 to {_MAX_TIMESTAMP_MS} ms")
+    return (
+        timestamp_ms * 10**6,
+        _token_count("input_length", _whole_number(document, "input_length")),
+        _token_count("output_length", _whole_number(document, "output_length")),
+    )
+
+
+AZURE = TraceFormat("Azure CSV", parse_azure, has_header=True, ticked=False)
+MOONCAKE = TraceFormat("Mooncake JSONL", parse_mooncake, has_header=False, ticked=True)
+
+
+@lru_cache(maxsize=64)
+def _midnight_ns(day: bytes) -> int:
+    """The start of a day, from 1970 on."""
+    text = day.decode()
+    try:
+        parsed = date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"TIMESTAMP: {text} is no day of a calendar") from None
+    if parsed.year not in _YEARS:
+        raise ValueError(f"TIMESTAMP: the year {parsed.year} is not in {_YEARS[0]} to {_YEARS[-1]}")
+    return (parsed - date(1970, 1, 1)).days * 86_400 * 10**9
+
+
+def _azure_reason(line: bytes) -> str:
+    """Why a line does not have the form of the format."""
+    columns = line.split(b",")
+    if len(columns) != _AZURE_COLUMNS:
+        return f"{len(columns)} columns, {_AZURE_COLUMNS} are wanted: {AZURE_HEADER.decode()}"
+    for name, text in zip(("ContextTokens", "GeneratedTokens"), columns[1:], strict=True):
+        if not re.fullmatch(rb"\d{1,10}", text):
+            return f"{name}: {_shown(text.decode(errors='replace'))} is no count of tokens"
+    return f"TIMESTAMP: {_shown(columns[0].decode(errors='replace'))} is not like 2023-11-16 18:17:03.9799600"
+
+
+def _whole_number(document: dict[str, Any], field: str) -> int:
+    if field not in document:
+        raise ValueError(f"{field}: this field is required")
+    value = document[field]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{field}: {_shown(value)} is no whole number")
+    return value
+
+
+def _token_count(field: str, tokens: int) -> int:
+    if not 1 <= tokens <= MAX_TOKENS:
+        raise ValueError(f"{field}: {_shown(tokens)} is not in 1 to {MAX_TOKENS}")
+    return tokens
+
+
+def _shown(value: object) -> str:
+    """A value of the file as a message shows it: on one line, and short."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

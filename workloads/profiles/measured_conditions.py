@@ -1,0 +1,75 @@
+"""Under what conditions a profile was measured, and how steady each figure was: the evidence beside its times."""
+
+from collections.abc import Sequence
+from statistics import median_low, quantiles
+
+from pydantic import Field
+
+from testbed.strict_model import StrictModel
+
+UNSTEADY = 0.03
+"""A spread above it is named wherever a profile is told."""
+
+
+class MeasuredTime(StrictModel):
+    """One figure: the ``repeats_ns`` in their order, their median, and their spread.
+
+    The spread is the distance of the quartiles over the median: half of the repeats lie within.
+    """
+
+    median_ns: int = Field(ge=0)
+    spread: float = Field(ge=0, allow_inf_nan=False)
+    repeats_ns: tuple[int, ...] = Field(min_length=1)
+
+    @property
+    def steady(self) -> bool:
+        """Whether the spread is within ``UNSTEADY``."""
+        return self.spread <= UNSTEADY
+
+
+def measured_time(repeats_ns: Sequence[int]) -> MeasuredTime:
+    """The figure of at least two repeats."""
+    median_ns = median_low(repeats_ns)
+    low, _, high = quantiles(repeats_ns, n=4, method="inclusive")
+    return MeasuredTime(
+        median_ns=median_ns, spread=(high - low) / median_ns if median_ns else 0.0, repeats_ns=tuple(repeats_ns)
+    )
+
+
+class DeviceState(StrictModel):
+    """The device at one moment; None for what it does not tell. ``throttled`` names what held its clocks down."""
+
+    clock_hz: int | None = Field(ge=0)
+    memory_clock_hz: int | None = Field(ge=0)
+    temperature_c: int | None
+    power_w: float | None
+    throttled: tuple[str, ...] = ()
+
+
+class Ceiling(StrictModel):
+    """The fastest product of two square matrices of ``size`` on the device: what no model can exceed."""
+
+    size: int = Field(ge=1)
+    time: MeasuredTime
+    flops_per_s: float = Field(gt=0, allow_inf_nan=False)
+
+
+class MeasuredConditions(StrictModel):
+    """What was measured on, and with what. ``threads`` are torch's on a CPU, None on a GPU.
+
+    ``before`` and ``after`` are the device with the first product done and with all figures taken.
+    """
+
+    measured_at: str = Field(min_length=1)
+    driver: str | None
+    versions: dict[str, str | None]
+    threads: int | None = Field(ge=1)
+    ceiling: Ceiling
+    before: DeviceState
+    after: DeviceState
+
+
+def ceiling_of(size: int, repeats_ns: Sequence[int]) -> Ceiling:
+    """The ceiling that products of ``size`` show: 2 size^3 operations in the median time."""
+    time = measured_time(repeats_ns)
+    return Ceiling(size=size, time=time, flops_per_s=2 * size**3 / time.median_ns * 1e9)

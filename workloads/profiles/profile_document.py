@@ -1,0 +1,37 @@
+"""A profile's JSON file, of computation or of prefill: read whole, and parsed as what its ``basis`` says it is."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from testbed.strict_model import InputError, StrictModel, parse_model
+
+MAX_FILE_BYTES = 4 * 2**20
+
+Model = TypeVar("Model", bound=StrictModel)
+
+
+def read_content(path: Path, what: str) -> bytes:
+    """The file's bytes, one more than ``MAX_FILE_BYTES`` at most. Raises InputError, one line with the file."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except OSError as fault:
+        raise InputError(f"{path}: {fault.strerror or fault}, give a readable {what}") from None
+
+
+def parse_content(path: Path, content: bytes, models: Mapping[str, type[Model]], what: str, example: str) -> Model:
+    """What ``content`` of that file says, by the model of its ``basis``. Raises InputError, one line with the file."""
+    if len(content) > MAX_FILE_BYTES:
+        raise InputError(f"{path}: larger than {MAX_FILE_BYTES} bytes, which no {what} is")
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as fault:
+        raise InputError(f"{path}: not JSON: {fault}") from None
+    if not isinstance(document, dict):
+        raise InputError(f"{path}: a {what} is an object, write it like {example}")
+    basis = document.get("basis")
+    if not isinstance(basis, str) or basis not in models:
+        raise InputError(f"{path}: basis: say whether the profile is {' or '.join(models)}")
+    return parse_model(models[basis], document, str(path))

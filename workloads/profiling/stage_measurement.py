@@ -1,0 +1,102 @@
+"""How long one stage's actions take, by the very computation that a rank does."""
+
+import gc
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import torch
+
+from workloads.compute.tensor_bytes import as_bytes
+from workloads.compute.torch_compute import TorchCompute
+from workloads.compute.torch_work import TorchWork
+from workloads.message import Message, MessageKind
+from workloads.model.gpt_stage import DTYPES
+from workloads.profiling.repeats import repeated
+from workloads.schedules.action import Action, ActionKind
+
+_WHOLE = (ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD)
+_SPLIT = (ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT)
+OPTIMIZER = "optimizer"
+
+_GRADIENT_DEVIATION = 1e-3
+
+
+class StageDriver:
+    """One stage, fed with random activations and gradients in place of its neighbours' messages.
+
+    On a GPU times are those between CUDA events, on the CPU those of the monotonic clock, as in a rank's spans; what a
+    rank copies from and to its messages is not in them.
+    """
+
+    def __init__(self, work: TorchWork) -> None:
+        self._work = work
+        self._compute = TorchCompute(work, release=lambda _: None)
+        self._actions = _SPLIT if work.split_backward else _WHOLE
+        self._is_first, self._is_last = work.stage == 0, work.stage == work.stages - 1
+        # Not zeros: the power that products of matrices draw, and so a GPU's clock, depends on what is multiplied.
+        self._activation, self._gradient = self._random(1.0), self._random(_GRADIENT_DEVIATION)
+
+    def passes(self, count: int) -> dict[str, int]:
+        """Take ``count`` microbatches through, and step the optimizer as often; the mean nanoseconds of each action."""
+        performed: list[str] = []
+        self._compute.begin(0)
+        for microbatch in range(count):
+            if not self._is_first:
+                self._compute.arrived(Message(MessageKind.ACTIVATION, microbatch), self._activation)
+            for kind in self._actions:
+                if kind in (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT) and not self._is_last:
+                    self._compute.arrived(Message(MessageKind.GRADIENT, microbatch), self._gradient)
+                self._compute.perform(Action(kind, microbatch))
+                performed.append(kind.value)
+                self._send(kind, microbatch)
+        for _ in range(count):
+            self._compute.update()
+            performed.append(OPTIMIZER)
+        # What perform and update return is the host's: it holds the time that launching kernels and waking up take.
+        spent_ns: dict[str, int] = defaultdict(int)
+        for action, (start_ns, end_ns) in zip(performed, self._compute.resolve(), strict=True):
+            spent_ns[action] += end_ns - start_ns
+        return {action: time_ns // count for action, time_ns in spent_ns.items()}
+
+    def _send(self, kind: ActionKind, microbatch: int) -> None:
+        message = None
+        if kind is ActionKind.FORWARD and not self._is_last:
+            message = Message(MessageKind.ACTIVATION, microbatch)
+        elif kind in (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT) and not self._is_first:
+            message = Message(MessageKind.GRADIENT, microbatch)
+        if message is not None:
+            self._compute.outgoing(message)
+            self._compute.sent(message)
+
+    def _random(self, deviation: float) -> memoryview:
+        config = self._work.config
+        generator = torch.Generator().manual_seed(self._work.seed)
+        values = torch.randn(config.context * config.hidden, generator=generator) * deviation
+        return as_bytes(values.to(DTYPES[self._work.precision]))
+
+
+def measure_stage(
+    work: TorchWork,
+    repeats: int,
+    *,
+    warmup_ns: int,
+    repeat_ns: int,
+    progress: Callable[[], None] = lambda: None,
+) -> Mapping[str, tuple[int, ...]]:
+    """Nanoseconds of every action of a stage and of ``optimizer``, one figure a repeat (see ``repeated``).
+
+    The whole backward is that of a schedule that does not split it, and its parts are those of one that does: kernels
+    differ a little, so the parts need not add up to the whole. ``progress`` is called after each repeat, twice
+    ``repeats`` times. Raises what ``TorchCompute`` raises, and torch.OutOfMemoryError.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for split in (False, True):
+        # One after the other: both at once would take twice the memory. A computation refers to itself, so that only a
+        # collection lets go of it.
+        driver = StageDriver(replace(work, recompute=True, split_backward=split))
+        figures = repeated(driver.passes, repeats, warmup_ns=warmup_ns, repeat_ns=repeat_ns, progress=progress)
+        found = {**figures, **found}
+        del driver
+        gc.collect()
+    return found

@@ -1,0 +1,385 @@
+"""One rank: ``python -m workloads.rank PLAN.json`` runs one stage of one pipeline on one GPU.
+
+It asks its schedule what to do, computes, exchanges activations and gradients with its neighbours, and sums its
+gradients with the other replicas of its stage, without any barrier: an iteration begins as soon as the schedule and the
+data allow. Exit status 0 if all iterations are done and every peer has said goodbye; else 1 and one line on standard
+error, at every rank within 10 s of the fault.
+"""
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from results.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
+from workloads.compute.compute import Compute, MeasuredDevice
+from workloads.compute.courier import Courier
+from workloads.compute.replay import ReplayCompute
+from workloads.compute.timer_slack import wake_precisely
+from workloads.message import Message
+from workloads.model.gpt_config import bytes_per_element
+from workloads.parent_process import die_with_parent
+from workloads.rank_plan import RankPlan, read_rank_plan
+from workloads.schedules.class_path import create_schedule
+from workloads.schedules.schedule import Schedule, ScheduleError
+from workloads.serving.gpu_worker import GpuWorker, WorkerThread
+from workloads.serving.serving_gpu import serving_gpu
+from workloads.serving.shared_gpu import SharedGpu
+from workloads.transport.buffer_pool import BufferPool
+from workloads.transport.event import Closed, DeviceSummed, Event, Failed, Received, SegmentReceived, SegmentsSent, Sent
+from workloads.transport.neighbour import TransportError
+from workloads.transport.rendezvous import Identity, Rendezvous
+from workloads.transport.ring import RingAllReduce
+from workloads.transport.striped_transport import StripedTransport
+
+if TYPE_CHECKING:
+    from workloads.collective.device_all_reduce import DeviceAllReduce
+
+
+class Rank:
+    """The rank's loop. Construct it once the connections stand and the transport runs.
+
+    ``keep_gradients`` is called when the last iteration's gradients have been summed. ``gpu`` is told when the rank
+    waits for others, where ``compute`` shares one. ``device`` is what ``compute`` really computes on, if it does.
+    ``all_reduce`` sums the gradients there, where that is not done by the ring over the transport.
+    """
+
+    def __init__(
+        self,
+        plan: RankPlan,
+        transport: StripedTransport,
+        events: "SimpleQueue[Event]",
+        compute: Compute,
+        keep_gradients: Callable[[], None] | None = None,
+        *,
+        gpu: SharedGpu | None = None,
+        device: MeasuredDevice | None = None,
+        all_reduce: "DeviceAllReduce | None" = None,
+    ) -> None:
+        self._plan = plan
+        self._gpu = gpu
+        self._device = device
+        self._all_reduce = all_reduce
+        self._summed = False
+        self._transport = transport
+        self._events = events
+        self._compute = compute
+        self._keep_gradients = keep_gradients
+        self._ring = RingAllReduce(plan.links, transport) if plan.links.ring else None
+        self._element_bytes = 1 if plan.torch is None else bytes_per_element(plan.torch.precision)
+        self._log = SpanLog(
+            Path(plan.span_log),
+            SpanLogHeader(plan.rank, plan.host, plan.datacenter, plan.gpu, plan.pipeline, plan.stage),
+        )
+        self._computed: list[Span] = []
+        self._courier: Courier | None = None
+        if device is not None and device.overlaps_copies:
+            self._courier = Courier(compute.outgoing, transport.send, lambda fault: events.put(Failed(fault)))
+        self._early: dict[int, list[tuple[Message, memoryview]]] = {}
+        self._iteration = 0
+        self._schedule: Schedule | None = None
+        self._unsent = 0
+        self._closed = False
+
+    def run(self) -> None:
+        """Run every iteration and say goodbye.
+
+        Raises TransportError and ScheduleError; spans of the iterations before are in the log.
+        """
+        for iteration in range(self._plan.iterations):
+            self._iteration = iteration
+            self._run_iteration(self._begin_iteration())
+            self._update()
+            self._record_computed()
+            self._record_prefills()
+            self._log.flush()
+        self._schedule = None
+        if self._courier is not None:
+            self._courier.close()
+        self._transport.close()
+        while not self._closed:
+            self._heed(self._next_event())
+
+    def complete_log(self) -> None:
+        """Nothing happens any more, in prefill either."""
+        self._record_prefills()
+        if self._device is not None:
+            self._log.record_device(self._device.record())
+        self._log.complete()
+
+    def _begin_iteration(self) -> Schedule:
+        plan = self._plan
+        self._compute.begin(self._iteration)
+        self._schedule = schedule = create_schedule(plan.schedule, plan.shape, plan.schedule_options)
+        for message, payload in self._early.pop(self._iteration, ()):
+            self._arrived(schedule, message, payload)
+        return schedule
+
+    def _run_iteration(self, schedule: Schedule) -> None:
+        stage = self._plan.stage
+        while not schedule.complete(stage):
+            self._heed_all()
+            action = schedule.next(stage)
+            if action is None:
+                self._heed(self._next_event())
+                continue
+            start_ns, end_ns = self._compute.perform(action)
+            schedule.finished(stage, action)
+            if (sends := schedule.sends(stage, action)) is not None:
+                to_stage, message = sends
+                if abs(to_stage - stage) != 1:
+                    raise ScheduleError(f"the schedule sends to stage {to_stage}, no neighbour of stage {stage}")
+                self._send(message)
+            self._computed.append(Span(action.kind.value, self._iteration, action.microbatch, start_ns, end_ns))
+
+    def _send(self, message: Message) -> None:
+        self._unsent += 1
+        if self._courier is not None:
+            self._courier.send(self._iteration, message)
+        else:
+            self._transport.send(self._iteration, message, self._compute.outgoing(message))
+
+    def _update(self) -> None:
+        """Sum the gradients over the replicas and let the optimizer use them."""
+        gradients = self._compute.gradients() if self._all_reduce is None else None
+        if self._all_reduce is not None:
+            self._sum_on_device(self._all_reduce)
+        if self._ring is not None and gradients is not None:
+            start_ns = time.monotonic_ns()
+            self._ring.run(
+                self._iteration,
+                gradients,
+                self._element_bytes,
+                self._compute.add,
+                lambda: self._heed(self._next_event()),
+            )
+            span = Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), gradients.nbytes)
+            self._record(span)
+        # What is being sent must not be made anew by the next iteration. It costs no time: nobody ends an iteration
+        # before its neighbours have what they need for theirs.
+        while self._unsent:
+            self._heed(self._next_event())
+        if self._keep_gradients is not None and self._iteration == self._plan.iterations - 1:
+            self._keep_gradients()
+        if (updated := self._compute.update()) is not None:
+            self._computed.append(Span("optimizer", self._iteration, NO_MICROBATCH, *updated))
+        if (loss := self._compute.loss()) is not None:
+            self._log.record_loss(self._iteration, loss)
+
+    def _sum_on_device(self, all_reduce: "DeviceAllReduce") -> None:
+        start_ns, self._summed = time.monotonic_ns(), False
+        size_bytes = all_reduce.start()
+        while not self._summed:
+            self._heed(self._next_event())
+        self._record(Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), size_bytes))
+
+    def _arrived(self, schedule: Schedule, message: Message, payload: memoryview) -> None:
+        self._compute.arrived(message, payload)
+        schedule.arrived(self._plan.stage, message)
+
+    def _next_event(self) -> Event:
+        """Wait for others; the GPU is idle meanwhile."""
+        if self._gpu is not None:
+            self._gpu.idle()
+        return self._events.get()
+
+    def _heed_all(self) -> None:
+        while True:
+            try:
+                event = self._events.get_nowait()
+            except Empty:
+                return
+            self._heed(event)
+
+    def _heed(self, event: Event) -> None:
+        match event:
+            case Failed(error):
+                raise error
+            case Closed():
+                self._closed = True
+            case DeviceSummed():
+                self._summed = True
+            case SegmentReceived() | SegmentsSent():
+                assert self._ring is not None
+                self._ring.heed(event)
+            case Sent():
+                self._unsent -= 1
+                self._compute.sent(event.message)
+                self._record_transfer("send", event)
+            case Received():
+                self._record_transfer("receive", event)
+                if self._schedule is not None and event.iteration == self._iteration:
+                    self._arrived(self._schedule, event.message, event.payload)
+                else:
+                    self._early.setdefault(event.iteration, []).append((event.message, event.payload))
+
+    def _record_prefills(self) -> None:
+        for span in self._gpu.take_spans() if self._gpu is not None else ():
+            self._record(Span(PREFILL, span.iteration, NO_MICROBATCH, span.start_ns, span.end_ns, request=span.request))
+
+    def _record_computed(self) -> None:
+        """Keep when the device was busy in this iteration, as itself tells where it has a clock."""
+        computed, self._computed = self._computed, []
+        if self._device is not None:
+            busy_ns = self._device.resolve()
+            computed = [
+                span._replace(start_ns=start_ns, end_ns=end_ns)
+                for span, (start_ns, end_ns) in zip(computed, busy_ns, strict=True)
+            ]
+        for span in computed:
+            self._record(span)
+
+    def _record(self, span: Span) -> None:
+        epoch_ns = self._plan.epoch_ns
+        self._log.record(span._replace(start_ns=span.start_ns - epoch_ns, end_ns=span.end_ns - epoch_ns))
+
+    def _record_transfer(self, kind: str, event: Sent | Received) -> None:
+        message, moved_bytes, peer = event.message, event.transfer_bytes, event.neighbour.host
+        times_ns = event.start_ns, event.end_ns
+        self._record(Span(kind, event.iteration, message.microbatch, *times_ns, moved_bytes, peer, message.kind.value))
+
+
+def run_rank(plan: RankPlan) -> None:
+    """Run the rank of ``plan`` in this process. Raises what ends it, each with one line that says why."""
+    if plan.parent_pid is not None:
+        die_with_parent(plan.parent_pid)
+    wake_precisely()
+    if plan.epoch_ns > time.monotonic_ns():
+        raise ValueError("epoch_ns: lies in the future, take CLOCK_MONOTONIC before the rank is started")
+    # Made anew for each iteration; once here, so that one which cannot be made is told before anybody connects.
+    create_schedule(plan.schedule, plan.shape, plan.schedule_options)
+    pool = BufferPool()
+    failure = _Failure()
+    gpu = None if plan.serving is None else serving_gpu(plan.serving)
+    computation = _make_compute(plan, pool, failure.check, gpu)
+    identity = Identity(bytes.fromhex(plan.run_token), plan.rank, plan.listen_address, plan.listen_port)
+    rendezvous = Rendezvous(
+        identity,
+        plan.links.peers,
+        plan.congestion,
+        lambda note: _say(_who(plan), note),
+        plan.links.window_bytes,
+        unsent_bytes=plan.links.unsent_bytes,
+    )
+    worker = None if gpu is None else _make_worker(plan, gpu)
+    sockets = rendezvous.meet(plan.meeting_timeout_ns)
+    events: SimpleQueue[Event] = SimpleQueue()
+
+    def report(event: Event) -> None:
+        # A replay reads no payload, and its main thread may compute for long: kept till then, buffers would pile up.
+        if plan.replay is not None and isinstance(event, Received):
+            pool.give_back(event.payload)
+        events.put(event)
+
+    transport = StripedTransport(plan.links, sockets, pool, report, blank=plan.replay is not None)
+    failure.transport = transport
+    transport.start()
+    all_reduce = None if computation.sum_with is None else computation.sum_with(events.put)
+    rank = Rank(
+        plan,
+        transport,
+        events,
+        computation.compute,
+        computation.keep_gradients,
+        gpu=gpu,
+        device=computation.device,
+        all_reduce=all_reduce,
+    )
+    if worker is not None:
+        worker.start()
+    rank.run()
+    if worker is not None:
+        worker.stop()
+    rank.complete_log()
+    if all_reduce is not None:
+        all_reduce.close()
+
+
+def _make_worker(plan: RankPlan, gpu: SharedGpu) -> WorkerThread:
+    assert plan.serving is not None
+    return WorkerThread(GpuWorker(plan.serving, plan.run_token, gpu, lambda note: _say(_who(plan), note)))
+
+
+class _Failure:
+    """Tells a computation, which is made before the connections stand, that they have failed."""
+
+    transport: StripedTransport | None = None
+
+    def check(self) -> None:
+        """Raise what the transport has failed with, if it has."""
+        if self.transport is not None:
+            self.transport.raise_if_failed()
+
+
+@dataclass(frozen=True)
+class _Computation:
+    """What computes, how its gradients are kept where they are to be, and its device where it is a real one.
+
+    ``sum_with`` makes the collective that sums them, where torch does, given what it reports to.
+    """
+
+    compute: Compute
+    keep_gradients: Callable[[], None] | None = None
+    device: MeasuredDevice | None = None
+    sum_with: "Callable[[Callable[[Event], None]], DeviceAllReduce] | None" = None
+
+
+def _make_compute(plan: RankPlan, pool: BufferPool, check: Callable[[], None], gpu: SharedGpu | None) -> _Computation:
+    if plan.replay is not None:
+        return _Computation(ReplayCompute(plan.replay, check, pool, gpu))
+    assert plan.torch is not None
+    # A rank that replays starts in tens of milliseconds because it never loads torch.
+    from workloads.compute.gradient_file import save_gradients  # noqa: PLC0415
+    from workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
+
+    compute, path = TorchCompute(plan.torch, pool.give_back, gpu), plan.gradients
+    pool.prefer(compute.receive_buffer)
+    keep = None if path is None else lambda: save_gradients(Path(path), compute.named_gradients())
+    if (collective := plan.collective) is None:
+        return _Computation(compute, keep, compute)
+    from workloads.collective.device_all_reduce import DeviceAllReduce, check_backend  # noqa: PLC0415
+
+    # Told before anybody connects.
+    check_backend(collective.backend)
+    gradients, device = compute.device_gradients, compute.record().device
+    return _Computation(compute, keep, compute, lambda report: DeviceAllReduce(collective, gradients, device, report))
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; the exit status."""
+    if len(arguments) != 1:
+        _say("wanbed rank", "usage: python -m workloads.rank PLAN.json")
+        return 1
+    who = "wanbed rank"
+    try:
+        plan = read_rank_plan(Path(arguments[0]))
+        who = _who(plan)
+        run_rank(plan)
+    except (TransportError, ScheduleError, ValueError, OSError, RuntimeError) as failure:
+        _say(who, str(failure))
+        return 1
+    except Exception as defect:
+        traceback.print_exc()
+        _say(who, f"{type(defect).__name__}: {defect}")
+        return 1
+    return 0
+
+
+def _who(plan: RankPlan) -> str:
+    return f"wanbed rank {plan.rank} ({plan.host})"
+
+
+def _say(who: str, line: str) -> None:
+    print(f"{who}: {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    if status:
+        # A thread of torch's may be waiting for a peer that is gone, and the interpreter's end would wait for it.
+        os._exit(status)

@@ -1,0 +1,120 @@
+"""Everything that one rank needs to know, as a file: it follows its plan alone.
+
+The runner makes a plan for each rank and writes it; the rank reads it, with the standard library only.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workloads.collective.collective_plan import CollectivePlan
+from workloads.compute.replay import ReplayWork
+from workloads.compute.torch_work import TorchWork
+from workloads.plan_file import read_plan, write_plan
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.serving.serving_plans import GpuServingPlan
+from workloads.transport.frame import RUN_TOKEN_BYTES
+from workloads.transport.links_plan import LinksPlan
+
+DEFAULT_MEETING_TIMEOUT_NS = 8_000_000_000
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """One rank of one trial. Durations are those of the testbed's clock (dilated, where the run is).
+
+    ``iterations`` counts the warm-up ones too. ``schedule`` is the path of a class, ``package.module:Class``;
+    ``schedule_options`` are its keyword arguments. Exactly one of ``replay`` and ``torch`` says how the stage computes.
+    ``links`` tells the rank's peers; those with a lower number call it on ``listen_address`` and ``listen_port``, and
+    every socket of the rank is bound to that address. Ports belong below the kernel's ephemeral range. ``run_token`` is
+    16 bytes in hexadecimal, one for all ranks of a trial. ``epoch_ns`` is the CLOCK_MONOTONIC time that is 0 in the
+    span log. ``gradients`` is a file that receives the last iteration's summed gradients, of torch's computation only.
+    With ``parent_pid`` the rank dies with that process, which must have started it. ``serving`` is the prefill that the
+    GPU does while training leaves it idle, replayed or computed by torch as training itself is. With ``collective`` it
+    is torch that sums the gradients over the replicas. Raises ValueError naming the field.
+    """
+
+    rank: int
+    host: str
+    datacenter: str
+    gpu: int
+    pipeline: int
+    stage: int
+    shape: PipelineShape
+    iterations: int
+    schedule: str
+    replay: ReplayWork | None
+    torch: TorchWork | None
+    links: LinksPlan
+    listen_address: str
+    listen_port: int
+    run_token: str
+    span_log: str
+    epoch_ns: int
+    schedule_options: dict[str, Any] = field(default_factory=dict)
+    congestion: str | None = None
+    meeting_timeout_ns: int = DEFAULT_MEETING_TIMEOUT_NS
+    gradients: str | None = None
+    parent_pid: int | None = None
+    serving: GpuServingPlan | None = None
+    collective: CollectivePlan | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("rank", 0), ("gpu", 0), ("pipeline", 0), ("iterations", 1), ("meeting_timeout_ns", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
+        if not 0 <= self.stage < self.shape.stages:
+            raise ValueError(f"stage: {self.stage} is none of the {self.shape.stages} stages")
+        self._check_links()
+        if not 1 <= self.listen_port <= 65535:
+            raise ValueError(f"listen_port: {self.listen_port} is no port to listen on")
+        if (self.replay is None) == (self.torch is None):
+            raise ValueError("replay: a stage computes either by replay or by torch, give one of the two")
+        if self.serving is not None and (self.serving.inference is None) != (self.torch is None):
+            raise ValueError("serving.inference: torch computes training and prefill of a GPU, or neither")
+        if self.collective is not None and (self.torch is None or self.links.ring):
+            raise ValueError(
+                "collective: torch sums what torch has computed, and in place of the ring: give one of both"
+            )
+        if self.replay is not None:
+            self._check_replay(self.replay)
+        try:
+            token = bytes.fromhex(self.run_token)
+        except ValueError:
+            token = b""
+        if len(token) != RUN_TOKEN_BYTES:
+            raise ValueError(f"run_token: write {RUN_TOKEN_BYTES} bytes in hexadecimal")
+
+    def _check_links(self) -> None:
+        links, last = self.links, self.shape.stages - 1
+        for name in ("rank", "pipeline", "stage", "iterations"):
+            if getattr(links, name) != getattr(self, name):
+                raise ValueError(f"links.{name}: {getattr(links, name)}, where the rank's is {getattr(self, name)}")
+        if links.microbatches != self.shape.microbatches:
+            raise ValueError(f"links.microbatches: {links.microbatches}, where the shape has {self.shape.microbatches}")
+        for name, boundary, expected in (
+            ("previous", links.previous, self.stage > 0),
+            ("following", links.following, self.stage < last),
+        ):
+            if (boundary is not None) != expected:
+                raise ValueError(
+                    f"links.{name}: stage {self.stage} of {self.shape.stages} has {'one' if expected else 'none'}"
+                )
+
+    def _check_replay(self, replay: ReplayWork) -> None:
+        if self.gradients is not None:
+            raise ValueError("gradients: replayed compute makes none, leave the file out")
+        if self.shape.recomputes(self.stage) != (replay.durations.recompute_ns > 0):
+            raise ValueError(
+                f"replay.durations.recompute_ns: {replay.durations.recompute_ns}, where the shape says that stage "
+                f"{self.stage} {'recomputes' if self.shape.recomputes(self.stage) else 'does not recompute'}"
+            )
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON, readable by this user alone because of the token."""
+        write_plan(self, path)
+
+
+def read_rank_plan(path: Path) -> RankPlan:
+    """Read what ``RankPlan.write`` wrote. Raises ValueError, one line with path and field; OSError if unreadable."""
+    return read_plan(RankPlan, path)

@@ -1,0 +1,33 @@
+"""Atlas: pipelines of a cell take turns on the links between datacenters, by a plan made ahead."""
+
+from typing import Any
+
+from workloads.schedules.cell_plan import CellPlan, CellProfile
+from workloads.schedules.cell_planner import plan_cell
+from workloads.schedules.cell_simulation import TurnRule
+from workloads.schedules.planned_schedule import PlannedSchedule
+
+
+class Atlas(PlannedSchedule):
+    """The planned schedule of Atlas, after Palak et al., arXiv 2411.14458.
+
+    No stage exceeds its memory bound; a ready backward goes first; a recompute is started so that it has ended when its
+    gradient arrives, earlier where the GPU has nothing else to do, and one microbatch at most is recomputed ahead;
+    transfers start in plan order. Of several plans that keep these rules the shortest is taken. How plans are searched
+    is this project's own.
+    """
+
+    @classmethod
+    def plan(cls, profile: CellProfile, *, turns: str | None = None, **unknown: Any) -> CellPlan:
+        """Plan one iteration of the cell.
+
+        ``turns`` allows only one rule for who goes first on a shared boundary: ``first-come``, ``microbatch`` (the
+        oldest) or ``starving`` (whose receiver has the least to do). Default: the best. Raises
+        ValueError for another rule or option.
+        """
+        if unknown:
+            raise ValueError(f"{min(unknown)}: atlas has no such option, it has turns")
+        known = [rule.value for rule in TurnRule]
+        if turns is not None and turns not in known:
+            raise ValueError(f"turns: {turns!r} is no rule, take one of {', '.join(known)}")
+        return plan_cell(profile) if turns is None else plan_cell(profile, [TurnRule(turns)])

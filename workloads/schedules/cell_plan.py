@@ -1,0 +1,93 @@
+"""What a plan for one DP-cell is made from, and what it says.
+
+A DP-cell is C pipelines whose replicas of a stage sit side by side. Where ``shared``, a boundary's links carry one
+pipeline's transfer at a time, over the node pairs of all C.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from workloads.schedules.action import Action
+from workloads.schedules.pipeline_shape import PipelineShape
+
+Turn = tuple[int, int]
+"""Whose transfer: (pipeline of the cell, microbatch)."""
+
+
+@dataclass(frozen=True)
+class BoundaryProfile:
+    """The links between a stage and the next, the same in both directions, each direction on its own.
+
+    One activation or gradient keeps its direction busy for ``occupancy_ns``, and is at the other stage ``latency_ns``
+    after that. ``shared``: all pipelines of the cell take turns, and ``occupancy_ns`` is that of all their node pairs
+    together; else each pipeline has links of its own. Raises ValueError naming the field.
+    """
+
+    latency_ns: int
+    occupancy_ns: int
+    shared: bool
+
+    def __post_init__(self) -> None:
+        for name in ("latency_ns", "occupancy_ns"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: {getattr(self, name)} is negative")
+
+
+@dataclass(frozen=True)
+class CellProfile:
+    """One DP-cell: ``pipelines`` pipelines of one shape. Durations have one value per stage, one microbatch each.
+
+    ``boundaries`` has one entry less than there are stages. ``recompute_ns`` counts where the shape recomputes. Raises
+    ValueError naming the field.
+    """
+
+    shape: PipelineShape
+    pipelines: int
+    forward_ns: tuple[int, ...]
+    backward_ns: tuple[int, ...]
+    recompute_ns: tuple[int, ...]
+    boundaries: tuple[BoundaryProfile, ...]
+
+    def __post_init__(self) -> None:
+        if self.pipelines < 1:
+            raise ValueError(f"pipelines: {self.pipelines} is below 1")
+        for name in ("forward_ns", "backward_ns", "recompute_ns"):
+            durations = getattr(self, name)
+            if len(durations) != self.shape.stages:
+                raise ValueError(f"{name}: {len(durations)} values for {self.shape.stages} stages, give one for each")
+            if min(durations) < 0:
+                raise ValueError(f"{name}: {min(durations)} is negative")
+        if len(self.boundaries) != self.shape.stages - 1:
+            raise ValueError(
+                f"boundaries: {len(self.boundaries)} for {self.shape.stages} stages, give one less than stages"
+            )
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """Who does what after what in one iteration of one DP-cell; the same for every iteration.
+
+    ``orders[pipeline][stage]`` are that stage's actions. ``activation_turns[boundary]`` and
+    ``gradient_turns[boundary]`` are the order in which transfers start on a shared boundary, and empty for one that is
+    not: there each pipeline's transfers go as they are made. Ranks that keep these orders never wait for each other in
+    a circle, whatever anything takes. ``makespan_ns`` is from the first action's start to the last one's end, if
+    everything takes what the profile says.
+    """
+
+    orders: tuple[tuple[tuple[Action, ...], ...], ...]
+    activation_turns: tuple[tuple[Turn, ...], ...]
+    gradient_turns: tuple[tuple[Turn, ...], ...]
+    makespan_ns: int
+
+
+def options_for(plan: CellPlan, pipeline: int, stage: int | None = None) -> dict[str, Any]:
+    """The options, as JSON has them, that make a planned schedule of one pipeline of the cell (0 to C - 1).
+
+    With ``stage``, only that stage's list, for a rank that runs no other.
+    """
+    return {
+        "orders": [
+            [[action.kind.value, action.microbatch] for action in order] if stage in {None, own} else None
+            for own, order in enumerate(plan.orders[pipeline])
+        ]
+    }

@@ -1,0 +1,49 @@
+"""1F1B: a warm-up of forwards, then one backward and one forward in turn."""
+
+from collections.abc import Sequence
+
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.fixed_order import FixedOrder
+from workloads.schedules.pipeline_shape import PipelineShape
+
+
+class OneForwardOneBackward(FixedOrder):
+    """1F1B, non-interleaved, with ``S - s`` warm-up forwards at stage s.
+
+    ``warmup_depth`` is the number of warm-up forwards at stage 0 (default S); stage s does s fewer, at least one. The
+    last stage, whose backwards wait for no message, always does one. The shape's memory bound shortens the
+    warm-up. Stage s holds no more microbatches than its warm-up has. Raises ValueError for a depth below 1.
+    Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021.
+    """
+
+    def __init__(self, shape: PipelineShape, *, warmup_depth: int | None = None) -> None:
+        super().__init__(shape)
+        if warmup_depth is not None and (isinstance(warmup_depth, bool) or not isinstance(warmup_depth, int)):
+            raise ValueError(f"warmup_depth: {warmup_depth!r} is not a whole number of microbatches")
+        if warmup_depth is not None and warmup_depth < 1:
+            raise ValueError(f"warmup_depth: {warmup_depth} is below 1")
+        self._warmup_depth = self._default_depth() if warmup_depth is None else warmup_depth
+
+    def _default_depth(self) -> int:
+        return self.shape.stages
+
+    def _unbounded_warmup(self, stage: int) -> int:
+        return 1 if stage == self.shape.stages - 1 else max(1, self._warmup_depth - stage)
+
+    def warmup(self, stage: int) -> int:
+        """How many forwards ``stage`` runs before its first backward.
+
+        Never more than the stage before: that one would wait for a gradient while this one waits for an activation.
+        """
+        own = self._unbounded_warmup(stage)
+        return min(own, *(self.shape.most_in_flight(before) for before in range(stage + 1)), self.shape.microbatches)
+
+    def order(self, stage: int) -> Sequence[Action]:
+        """The warm-up, then a backward and a forward in turn, then the backwards that are left."""
+        warmup = self.warmup(stage)
+        actions = [Action(ActionKind.FORWARD, microbatch) for microbatch in range(warmup)]
+        for microbatch in range(self.shape.microbatches):
+            actions += self.backward(stage, microbatch)
+            if microbatch + warmup < self.shape.microbatches:
+                actions.append(Action(ActionKind.FORWARD, microbatch + warmup))
+        return actions

@@ -1,0 +1,60 @@
+"""Schedules by name: those of this package, and those that other installed packages bring.
+
+A package brings one with an entry point in the group ``wanbed.schedules``, of a subclass of ``Schedule``. Names are
+looked up where an experiment is read; a rank is given the class's path.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from importlib.metadata import entry_points
+
+from testbed.strict_model import InputError
+from workloads.schedules.class_path import create_schedule
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.schedule import Schedule
+
+ENTRY_POINT_GROUP = "wanbed.schedules"
+
+
+def schedule_names() -> tuple[str, ...]:
+    """Every name there is a schedule for, sorted."""
+    return tuple(sorted({entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}))
+
+
+def schedule_class_path(name: str, source: str = "schedule", *, also: Sequence[str] = ()) -> str:
+    """``"package.module:Class"`` of the schedule of that name.
+
+    ``also`` are names that the caller knows what to do with, which a refusal offers too. Raises InputError, one line
+    that starts with ``source``, for a name that none or several packages bring.
+    """
+    paths = set(_paths(name, tuple(sys.path)))
+    if len(paths) > 1:
+        raise InputError(f"{source}: several packages bring a schedule {name!r} ({', '.join(sorted(paths))}), keep one")
+    if not paths:
+        names = sorted((*schedule_names(), *also))
+        near = get_close_matches(name, names, n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        raise InputError(f"{source}: no schedule {name!r}, {remedy}")
+    return paths.pop()
+
+
+@cache
+def _paths(name: str, _searched: tuple[str, ...]) -> tuple[str, ...]:
+    """What installed packages give that name; reading them takes a millisecond, and a sweep asks for every cell."""
+    return tuple(entry.value for entry in entry_points(group=ENTRY_POINT_GROUP, name=name))
+
+
+def schedule_by_name(
+    name: str, shape: PipelineShape, options: Mapping[str, object] | None = None, source: str = "schedule"
+) -> Schedule:
+    """A schedule for one iteration of one pipeline.
+
+    Raises InputError, one line that starts with ``source``, for an unknown name, a class that cannot be loaded, and
+    options or a shape that the schedule refuses.
+    """
+    try:
+        return create_schedule(schedule_class_path(name, source), shape, options or {})
+    except ValueError as refusal:
+        raise InputError(f"{source}: {refusal}") from None

@@ -1,0 +1,43 @@
+"""ZB-H1: 1F1B whose backward is split, so that gradients of weights fill the bubbles."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.fixed_order import FixedOrder
+
+
+class ZeroBubble(FixedOrder):
+    """ZB-H1: ``S - s`` warm-up forwards at stage s, then an input-gradient part and a forward in turn.
+
+    The weight-gradient part of a microbatch follows s input-gradient parts later, and the last ones come at the end:
+    the stage before has its gradient sooner by the time of one weight part. Every stage holds up to S microbatches,
+    from the start of the forward to the end of the weight part: as many as the first stage of 1F1B. The shape's memory
+    bound shortens first the delay of the weight parts, then the warm-up.
+    Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, section 2.1.
+    """
+
+    splits_backward: ClassVar[bool] = True
+
+    def warmup(self, stage: int) -> int:
+        """How many forwards ``stage`` runs before its first backward; never more than the stage before."""
+        bounds = (self.shape.most_in_flight(before) for before in range(stage + 1))
+        return min(self.shape.stages - stage, *bounds, self.shape.microbatches)
+
+    def weight_delay(self, stage: int) -> int:
+        """How many microbatches further the input-gradient parts are than the weight-gradient parts."""
+        return min(stage, self.shape.most_in_flight(stage) - self.warmup(stage))
+
+    def order(self, stage: int) -> Sequence[Action]:
+        """The warm-up, then input-gradient parts, delayed weight-gradient parts and forwards in turn, then the rest."""
+        microbatches, warmup, delay = self.shape.microbatches, self.warmup(stage), self.weight_delay(stage)
+        actions = [Action(ActionKind.FORWARD, microbatch) for microbatch in range(warmup)]
+        for microbatch in range(microbatches):
+            *until_input, weight = self.backward(stage, microbatch)
+            actions += until_input
+            if microbatch >= delay:
+                actions.append(Action(weight.kind, microbatch - delay))
+            if microbatch + warmup < microbatches:
+                actions.append(Action(ActionKind.FORWARD, microbatch + warmup))
+        late = range(microbatches - delay, microbatches)
+        return [*actions, *(Action(ActionKind.BACKWARD_WEIGHT, microbatch) for microbatch in late)]

@@ -1,0 +1,192 @@
+"""A datacenter's prefill controller: ``python -m workloads.serving.controller_process PLAN.json``.
+
+It plays the requests' arrivals, whatever became of those before, from the moment on at which the first GPU has called,
+which is when training begins; and it does what ``PrefillController`` decides. It ends when every GPU that trains has
+said goodbye or has gone, or when it is told to by SIGTERM, and then writes what became of each request. Exit status 0
+then; else 1 and one line on standard error.
+"""
+
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from workloads.compute.timer_slack import wake_precisely
+from workloads.parent_process import die_with_parent
+from workloads.plan_file import read_plan
+from workloads.prefill.controller import Commands, PrefillController
+from workloads.prefill.messages import BubbleReport, PieceDone, from_document, to_document
+from workloads.prefill.outcome import RequestRecord
+from workloads.prefill.prefill_settings import FillPolicy
+from workloads.prefill.request import Request
+from workloads.serving.controller_plan import ControllerPlan
+from workloads.serving.correspondent import Correspondent
+from workloads.serving.frame_channel import Document, FrameChannel
+from workloads.serving.meeting import Listener
+from workloads.serving.precise_timer import PreciseTimer
+from workloads.transport.neighbour import TransportError
+
+_TIMES = [field.name for field in fields(RequestRecord) if field.name.endswith("_ns")]
+_ARRIVALS_AT_ONCE = 64
+"""After so many that are due, messages are looked at."""
+
+
+class ControllerProcess:
+    """Construct it, then ``run``."""
+
+    def __init__(self, plan: ControllerPlan) -> None:
+        service, own = plan.service, plan.own
+        self._plan = plan
+        self._controller = PrefillController(own.name, own.groups, service.model, service.profile, service.settings)
+        training = () if service.settings.policy is FillPolicy.NONE else own.groups
+        self._training = {gpu for group in training if not group.pooled for gpu in group.gpus}
+        self._to_come = set(self._training)
+        self._selector = selectors.DefaultSelector()
+        self._timer = PreciseTimer()
+        self._selector.register(self._timer, selectors.EVENT_READ, lambda mask: self._timer.passed())
+        self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._news, selectors.EVENT_READ, lambda mask: None)
+        self._listener = Listener(plan.listen, plan.run_token, self._selector, self._called, _say)
+        self._gpus: dict[int, Correspondent] = {}
+        self._early: dict[int, list[Document]] = {}
+        self._arrivals: Iterator[Request] = (r for datacenter, r in service.arrivals() if datacenter == own)
+        self._next: Request | None = None
+        self._requests: dict[int, Request] = {}
+        self._begin_ns: int | None = None
+        self._latest_ns = 0
+        self._ending = False
+
+    def end(self) -> None:
+        """Have ``run`` come to its end; from a signal too."""
+        self._ending = True
+        os.eventfd_write(self._news, 1)
+
+    def run(self) -> None:
+        """Serve to the end, and write the records."""
+        while not self._ending:
+            due = self._next is not None and self._due_ns(self._next) <= time.monotonic_ns()
+            for key, mask in self._selector.select(0 if due else None):
+                if key.fileobj in self._selector.get_map():
+                    key.data(mask)
+            self._play()
+        self._listener.close()
+        self._write_records()
+        # It may be told to end while it does.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def _due_ns(self, request: Request) -> int:
+        assert self._begin_ns is not None
+        return self._begin_ns + request.arrival_ns
+
+    def _await_next(self) -> None:
+        self._next = next(self._arrivals, None)
+        if self._next is not None:
+            self._timer.set(self._due_ns(self._next))
+
+    def _play(self) -> None:
+        for _ in range(_ARRIVALS_AT_ONCE):
+            request, now_ns = self._next, time.monotonic_ns()
+            if request is None or self._due_ns(request) > now_ns:
+                return
+            self._latest_ns = max(self._latest_ns, now_ns - self._due_ns(request))
+            self._requests[request.number] = request
+            self._obey(self._controller.arrived(now_ns, request))
+            self._await_next()
+
+    def _obey(self, commands: Commands) -> None:
+        for command in commands:
+            document = to_document(command)
+            if (gpu := self._gpus.get(command.gpu)) is not None:
+                gpu.send(document)
+            else:
+                self._early.setdefault(command.gpu, []).append(document)
+
+    def _called(self, channel: FrameChannel, gpu: int | None, documents: list[Document]) -> None:
+        def gone(_why: str) -> None:
+            if gpu is not None:
+                self._left(gpu)
+
+        def heed(document: Document) -> None:
+            self._told(document)
+            if continues and document.get("message") == "CacheMoved":
+                request = self._requests[document["request"]]
+                caller.send({"message": "Continue", "request": request.number, "tokens": request.output_tokens})
+
+        continues = self._plan.service.inference is not None
+        caller = Correspondent(self._selector, channel, heed, gone)
+        if gpu is not None:
+            self._gpus[gpu] = caller
+            if self._begin_ns is None:
+                self._begin_ns = time.monotonic_ns()
+                self._await_next()
+            for document in self._early.pop(gpu, ()):
+                caller.send(document)
+        caller.heed_all(documents)
+
+    def _left(self, gpu: int) -> None:
+        self._to_come.discard(gpu)
+        if self._training and not self._to_come:
+            self.end()
+
+    def _told(self, document: Document) -> None:
+        now_ns = time.monotonic_ns()
+        match document.get("message"):
+            case "Goodbye":
+                self._left(document["gpu"])
+            case "ActivationArrived":
+                request, stage, chunk = document["request"], document["stage"], document["chunk"]
+                self._obey(self._controller.activation_arrived(now_ns, request, stage, chunk))
+            case "CacheMoved":
+                self._obey(self._controller.kv_moved(now_ns, document["request"]))
+            case _:
+                match from_document(document):
+                    case BubbleReport() as report:
+                        self._obey(self._controller.bubbles_reported(now_ns, report))
+                    case PieceDone() as done:
+                        self._obey(self._controller.piece_done(now_ns, done))
+
+    def _write_records(self) -> None:
+        epoch_ns = self._plan.epoch_ns
+        rows: list[dict[str, Any]] = []
+        for number, record in self._controller.records.items():
+            row = {**asdict(record), "output_tokens": self._requests[number].output_tokens}
+            row.update({name: row[name] - epoch_ns for name in _TIMES if row[name] is not None})
+            rows.append(row)
+        document = {"requests": rows, "latest_arrival_ns": self._latest_ns}
+        path = Path(self._plan.records)
+        unfinished = path.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(document), encoding="utf-8")
+        unfinished.rename(path)
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; the exit status."""
+    if len(arguments) != 1:
+        _say("usage: python -m workloads.serving.controller_process PLAN.json")
+        return 1
+    try:
+        plan = read_plan(ControllerPlan, Path(arguments[0]))
+        if plan.parent_pid is not None:
+            die_with_parent(plan.parent_pid)
+        wake_precisely()
+        process = ControllerProcess(plan)
+        signal.signal(signal.SIGTERM, lambda number, frame: process.end())
+        process.run()
+    except (TransportError, ValueError, OSError, RuntimeError) as failure:
+        _say(f"{type(failure).__name__}: {failure}")
+        return 1
+    return 0
+
+
+def _say(line: str) -> None:
+    print(f"wanbed prefill controller: {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""Someone at the other end of a channel, on a selector whose data are functions of an event mask."""
+
+import selectors
+from collections.abc import Callable, Iterable
+
+from workloads.serving.frame_channel import Document, FrameChannel, Payload
+from workloads.transport.frame import FrameError
+
+
+class Correspondent:
+    """Reads and writes a channel as far as it goes, whenever the selector says so.
+
+    ``heed`` is given each document. ``gone`` is called once, with the reason, when the connection has ended; what is
+    sent after that is dropped.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        channel: FrameChannel,
+        heed: Callable[[Document], None],
+        gone: Callable[[str], None],
+    ) -> None:
+        self.channel = channel
+        self.here = True
+        self._selector = selector
+        self._heed = heed
+        self._gone = gone
+        self._mask = selectors.EVENT_READ
+        selector.register(channel, self._mask, self._ready)
+        self._write()
+
+    def send(self, document: Document, payload: Payload = 0) -> None:
+        """Send a frame, at once as far as the kernel takes it."""
+        if self.here:
+            self.channel.send(document, payload)
+            self._write()
+
+    def heed_all(self, documents: Iterable[Document]) -> None:
+        """Documents that came before this was made."""
+        for document in documents:
+            self._heed(document)
+
+    def close(self) -> None:
+        """Let go of the connection, without a word to ``gone``."""
+        if self.here:
+            self.here = False
+            self._selector.unregister(self.channel)
+            self.channel.close()
+
+    def _ready(self, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._write()
+        if self.here and mask & selectors.EVENT_READ:
+            try:
+                documents = self.channel.receive()
+            except (OSError, FrameError) as fault:
+                self._end(str(fault))
+                return
+            self.heed_all(documents)
+
+    def _write(self) -> None:
+        try:
+            self.channel.flush()
+        except OSError as fault:
+            self._end(str(fault))
+            return
+        mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.channel.unsent else 0)
+        if mask != self._mask:
+            self._mask = mask
+            self._selector.modify(self.channel, mask, self._ready)
+
+    def _end(self, why: str) -> None:
+        self.close()
+        self._gone(why)

@@ -1,0 +1,47 @@
+"""A moment that a selector wakes at, to the microsecond: epoll's own timeout counts milliseconds."""
+
+import ctypes
+import os
+
+_CLOCK_MONOTONIC = 1
+_ABSOLUTE = 1
+
+
+class _Time(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+class _Setting(ctypes.Structure):
+    _fields_ = (("interval", _Time), ("value", _Time))
+
+
+class PreciseTimer:
+    """A timerfd. Any thread may set it; the last setting holds. Raises OSError where the kernel refuses."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = self._libc.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+
+    def fileno(self) -> int:
+        """Readable from the moment that was set on, until ``passed``."""
+        return int(self._descriptor)
+
+    def set(self, at_ns: int) -> None:
+        """Wake at that CLOCK_MONOTONIC time, at once if it is over."""
+        seconds, nanoseconds = divmod(max(1, at_ns), 1_000_000_000)
+        setting = _Setting(value=_Time(seconds, nanoseconds))
+        if self._libc.timerfd_settime(self._descriptor, _ABSOLUTE, ctypes.byref(setting), None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime")
+
+    def passed(self) -> None:
+        """The wake-up is heeded: unreadable until it is set again."""
+        try:
+            os.read(self._descriptor, 8)
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._descriptor)

@@ -1,0 +1,23 @@
+"""From a GPU's plan to the GPU."""
+
+from workloads.prefill.bubble_filler import BubbleFiller
+from workloads.prefill.bubble_forecast import BubbleForecast
+from workloads.prefill.prefill_settings import FillPolicy
+from workloads.serving.serving_plans import GpuServingPlan
+from workloads.serving.shared_gpu import SharedGpu
+
+
+def serving_gpu(plan: GpuServingPlan) -> SharedGpu:
+    """The GPU of ``plan``. One of the pool has nothing to foresee, and does each piece as soon as it can.
+
+    Where torch computes, the weights are made here. Raises ValueError for a device that is not there.
+    """
+    policy = FillPolicy.GREEDY if plan.pooled else plan.settings.policy
+    filler = BubbleFiller(BubbleForecast(plan.settings, plan.training), plan.profile, policy)
+    if plan.inference is None:
+        return SharedGpu(plan.gpu, filler)
+    # What replays starts in tens of milliseconds because it never loads torch.
+    from workloads.inference.prefill_compute import PrefillCompute  # noqa: PLC0415
+    from workloads.serving.computed_gpu import ComputedGpu  # noqa: PLC0415
+
+    return ComputedGpu(plan.gpu, filler, PrefillCompute(plan.inference, plan.layers))

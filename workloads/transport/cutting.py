@@ -1,0 +1,41 @@
+"""How a transfer is cut into chunks, and how the chunks are dealt to the node pairs that share it."""
+
+from workloads.transport.frame import CHUNK_BYTES
+
+_SMALL_CHUNK_BYTES = 16 * 1024
+_CHUNKS_WANTED = 16
+"""So many chunks a share keep scatter, WAN and gather busy at the same time; smaller ones cost more than they bring."""
+_CHUNKS_A_CONNECTION = 4
+"""So many chunks for each connection let the faster connections carry more of them than the slower ones."""
+
+
+class Cutting:
+    """Chunks of ``total_bytes``, equal to one byte, dealt round over ``shares``: chunk i belongs to share i mod shares.
+
+    Every share has the same number of chunks, each of ``CHUNK_BYTES`` at most, unless there are fewer bytes than
+    shares; then each byte is a chunk. The ``connections`` of a node pair carry the chunks of its share.
+    """
+
+    def __init__(self, total_bytes: int, shares: int, connections: int = 1) -> None:
+        needed = -(-total_bytes // (shares * CHUNK_BYTES))
+        wanted = max(_CHUNKS_WANTED, _CHUNKS_A_CONNECTION * connections)
+        wanted = min(wanted, total_bytes // shares // _SMALL_CHUNK_BYTES)
+        self.total_bytes = total_bytes
+        self.shares = shares
+        self.chunks = min(total_bytes, max(needed, wanted) * shares)
+        self.largest_bytes = -(-total_bytes // self.chunks)
+        self._bounds = [total_bytes * index // self.chunks for index in range(self.chunks + 1)]
+        self._indices = {offset: index for index, offset in enumerate(self._bounds[:-1])}
+
+    def share(self, position: int) -> range:
+        """Indices of the chunks that go over the node pair of the cell's pipeline at ``position``."""
+        return range(position, self.chunks, self.shares)
+
+    def chunk(self, index: int) -> tuple[int, int]:
+        """Offset and length of a chunk."""
+        return self._bounds[index], self._bounds[index + 1] - self._bounds[index]
+
+    def index(self, offset: int, length: int) -> int | None:
+        """Which chunk that is, None if it is none."""
+        index = self._indices.get(offset)
+        return index if index is not None and self.chunk(index)[1] == length else None

@@ -1,0 +1,135 @@
+"""What goes over a connection: one hello each way, then chunks of activations, gradients and sums, then a goodbye.
+
+Every frame begins with a header of fixed size that ends in a CRC32 of what precedes it. Nothing is taken from a header
+before the CRC, the magic and the version have been checked.
+"""
+
+import struct
+from enum import IntEnum
+from typing import Any, NamedTuple
+from zlib import crc32
+
+WIRE_VERSION = 2
+CHUNK_BYTES = 1024 * 1024
+RUN_TOKEN_BYTES = 16
+
+_HELLO_MAGIC = b"wbHI"
+_HEADER_MAGIC = b"wbCK"
+_CRC = struct.Struct("!I")
+_HELLO_FIELDS = struct.Struct(f"!4sH{RUN_TOKEN_BYTES}sIHH")
+_HEADER_FIELDS = struct.Struct("!4sHHIIIQQI")
+
+HELLO_BYTES = _HELLO_FIELDS.size + _CRC.size
+HEADER_BYTES = _HEADER_FIELDS.size + _CRC.size
+
+
+class FrameError(ValueError):
+    """The bytes are no frame of this protocol, or one that contradicts itself; the message says in what."""
+
+
+class FrameKind(IntEnum):
+    """What follows a header: a chunk of one of the first three, else nothing.
+
+    A credit lets the peer send more chunks of a kind. After LAST_OWN come only chunks that are relayed for others,
+    after GOODBYE nothing.
+    """
+
+    ACTIVATION = 1
+    GRADIENT = 2
+    SEGMENT = 3
+    CREDIT = 4
+    LAST_OWN = 5
+    GOODBYE = 6
+
+
+CHUNK_KINDS = (FrameKind.ACTIVATION, FrameKind.GRADIENT, FrameKind.SEGMENT)
+
+
+class Hello(NamedTuple):
+    """The first frame each way: which run, which rank, and which of how many connections this is."""
+
+    run_token: bytes
+    rank: int
+    connection: int
+    connections: int
+
+    def encode(self) -> bytes:
+        """The frame, ``HELLO_BYTES`` long."""
+        return _sealed(_HELLO_FIELDS.pack(_HELLO_MAGIC, WIRE_VERSION, *self))
+
+
+class FrameHeader(NamedTuple):
+    """What a chunk belongs to and where in it: ``length`` bytes at ``offset`` of ``total_bytes``.
+
+    ``owner`` is the pipeline whose transfer it is; ``number`` the microbatch, or the ring step of a segment. A credit
+    has the kind of chunk in ``number`` and their count in ``total_bytes``; else, and for the last two kinds
+    throughout, zeros.
+    """
+
+    kind: FrameKind
+    owner: int
+    iteration: int
+    number: int
+    total_bytes: int
+    offset: int
+    length: int
+
+    def encode(self) -> bytes:
+        """The header, ``HEADER_BYTES`` long."""
+        kind, *numbers = self
+        return _sealed(_HEADER_FIELDS.pack(_HEADER_MAGIC, WIRE_VERSION, kind, *numbers))
+
+
+GOODBYE = FrameHeader(FrameKind.GOODBYE, 0, 0, 0, 0, 0, 0)
+LAST_OWN = FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0)
+
+
+def credit(kind: FrameKind, chunks: int) -> FrameHeader:
+    """The frame that lets the peer send so many more chunks of that kind."""
+    return FrameHeader(FrameKind.CREDIT, 0, 0, kind, chunks, 0, 0)
+
+
+def decode_hello(frame: bytes | bytearray) -> Hello:
+    """Parse ``HELLO_BYTES`` bytes. Raises FrameError for anything but a hello of this version."""
+    token, rank, connection, connections = _unsealed(frame, _HELLO_FIELDS, _HELLO_MAGIC, "hello")
+    if connection >= connections:
+        raise FrameError(f"its hello is inconsistent: connection {connection} of {connections}")
+    return Hello(token, rank, connection, connections)
+
+
+def decode_header(frame: bytes | bytearray) -> FrameHeader:
+    """Parse ``HEADER_BYTES`` bytes. Raises FrameError for anything but a header of this version that can be true."""
+    kind_number, owner, iteration, number, total_bytes, offset, length = _unsealed(
+        frame, _HEADER_FIELDS, _HEADER_MAGIC, "header"
+    )
+    try:
+        kind = FrameKind(kind_number)
+    except ValueError:
+        raise FrameError(f"its frame is of the unknown kind {kind_number}") from None
+    header = FrameHeader(kind, owner, iteration, number, total_bytes, offset, length)
+    if kind in CHUNK_KINDS:
+        if not 1 <= length <= CHUNK_BYTES or offset + length > total_bytes:
+            raise FrameError(f"its chunk is inconsistent: {length} bytes at {offset} of {total_bytes}")
+    elif kind is FrameKind.CREDIT:
+        if number not in CHUNK_KINDS or total_bytes < 1 or header != credit(FrameKind(number), total_bytes):
+            raise FrameError("its credit is inconsistent")
+    elif header not in {GOODBYE, LAST_OWN}:
+        raise FrameError("its goodbye carries a chunk")
+    return header
+
+
+def _sealed(fields: bytes) -> bytes:
+    return fields + _CRC.pack(crc32(fields))
+
+
+def _unsealed(frame: bytes | bytearray, layout: struct.Struct, magic: bytes, what: str) -> list[Any]:
+    if len(frame) != layout.size + _CRC.size:
+        raise FrameError(f"its {what} has {len(frame)} bytes in place of {layout.size + _CRC.size}")
+    found_magic, version, *fields = layout.unpack_from(frame)
+    if found_magic != magic:
+        raise FrameError(f"it speaks another protocol, there is no {what} in {bytes(frame[:8])!r}")
+    if crc32(memoryview(frame)[: layout.size]) != _CRC.unpack_from(frame, layout.size)[0]:
+        raise FrameError(f"the checksum of its {what} is wrong")
+    if version != WIRE_VERSION:
+        raise FrameError(f"it speaks version {version}, this program speaks {WIRE_VERSION}")
+    return fields

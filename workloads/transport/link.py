@@ -1,0 +1,261 @@
+"""All that goes between this rank and one peer: chunks over n connections, both ways at once.
+
+Each connection takes the next chunk whenever it can be written to, from the first lane that has one. A slow connection
+thus holds up no more than the chunk it has; the end of one transfer may overlap the beginning of the next.
+"""
+
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from workloads.transport.connection import Connection
+from workloads.transport.frame import GOODBYE, LAST_OWN, FrameError, FrameHeader, FrameKind, credit
+from workloads.transport.lanes import Chunk, CreditLane, Lane
+from workloads.transport.neighbour import Neighbour
+from workloads.transport.socket_options import hold_window
+
+_NOTHING = memoryview(b"")
+_CHUNKS_A_HOLD = 16
+_WITH_HEADER_BYTES = 16 * 1024
+"""A chunk so small is likely there when its header is."""
+_NEARLY_BYTES = 64
+_FRAMES_ALONE = 4
+
+
+class Arrival(Protocol):
+    """A chunk that has begun to arrive."""
+
+    @property
+    def payload(self) -> memoryview:
+        """Where its bytes belong."""
+
+    def complete(self) -> None:
+        """They are all there."""
+
+
+class Link:
+    """The n connections to one peer. All calls come from the I/O thread, and none blocks.
+
+    ``window_bytes`` is what the peer may have in flight over each of them, None for what the kernel gives, and
+    ``unread_bytes`` how much of a chunk may come before it is read. ``blank`` is that of ``Connection``.
+    ``lanes`` hold what is to be sent, those with precedence first; ``credit_lanes`` are those of them that the peer
+    gives credit for. ``place`` says where a chunk that arrives belongs. Whoever adds to a lane calls ``touch``: what a
+    connection waits for may have changed, and the link is put into ``touched``. ``read`` and ``write`` raise FrameError
+    for what the peer should not have sent, EOFError if it closed without a goodbye, OSError if a connection has failed.
+    """
+
+    def __init__(
+        self,
+        peer: Neighbour,
+        sockets: Sequence[socket.socket],
+        lanes: Sequence[Lane],
+        *,
+        window_bytes: int | None,
+        unread_bytes: int,
+        blank: bool,
+        credit_lanes: Mapping[FrameKind, CreditLane],
+        place: Callable[["Link", FrameHeader], Arrival],
+        touched: dict["Link", None],
+    ) -> None:
+        self.peer = peer
+        self.connections = tuple(Connection(connected, blank=blank) for connected in sockets)
+        self._window_bytes = window_bytes
+        self._unread_bytes = unread_bytes
+        self._lanes = lanes
+        self._credit_lanes = credit_lanes
+        self._place = place
+        self._touched = touched
+        self._credits: Counter[FrameKind] = Counter()
+        self._farewells: list[FrameHeader] = []
+        self._sending: dict[Connection, Chunk] = {}
+        self._begun = 0
+        self._reading: dict[Connection, tuple[Arrival, memoryview]] = {}
+        self._paused = False
+
+    def touch(self) -> None:
+        """Something was queued, or reading paused or resumed."""
+        self._touched[self] = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is to be read for now, because what was read before cannot go on yet."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        if paused != self._paused:
+            self._paused = paused
+            self.touch()
+
+    def give_credit(self, kind: FrameKind, chunks: int) -> None:
+        """Let the peer send so many more chunks of that kind."""
+        self._credits[kind] += chunks
+        self.touch()
+
+    def end_own(self) -> None:
+        """Nothing of this rank's own will be queued: the peer is told once what was queued has gone."""
+        self._farewells.append(LAST_OWN)
+        self.touch()
+
+    def end(self) -> None:
+        """Nothing more will be queued: each connection says goodbye after its last chunk."""
+        if GOODBYE not in self._farewells:
+            self._farewells.append(GOODBYE)
+            self.touch()
+
+    @property
+    def peer_ended_own(self) -> bool:
+        """Whether all that comes from now on is relayed for others."""
+        return all(each.last_own_received or each.goodbye_received for each in self.connections)
+
+    @property
+    def ended(self) -> bool:
+        """Whether both sides have said goodbye over all connections."""
+        return all(self.done(each) for each in self.connections)
+
+    def done(self, connection: Connection) -> bool:
+        """Whether both sides have said goodbye over ``connection``."""
+        said = GOODBYE in self._farewells and connection.farewells_sent == len(self._farewells)
+        return said and connection.goodbye_received and not connection.sending
+
+    @property
+    def ending(self) -> bool:
+        """Whether a farewell has been queued: connections may be done."""
+        return bool(self._farewells)
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether there are frames that any connection may begin."""
+        if self._credits:
+            return True
+        return any(lane.ready for lane in self._lanes)
+
+    def wants_write(self, connection: Connection) -> bool:
+        """Whether there is anything for ``write`` to do."""
+        if connection.sending or self.has_frames:
+            return True
+        return connection.farewells_sent < len(self._farewells) and all(lane.empty for lane in self._lanes)
+
+    def write(self, connection: Connection) -> None:
+        """Go on with the connection's frame, or begin the next one: at most one, so that all have their turn.
+
+        Where there is no other connection, a few of them.
+        """
+        for _ in range(1 if len(self.connections) > 1 else _FRAMES_ALONE):
+            if connection.sending:
+                connection.push()
+            elif not self._begin_frame(connection):
+                break
+            if connection.sending:
+                break
+            if connection in self._sending:
+                self._sending.pop(connection).source.accepted()
+        if self._farewells:
+            self.touch()
+
+    def _begin_frame(self, connection: Connection) -> bool:
+        """Begin the next frame, if there is one and the kernel takes any of it: else another connection may."""
+        if self._credits:
+            kind, chunks = next(iter(self._credits.items()))
+            if not connection.begin_frame(credit(kind, chunks), _NOTHING):
+                return False
+            del self._credits[kind]
+            return True
+        for lane in self._lanes:
+            if lane.ready:
+                chunk = lane.head
+                chunk.source.begun()
+                if not connection.begin_frame(chunk.header, chunk.payload):
+                    return False
+                lane.pop()
+                self._sending[connection] = chunk
+                self._begun += 1
+                connection.last_begun = self._begun
+                if lane.ready:
+                    self.touch()
+                return True
+        if self.wants_write(connection) and connection.begin_frame(
+            self._farewells[connection.farewells_sent], _NOTHING
+        ):
+            connection.farewells_sent += 1
+            return True
+        return False
+
+    def read(self, connection: Connection) -> None:
+        """Take what has come over ``connection``, at most to the end of one chunk and the header of the next."""
+        if connection not in self._reading and not self._begin_arrival(connection):
+            return
+        arrival, missing = self._reading[connection]
+        missing = missing[connection.read_payload(missing[: _piece_bytes(missing.nbytes, connection.wakes_at)]) :]
+        if missing:
+            self._reading[connection] = arrival, missing
+            self._wake_for(connection, missing.nbytes)
+            return
+        del self._reading[connection]
+        if self._window_bytes is not None:
+            self._hold(connection, self._window_bytes)
+        arrival.complete()
+        if self._paused:
+            connection.wake_at(1)
+        else:
+            self._begin_arrival(connection)
+
+    def _begin_arrival(self, connection: Connection) -> bool:
+        """Heed the frames that have come, up to a chunk's header; whether there is one, and its chunk worth a look."""
+        while (header := connection.read_header()) is not None:
+            if connection.goodbye_received:
+                raise FrameError("it sent a frame after its goodbye")
+            if self._heed(connection, header):
+                arrival = self._place(self, header)
+                self._reading[connection] = arrival, arrival.payload
+                at_once = min(header.length, self._unread_bytes) <= _WITH_HEADER_BYTES
+                if not at_once:
+                    self._wake_for(connection, header.length)
+                elif connection.wakes_at > header.length:
+                    connection.wake_at(1)
+                return at_once
+            if connection.goodbye_received:
+                break
+        # Any frame may be next, the shortest too.
+        connection.wake_at(1)
+        return False
+
+    def _wake_for(self, connection: Connection, missing_bytes: int) -> None:
+        """Let what is missing of a chunk come in equal pieces of ``unread_bytes`` at most."""
+        pieces = -(-missing_bytes // self._unread_bytes)
+        piece_bytes = missing_bytes // pieces
+        # Chunks differ by a byte, which is not worth a system call each.
+        if not piece_bytes - _NEARLY_BYTES <= connection.wakes_at <= piece_bytes:
+            connection.wake_at(piece_bytes)
+
+    @staticmethod
+    def _hold(connection: Connection, window_bytes: int) -> None:
+        """Say the window again: after every chunk at first, while the kernel learns, then now and again."""
+        connection.chunks_received += 1
+        if connection.chunks_received <= _CHUNKS_A_HOLD or connection.chunks_received % _CHUNKS_A_HOLD == 0:
+            hold_window(connection.socket, window_bytes)
+
+    def _heed(self, connection: Connection, header: FrameHeader) -> bool:
+        """Act on a frame without payload; whether it is one with a payload."""
+        match header.kind:
+            case FrameKind.GOODBYE:
+                connection.goodbye_received = True
+            case FrameKind.LAST_OWN:
+                if connection.last_own_received:
+                    raise FrameError("it announced its last own chunk twice")
+                connection.last_own_received = True
+            case FrameKind.CREDIT:
+                lane = self._credit_lanes.get(FrameKind(header.number))
+                if lane is None:
+                    raise FrameError(f"it gives credit for {FrameKind(header.number).name.lower()}s that it never gets")
+                lane.grant(header.total_bytes)
+                self.touch()
+            case _:
+                return True
+        return False
+
+
+def _piece_bytes(missing_bytes: int, wakes_at: int) -> int:
+    """How much to read of what is missing, so that whole pieces of ``wakes_at`` remain, or nothing."""
+    return missing_bytes if wakes_at == 1 else missing_bytes - max(missing_bytes // wakes_at - 1, 0) * wakes_at

@@ -1,0 +1,25 @@
+"""Another rank, as a transport knows it."""
+
+from dataclasses import dataclass
+
+
+class TransportError(Exception):
+    """A transfer cannot be carried out; the message is one line naming the peer and the fault."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A rank that TCP connections lead to, and how to reach it.
+
+    Of two ranks the one with the lower number calls. ``port`` is where the peer listens for all its callers, None
+    where this rank is the one that is called. ``connections`` TCP connections join the two.
+    """
+
+    rank: int
+    host: str
+    address: str
+    port: int | None
+    connections: int
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} ({self.host}, {self.address})"

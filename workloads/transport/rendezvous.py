@@ -1,0 +1,254 @@
+"""How ranks find each other: of any two the one with the lower number calls, the other listens, and both say hello.
+
+A caller whose peer is not there yet tries again until the deadline. A listener has one port for all its callers; it
+takes exactly the connections that it expects, one of each index, from the ranks and the run that it expects, and drops
+every other client. All of it is one loop over non-blocking sockets, so that ranks may start in any order and none
+waits for a rank further down.
+"""
+
+import errno
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from workloads.transport.frame import HELLO_BYTES, FrameError, Hello, decode_hello
+from workloads.transport.neighbour import Neighbour, TransportError
+from workloads.transport.socket_options import UNSENT_BYTES, make_socket, reset_on_close
+
+_RETRY_NS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this rank is to its peers, and where: the address that its sockets are bound to, the port it listens on."""
+
+    run_token: bytes
+    rank: int
+    address: str
+    port: int
+
+
+class _Greeting:
+    """One socket on its way to becoming a connection: what has been read of the peer's hello."""
+
+    def __init__(self, made: socket.socket, index: int | None) -> None:
+        self.socket = made
+        self.index = index
+        self._received = b""
+
+    def read(self) -> Hello | None:
+        """The peer's hello, None until it is whole. Raises FrameError, or OSError if the connection ended."""
+        try:
+            part = self.socket.recv(HELLO_BYTES - len(self._received))
+        except BlockingIOError:
+            return None
+        if not part:
+            raise ConnectionResetError("it closed the connection before its hello was whole")
+        self._received += part
+        return decode_hello(self._received) if len(self._received) == HELLO_BYTES else None
+
+
+class Rendezvous:
+    """Listens from its construction on, so that the peer's calls are not in vain; ``meet`` does the rest.
+
+    It is called by the ``peers`` of lower ranks and calls those of higher ones. ``note`` is given one line for each
+    client that was dropped. Sockets are made as ``make_socket`` says, and raise what it raises.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        peers: Sequence[Neighbour],
+        congestion: str | None,
+        note: Callable[[str], None],
+        window_bytes: int | None = None,
+        *,
+        unsent_bytes: int = UNSENT_BYTES,
+    ) -> None:
+        self._identity = identity
+        self._callers = {peer.rank: peer for peer in peers if peer.rank < identity.rank}
+        self._callees = {peer.rank: peer for peer in peers if peer.rank > identity.rank}
+        self._make_socket = partial(
+            make_socket, congestion=congestion, window_bytes=window_bytes, unsent_bytes=unsent_bytes
+        )
+        self._note = note
+        self._selector = selectors.DefaultSelector()
+        self._met: dict[int, dict[int, socket.socket]] = {peer.rank: {} for peer in peers}
+        self._retries: list[tuple[int, Neighbour, int]] = []
+        self._trouble = dict.fromkeys(self._callees, "no answer")
+        self.dropped = 0
+        if self._callers:
+            self._listener = self._make_socket(identity.address, identity.port)
+            self._listener.listen(sum(peer.connections for peer in self._callers.values()) + 16)
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def meet(self, timeout_ns: int) -> dict[int, list[socket.socket]]:
+        """The connected, non-blocking sockets to each peer, by its rank, in the order of their index.
+
+        Raises TransportError if they do not all stand after ``timeout_ns``, or if who answers is not who was called.
+        """
+        deadline_ns = time.monotonic_ns() + timeout_ns
+        try:
+            for callee in self._callees.values():
+                for index in range(callee.connections):
+                    self._call(callee, index)
+            while missing := self._missing():
+                now_ns = time.monotonic_ns()
+                if now_ns >= deadline_ns:
+                    raise TransportError(f"{missing} within {timeout_ns / 1e9:g} s")
+                due_ns = min((retry_ns for retry_ns, _, _ in self._retries), default=deadline_ns)
+                for key, _ in self._selector.select(max(0, min(due_ns, deadline_ns) - now_ns) / 1e9):
+                    key.data()
+                self._retry()
+        except BaseException:
+            self._abandon(all_sockets=True)
+            raise
+        self._abandon(all_sockets=False)
+        return {rank: [by_index[index] for index in sorted(by_index)] for rank, by_index in self._met.items()}
+
+    def _missing(self) -> str:
+        for callee in self._callees.values():
+            if len(self._met[callee.rank]) < callee.connections:
+                return (
+                    f"{callee} port {callee.port} answered {len(self._met[callee.rank])} of "
+                    f"{callee.connections} connections ({self._trouble[callee.rank]})"
+                )
+        for caller in self._callers.values():
+            if len(self._met[caller.rank]) < caller.connections:
+                return (
+                    f"{caller} opened {len(self._met[caller.rank])} of {caller.connections} connections "
+                    f"({self.dropped} clients dropped)"
+                )
+        return ""
+
+    def _abandon(self, *, all_sockets: bool) -> None:
+        """Close what is no part of the result: the listener and half-made connections, or everything."""
+        met = {made for by_index in self._met.values() for made in by_index.values()}
+        for key in list(self._selector.get_map().values()):
+            self._selector.unregister(key.fileobj)
+            if isinstance(key.fileobj, socket.socket) and key.fileobj not in met:
+                key.fileobj.close()
+        self._selector.close()
+        if all_sockets:
+            for made in met:
+                made.close()
+
+    def _call(self, callee: Neighbour, index: int) -> None:
+        made = self._make_socket(self._identity.address, 0)
+        greeting = _Greeting(made, index)
+        error = made.connect_ex((callee.address, callee.port))
+        self._selector.register(made, selectors.EVENT_WRITE, lambda: self._connected(callee, greeting))
+        if error not in {0, errno.EINPROGRESS}:
+            self._again(callee, greeting, os.strerror(error))
+
+    def _retry(self) -> None:
+        now_ns = time.monotonic_ns()
+        due = [(callee, index) for retry_ns, callee, index in self._retries if retry_ns <= now_ns]
+        self._retries = [retry for retry in self._retries if retry[0] > now_ns]
+        for callee, index in due:
+            self._call(callee, index)
+
+    def _again(self, callee: Neighbour, greeting: _Greeting, trouble: str) -> None:
+        self._selector.unregister(greeting.socket)
+        greeting.socket.close()
+        self._trouble[callee.rank] = trouble
+        assert greeting.index is not None
+        self._retries.append((time.monotonic_ns() + _RETRY_NS, callee, greeting.index))
+
+    def _hello(self, peer: Neighbour, index: int) -> Hello:
+        return Hello(self._identity.run_token, self._identity.rank, index, peer.connections)
+
+    def _connected(self, callee: Neighbour, greeting: _Greeting) -> None:
+        try:
+            error = greeting.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, os.strerror(error))
+            assert greeting.index is not None
+            greeting.socket.send(self._hello(callee, greeting.index).encode())
+        except OSError as failure:
+            self._again(callee, greeting, failure.strerror or str(failure))
+            return
+        self._selector.modify(greeting.socket, selectors.EVENT_READ, lambda: self._answered(callee, greeting))
+
+    def _answered(self, callee: Neighbour, greeting: _Greeting) -> None:
+        assert greeting.index is not None
+        try:
+            hello = greeting.read()
+        except FrameError as refusal:
+            raise TransportError(f"{callee} port {callee.port}: {refusal}") from None
+        except OSError as failure:
+            self._again(callee, greeting, failure.strerror or str(failure))
+            return
+        if hello is None:
+            return
+        if fault := _mismatch(hello, self._hello(callee, greeting.index)._replace(rank=callee.rank)):
+            raise TransportError(f"{callee} port {callee.port}: {fault}")
+        self._stands(callee, greeting.index, greeting.socket)
+
+    def _accept(self) -> None:
+        try:
+            made, (address, port) = self._listener.accept()
+        except OSError:
+            return
+        made.setblocking(False)
+        client = f"{address} port {port}"
+        greeting = _Greeting(made, None)
+        self._selector.register(made, selectors.EVENT_READ, lambda: self._greeted(address, greeting, client))
+        expected = sorted({caller.address for caller in self._callers.values()})
+        if address not in expected:
+            self._drop(client, greeting, f"expected is {' or '.join(expected)}")
+
+    def _greeted(self, address: str, greeting: _Greeting, client: str) -> None:
+        try:
+            hello = greeting.read()
+            if hello is None:
+                return
+            if not (fault := self._fault_of_caller(hello, address)):
+                caller = self._callers[hello.rank]
+                greeting.socket.send(self._hello(caller, hello.connection).encode())
+                self._stands(caller, hello.connection, greeting.socket)
+                return
+        except (FrameError, OSError) as refusal:
+            self._drop(client, greeting, str(refusal))
+            return
+        self._drop(client, greeting, fault)
+
+    def _fault_of_caller(self, hello: Hello, address: str) -> str:
+        caller = self._callers.get(hello.rank)
+        if caller is None:
+            if hello.run_token != self._identity.run_token:
+                return "it belongs to another run"
+            return f"it is rank {hello.rank}, expected is rank {' or '.join(map(str, sorted(self._callers)))}"
+        if fault := _mismatch(hello, self._hello(caller, hello.connection)._replace(rank=caller.rank)):
+            return fault
+        if address != caller.address:
+            return f"it is rank {hello.rank}, which is expected from {caller.address}"
+        return f"connection {hello.connection} stands already" if hello.connection in self._met[caller.rank] else ""
+
+    def _drop(self, client: str, greeting: _Greeting, fault: str) -> None:
+        self._selector.unregister(greeting.socket)
+        greeting.socket.close()
+        self.dropped += 1
+        self._note(f"dropped the client {client}: {fault}")
+
+    def _stands(self, peer: Neighbour, index: int, made: socket.socket) -> None:
+        self._selector.unregister(made)
+        reset_on_close(made)
+        self._met[peer.rank][index] = made
+
+
+def _mismatch(hello: Hello, expected: Hello) -> str:
+    """In what ``hello`` is not the one expected, "" if it is; the token, which is a secret, is not shown."""
+    if hello.run_token != expected.run_token:
+        return "it belongs to another run"
+    if hello.rank != expected.rank:
+        return f"it is rank {hello.rank}, expected is rank {expected.rank}"
+    if hello.connections != expected.connections:
+        return f"it opens {hello.connections} connections, expected are {expected.connections}"
+    if hello.connection != expected.connection:
+        return f"it answers for connection {hello.connection}, called was {expected.connection}"
+    return ""

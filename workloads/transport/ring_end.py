@@ -1,0 +1,79 @@
+"""The I/O thread's part of the ring all-reduce: chunks of segments go to the next replica, come from the previous."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workloads.transport.buffer_pool import BufferPool
+from workloads.transport.event import Event, SegmentReceived, SegmentsSent
+from workloads.transport.frame import FrameError, FrameHeader, FrameKind
+from workloads.transport.lanes import Chunk, CreditLane
+from workloads.transport.link import Link
+from workloads.transport.links_plan import LinksPlan
+from workloads.transport.neighbour import Neighbour
+
+
+@dataclass(slots=True)
+class _Arrival:
+    neighbour: Neighbour
+    header: FrameHeader
+    payload: memoryview
+    report: Callable[[Event], None]
+
+    def complete(self) -> None:
+        header = self.header
+        self.report(
+            SegmentReceived(
+                self.neighbour, header.iteration, header.number, header.total_bytes, header.offset, self.payload
+            )
+        )
+
+
+class RingEnd:
+    """A rank's place in its ring. The lane to the next replica is closed until ``resize`` gives it a window."""
+
+    def __init__(
+        self, plan: LinksPlan, neighbours: tuple[int, int], pool: BufferPool, report: Callable[[Event], None]
+    ) -> None:
+        self.previous, self.following = neighbours
+        self.lane = CreditLane()
+        self._plan = plan
+        self._steps = 2 * (len(plan.ring) - 1)
+        self._pool = pool
+        self._report = report
+        self._unaccepted = 0
+        self._awaited = False
+
+    def send(self, iteration: int, step: int, segment_bytes: int, offset: int, payload: memoryview) -> None:
+        """Queue one chunk of a segment."""
+        header = FrameHeader(
+            FrameKind.SEGMENT, self._plan.pipeline, iteration, step, segment_bytes, offset, payload.nbytes
+        )
+        self.lane.add(Chunk(header, payload, self))
+        self._unaccepted += 1
+
+    def tell_when_sent(self) -> None:
+        """Report SegmentsSent once the kernel has accepted all that is queued."""
+        self._awaited = True
+        self._tell()
+
+    def begun(self) -> None:
+        """A chunk is about to be sent."""
+
+    def accepted(self) -> None:
+        """The kernel has accepted a chunk."""
+        self._unaccepted -= 1
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._awaited and not self._unaccepted:
+            self._awaited = False
+            self._report(SegmentsSent())
+
+    def place(self, link: Link, header: FrameHeader) -> _Arrival:
+        """Where a chunk from the previous replica belongs. Raises FrameError if it is none that there can be."""
+        what = f"chunk at {header.offset} of the segment of ring step {header.number}"
+        if link.peer.rank != self.previous:
+            raise FrameError(f"it sent the {what}, but is not the one before in the ring")
+        if header.number >= self._steps or header.iteration >= self._plan.iterations:
+            raise FrameError(f"it sent the {what} in iteration {header.iteration}, which there is not")
+        return _Arrival(link.peer, header, self._pool.take(header.length), self._report)

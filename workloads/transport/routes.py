@@ -1,0 +1,117 @@
+"""A rank's links and what belongs where: each chunk that arrives is for this rank, or to be relayed."""
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+from workloads.message import MessageKind
+from workloads.transport.boundary import FRAME_KINDS, Boundary
+from workloads.transport.buffer_pool import BufferPool
+from workloads.transport.event import Event
+from workloads.transport.frame import FrameError, FrameHeader, FrameKind
+from workloads.transport.lanes import CreditLane, Lane
+from workloads.transport.link import Arrival, Link
+from workloads.transport.links_plan import LinksPlan
+from workloads.transport.neighbour import Neighbour
+from workloads.transport.ring_end import RingEnd
+
+
+class Routes:
+    """The links of ``plan`` over connected ``sockets``, by rank, with the boundaries and the ring behind them.
+
+    ``touched`` collects links whose connections may wait for something else than before. All calls but the constructor
+    come from the I/O thread.
+    """
+
+    def __init__(
+        self,
+        plan: LinksPlan,
+        sockets: Mapping[int, Sequence[socket.socket]],
+        pool: BufferPool,
+        report: Callable[[Event], None],
+        *,
+        blank: bool,
+    ) -> None:
+        self.touched: dict[Link, None] = {}
+        self._plan, self._blank = plan, blank
+        peers = {peer.rank: peer for peer in plan.peers}
+        self.boundaries: dict[FrameKind, Boundary] = {}
+        for boundary, outgoing in ((plan.previous, MessageKind.GRADIENT), (plan.following, MessageKind.ACTIVATION)):
+            if boundary is not None:
+                self.boundaries[FRAME_KINDS[outgoing]] = Boundary(
+                    plan, boundary, outgoing, peers[boundary.rank], pool=pool, report=report
+                )
+        around = plan.ring_neighbours
+        self.ring = RingEnd(plan, around, pool, report) if around is not None else None
+        self.links = {peer.rank: self._link(peer, sockets[peer.rank]) for peer in plan.peers}
+        for each in self.boundaries.values():
+            each.use_links(self.links)
+        self._own = plan.pipeline
+
+    def _link(self, peer: Neighbour, sockets: Sequence[socket.socket]) -> Link:
+        lanes: list[Lane] = []
+        credit_lanes: dict[FrameKind, CreditLane] = {}
+        for boundary in self.boundaries.values():
+            lanes += boundary.lanes_to(peer.rank)
+            credit_lanes |= boundary.credit_lanes_to(peer.rank)
+        if self.ring is not None and peer.rank == self.ring.following:
+            # Last, for a stage that waits for a message idles, while the ring waits for its slowest replica anyway.
+            lanes.append(self.ring.lane)
+            credit_lanes[FrameKind.SEGMENT] = self.ring.lane
+        return Link(
+            peer,
+            sockets,
+            lanes,
+            window_bytes=self._plan.window_bytes,
+            unread_bytes=self._plan.unread_bytes,
+            blank=self._blank,
+            credit_lanes=credit_lanes,
+            place=self._place,
+            touched=self.touched,
+        )
+
+    def _place(self, link: Link, header: FrameHeader) -> Arrival:
+        if header.kind is FrameKind.SEGMENT:
+            if self.ring is None:
+                raise FrameError("it sent a segment, but there is no ring")
+            return self.ring.place(link, header)
+        mates_of = []
+        for boundary in self.boundaries.values():
+            if boundary.neighbour.rank == link.peer.rank:
+                return boundary.place_from_across(header)
+            if (owner := boundary.owner_of(link.peer.rank)) is not None:
+                mates_of.append((boundary, owner))
+        for boundary, owner in mates_of:
+            if header.kind is boundary.incoming and header.owner == self._own:
+                return boundary.place_from_mate(link.peer.rank, header)
+            if header.kind is boundary.outgoing and header.owner == owner:
+                if link.peer_ended_own:
+                    raise FrameError("it sent a chunk of its own after its last one")
+                return boundary.place_from_mate(link.peer.rank, header)
+        raise FrameError(
+            f"it sent a chunk of the {header.kind.name.lower()} of microbatch {header.number} of pipeline "
+            f"{header.owner}, which is none that goes over this link"
+        )
+
+    def open_ring(self, ring: RingEnd, window: int) -> None:
+        """Let at most ``window`` chunks be on their way to the next replica, or wait there."""
+        ring.lane.resize(window)
+        self.links[ring.following].touch()
+
+    def end_own(self) -> None:
+        """This rank will send nothing more of its own."""
+        for link in self.links.values():
+            if any(link.peer.rank in boundary.mates for boundary in self.boundaries.values()):
+                link.end_own()
+
+    def end_what_is_through(self) -> None:
+        """After ``end_own``: say goodbye over each link over which nothing more can be relayed.
+
+        Across a boundary that is when all mates have sent their last own chunk; to a mate, when both sides of all
+        boundaries shared with it have said goodbye.
+        """
+        for link in self.links.values():
+            shared = [boundary for boundary in self.boundaries.values() if link.peer.rank in boundary.mates]
+            across = [boundary for boundary in self.boundaries.values() if boundary.neighbour.rank == link.peer.rank]
+            awaited = [self.links[mate] for boundary in across for mate in boundary.mates]
+            if all(boundary.link.ended for boundary in shared) and all(mate.peer_ended_own for mate in awaited):
+                link.end()

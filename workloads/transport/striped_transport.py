@@ -1,0 +1,241 @@
+"""The thread that moves a rank's bytes, and those it relays for its mates, while its main thread computes."""
+
+import os
+import select
+import socket
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from workloads.message import Message
+from workloads.transport.boundary import FRAME_KINDS
+from workloads.transport.buffer_pool import BufferPool
+from workloads.transport.connection import Connection
+from workloads.transport.event import Closed, Event, Failed
+from workloads.transport.frame import FrameError, FrameKind
+from workloads.transport.link import Link
+from workloads.transport.links_plan import LinksPlan
+from workloads.transport.neighbour import TransportError
+from workloads.transport.ring_end import RingEnd
+from workloads.transport.routes import Routes
+from workloads.transport.socket_options import deliver_after_close
+
+
+class StripedTransport:
+    """One I/O thread over all links of a rank. Other threads call the methods; the thread answers by ``report``.
+
+    ``sockets`` are the connected ones by rank, as ``Rendezvous.meet`` gives them. ``report`` is called by the I/O
+    thread with each event, and must not block. After a failure, which is the last event, every connection is closed so
+    that the peers learn of it at once. With ``blank`` nobody reads a payload: what is sent are so many zeros, what
+    comes is thrown away, and the memory of payloads is never touched.
+    """
+
+    def __init__(
+        self,
+        plan: LinksPlan,
+        sockets: Mapping[int, Sequence[socket.socket]],
+        pool: BufferPool,
+        report: Callable[[Event], None],
+        *,
+        blank: bool = False,
+    ) -> None:
+        self.blank = blank
+        self._pool = pool
+        self._report = report
+        self._routes = Routes(plan, sockets, pool, report, blank=blank)
+        self._requests: deque[Callable[[], object]] = deque()
+        self._connections: dict[int, tuple[Link, Connection]] = {}
+        self._interest: dict[Connection, int] = {}
+        self._paused: set[Link] = set()
+        self._epoll = select.epoll()
+        self._closing = False
+        self._woken = False
+        self._error: Exception | None = None
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # Not when the thread ends: a request that comes too late must not wake somebody else's descriptor.
+        weakref.finalize(self, os.close, self._wake)
+        self._thread = threading.Thread(target=self._run, name="transport", daemon=True)
+
+    def start(self) -> None:
+        """Begin to move bytes."""
+        self._thread.start()
+
+    def send(self, iteration: int, message: Message, payload: memoryview) -> None:
+        """Queue an activation for the next stage or a gradient for the previous one.
+
+        A Sent event follows, until which the payload must stay as it is. Raises ValueError for what the plan has not.
+        """
+        boundary = self._routes.boundaries.get(FRAME_KINDS[message.kind])
+        if boundary is None:
+            raise ValueError(f"there is no stage to send an {message.kind} to")
+        boundary.check(iteration, message, payload)
+        self._request(lambda: boundary.offer(iteration, message, payload))
+
+    def give_back(self, payload: memoryview) -> None:
+        """Let the next message have the payload of a Received or SegmentReceived event."""
+        self._pool.give_back(payload)
+
+    def open_ring(self, window: int) -> None:
+        """Let at most ``window`` chunks of ring segments be on their way to the next replica, or wait there."""
+        ring = self._ring()
+        self._request(lambda: self._routes.open_ring(ring, window))
+
+    def send_segment(
+        self, iteration: int, step: int, segment_bytes: int, chunks: Sequence[tuple[int, memoryview]]
+    ) -> None:
+        """Queue chunks, each with its offset in the segment, for the next replica; their bytes stay as they are."""
+        ring = self._ring()
+
+        def queue() -> None:
+            for offset, payload in chunks:
+                ring.send(iteration, step, segment_bytes, offset, payload)
+            self._routes.links[ring.following].touch()
+
+        self._request(queue)
+
+    def give_segment_credit(self, chunks: int) -> None:
+        """Let the previous replica send so many chunks more, because as many have been used."""
+        ring = self._ring()
+        self._request(lambda: self._routes.links[ring.previous].give_credit(FrameKind.SEGMENT, chunks))
+
+    def tell_when_segments_sent(self) -> None:
+        """A SegmentsSent event follows, once the kernel has accepted all that ``send_segment`` queued."""
+        self._request(self._ring().tell_when_sent)
+
+    def close(self) -> None:
+        """Nothing more of this rank's own will be sent.
+
+        Closed follows, once everything queued is sent, everything relayed through this rank is gone, and all peers
+        have said goodbye.
+        """
+        self._request(self._end_own)
+
+    def raise_if_failed(self) -> None:
+        """Raise what the transport has failed with, if it has."""
+        if self._error is not None:
+            raise self._error
+
+    def _ring(self) -> RingEnd:
+        if self._routes.ring is None:
+            raise ValueError("the plan has no ring")
+        return self._routes.ring
+
+    def _request(self, request: Callable[[], object]) -> None:
+        self._requests.append(request)
+        if not self._woken:
+            self._woken = True
+            os.eventfd_write(self._wake, 1)
+
+    def _end_own(self) -> None:
+        self._closing = True
+        self._routes.end_own()
+
+    def _run(self) -> None:
+        try:
+            self._move()
+        except Exception as error:
+            # Whatever ends this thread must end the rank too, which waits for events.
+            self._error = error
+            self._report(Failed(error))
+        else:
+            self._report(Closed())
+        finally:
+            for connection in self._interest:
+                connection.socket.close()
+            self._epoll.close()
+
+    def _move(self) -> None:
+        # Edge-triggered, each write is told once and need not be read back.
+        self._epoll.register(self._wake, select.EPOLLIN | select.EPOLLET)
+        for link in self._routes.links.values():
+            for connection in link.connections:
+                self._connections[connection.socket.fileno()] = link, connection
+                self._interest[connection] = select.EPOLLIN
+                self._epoll.register(connection.socket, select.EPOLLIN)
+        self._serve_touched()
+        while self._interest or not self._closing:
+            # Chunks that come one by one would all go to whichever connection the kernel happens to name first, until
+            # its window is full, and wait there for a round trip while others idle.
+            for descriptor, mask in sorted(self._epoll.poll(), key=self._last_used):
+                if descriptor == self._wake:
+                    # Before the requests are looked at: one that comes meanwhile wakes this thread again.
+                    self._woken = False
+                    while self._requests:
+                        self._requests.popleft()()
+                elif descriptor in self._connections:
+                    self._serve(*self._connections[descriptor], mask)
+            self._serve_touched()
+
+    def _last_used(self, ready: tuple[int, int]) -> int:
+        """When that connection last began a frame, in frames; what is none goes before all."""
+        link_and_connection = self._connections.get(ready[0])
+        return -1 if link_and_connection is None else link_and_connection[1].last_begun
+
+    def _serve_touched(self) -> None:
+        """Offer what was queued to connections that wait for nothing, the longest unused first, one frame to each.
+
+        Where more is left, the kernel is to tell when they can be written to.
+        """
+        while link := self._next_touched():
+            idle = [each for each in link.connections if not self._waits(each)]
+            if link.has_frames or link.ending:
+                for connection in sorted(idle, key=_last_begun):
+                    if link.wants_write(connection):
+                        self._exchange(link, connection, select.EPOLLOUT)
+            concerned = link.connections if link.ending or link.paused != (link in self._paused) else idle
+            (self._paused.add if link.paused else self._paused.discard)(link)
+            for connection in concerned:
+                self._watch(link, connection, writable=link.wants_write(connection))
+
+    def _next_touched(self) -> Link | None:
+        """A link for whose connections something may have changed, None if there is none."""
+        if not self._routes.touched and self._closing:
+            # What was sent last may have been the last that had to be relayed.
+            self._routes.end_what_is_through()
+        return self._routes.touched.popitem()[0] if self._routes.touched else None
+
+    def _waits(self, connection: Connection) -> bool:
+        """Whether it is to be told when ``connection`` can be written to, or has closed it."""
+        return bool(self._interest.get(connection, select.EPOLLOUT) & select.EPOLLOUT)
+
+    def _serve(self, link: Link, connection: Connection, mask: int) -> None:
+        self._exchange(link, connection, mask)
+        waits = self._waits(connection)
+        if waits or connection.sending or link.paused or link.ending:
+            # What waits for nothing and has nothing to go on with is offered the next frame without asking the kernel.
+            self._watch(link, connection, writable=connection.sending or (waits and link.wants_write(connection)))
+
+    def _exchange(self, link: Link, connection: Connection, mask: int) -> None:
+        try:
+            if mask & ~select.EPOLLOUT:
+                link.read(connection)
+            if mask & select.EPOLLOUT:
+                link.write(connection)
+        except FrameError as fault:
+            raise TransportError(f"{link.peer}: {fault}") from None
+        except EOFError:
+            when = "goodbye" if not connection.goodbye_received else "peer was done"
+            raise TransportError(f"{link.peer} closed a connection before its {when}") from None
+        except OSError as failure:
+            raise TransportError(f"lost a connection to {link.peer}: {failure.strerror}") from None
+
+    def _watch(self, link: Link, connection: Connection, *, writable: bool) -> None:
+        """Watch ``connection`` for what it waits for, or close it when both sides are through with it."""
+        if connection not in self._interest:
+            return
+        if link.ending and link.done(connection):
+            descriptor = connection.socket.fileno()
+            self._epoll.unregister(descriptor)
+            del self._interest[connection], self._connections[descriptor]
+            deliver_after_close(connection.socket)
+            connection.socket.close()
+            return
+        interest = (0 if link.paused else select.EPOLLIN) | (select.EPOLLOUT if writable else 0)
+        if interest != self._interest[connection]:
+            self._epoll.modify(connection.socket, interest)
+            self._interest[connection] = interest
+
+
+def _last_begun(connection: Connection) -> int:
+    return connection.last_begun

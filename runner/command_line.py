@@ -1,0 +1,50 @@
+"""The command ``wanbed``."""
+
+import typer
+
+from runner.commands.calibrate import calibrate
+from runner.commands.clean import clean
+from runner.commands.compare import compare
+from runner.commands.doctor import doctor
+from runner.commands.exec import exec_
+from runner.commands.plan import plan_
+from runner.commands.profile import profile_
+from runner.commands.report import report
+from runner.commands.run import run
+from runner.commands.shell import shell
+from runner.commands.simulate import simulate
+from runner.commands.trace import trace
+from runner.commands.validate import validate
+
+app = typer.Typer(
+    name="wanbed",
+    help="Datacenters emulated on real netem or simulated, and what trains across them. "
+    "Exit status: 0 done, 1 outside tolerance or regressed, 2 bad usage or input, 3 not comparable, 4 no data, "
+    "5 the machine lacks something named.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(doctor)
+app.command()(calibrate)
+app.command("exec", context_settings={"ignore_unknown_options": True})(exec_)
+app.command()(shell)
+app.command()(run)
+app.command("plan")(plan_)
+app.command("profile")(profile_)
+app.command()(simulate)
+app.command()(report)
+app.command()(trace)
+app.command()(compare)
+app.command()(validate)
+app.command()(clean)
+
+
+def main() -> None:
+    """Entry point of the command, which goes by its name however it was started."""
+    app(prog_name="wanbed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What ``wanbed run`` and ``wanbed simulate`` show: the trials that there would be, and what came out of them."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from results import load
+from runner.experiment import Experiment
+
+_WIDTH = 120
+"""Of tables that go to a file or a pipe."""
+
+
+def tell(line: str) -> None:
+    """Print a line that is no result to standard error."""
+    print(f"wanbed: {line}", file=sys.stderr, flush=True)
+
+
+def list_trials(experiment: Experiment, as_json: bool) -> None:
+    """Print every trial in the order in which it would run."""
+    cells = {cell.index: dict(cell.values) for cell in experiment.cells()}
+    trials = experiment.trials()
+    if as_json:
+        listed = [{"cell": cells[cell], "variant": variant, "repeat": repeat} for cell, variant, repeat in trials]
+        print(json.dumps({"run": None, "trials": listed}, indent=2))
+        return
+    for cell, variant, repeat in trials:
+        values = ", ".join(f"{path}={value}" for path, value in cells[cell].items())
+        print(f"{values or experiment.name}: {variant}, repeat {repeat}")
+
+
+def show_outcome(path: Path, as_json: bool) -> bool:
+    """Write a run's report and summary file, and print the summary; tell whether all links were as asked."""
+    # Drawing and data frames take a second to load, which --dry-run and a refused file spare.
+    from results.report import write_report  # noqa: PLC0415
+    from results.summary import summary_rows  # noqa: PLC0415
+    from results.summary_table import write_summary  # noqa: PLC0415
+
+    run = load(path)
+    write_summary(run)
+    rows = summary_rows(run.summary)
+    report = path / "report.html"
+    write_report([run], report)
+    if as_json:
+        print(json.dumps({"run": str(path), "summary": rows}, indent=2))
+    else:
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console = Console(highlight=False, width=_WIDTH)
+        console.print(_table(rows, simulated=run.simulated))
+    print(f"report: {report}", file=sys.stderr if as_json else sys.stdout)
+    return all(row["calibrated"] for row in rows)
+
+
+def _table(rows: list[dict[str, Any]], *, simulated: bool) -> Table:
+    table = Table(caption="simulated: links as asked, by construction" if simulated else None, caption_justify="left")
+    for heading in ("cell", "variant"):
+        table.add_column(heading)
+    for heading in ("iteration\nseconds", "GPU\nutilization", "WAN MB in\nthe trial", "tokens/s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    if not simulated:
+        table.add_column("links as\nasked", justify="right", no_wrap=True)
+    for row in rows:
+        measured = [] if simulated else ["yes" if row["calibrated"] else "NO"]
+        table.add_row(
+            ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["cell"].items()),
+            Text(row["variant"]),
+            _figure(row["iteration_time_s"], ".3f"),
+            _figure(row["gpu_utilization"], ".1%"),
+            _figure(None if row["wan_bytes"] is None else row["wan_bytes"] / 1e6, ".1f"),
+            _figure(row["tokens_per_s"], ".0f"),
+            *measured,
+        )
+    return table
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "unknown" if value is None else format(value, form)

@@ -1,0 +1,122 @@
+"""The engine ``emulate``: every cell of an experiment on a testbed of its own, trial by trial, into a run's store."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from results.run_description import saturation
+from results.run_store import RunStore
+from results.schema import CalibrationRow
+from runner.connection_count import count_connections
+from runner.experiment import Cell, Experiment
+from runner.gpu_provisioning import provision_gpus
+from runner.manifest import told_once
+from runner.progress import Progress
+from runner.trial import Trial, run_trial
+from testbed.calibration import LinkMeasurement, calibrate
+from testbed.testbed import Testbed, bring_up
+
+Tell = Callable[[str], None]
+
+
+def emulate(
+    experiment: Experiment,
+    store: RunStore,
+    *,
+    dilation: float,
+    substrate: str,
+    source: str,
+    progress: Progress,
+    tell: Tell,
+    keep_gradients: bool = False,
+) -> None:
+    """Run every trial that the store lacks.
+
+    With ``keep_gradients`` the run's folder ``gradients`` receives those of each trial's last iteration.
+
+    The links of each cell are measured before its first trial. Raises TrialError, and what bringing up a testbed and
+    measuring it raise; trials that had finished by then are in the store.
+    """
+    for cell in experiment.cells():
+        pending = [
+            (repeat, position)
+            for repeat in range(cell.spec.repeats)
+            for position, variant in enumerate(cell.variants)
+            if not store.has_trial(cell.index, variant.name, repeat)
+        ]
+        if not pending:
+            continue
+        gpus = provision_gpus(cell)
+        with bring_up(cell.topology.dilated(dilation), substrate=substrate, source=source, gpus=gpus) as testbed:
+            _remember(store, cell, testbed)
+            _calibrate(store, cell, testbed, dilation, tell)
+            for repeat, position in pending:
+                variant = cell.variants[position]
+                progress.trial_started(cell.values, variant.name, repeat)
+                testbed.use_tcp(variant.tcp)
+                connections = count_connections(cell.topology, variant.pairs, variant.transport, variant.clock)
+                gradients = _gradients_folder(store, cell, variant.name, repeat) if keep_gradients else None
+                trial = Trial(cell, position, repeat, dilation, connections, gradients)
+                record = run_trial(testbed, trial, progress.refresh)
+                store.write_trial(record)
+                progress.trial_finished()
+                for fault in record.facts.get("prefill", {}).get("faults", ()):
+                    tell(f"{variant.name}, repeat {repeat}: {fault}")
+                if saturated := saturation(record.facts):
+                    remedy = (
+                        "give a larger dilation" if cell.spec.compute.kind == "replay" else "torch wants more cores"
+                    )
+                    tell(f"{variant.name}, repeat {repeat}: {saturated}: {remedy}")
+
+
+def _gradients_folder(store: RunStore, cell: Cell, variant: str, repeat: int) -> Path:
+    folder = store.path / "gradients" / store.trial_path(cell.index, variant, repeat).relative_to(store.path / "trials")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _calibrate(store: RunStore, cell: Cell, testbed: Testbed, dilation: float, tell: Tell) -> None:
+    values = ", ".join(f"{path}={value}" for path, value in cell.values.items())
+    tell(f"measuring the links{f' at {values}' if values else ''}")
+    links = [
+        link.undilated(dilation) for link in calibrate(testbed, lambda link: tell(_told(link.undilated(dilation))))
+    ]
+    store.write_calibration(cell.index, [_row(link) for link in links])
+
+
+def _told(link: LinkMeasurement) -> str:
+    asked = "unlimited" if link.asked_goodput_bps is None else f"{link.asked_goodput_bps / 1e6:.1f}"
+    path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
+    return (
+        f"{'' if link.within_tolerance else 'OUTSIDE TOLERANCE: '}{path}: RTT {link.measured_rtt_ms:.2f} of "
+        f"{link.asked_rtt_ms:.2f} ms, goodput {link.measured_goodput_bps / 1e6:.1f} of {asked} Mbit/s"
+    )
+
+
+def _row(link: LinkMeasurement) -> CalibrationRow:
+    return CalibrationRow(
+        source=link.source,
+        destination=link.destination,
+        scope=link.scope,
+        asked_rtt_ms=link.asked_rtt_ms,
+        measured_rtt_ms=link.measured_rtt_ms,
+        asked_goodput_bps=link.asked_goodput_bps,
+        measured_goodput_bps=link.measured_goodput_bps,
+        asked_jitter_ms=link.asked_jitter_ms,
+        measured_jitter_ms=link.measured_jitter_ms,
+        asked_loss=link.asked_loss,
+        measured_loss=link.measured_loss,
+        within_tolerance=link.within_tolerance,
+    )
+
+
+def _remember(store: RunStore, cell: Cell, testbed: Testbed) -> None:
+    """Write to the manifest what carries this cell's network, as the kernels tell it before the first trial."""
+    read_back = {
+        "wan_delay_trim_ns": testbed.facts.trim_ns,
+        "qdiscs": testbed.read_qdiscs(),
+        "sysctls": told_once(testbed.read_sysctls()),
+        "offloads": told_once(testbed.read_offloads()),
+    }
+    substrate = {"name": testbed.facts.name, "reason": testbed.reason, "kernel": testbed.facts.kernel}
+    by_cell = {key: {**store.manifest.get(key, {}), str(cell.index): fact} for key, fact in read_back.items()}
+    store.update_manifest({"substrate": substrate, **by_cell})

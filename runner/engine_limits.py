@@ -1,0 +1,52 @@
+"""What one engine can run and the other cannot: refused while the file is read, before anything is made."""
+
+from collections.abc import Sequence
+
+from runner.computed_prefill import check_computed_prefill
+from runner.experiment_model import ExperimentSpec
+from runner.resolved_variant import ResolvedVariant
+from testbed.strict_model import InputError
+from testbed.topology import Topology, check_can_be_emulated
+
+
+def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant], source: str) -> None:
+    """Raise InputError, one line that starts with ``source``, for what the experiment's engine cannot run.
+
+    A testbed has no more hosts than addresses and no ideal transport, and torch computes no prefill within schedules of
+    its own; in virtual time it computes nothing, and nothing is dilated. A simulation has none of the schedules that
+    torch itself makes; what a clock or a dilation says of a machine is nothing to it.
+    """
+    if spec.engine == "simulate":
+        _check_simulation(variants, source)
+        return
+    check_can_be_emulated(topology, f"{source}: topology")
+    if spec.clock == "virtual":
+        _check_virtual_time(spec, source)
+    for position, variant in enumerate(variants):
+        if variant.transport.model == "ideal":
+            raise InputError(
+                f"{source}: variants.{position}.transport.model: only a simulation has ideal transport: leave it out, "
+                "or give engine: simulate"
+            )
+    check_computed_prefill(spec, variants, source)
+
+
+def _check_virtual_time(spec: ExperimentSpec, source: str) -> None:
+    if spec.compute.kind == "torch":
+        raise InputError(
+            f"{source}: compute.kind: in virtual time computation is free, torch's would take none: give kind: replay, "
+            "or clock: real"
+        )
+    if spec.dilation not in {"auto", 1}:
+        raise InputError(
+            f"{source}: dilation: virtual time carries every rate, it is never dilated: give 1 or auto, or clock: real"
+        )
+
+
+def _check_simulation(variants: Sequence[ResolvedVariant], source: str) -> None:
+    for position, variant in enumerate(variants):
+        if variant.peer:
+            raise InputError(
+                f"{source}: variants.{position}.schedule: {variant.schedule} is run by torch itself and is not "
+                "simulated: leave the variant out, or give engine: emulate"
+            )

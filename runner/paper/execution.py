@@ -1,0 +1,140 @@
+"""The parts, run side by side: each is a ``wanbed run`` of its own, on a core of its own.
+
+A guest in virtual time runs on one core, and tracer and traced switch fastest where they share it. What a part prints
+goes to a log beside its run. Nothing outlives this process: children are told to end when it does.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from results.run_store import RunError, RunStore
+from runner.exit_status import DONE, OUTSIDE_TOLERANCE
+from runner.experiment import Experiment
+from runner.paper.part import Part
+from runner.paper.volume import Volume
+from runner.run_folder import resume_run
+from testbed.strict_model import InputError
+
+Tell = Callable[[str], None]
+
+FEW = 2
+"""Parts at a time, at most: what memory is planned for."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One part that has to be run: with which experiment, and whether a run of it was begun before."""
+
+    part: Part
+    experiment: Experiment
+    begun: bool
+
+    def command(self, engine: str, runs: Path, core: int) -> list[str]:
+        """What runs it on that core; it ends when the thread that started it does."""
+        return [
+            *("setpriv", "--pdeathsig", "TERM", "taskset", "--cpu-list", str(core)),
+            *(sys.executable, "-m", "runner.command_line", "run", str(self.part.file)),
+            *("--engine", engine, "--runs", str(runs)),
+            *(["--resume"] if self.begun else []),
+        ]
+
+
+def jobs_left(parts: Sequence[Part], engine: str, runs: Path) -> list[Job]:
+    """What is not complete below ``runs``, the most bytes first, so that cores end at about the same time."""
+    jobs = []
+    for part in parts:
+        experiment = part.experiment(engine)
+        store = latest_run(experiment, runs)
+        if store is None or not store.manifest["complete"]:
+            jobs.append(Job(part, experiment, store is not None))
+    return sorted(jobs, key=lambda job: Volume.of(job.experiment).total_bytes, reverse=True)
+
+
+def latest_run(experiment: Experiment, runs: Path) -> RunStore | None:
+    """The run of that configuration below ``runs``, None if none was begun."""
+    try:
+        return resume_run(experiment, runs)
+    except (InputError, RunError):
+        return None
+
+
+class _Children:
+    """The processes that run, so that whatever ends this one ends them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self.ending = False
+
+    def run(self, command: Sequence[str], log: Path) -> int:
+        """Run one to its end and return its status; one that begins while all end is ended too."""
+        with log.open("wb") as output:
+            with self._lock:
+                if self.ending:
+                    return -signal.SIGTERM
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+                self._running.add(process)
+            status = process.wait()
+            with self._lock:
+                self._running.remove(process)
+        return status
+
+    def end(self) -> None:
+        """Tell all to end; none begins from now on."""
+        with self._lock:
+            self.ending = True
+            for process in self._running:
+                process.terminate()
+
+
+def run_jobs(jobs: Sequence[Job], engine: str, runs: Path, tell: Tell, *, side_by_side: int = FEW) -> list[str]:
+    """Run every job, some at a time, each on one core; return a line for each that failed.
+
+    Whatever ends this, the children end too.
+    """
+    runs.mkdir(parents=True, exist_ok=True)
+    waiting, failed, children = deque(jobs), list[str](), _Children()
+
+    def next_job() -> Job | None:
+        try:
+            return None if children.ending else waiting.popleft()
+        except IndexError:
+            return None
+
+    def work(core: int) -> None:
+        while (job := next_job()) is not None:
+            log = runs / f"{job.part.name}.log"
+            tell(f"{job.part.name}: {'goes on' if job.begun else 'begins'} on core {core}, {log} tells how far it is")
+            began_s = time.monotonic()
+            status = children.run(job.command(engine, runs, core), log)
+            outcome = f"{job.part.name}: {_outcome(status, log)} after {(time.monotonic() - began_s) / 60:.1f} min"
+            tell(outcome)
+            if status not in {DONE, OUTSIDE_TOLERANCE}:
+                failed.append(outcome)
+
+    workers = [threading.Thread(target=work, args=(core,)) for core in sorted(os.sched_getaffinity(0))[:side_by_side]]
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        children.end()
+    return failed
+
+
+def _outcome(status: int, log: Path) -> str:
+    if status == DONE:
+        return "done"
+    if status == OUTSIDE_TOLERANCE:
+        return "done, with links outside tolerance,"
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return f"failed with status {status} ({lines[-1] if lines else 'it said nothing'})"

@@ -1,0 +1,29 @@
+"""Goodput when slow start is over: what a transfer that follows others moves."""
+
+import numpy as np
+import pandas as pd
+
+from results.metrics import Window
+from results.metrics.iterations import NS_PER_S
+
+
+def steady_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
+    """Payload between the arrivals of the middle transfer of a flow and of its last one: bit/s, the flows' median.
+
+    A flow is what one host received from another in another datacenter within an iteration of the window, all
+    activations or all gradients. Its first half is left out, since over many connections the first transfers overtake
+    each other while windows open. Flows of fewer than two transfers tell nothing; None if there are no others.
+    """
+    home = dict(zip(spans["host"], spans["datacenter"], strict=True))
+    received = spans[
+        (spans["kind"] == "receive") & (spans["end_ns"] >= window.start_ns) & (spans["end_ns"] <= window.end_ns)
+    ]
+    crossed = received[received["peer"].map(home) != received["datacenter"]]
+    rates_bps = []
+    for _, flow in crossed.groupby(["host", "peer", "tensor", "iteration"], observed=True):
+        arrivals = flow.sort_values("end_ns")
+        middle = (len(arrivals) - 1) // 2
+        between_ns = int(arrivals["end_ns"].iloc[-1] - arrivals["end_ns"].iloc[middle])
+        if between_ns > 0:
+            rates_bps.append(int(arrivals["size_bytes"].iloc[middle + 1 :].sum()) * 8 * NS_PER_S / between_ns)
+    return float(np.median(rates_bps)) if rates_bps else None

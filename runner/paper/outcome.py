@@ -1,0 +1,81 @@
+"""What came out of a part, one entry for each cell and variant: all that claims and tables are made of."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from results.headline import LATENCY_PATH, headline
+from results.prefill_service import prefill_rows
+from results.run import Run
+from results.trial_frames import measured_window, rows_of_trial
+from runner.paper.goodput import steady_goodput_bps
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One variant in one cell of one part.
+
+    ``latency`` is the swept one-way WAN latency as written, "" where it was not swept. ``steady_goodput_bps`` is
+    ``runner.paper.goodput``'s. ``deadline_overruns`` is how often training had to wait for prefill, None where there
+    was none. None is what could not be measured.
+    """
+
+    part: str
+    latency: str
+    variant: str
+    iteration_time_s: float | None
+    gpu_utilization: float | None
+    gpu_utilization_with_prefill: float | None
+    steady_goodput_bps: float | None = None
+    deadline_overruns: int | None = None
+    calibrated: bool = True
+
+
+def outcomes_of(part: str, run: Run) -> list[Outcome]:
+    """One for each cell and variant of the run that has a finished trial, in the order of its trials."""
+    overruns = {(row.cell, row.variant): row.deadline_overruns for row in prefill_rows(run)}
+    goodput_bps: dict[tuple[int, str], float | None] = {}
+    for trial in run.trials:
+        spans = rows_of_trial(run.spans, trial)
+        window = measured_window(run, trial, spans)
+        goodput_bps[trial.cell, trial.variant] = None if window is None else steady_goodput_bps(spans, window)
+    return [
+        Outcome(
+            part,
+            row.values.get(LATENCY_PATH, ""),
+            row.variant,
+            row.iteration_time_s,
+            row.gpu_utilization,
+            row.gpu_utilization_with_prefill,
+            goodput_bps[row.cell, row.variant],
+            overruns.get((row.cell, row.variant)),
+            row.calibrated or row.simulated,
+        )
+        for row in headline(run)
+    ]
+
+
+class Outcomes:
+    """The outcomes of all parts, to look up."""
+
+    def __init__(self, outcomes: Iterable[Outcome]) -> None:
+        self._by_key: Mapping[tuple[str, str, str], Outcome] = {
+            (each.part, each.latency, each.variant): each for each in outcomes
+        }
+
+    def find(self, parts: str | Sequence[str], variant: str, latency: str = "") -> Outcome | None:
+        """That of a variant, in the first of the parts that has it; None where nothing was measured.
+
+        A part in which latency was not swept is at the latency that its file gives, whatever is asked.
+        """
+        for part in (parts,) if isinstance(parts, str) else parts:
+            for swept in (latency, ""):
+                found = self._by_key.get((part, swept, variant))
+                if found is not None and found.iteration_time_s is not None:
+                    return found
+        return None
+
+    def variants(self, parts: Sequence[str], latency: str) -> list[str]:
+        """All that were measured in these parts at that latency, in order of appearance."""
+        return list(
+            dict.fromkeys(variant for part, swept, variant in self._by_key if part in parts and swept in {latency, ""})
+        )

@@ -1,0 +1,60 @@
+"""The experiments of which the reproduction is made, in the order in which they are told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.experiment import Experiment, load_experiment
+from testbed.strict_model import InputError
+
+FOLDER = Path(__file__).parent.parent / "experiments" / "paper"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One experiment of the reproduction: its file's name without the ending, and what it shows.
+
+    ``charts`` names those of its report's charts that the page shows, ``figures`` those that are files too:
+    what is hatched takes megabytes as PNG.
+    """
+
+    name: str
+    title: str
+    charts: tuple[str, ...]
+    figures: tuple[str, ...]
+
+    @property
+    def file(self) -> Path:
+        """The experiment's file."""
+        return FOLDER / f"{self.name}.yaml"
+
+    def experiment(self, engine: str) -> Experiment:
+        """The experiment, with that engine. Raises InputError."""
+        return load_experiment(self.file, [f"engine={engine}"])
+
+
+_TIME, _GPUS = "iteration-time", "gpu-time"
+GOODPUT = "goodput"
+"""A chart that no other report has."""
+
+PARTS: tuple[Part, ...] = (
+    Part("fig2-dp-latency", "Figure 2: data parallelism over the WAN", (_TIME,), (_TIME,)),
+    Part("fig3-pp-latency", "Figure 3: pipelines over one connection", (_TIME,), (_TIME,)),
+    Part("fig4-timeline", "Figure 4: Varuna's timeline at 40 ms", ("timeline",), ("timeline",)),
+    Part("fig5-tcp-bandwidth", "Figure 5: one TCP connection and many", (GOODPUT,), (GOODPUT,)),
+    Part("headline-gpt-a", "Headline, GPT-A", (_TIME, _GPUS), (_TIME,)),
+    Part("headline-gpt-a-fair", "Headline, GPT-A: tuned baselines at 40 ms", (_GPUS,), ()),
+    Part("headline-gpt-b", "Headline, GPT-B", (_TIME, _GPUS), (_TIME,)),
+    Part("headline-gpt-b-fair", "Headline, GPT-B: tuned baselines at 40 ms", (_GPUS,), ()),
+    Part("headline-deep", "Headline, GPT-A in 12 stages at 40 ms", (_GPUS,), ()),
+    Part("headline-bubbletea", "BubbleTea: prefill in the bubbles at 40 ms", (_GPUS,), (_GPUS,)),
+)
+
+
+def parts_named(names: Sequence[str]) -> tuple[Part, ...]:
+    """The parts of these names, all where none is named, in their own order. Raises InputError for an unknown name."""
+    known = {part.name: part for part in PARTS}
+    for name in names:
+        if name not in known:
+            raise InputError(f"--only: {name!r} is no part of the paper: give one of {', '.join(known)}")
+    return tuple(part for part in PARTS if not names or part.name in names)

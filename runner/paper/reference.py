@@ -1,0 +1,151 @@
+"""What is published: report, claims, tables and figures of every part that has run, small enough to keep in git."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+from results.charts.chart import Chart
+from results.charts.colours import Styles
+from results.charts.paper import write_figures
+from results.headline import HeadlineRow, by_cell, headline
+from results.number_text import visible
+from results.page_templates import page_environment
+from results.prefill_section import prefill_of
+from results.report import write_whole
+from results.report_charts import report_charts
+from results.run import Run
+from results.run_description import facts, warnings, what_was_run
+from results.tables import table_text
+from results.text_direction import isolated
+from runner.paper.claims import RECALLED_CAP_BPS, RECALLED_SINGLE_BPS, claims
+from runner.paper.claims_page import claims_page
+from runner.paper.goodput_chart import goodput_chart
+from runner.paper.outcome import Outcome, Outcomes, outcomes_of
+from runner.paper.part import Part
+from runner.paper.speed_up import speed_ups
+from runner.paper.volume import Volume, volume_table
+from runner.validation.agreement import Agreement, Compared, write_agreement
+from runner.validation.comparison import Comparison
+
+TABLES, FIGURES = "tables", "figures"
+REPORT, CLAIMS, VOLUMES = "report.html", "claims.md", "volumes.md"
+TABLE_FORMS = ("csv", "md")
+_TEMPLATE = "paper_report.html.j2"
+_RECALLED_BPS = {
+    "one connection": RECALLED_SINGLE_BPS,
+    "many connections": dict.fromkeys(RECALLED_SINGLE_BPS, RECALLED_CAP_BPS),
+}
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """A part's run, and its iteration times beside simulated ones; () for a run that was simulated itself."""
+
+    part: Part
+    run: Run
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class _Section:
+    """One part as the template shows it."""
+
+    title: str
+    run: str
+    description: str
+    warnings: Sequence[str]
+    groups: Sequence[tuple[str, Sequence[HeadlineRow]]]
+    charts: Sequence[Chart]
+    styles: Styles
+    simulated_s: dict[tuple[int, str], Comparison]
+    facts: Sequence[tuple[str, str]]
+
+
+def write_reference(
+    folder: Path, results: Sequence[PartResult], volumes: Sequence[Volume], how: str, missing: Sequence[str]
+) -> list[Path]:
+    """Write everything into that folder, which is made; return report and claims first, then the rest.
+
+    ``how`` says in a sentence or two what the figures come from, ``missing`` names the parts that have no result.
+    """
+    for name in ("", TABLES, FIGURES):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    outcomes = [outcome for result in results for outcome in outcomes_of(result.part.name, result.run)]
+    found = Outcomes(outcomes)
+    all_claims, all_speed_ups = claims(found), speed_ups(found)
+    files = []
+    sections = []
+    for result in results:
+        charts = _charts(result, [outcome for outcome in outcomes if outcome.part == result.part.name])
+        published = [
+            replace(chart, name=f"{result.part.name}-{chart.name}")
+            for chart in charts
+            if chart.name in result.part.figures
+        ]
+        files += write_figures(published, folder / FIGURES)
+        for form in TABLE_FORMS:
+            files.append(folder / TABLES / f"{result.part.name}.{form}")
+            write_whole(files[-1], table_text([result.run], form))
+        sections.append(_section(result, charts))
+    agreement = _agreement(results)
+    if agreement is not None:
+        files.append(write_agreement(folder, agreement))
+    files.append(folder / VOLUMES)
+    write_whole(files[-1], volume_table(volumes))
+    write_whole(folder / CLAIMS, claims_page(all_claims, all_speed_ups, how))
+    page = (
+        page_environment(Path(__file__).parent)
+        .get_template(_TEMPLATE)
+        .render(
+            how=how,
+            missing=missing,
+            claims=all_claims,
+            speed_ups=[(title, list(own)) for title, own in groupby(all_speed_ups, attrgetter("headline"))],
+            agreement=agreement,
+            sections=sections,
+        )
+    )
+    write_whole(folder / REPORT, isolated(visible(page)))
+    return [folder / REPORT, folder / CLAIMS, *files]
+
+
+def _agreement(results: Sequence[PartResult]) -> Agreement | None:
+    compared = [
+        Compared(result.part.name, result.run.path.resolve().name, result.comparisons)
+        for result in results
+        if result.comparisons
+    ]
+    return Agreement(tuple(compared)) if compared else None
+
+
+def _charts(result: PartResult, outcomes: Sequence[Outcome]) -> list[Chart]:
+    """Those that the part's page shows, their inner references told apart by the part's name."""
+    name, run = result.part.name, result.run
+    prefill, _ = prefill_of({name: run})
+    of_report = report_charts({name: run}, headline(run, name), prefill, Styles.of({name: run.variants})).all
+    charts = filter(None, [*of_report, goodput_chart(outcomes, _RECALLED_BPS)])
+    return [
+        replace(
+            chart,
+            drawings=tuple(replace(drawing, salt=f"{name}-{drawing.salt}") for drawing in chart.drawings),
+        )
+        for chart in charts
+        if chart.name in result.part.charts
+    ]
+
+
+def _section(result: PartResult, charts: Sequence[Chart]) -> _Section:
+    run = result.run
+    return _Section(
+        title=result.part.title,
+        run=run.path.resolve().name,
+        description=what_was_run(run),
+        warnings=warnings(run),
+        groups=by_cell(headline(run, result.part.name)),
+        charts=charts,
+        styles=Styles.of({result.part.name: run.variants}),
+        simulated_s={(each.cell, each.variant): each for each in result.comparisons},
+        facts=facts(run),
+    )

@@ -1,0 +1,175 @@
+"""What no iteration of a candidate can be shorter than, worked out without simulating it.
+
+A microbatch visits every stage twice, and every link; a GPU and a link do one thing at a time. So for whatever is busy
+for long, an iteration lasts at least until work can reach it, plus all its work, plus what must follow the last of it:
+
+- a GPU: ``M x (forward + recompute + backward)``, then the way of the last gradient back to stage 0, and the sum of
+  gradients and optimizer step on that way;
+- a direction of a WAN link: ``M`` transfers over the node pair of each pipeline (C pipelines that share C node pairs
+  load each as much), and those of all pipelines over the trunk; the last of them starts a round trip from there.
+
+A connection moves one window at once and one more each round trip: ``bytes`` over n of them take at least
+``(bytes / (n x window) - 1) x RTT``. What makes real iterations longer (headers, slow start, scatter and gather, turns,
+memory bounds, hosts that share a node pair) is left out: the bound stays below, whatever of it a simulation has.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+
+from runner.experiment_model import TransportSpec
+from runner.planner.candidate import Candidate, Runs
+from runner.stage_work import StageWork
+from testbed.topology import Topology
+
+_BELOW = 1 - 1e-9
+"""Sums of floating-point numbers err by less than this."""
+
+
+@dataclass(frozen=True)
+class _Hop:
+    """One boundary: latency, one transfer, and how long all transfers of one direction keep it busy. Nanoseconds."""
+
+    latency_ns: float = 0.0
+    transfer_ns: float = 0.0
+    busy_ns: float = 0.0
+
+    @property
+    def pass_ns(self) -> float:
+        """From the end of one stage's computation to the earliest start of the next one's."""
+        return self.latency_ns + self.transfer_ns
+
+
+class IterationBound:
+    """Lower bounds for all candidates of one variant on one network.
+
+    ``work`` is that of several pipelines, ``windows`` whether transfers know of TCP's window.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        work: StageWork,
+        transport: TransportSpec,
+        microbatches: int,
+        *,
+        last_stage_recomputes: bool,
+        splits_backward: bool,
+        windows: bool = True,
+    ) -> None:
+        self._work, self._microbatches = work, microbatches
+        self._shares = transport.sharing == "temporal"
+        self._connection_bits = (
+            8.0 * transport.connections * transport.window if windows and transport.connections != "auto" else None
+        )
+        self._links = {frozenset(link.between): link.conditions for link in topology.wan}
+        self._host_gpus = {entry.name: [host.gpus for host in entry.hosts] for entry in topology.datacenters}
+        self._intra_latency_ns, self._intra_bps = topology.intra_latency_ns, topology.intra_rate_bps
+        stages = range(work.stages)
+        self._weight_ns = work.backward_weight_ns if splits_backward else (0,) * work.stages
+        self._gradient_ns = work.backward_input_ns if splits_backward else work.backward_ns
+        recompute_ns = [
+            work.recompute_ns[stage] if last_stage_recomputes or stage < work.stages - 1 else 0 for stage in stages
+        ]
+        self._busy_ns = [
+            microbatches * (work.forward_ns[stage] + recompute_ns[stage] + self._gradient_ns[stage]) for stage in stages
+        ]
+
+    def of(self, candidate: Candidate) -> float:
+        """Nanoseconds that an iteration of the candidate takes at least."""
+        return self.of_first(candidate.pipelines, candidate.runs, frozenset(), candidate.pipelines_per_cell)
+
+    def of_first(
+        self, pipelines: int, runs: Runs, free: frozenset[str], pipelines_per_cell: int | None = None
+    ) -> float:
+        """Nanoseconds that an iteration takes at least, however the stages after those of ``runs`` are placed.
+
+        ``free`` are the datacenters that those may go to. Cells are as large as they can be unless given.
+        """
+        parts = 1 if not self._shares else pipelines_per_cell or pipelines
+        homes = [name for name, stages in runs for _ in range(stages)]
+        hops = [
+            self._hop(one, other, boundary, pipelines, parts) for boundary, (one, other) in enumerate(pairwise(homes))
+        ]
+        if homes and len(homes) < self._work.stages:
+            hops.append(self._least_hop(homes[-1], free, len(homes) - 1, pipelines, parts))
+        hops += [_Hop()] * (self._work.stages - 1 - len(hops))
+        sums_ns = [
+            self._sum_ns(stage, homes[stage] if stage < len(homes) else None, pipelines)
+            + self._work.optimizer_ns[stage]
+            for stage in range(self._work.stages)
+        ]
+        return self._longest_ns(hops, sums_ns) * _BELOW
+
+    def _longest_ns(self, hops: list[_Hop], sums_ns: list[float]) -> float:
+        work, last = self._work, self._work.stages - 1
+        reach_ns = [0.0]
+        for stage in range(last):
+            reach_ns.append(reach_ns[stage] + work.forward_ns[stage] + hops[stage].pass_ns)
+        after_ns = [self._weight_ns[0] + sums_ns[0]]
+        for stage in range(1, last + 1):
+            back_ns = hops[stage - 1].pass_ns + self._gradient_ns[stage - 1] + after_ns[stage - 1]
+            after_ns.append(max(self._weight_ns[stage] + sums_ns[stage], back_ns))
+        longest_ns = max(
+            reach_ns[stage]
+            + self._busy_ns[stage]
+            + max(after_ns[stage], self._microbatches * self._weight_ns[stage] + sums_ns[stage])
+            for stage in range(last + 1)
+        )
+        beyond_ns = 0.0
+        for boundary in reversed(range(last)):
+            hop = hops[boundary]
+            beyond_ns += work.forward_ns[boundary + 1] + self._gradient_ns[boundary + 1]
+            round_trip_ns = reach_ns[boundary] + work.forward_ns[boundary] + hop.latency_ns + beyond_ns + hop.pass_ns
+            round_trip_ns += self._gradient_ns[boundary] + after_ns[boundary]
+            longest_ns = max(longest_ns, round_trip_ns + max(hop.busy_ns, hop.transfer_ns))
+            beyond_ns += 2 * hop.pass_ns
+        return longest_ns
+
+    def _least_hop(self, one: str, free: frozenset[str], boundary: int, pipelines: int, parts: int) -> _Hop:
+        hops = [self._hop(one, other, boundary, pipelines, parts) for other in sorted(free)]
+        return _Hop(
+            min(hop.latency_ns for hop in hops),
+            min(hop.transfer_ns for hop in hops),
+            min(hop.busy_ns for hop in hops),
+        )
+
+    def _hop(self, one: str, other: str, boundary: int, pipelines: int, parts: int) -> _Hop:
+        bits = 8.0 * self._work.activation_bytes[boundary]
+        if one == other:
+            if max(self._host_gpus[one]) > 1:
+                return _Hop()
+            transfer_ns = _duration_ns(bits, self._intra_bps)
+            return _Hop(self._intra_latency_ns, transfer_ns, self._microbatches * transfer_ns)
+        conditions = self._links[frozenset((one, other))]
+        latency_ns = conditions.latency_ns - conditions.jitter_ns
+        all_bits = bits * self._microbatches
+        return _Hop(
+            latency_ns,
+            self._pair_ns(bits / parts, conditions.pair_rate_bps, latency_ns),
+            max(
+                self._pair_ns(all_bits, conditions.pair_rate_bps, latency_ns),
+                _duration_ns(all_bits * pipelines, conditions.rate_bps),
+            ),
+        )
+
+    def _pair_ns(self, bits: float, rate_bps: int | None, latency_ns: float) -> float:
+        rounds = bits / self._connection_bits - 1 if self._connection_bits else 0.0
+        return max(_duration_ns(bits, rate_bps), rounds * 2 * latency_ns)
+
+    def _sum_ns(self, stage: int, home: str | None, pipelines: int) -> float:
+        """What summing a stage's gradients takes at least: a ring sends 2 (P - 1) parts of 1/P of them over a port."""
+        hosts = self._host_gpus.values() if home is None else [self._host_gpus[home]]
+        if pipelines <= max(max(gpus) for gpus in hosts):
+            return 0.0
+        part_bytes = self._work.gradient_bytes[stage] // pipelines
+        return 2 * (pipelines - 1) * _duration_ns(8.0 * part_bytes, self._intra_bps)
+
+
+def _duration_ns(bits: float, rate_bps: int | None) -> float:
+    return 0.0 if rate_bps is None else bits * 1e9 / rate_bps
+
+
+def tokens_per_s(pipelines: int, microbatches: int, context: int, iteration_ns: float) -> float:
+    """Tokens of one iteration, a sequence of ``context`` for each microbatch of each pipeline, over its time."""
+    return pipelines * microbatches * context * 1e9 / iteration_ns if iteration_ns > 0 else inf

@@ -1,0 +1,214 @@
+"""A variant planned: the search that was asked for, over its own space, priced by the simulator."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from runner.boundary_profiles import pipelines_to_share, transfer_in_forwards
+from runner.experiment_model import Clock, TransportSpec
+from runner.placement import place_stages
+from runner.planner.algorithm1 import greedy_candidates
+from runner.planner.bound import IterationBound, tokens_per_s
+from runner.planner.candidate import Candidate, Priced, Pricing, Runs
+from runner.planner.exhaustive import TooManyCandidatesError
+from runner.planner.pricing import PricedIterations, simulated_pricing
+from runner.planner.search import Found, search_better, search_exhaustively, search_greedily
+from runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
+from runner.resolved_variant import ResolvedVariant
+from runner.simulator.tcp_effects import effects_of
+from runner.stage_work import StageWork
+from testbed.strict_model import InputError
+from testbed.topology import Topology
+from workloads.schedules.schedule import Schedule
+
+SearchName = Literal["greedy", "better", "exhaustive"]
+
+_LEAST_SIMULATIONS, _MOST_SIMULATIONS = 10, 200
+_AFFORDABLE = 60_000
+"""Microbatches x stages x pipelines of a cell, summed over simulations: about 1 ms each, since equal cells are one."""
+
+
+@dataclass(frozen=True)
+class PlanningTask:
+    """A variant whose placement is open. Equal tasks have equal plans.
+
+    ``pipelines`` is how many there are, None where that is open too; ``options`` those of the schedule as JSON.
+    ``work`` is that of several pipelines, unless there is one. ``resolve`` makes a candidate one that can be simulated;
+    ``source`` starts refusals.
+    """
+
+    topology: Topology
+    stages: int
+    pipelines: int | None
+    microbatches: int
+    memory_bound: int | None
+    context: int
+    transport: TransportSpec
+    clock: Clock
+    schedule: type[Schedule]
+    options: str
+    work: StageWork
+    iterations: PricedIterations
+    resolve: Callable[[Candidate], ResolvedVariant] = field(compare=False)
+    source: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The best candidate of a variant, and what else was found: never nothing.
+
+    ``runners_up`` has the best priced candidate of every other number of DP-cells, and the greedy answer wherever that
+    is not the chosen one, best first. ``unused`` are the GPUs that each datacenter keeps free.
+    """
+
+    chosen: Priced
+    greedy: Priced
+    runners_up: tuple[Priced, ...]
+    unused: Mapping[str, int]
+    search: SearchName
+    simulations: int
+    cut_off: str | None
+
+    @property
+    def proven(self) -> bool:
+        """Whether no candidate at all gives more tokens a second."""
+        return self.search != "greedy" and self.cut_off is None
+
+    def found_by(self, priced: Priced) -> SearchName:
+        """Which search found it: greedy for the greedy answer, whichever search was asked for."""
+        return "greedy" if priced == self.greedy else self.search
+
+
+def plan(
+    task: PlanningTask,
+    search: SearchName = "better",
+    *,
+    most_simulations: int | None = None,
+    runners_up: int = 0,
+    pricing: Pricing | None = None,
+) -> Plan:
+    """Search.
+
+    The better search prices the greedy candidates of up to ``runners_up`` other numbers of cells beside, and
+    ``most_simulations`` candidates at most (default: so many that they take about a minute). ``pricing`` stands in
+    place of the simulator.
+
+    Raises InputError, one line that starts with the task's source, where nothing fits, and where there are too many
+    candidates for an exhaustive search.
+    """
+    space = search_space(task)
+    if pricing is None:
+        effects = effects_of(task.transport)
+        pricing = simulated_pricing(task.topology, task.resolve, task.context, effects, task.iterations)
+    found = _search(task, space, search, pricing, most_simulations=most_simulations, runners_up=runners_up)
+    chosen = found.best.candidate
+    stages_in = dict(chosen.runs)
+    return Plan(
+        found.best,
+        found.greedy,
+        _runners_up(found.best, found.greedy, found.priced),
+        {name: gpus - stages_in.get(name, 0) * chosen.pipelines for name, gpus in space.free_gpus.items()},
+        search,
+        found.simulations,
+        found.cut_off,
+    )
+
+
+@lru_cache(maxsize=1024)
+def planned_placement(task: PlanningTask) -> tuple[str, ...]:
+    """The datacenter of each stage in the best candidate of a task: worked out once in a process.
+
+    Raises InputError as ``plan`` does.
+    """
+    return plan(task).chosen.candidate.placement
+
+
+def _search(
+    task: PlanningTask,
+    space: SearchSpace,
+    search: SearchName,
+    pricing: Pricing,
+    *,
+    most_simulations: int | None,
+    runners_up: int,
+) -> Found:
+    if search == "greedy":
+        return search_greedily(space, pricing)
+    if search == "better":
+        most = most_simulations or _affordable_simulations(task, space)
+        return search_better(space, pricing, ceiling(task), most, runners_up)
+    try:
+        return search_exhaustively(space, pricing)
+    except TooManyCandidatesError as refusal:
+        raise InputError(f"--search exhaustive: {refusal}: give --search better") from None
+
+
+def _affordable_simulations(task: PlanningTask, space: SearchSpace) -> int:
+    """By what one of them computes, not by the clock, so that the same file has the same plan on every machine."""
+    largest = max(candidate.pipelines_per_cell for candidate in greedy_candidates(space))
+    return max(_LEAST_SIMULATIONS, min(_MOST_SIMULATIONS, _AFFORDABLE // (largest * task.stages * task.microbatches)))
+
+
+def search_space(task: PlanningTask) -> SearchSpace:
+    """All candidates of a task. Raises InputError where no number of pipelines fits."""
+    gpus, transport = free_gpus(task.topology), task.transport
+    step = transport.pipelines_per_cell if isinstance(transport.pipelines_per_cell, int) else 1
+    most = most_pipelines(task.topology, task.stages)
+    pipelines = range(step, most + 1, step) if task.pipelines is None else (task.pipelines,)
+    if not pipelines or pipelines[-1] > most:
+        # It raises what an experiment that asks for this is told.
+        place_stages(task.topology, task.stages, task.pipelines or step, source=task.source)
+    return SearchSpace(gpus, task.stages, tuple(pipelines), _cell_size(task), alike_before(task.topology))
+
+
+def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
+    transport = task.transport
+
+    def size(pipelines: int, runs: Runs) -> int | None:
+        if transport.sharing == "none":
+            return 1
+        if isinstance(transport.pipelines_per_cell, int):
+            return transport.pipelines_per_cell
+        homes = [name for name, stages in runs for _ in range(stages)]
+        placement = place_stages(task.topology, task.stages, pipelines, homes, source=task.source)
+        cell = pipelines_to_share(task.topology, placement, transport, task.work, clock=task.clock)
+        if task.pipelines is not None:
+            return cell
+        # A number of pipelines without a fitting divisor makes one cell of all: it is tried only where that cell is no
+        # larger than transfers ask for.
+        wanted = transfer_in_forwards(task.topology, placement, transport, task.work, clock=task.clock)
+        return cell if cell < wanted + 1 else None
+
+    return size
+
+
+def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
+    """Tokens a second that no candidate of the task exceeds, from the bound on its iterations."""
+    bound = IterationBound(
+        task.topology,
+        task.work,
+        task.transport,
+        task.microbatches,
+        last_stage_recomputes=task.schedule.last_stage_recomputes,
+        splits_backward=task.schedule.splits_backward,
+        windows=effects_of(task.transport).window,
+    )
+    names = frozenset(free_gpus(task.topology))
+
+    asked = task.transport.pipelines_per_cell
+
+    def top(pipelines: int, runs: Runs, pipelines_per_cell: int | None) -> float:
+        cell = asked if isinstance(asked, int) else pipelines_per_cell
+        least_ns = bound.of_first(pipelines, runs, names - {name for name, _ in runs}, cell)
+        return tokens_per_s(pipelines, task.microbatches, task.context, least_ns)
+
+    return top
+
+
+def _runners_up(chosen: Priced, greedy: Priced, priced: tuple[Priced, ...]) -> tuple[Priced, ...]:
+    best: dict[int, Priced] = {}
+    for entry in sorted(priced, key=lambda entry: entry.rank):
+        best.setdefault(entry.candidate.dp_cells, entry)
+    others = {entry.candidate: entry for entry in (greedy, *best.values()) if entry != chosen}
+    return tuple(sorted(others.values(), key=lambda entry: entry.rank))

@@ -1,0 +1,71 @@
+"""What a candidate costs: its simulated iterations after those that warm up."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from runner.planner.candidate import Candidate, Price, Pricing
+from runner.resolved_variant import ResolvedVariant
+from runner.simulator.simulation import Simulation
+from runner.simulator.tcp_effects import TcpEffects
+from runner.simulator.variant_simulation import simulate_variant
+from testbed.topology import Topology
+
+_MOST_ITERATIONS = 3
+
+
+@dataclass(frozen=True)
+class PricedIterations:
+    """How many iterations are simulated for a price, and how many of them warm up."""
+
+    iterations: int
+    warmup: int
+
+    @classmethod
+    def of(cls, iterations: int, warmup: int) -> "PricedIterations":
+        """Those of a training, the first few of them: what comes later repeats itself."""
+        simulated = min(iterations, _MOST_ITERATIONS)
+        return cls(simulated, min(warmup, simulated - 1))
+
+
+def simulated_pricing(
+    topology: Topology,
+    resolve: Callable[[Candidate], ResolvedVariant],
+    context: int,
+    effects: TcpEffects,
+    iterations: PricedIterations,
+) -> Pricing:
+    """Prices by the simulator, of what ``resolve`` makes of a candidate, for sequences of ``context`` tokens."""
+
+    def price(candidate: Candidate) -> Price:
+        variant = resolve(candidate)
+        simulation = simulate_variant(topology, variant, iterations.iterations, effects=effects)
+        return price_of(simulation, variant, context, iterations.warmup)
+
+    return price
+
+
+def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, warmup: int) -> Price:
+    """The price that a simulation says, its first ``warmup`` iterations left out.
+
+    The time is the median of the others, the bytes are those of one; utilization is that of the GPUs in use.
+    """
+    time_s = simulation.iteration_time_ns(warmup) / 1e9
+    return Price(
+        iteration_time_s=time_s,
+        tokens_per_s=variant.sequences_per_iteration * context / time_s,
+        gpu_utilization=simulation.utilization(len(variant.placement.places), warmup),
+        wan_bytes=_wan_bytes(simulation, warmup),
+    )
+
+
+def _wan_bytes(simulation: Simulation, warmup: int) -> int:
+    """What crossed the WAN between the end of the warm-up and that of the last iteration, by iteration."""
+    windows_ns = simulation.windows_ns
+    begin_ns, end_ns = windows_ns[warmup - 1][1] if warmup else 0, windows_ns[-1][1]
+    sent = 0.0
+    for pair in simulation.traffic:
+        before, after = np.interp([begin_ns, end_ns], pair.times_ns, pair.wire_bytes) if len(pair.times_ns) else (0, 0)
+        sent += after - before
+    return round(sent / (len(windows_ns) - warmup))

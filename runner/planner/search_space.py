@@ -1,0 +1,93 @@
+"""What there is to choose from: every way to lay consecutive stages into datacenters that have the GPUs for it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from runner.planner.candidate import Candidate, Runs
+from testbed.topology import LinkConditions, Topology
+
+CellSize = Callable[[int, Runs], int | None]
+"""Pipelines in a cell, by the number of all pipelines and where they lie; None where that number is not tried there."""
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """Candidates of ``stages`` stages and of any number of pipelines in ``pipelines``, ascending.
+
+    ``free_gpus`` has every datacenter in the topology's order. ``alike`` names, for a datacenter, those before it that
+    are the same in all that counts: a search need not try it while one of those is unused.
+    """
+
+    free_gpus: Mapping[str, int]
+    stages: int
+    pipelines: tuple[int, ...]
+    cell_size: CellSize
+    alike: Mapping[str, tuple[str, ...]]
+
+    def room(self, pipelines: int) -> dict[str, int]:
+        """How many stages each datacenter has GPUs for, all replicas of a stage in one."""
+        return {name: gpus // pipelines for name, gpus in self.free_gpus.items()}
+
+    def candidate(self, pipelines: int, runs: Runs) -> Candidate | None:
+        """The candidate that places so many pipelines like that; None where that number is not tried there."""
+        size = self.cell_size(pipelines, runs)
+        return None if size is None else Candidate(pipelines // size, size, runs)
+
+    def next_runs(self, pipelines: int, runs: Runs, *, all_alike: bool) -> Iterator[Runs]:
+        """Every way to go on from ``runs``, which hold the first stages, that leaves room for the stages after it.
+
+        Datacenters in the topology's order, more stages first. With ``all_alike`` also those that differ from another
+        by name only.
+        """
+        left = self.stages - sum(stages for _, stages in runs)
+        used = {name for name, _ in runs}
+        room = {name: count for name, count in self.room(pipelines).items() if name not in used}
+        everywhere = sum(room.values())
+        for name, here in room.items():
+            if not all_alike and any(other not in used for other in self.alike[name]):
+                continue
+            for stages in range(min(here, left), 0, -1):
+                if left - stages <= everywhere - here:
+                    yield (*runs, (name, stages))
+
+
+def free_gpus(topology: Topology) -> dict[str, int]:
+    """The GPUs of each datacenter, in the topology's order."""
+    return {datacenter.name: sum(host.gpus for host in datacenter.hosts) for datacenter in topology.datacenters}
+
+
+def most_pipelines(topology: Topology, stages: int) -> int:
+    """The most pipelines of so many stages that fit, all replicas of a stage in one datacenter; 0 if none does."""
+    free = free_gpus(topology).values()
+    fitting = (
+        pipelines
+        for pipelines in range(sum(free) // stages, 0, -1)
+        if sum(gpus // pipelines for gpus in free) >= stages
+    )
+    return next(fitting, 0)
+
+
+def alike_before(topology: Topology) -> dict[str, tuple[str, ...]]:
+    """For each datacenter the earlier ones that could take its place: the same hosts, and the same links to all others.
+
+    Swapping two of them turns a placement into one that differs by names only.
+    """
+    links = {frozenset(link.between): link.conditions for link in topology.wan}
+    hosts = {entry.name: [host.gpus for host in entry.hosts] for entry in topology.datacenters}
+    names = list(hosts)
+    return {
+        name: tuple(
+            other
+            for other in names[:position]
+            if hosts[other] == hosts[name] and _same_links(links, other, name, names)
+        )
+        for position, name in enumerate(names)
+    }
+
+
+def _same_links(links: Mapping[frozenset[str], LinkConditions], one: str, other: str, names: Sequence[str]) -> bool:
+    return all(
+        links[frozenset((one, third))] == links[frozenset((other, third))]
+        for third in names
+        if third not in {one, other}
+    )

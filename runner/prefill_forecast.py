@@ -1,0 +1,52 @@
+"""What a plan made ahead says of each GPU's bubbles, before any iteration has been seen."""
+
+from dataclasses import replace
+
+from runner.boundary_profiles import boundary_profiles
+from runner.resolved_variant import ResolvedVariant
+from testbed.topology import Topology
+from workloads.prefill.bubble_forecast import IterationPlan, PlannedAction
+from workloads.prefill.planned_iterations import planned_iterations
+from workloads.schedules.cell_plan import CellProfile
+
+OPTIMIZER = ("optimizer", -1)
+"""How a forecast is told of the optimizer, beside the actions of microbatches."""
+
+
+def planned_bubbles(topology: Topology, variant: ResolvedVariant) -> dict[int, IterationPlan]:
+    """The plan of every rank, {} for a schedule that is not made ahead, and for a plan that comes to no end.
+
+    The optimizer stands right behind a rank's last action, where it is without the sums that come before it: nothing is
+    filled there until an iteration has shown how long these take.
+    """
+    if variant.plan is None:
+        return {}
+    work = variant.work
+    profile = CellProfile(
+        variant.shape,
+        variant.pipelines_per_cell,
+        work.forward_ns,
+        work.backward_ns,
+        work.recompute_ns,
+        boundary_profiles(
+            topology, variant.placement, variant.transport, work, variant.pipelines_per_cell, clock=variant.clock
+        ),
+    )
+    try:
+        planned = planned_iterations(variant.plan, profile, max(work.optimizer_ns))
+    except ValueError:
+        # Such a plan deadlocks training, which says so with more to go by.
+        return {}
+    return {
+        variant.placement.rank(place): _with_optimizer(
+            planned[place.pipeline % variant.pipelines_per_cell, place.stage], work.optimizer_ns[place.stage]
+        )
+        for place in variant.placement.places
+    }
+
+
+def _with_optimizer(plan: IterationPlan, duration_ns: int) -> IterationPlan:
+    if not duration_ns:
+        return plan
+    end_ns = plan.actions[-1].end_ns
+    return replace(plan, actions=(*plan.actions, PlannedAction(OPTIMIZER, end_ns, end_ns + duration_ns)))

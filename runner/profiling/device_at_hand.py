@@ -1,0 +1,140 @@
+"""The device that is profiled, as the machine tells it: its name, its free memory, its clocks and temperature."""
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runner.machine_facts import cpu_model
+from testbed.gpu_assignment import VISIBLE_DEVICES
+from testbed.gpus import Gpu, machine_gpus, visible_gpus
+from testbed.nvml import Nvml, NvmlError, open_nvml
+from testbed.strict_model import InputError
+from testbed.substrate.probe import MissingError
+from workloads.compute.torch_work import DEVICES
+from workloads.profiles.measured_conditions import DeviceState
+
+_CPUINFO = Path("/proc/cpuinfo")
+_MEMINFO = Path("/proc/meminfo")
+_GROUP_MEMORY = Path("/sys/fs/cgroup")
+_THERMAL = Path("/sys/class/thermal")
+
+
+class DeviceAtHand(ABC):
+    """A CPU or GPU; ``kind`` is how torch calls it, ``driver`` the version of a GPU's driver."""
+
+    kind: str
+    name: str
+    driver: str | None
+
+    @abstractmethod
+    def free_bytes(self) -> int:
+        """Memory that could be taken now."""
+
+    @abstractmethod
+    def state(self) -> DeviceState:
+        """Clocks and temperature now."""
+
+
+class CpuAtHand(DeviceAtHand):
+    """The cores that this process may use."""
+
+    kind, driver = "cpu", None
+
+    def __init__(self) -> None:
+        self.name = cpu_model(_CPUINFO.read_text(errors="replace")) or os.uname().machine
+
+    def free_bytes(self) -> int:
+        """What the kernel calls available, and the process's control group leaves."""
+        return min([available_bytes(_MEMINFO.read_text()), *group_left_bytes(_GROUP_MEMORY)])
+
+    def state(self) -> DeviceState:
+        """The fastest core's clock, and the hottest place that is called a processor's."""
+        return DeviceState(
+            clock_hz=_cpu_clock_hz(_CPUINFO.read_text(errors="replace")),
+            memory_clock_hz=None,
+            temperature_c=_cpu_temperature_c(_THERMAL),
+            power_w=None,
+        )
+
+
+class GpuAtHand(DeviceAtHand):
+    """One GPU, by NVML."""
+
+    kind = "cuda"
+
+    def __init__(self, gpu: Gpu, nvml: Nvml) -> None:
+        assert gpu.uuid is not None
+        self.name, self.driver = gpu.model, gpu.driver
+        self._uuid, self._nvml = gpu.uuid, nvml
+
+    def free_bytes(self) -> int:
+        """What no process has taken; 0 if the GPU does not tell."""
+        return self._nvml.reading(self._uuid).memory_free_bytes or 0
+
+    def state(self) -> DeviceState:
+        """The clocks of its multiprocessors and memory, its temperature and power."""
+        reading = self._nvml.reading(self._uuid)
+        return DeviceState(
+            clock_hz=reading.sm_clock_hz,
+            memory_clock_hz=reading.memory_clock_hz,
+            temperature_c=reading.temperature_c,
+            power_w=reading.power_w,
+            throttled=reading.throttled,
+        )
+
+
+@contextmanager
+def device_at_hand(asked: str) -> Iterator[DeviceAtHand]:
+    """The device of that name (auto, cpu or cuda), for as long as the block lasts: the first GPU that CUDA would see.
+
+    Raises InputError for a name that is none, MissingError where cuda is asked for and there is no GPU, or nothing that
+    tells its clocks.
+    """
+    if asked not in DEVICES:
+        raise InputError(f"--device: {asked!r} is none of {', '.join(DEVICES)}")
+    gpus = () if asked == "cpu" else visible_gpus(machine_gpus(), os.environ.get(VISIBLE_DEVICES))
+    if not gpus:
+        if asked == "cuda":
+            raise MissingError("--device cuda: this machine offers no NVIDIA GPU: bring one, or give --device cpu")
+        yield CpuAtHand()
+        return
+    try:
+        with open_nvml() as nvml:
+            yield GpuAtHand(gpus[0], nvml)
+    except NvmlError as fault:
+        raise MissingError(f"a GPU is profiled together with its clocks and temperature: {fault}") from None
+
+
+def available_bytes(meminfo: str) -> int:
+    """MemAvailable in the text of ``/proc/meminfo``."""
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo, re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else 0
+
+
+def group_left_bytes(group: Path) -> list[int]:
+    """What the control group mounted there leaves of its memory; nothing where it sets no limit."""
+    try:
+        limit, used = ((group / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        return [max(0, int(limit) - int(used))]
+    except (OSError, ValueError):
+        return []
+
+
+def _cpu_clock_hz(cpuinfo: str) -> int | None:
+    clocks = [float(text) for text in re.findall(r"^cpu MHz\s*:\s*([0-9.]+)$", cpuinfo, re.MULTILINE)]
+    return round(max(clocks) * 1e6) if clocks else None
+
+
+def _cpu_temperature_c(thermal: Path) -> int | None:
+    temperatures = []
+    for zone in thermal.glob("thermal_zone*"):
+        try:
+            kind, millidegrees = ((zone / name).read_text().strip() for name in ("type", "temp"))
+        except OSError:
+            continue
+        if re.search("cpu|pkg|core", kind, re.IGNORECASE):
+            temperatures.append(int(millidegrees) // 1000)
+    return max(temperatures, default=None)

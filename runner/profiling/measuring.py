@@ -1,0 +1,209 @@
+"""Measuring what a task asks for, and the profile that comes of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import torch
+
+from runner.profiling.device_at_hand import DeviceAtHand
+from runner.profiling.task import PromptsTask, StagesTask, stage_name
+from runner.software_versions import library_versions
+from testbed.substrate.probe import MissingError
+from workloads.compute.torch_device import TorchDevice, create_device
+from workloads.compute.torch_work import TorchWork
+from workloads.inference.inference_stage import InferenceStage
+from workloads.model.gpt_stage import DTYPES
+from workloads.prefill.profile_files import MeasuredLayers, MeasuredPrefill, MeasuredPrompt
+from workloads.profiles.compute_profile import MeasuredProfile, ProfileSource
+from workloads.profiles.measured_conditions import (
+    Ceiling,
+    DeviceState,
+    MeasuredConditions,
+    ceiling_of,
+    measured_time,
+)
+from workloads.profiling.matrix_product import measure_product
+from workloads.profiling.model_parts import POSITIONS, StageToMeasure, model_times
+from workloads.profiling.prompt_measurement import measure_prompt
+from workloads.profiling.stage_measurement import measure_stage
+
+Tell = Callable[[str], None]
+Value = TypeVar("Value")
+
+_VERSIONS = ("python", "wanbed", "torch", "nvidia-ml-py")
+_SEED = 0
+_LEARNING_RATE = 3e-4
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often and how long: ``repeats`` of about ``repeat_ns`` each, after ``warmup_ns``; ``threads`` on a CPU."""
+
+    repeats: int
+    warmup_ns: int
+    repeat_ns: int
+    threads: int
+
+
+class Measurement:
+    """One device, measured at one pace. ``tell`` gets a line as each thing begins, and one now and then after."""
+
+    def __init__(self, at_hand: DeviceAtHand, pace: Pace, tell: Tell) -> None:
+        if at_hand.kind == "cuda" and not torch.cuda.is_available():
+            raise MissingError(
+                f"{at_hand.name} is there, and torch {torch.__version__} does not see it: pip install a torch that is "
+                "built for CUDA"
+            )
+        torch.set_num_threads(pace.threads)
+        self._at_hand = at_hand
+        self._pace = pace
+        self._tell = tell
+        self._device: TorchDevice = create_device(at_hand.kind)
+
+    def stages(self, task: StagesTask) -> MeasuredProfile:
+        """The profile of the task's models. Raises MissingError where memory runs out all the same."""
+        ceiling, before = self._begin(task.product_sizes, task.precision)
+        models = []
+        for model in task.models:
+            stages = []
+            for stage in model.stages:
+                done = self._begun(stage_name(model.name, stage), 2 * self._pace.repeats)
+                stages.append(stage.measured(self._stage(stage, task.precision, done)))
+            models.append(model_times(model.config, stages))
+        names = " and ".join(model.name for model in task.models)
+        return MeasuredProfile(
+            title=f"{names} on {self._at_hand.name} in {task.precision}, measured",
+            basis="measured",
+            device=self._at_hand.name,
+            precision=task.precision,
+            source=self._source("embedding, layer and head, from a first, a middle and a last stage"),
+            models=tuple(models),
+            conditions=self._conditions(ceiling, before),
+        )
+
+    def prompts(self, task: PromptsTask) -> MeasuredPrefill:
+        """The profile of the task's prompts. Raises MissingError where memory runs out all the same."""
+        ceiling, before = self._begin(task.product_sizes, task.precision)
+        model = task.model
+        self._tell(f"{model.name}: making the weights of {len(task.layers)} layers")
+        stage = _enough_memory(
+            lambda: InferenceStage(model, task.layers, seed=_SEED, device=self._device, precision=task.precision)
+        )
+        prompts = []
+        for tokens in task.prompts:
+            done = self._begun(f"{model.name}, a prompt of {tokens} tokens", self._pace.repeats)
+            time = measured_time(self._prompt(stage, tokens, done))
+            prompts.append(MeasuredPrompt(tokens=tokens, time_ns=time.median_ns, measured=time))
+        return MeasuredPrefill(
+            title=f"{model.name} on {self._at_hand.name} in {task.precision}, measured",
+            basis="measured",
+            device=self._at_hand.name,
+            precision=task.precision,
+            source=self._source("prompts"),
+            model=MeasuredLayers(
+                layers=len(task.layers),
+                hidden=model.hidden,
+                heads=model.heads,
+                kv_heads=model.kv_heads,
+                head_dim=model.head_dim,
+                feed_forward=model.feed_forward,
+            ),
+            prompts=tuple(prompts),
+            conditions=self._conditions(ceiling, before),
+        )
+
+    def _stage(self, stage: StageToMeasure, precision: str, progress: Callable[[], None]) -> dict[str, tuple[int, ...]]:
+        work = TorchWork(
+            config=stage.config,
+            stages=len(POSITIONS),
+            stage=stage.stage,
+            pipelines=1,
+            pipeline=0,
+            microbatches=1,
+            recompute=True,
+            precision=precision,
+            device=self._at_hand.kind,
+            seed=_SEED,
+            learning_rate=_LEARNING_RATE,
+            threads=self._pace.threads,
+        )
+        pace = self._pace
+        return _enough_memory(
+            lambda: dict(
+                measure_stage(work, pace.repeats, warmup_ns=pace.warmup_ns, repeat_ns=pace.repeat_ns, progress=progress)
+            )
+        )
+
+    def _prompt(self, stage: InferenceStage, tokens: int, progress: Callable[[], None]) -> tuple[int, ...]:
+        pace = self._pace
+        return _enough_memory(
+            lambda: measure_prompt(
+                stage,
+                tokens,
+                pace.repeats,
+                warmup_ns=pace.warmup_ns,
+                repeat_ns=pace.repeat_ns,
+                progress=progress,
+            )
+        )
+
+    def _begin(self, sizes: Sequence[int], precision: str) -> tuple[Ceiling, DeviceState]:
+        """The ceiling, and the device once it is warm from that."""
+        ceilings = []
+        for size in sizes:
+            self._tell(f"{self._at_hand.name}: the product of {size} x {size} matrices in {precision}")
+            pace = self._pace
+            product = measure_product(
+                self._device,
+                DTYPES[precision],
+                size,
+                pace.repeats,
+                warmup_ns=pace.warmup_ns,
+                repeat_ns=pace.repeat_ns,
+            )
+            ceilings.append(ceiling_of(size, product.repeats_ns))
+        return max(ceilings, key=lambda ceiling: ceiling.flops_per_s), self._at_hand.state()
+
+    def _conditions(self, ceiling: Ceiling, before: DeviceState) -> MeasuredConditions:
+        versions = {name: version for name, version in library_versions().items() if name in _VERSIONS}
+        return MeasuredConditions(
+            measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            driver=self._at_hand.driver,
+            versions={**versions, "torch": torch.__version__, "cuda": torch.version.cuda},
+            threads=self._pace.threads if self._at_hand.kind == "cpu" else None,
+            ceiling=ceiling,
+            before=before,
+            after=self._at_hand.state(),
+        )
+
+    def _source(self, figures: str) -> tuple[ProfileSource, ...]:
+        return (ProfileSource(figures=figures, origin="measured by wanbed profile, as conditions say"),)
+
+    def _begun(self, what: str, repeats: int) -> Callable[[], None]:
+        """Tell that something begins; what is returned is to be called after each of its repeats."""
+        self._tell(f"{what}: {repeats} repeats")
+        done = 0
+
+        def repeat_done() -> None:
+            nonlocal done
+            done += 1
+            if done % self._pace.repeats == 0 and done < repeats:
+                self._tell(f"{what}: {done} of {repeats} repeats done")
+
+        return repeat_done
+
+
+def _enough_memory(work: Callable[[], Value]) -> Value:
+    """What ``work`` gives, whose estimate of memory may have been too small."""
+    try:
+        return work()
+    except torch.OutOfMemoryError:
+        reason = "the GPU's memory ran out"
+    except RuntimeError as fault:
+        # The CPU's allocator has no exception of its own.
+        if "not enough memory" not in str(fault):
+            raise
+        reason = "the machine's memory ran out"
+    raise MissingError(f"memory: {reason}: give fewer --layers, or free some")

@@ -1,0 +1,189 @@
+"""What ``wanbed profile`` is asked to measure: checked before anything is loaded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.experiment_model import NAMED_MODELS, ModelSpec
+from testbed.strict_model import InputError, parse_model
+from testbed.substrate.probe import MissingError
+from workloads.model.gpt_config import GptConfig
+from workloads.prefill.inference_model import INFERENCE_MODELS, InferenceModel
+from workloads.prefill.profile_fit import LEAST_SIZES
+from workloads.profiling.memory_need import host_bytes, product_bytes, prompt_bytes, stage_bytes
+from workloads.profiling.model_parts import POSITIONS, StageToMeasure, stages_to_measure
+
+PRODUCT_SIZES = {"cpu": (512, 1024), "cuda": (4096, 8192, 16_384)}
+"""Of the square matrices whose products give the ceiling, by kind of device."""
+DEFAULT_PROMPTS = {"cpu": (16, 32, 64, 128, 256, 512), "cuda": (128, 256, 512, 1024, 2048, 4096, 8192)}
+DEFAULT_PRECISION = {"cpu": "fp32", "cuda": "bf16"}
+_STAGES = 6
+"""A model is measured with as many layers a stage as so many stages would have."""
+
+_PRECISIONS = {2: "bf16", 4: "fp32"}
+
+
+@dataclass(frozen=True)
+class Need:
+    """Memory that one step takes: ``device_bytes`` on the device, and in the CPU's while that of a GPU is filled."""
+
+    what: str
+    device_bytes: int
+    host_bytes: int
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model that is trained, by the name the user gave it, and its stages to measure."""
+
+    name: str
+    config: GptConfig
+    stages: tuple[StageToMeasure, ...]
+
+
+@dataclass(frozen=True)
+class StagesTask:
+    """The stages of one or more models in one precision."""
+
+    models: tuple[TrainedModel, ...]
+    precision: str
+    product_sizes: tuple[int, ...]
+
+    def needs(self) -> list[Need]:
+        """What each stage takes, and the largest product."""
+        return [
+            *(
+                Need(
+                    stage_name(model.name, stage),
+                    stage_bytes(stage.config, stage.stage, len(POSITIONS), self.precision),
+                    host_bytes(stage.config, stage.stage, len(POSITIONS), self.precision),
+                )
+                for model in self.models
+                for stage in model.stages
+            ),
+            _product_need(self.product_sizes, self.precision),
+        ]
+
+
+@dataclass(frozen=True)
+class PromptsTask:
+    """Prompts of some lengths through ``layers`` of an inference model: all of them, or those after its first."""
+
+    model: InferenceModel
+    layers: range
+    prompts: tuple[int, ...]
+    product_sizes: tuple[int, ...]
+
+    @property
+    def precision(self) -> str:
+        """The one that takes as many bytes as the model counts."""
+        return _PRECISIONS[self.model.bytes_per_element]
+
+    def needs(self) -> list[Need]:
+        """What the longest prompt takes, and the largest product."""
+        longest = max(self.prompts)
+        needed = prompt_bytes(self.model, len(self.layers), longest)
+        return [
+            Need(f"{self.model.name}, a prompt of {longest} tokens", needed, 0),
+            _product_need(self.product_sizes, self.precision),
+        ]
+
+
+def profile_task(
+    models: Sequence[str],
+    device: str,
+    *,
+    precision: str | None = None,
+    layers: int | None = None,
+    prompts: Sequence[int] | None = None,
+) -> StagesTask | PromptsTask:
+    """What is to be measured on a ``device`` of that kind.
+
+    ``models`` are names of those that are trained or inferred, or such as "hidden=512,context=256,heads=8,
+    vocabulary=1000". ``layers`` is how many a stage has, or how many of an inference model are measured. Raises
+    InputError, one line with the argument and its remedy.
+    """
+    inferred = [name for name in models if name in INFERENCE_MODELS]
+    if inferred and len(models) > 1:
+        raise InputError(f"MODEL: {inferred[0]} makes a prefill profile, which is a file of its own: give it alone")
+    sizes = PRODUCT_SIZES[device]
+    if inferred:
+        model = INFERENCE_MODELS[inferred[0]]
+        if precision is not None and precision != _PRECISIONS[model.bytes_per_element]:
+            raise InputError(f"--precision: {model.name} is in {_PRECISIONS[model.bytes_per_element]}: leave it out")
+        return PromptsTask(model, _layers(model, layers), _lengths(prompts or DEFAULT_PROMPTS[device]), sizes)
+    if prompts is not None:
+        raise InputError(f"--prompts: only a model for inference prefills: give {' or '.join(INFERENCE_MODELS)}")
+    trained = tuple(_trained(name, layers) for name in models)
+    seen = [(each.config.hidden, each.config.context, each.config.heads, each.config.vocabulary) for each in trained]
+    if len(set(seen)) < len(seen):
+        raise InputError("MODEL: two of them differ in nothing but layers: one profile holds for both, give one")
+    return StagesTask(trained, precision or DEFAULT_PRECISION[device], sizes)
+
+
+def check_fits(task: StagesTask | PromptsTask, device: str, name: str, free_bytes: int, host_free_bytes: int) -> None:
+    """Raise MissingError, one line, where a step takes more memory than ``device`` or the CPU has free."""
+    for need in task.needs():
+        if need.device_bytes > free_bytes:
+            raise MissingError(
+                f"memory: {need.what}: about {_gib(need.device_bytes)}, and {name} has {_gib(free_bytes)} free: give "
+                "fewer --layers, free some, or take a larger device"
+            )
+        if device != "cpu" and need.host_bytes > host_free_bytes:
+            raise MissingError(
+                f"memory: {need.what}: its weights are made in the CPU's memory, about {_gib(need.host_bytes)}, of "
+                f"which {_gib(host_free_bytes)} are free: give fewer --layers, or free some"
+            )
+
+
+def stage_name(model: str, stage: StageToMeasure) -> str:
+    """How a stage is told to people."""
+    return f"{model}, {stage.position} stage of {stage.layers} layer{'s' if stage.layers > 1 else ''}"
+
+
+def _layers(model: InferenceModel, layers: int | None) -> range:
+    if layers is None or layers == model.layers:
+        return range(model.layers)
+    if not 1 <= layers < model.layers:
+        raise InputError(f"--layers: {model.name} has 1 to {model.layers}, not {layers}")
+    # Without the embedding, and the head where there is room: each layer stands for any other.
+    return range(1, 1 + layers)
+
+
+def _lengths(prompts: Sequence[int]) -> tuple[int, ...]:
+    lengths = tuple(sorted(set(prompts)))
+    if len(lengths) < LEAST_SIZES or lengths[0] < 1:
+        raise InputError(f"--prompts: give {LEAST_SIZES} lengths or more, each 1 or above, like 128,512,2048")
+    return lengths
+
+
+def _trained(name: str, layers: int | None) -> TrainedModel:
+    spec = NAMED_MODELS.get(name)
+    if spec is None:
+        spec = parse_model(ModelSpec, _numbers(name), f"MODEL {name}")
+    try:
+        config = GptConfig(spec.layers or _STAGES, spec.hidden, spec.context, spec.heads or 0, spec.vocabulary or 0)
+    except ValueError as fault:
+        raise InputError(f"MODEL {name}: {fault}") from None
+    if layers is not None and layers < 1:
+        raise InputError(f"--layers: {layers} is below 1")
+    return TrainedModel(name, config, stages_to_measure(config, layers or max(1, config.layers // _STAGES)))
+
+
+def _numbers(text: str) -> dict[str, int]:
+    fields = [part.partition("=") for part in text.split(",")]
+    if not all(equals and value.strip().isdigit() for _, equals, value in fields):
+        known = ", ".join([*NAMED_MODELS, *INFERENCE_MODELS])
+        raise InputError(
+            f"MODEL: {text!r} is no model: known are {known}, or write it in numbers, like "
+            "hidden=512,context=256,heads=8,vocabulary=1000"
+        )
+    return {field.strip(): int(value) for field, _, value in fields}
+
+
+def _product_need(sizes: tuple[int, ...], precision: str) -> Need:
+    taken = product_bytes(max(sizes), precision)
+    return Need(f"a product of {max(sizes)} x {max(sizes)} matrices", taken, taken)
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB"

@@ -1,0 +1,202 @@
+"""From a cell's variant to the plan of each of its ranks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.collective_check import RING
+from runner.experiment import Cell
+from runner.placement import StagePlace
+from runner.resolved_variant import ResolvedVariant
+from runner.stage_work import model_config
+from testbed.address_book import AddressBook
+from testbed.host_interface import HOST_INTERFACE
+from workloads.collective.collective_plan import CollectivePlan
+from workloads.compute.replay import ReplayWork
+from workloads.compute.torch_work import TorchWork
+from workloads.rank_plan import DEFAULT_MEETING_TIMEOUT_NS, RankPlan
+from workloads.schedules.action import ActionKind
+from workloads.schedules.class_path import load_schedule
+from workloads.serving.serving_plans import GpuServingPlan
+from workloads.transport.frame import CHUNK_BYTES
+from workloads.transport.links_plan import BoundaryPlan, LinksPlan
+from workloads.transport.neighbour import Neighbour
+from workloads.transport.socket_options import UNSENT_BYTES
+
+FIRST_PORT = 20_000
+"""Below the kernel's ephemeral ports; rank r listens on FIRST_PORT + r, and the stores of stages follow."""
+
+_UNSENT_PART = 8
+"""What a connection may hold unsent, as a part of what it may have in flight: it is sent an eighth of an RTT later."""
+
+_UNREAD_PART, _UNREAD_PART_OF_WINDOW = 4, 32
+"""What may come before it is read, likewise, where that costs nothing, and where it narrows the window."""
+
+TORCH_MEETING_NS = 60_000_000_000
+"""Loading torch takes seconds of a core, and all the ranks may share a few."""
+
+
+@dataclass(frozen=True)
+class TrialSetting:
+    """What the ranks of one trial have in common beyond their variant.
+
+    ``connections`` tells how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
+    first. ``folder`` receives the span logs and, with ``keep_gradients``, what torch's last iteration has summed.
+    """
+
+    addresses: AddressBook
+    connections: Mapping[tuple[str, str], int]
+    dilation: float
+    run_token: str
+    epoch_ns: int
+    folder: Path
+    parent_pid: int
+    keep_gradients: bool = False
+
+    def span_log(self, rank: int) -> Path:
+        """Where a rank writes what it did."""
+        return self.folder / f"rank-{rank}.spans"
+
+    def gradients(self, rank: int) -> Path | None:
+        """Where a rank writes its summed gradients, None where they are not kept."""
+        return self.folder / f"rank-{rank}.gradients.npz" if self.keep_gradients else None
+
+
+def plan_ranks(
+    cell: Cell, variant: ResolvedVariant, setting: TrialSetting, serving: Mapping[int, GpuServingPlan] | None = None
+) -> list[RankPlan]:
+    """One plan for each rank, in order: ``pipeline x stages + stage``. ``serving`` is what some of them prefill."""
+    plans = [_plan(cell, variant, setting, place) for place in variant.placement.places]
+    return [replace(plan, serving=(serving or {}).get(plan.rank)) for plan in plans]
+
+
+def _plan(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> RankPlan:
+    rank, iterations = variant.placement.rank(place), cell.spec.training.iterations
+    gradients = setting.gradients(rank)
+    return RankPlan(
+        rank=rank,
+        host=place.host.name,
+        datacenter=place.datacenter,
+        gpu=place.gpu,
+        pipeline=place.pipeline,
+        stage=place.stage,
+        shape=variant.shape,
+        iterations=iterations,
+        schedule=variant.schedule,
+        schedule_options=variant.schedule_options(place.pipeline, place.stage),
+        replay=_replay(variant, setting, place) if cell.spec.compute.kind == "replay" else None,
+        torch=_torch(cell, variant, place) if cell.spec.compute.kind == "torch" else None,
+        links=_links(variant, setting, place, iterations),
+        listen_address=setting.addresses.address(place.host),
+        listen_port=FIRST_PORT + rank,
+        run_token=setting.run_token,
+        span_log=str(setting.span_log(rank)),
+        epoch_ns=setting.epoch_ns,
+        gradients=None if gradients is None else str(gradients),
+        parent_pid=setting.parent_pid,
+        meeting_timeout_ns=DEFAULT_MEETING_TIMEOUT_NS if cell.spec.compute.kind == "replay" else TORCH_MEETING_NS,
+        collective=_collective(variant, setting, place),
+    )
+
+
+def _replay(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> ReplayWork:
+    return variant.work.dilated(setting.dilation).replay(place.stage)
+
+
+def _torch(cell: Cell, variant: ResolvedVariant, place: StagePlace) -> TorchWork:
+    spec, compute = cell.spec, cell.spec.compute
+    schedule = load_schedule(variant.schedule)(variant.shape, **variant.schedule_options(place.pipeline))
+    return TorchWork(
+        config=model_config(spec, "torch", "model"),
+        stages=variant.placement.stages,
+        stage=place.stage,
+        pipelines=variant.pipelines,
+        pipeline=place.pipeline,
+        microbatches=variant.microbatches,
+        recompute=ActionKind.RECOMPUTE in schedule.kinds(place.stage),
+        precision=spec.training.precision,
+        device=compute.device or "auto",
+        seed=spec.seed,
+        learning_rate=spec.training.learning_rate,
+        text=None if cell.text is None else str(cell.text),
+        split_backward=schedule.splits_backward,
+        threads=compute.threads or 1,
+        check_iteration=compute.check_iteration,
+    )
+
+
+def _links(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, iterations: int) -> LinksPlan:
+    placement = variant.placement
+    rank = placement.rank(place)
+    peers = []
+    for one, other in variant.pairs:
+        if place in {one, other}:
+            peer = other if place == one else one
+            peers.append(
+                Neighbour(
+                    rank=placement.rank(peer),
+                    host=peer.host.name,
+                    address=setting.addresses.address(peer.host),
+                    port=FIRST_PORT + placement.rank(peer) if place == one else None,
+                    connections=setting.connections[one.host.name, other.host.name],
+                )
+            )
+    sums = any(variant.work.gradient_bytes) and variant.transport.all_reduce == RING
+    return LinksPlan(
+        rank=rank,
+        pipeline=place.pipeline,
+        stage=place.stage,
+        peers=tuple(peers),
+        previous=_boundary(variant, setting, place, -1) if place.stage > 0 else None,
+        following=_boundary(variant, setting, place, +1) if place.stage + 1 < placement.stages else None,
+        ring=tuple(placement.rank(replica) for replica in placement.ring(place.stage)) if sums else (),
+        microbatches=variant.microbatches,
+        iterations=iterations,
+        window_bytes=variant.tcp.in_flight_bytes if variant.tcp.window_held else None,
+        unsent_bytes=max(UNSENT_BYTES, min(CHUNK_BYTES, variant.tcp.in_flight_bytes // _UNSENT_PART)),
+        unread_bytes=_unread_bytes(variant),
+    )
+
+
+def _collective(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> CollectivePlan | None:
+    if variant.peer or variant.transport.all_reduce == RING:
+        return None
+    replicas = variant.placement.replicas(place.stage)
+    return CollectivePlan(
+        backend=variant.transport.all_reduce,
+        hosts=tuple(replica.host.name for replica in replicas),
+        position=replicas.index(place),
+        interface=HOST_INTERFACE,
+        store_address=setting.addresses.address(replicas[0].host),
+        # After the ports that ranks listen on.
+        store_port=FIRST_PORT + len(variant.placement.places) + place.stage,
+        timeout_ns=TORCH_MEETING_NS,
+    )
+
+
+def _boundary(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, step: int) -> BoundaryPlan:
+    placement, pipeline = variant.placement, place.pipeline
+    boundary = place.stage if step > 0 else place.stage - 1
+    rank = placement.rank(placement.pipelines[pipeline][place.stage + step])
+    size_bytes = variant.work.activation_bytes[boundary]
+    cell = variant.cell(pipeline) if variant.shares(boundary) else range(pipeline, pipeline + 1)
+    pairs = [placement.pipelines[mate][boundary : boundary + 2] for mate in cell]
+    connections = max(setting.connections[one.host.name, other.host.name] for one, other in pairs)
+    if not variant.shares(boundary):
+        return BoundaryPlan(rank, size_bytes, connections=connections)
+    mates = tuple(placement.rank(placement.pipelines[mate][place.stage]) for mate in cell)
+    turns: tuple[tuple[int, int], ...] = ()
+    if variant.plan is not None:
+        planned = variant.plan.activation_turns if step > 0 else variant.plan.gradient_turns
+        turns = tuple((cell.start + mate, microbatch) for mate, microbatch in planned[boundary])
+    return BoundaryPlan(rank, size_bytes, mates, turns, connections)
+
+
+def _unread_bytes(variant: ResolvedVariant) -> int:
+    """How much of a chunk may come before it is read.
+
+    A window that the kernel tunes is narrower by what is not read yet. Connections that are as many as fill the node
+    pair's cap have room for that, others do not.
+    """
+    narrows = not variant.tcp.window_held and variant.transport.connections != "auto"
+    return max(1, variant.tcp.in_flight_bytes // (_UNREAD_PART_OF_WINDOW if narrows else _UNREAD_PART))

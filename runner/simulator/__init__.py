@@ -1,0 +1,1 @@
+"""The engine ``simulate``: training as discrete events, with the schedules and the topology of the emulation."""

@@ -1,0 +1,76 @@
+"""A channel: what one rank sends to another, transfer after transfer, over their TCP connections."""
+
+from array import array
+from collections.abc import Callable
+from typing import Protocol
+
+from runner.simulator.dealing import Dealing
+from runner.simulator.line import Line
+from runner.simulator.tcp_window import TcpWindow
+
+Left = Callable[[int, int], None]
+"""Told once when a transfer's first byte leaves and its last one has left."""
+
+
+class Channel(Protocol):
+    """Transfers leave in the order in which they are queued, each once it is available, none before the last is gone.
+
+    The last byte is at the other end ``line.latency_ns`` after it has left. ``history`` has three numbers for each
+    stretch in which bytes left evenly: from when, until when, and how many bytes of payload. ``dealing``, where every
+    transfer is dealt alike to several connections, makes the last byte of one late that is waiting for a narrow one;
+    others do not wait with it.
+    """
+
+    line: Line
+    history: "array[int]"
+    dealing: Dealing | None
+
+    def queue(self, available_ns: int, size_bytes: int, left: Left) -> None:
+        """Send so much payload, not before ``available_ns``. ``left`` may be called at once, with times to come."""
+
+
+class PrivateChannel:
+    """A channel that shares its line with nobody: when a transfer will have left is known once it is queued.
+
+    ``open_bytes`` is what a window must allow in an RTT so that it never has to be looked at (default: what the line
+    carries).
+    """
+
+    __slots__ = ("_free_ns", "_open_bytes", "_window", "dealing", "history", "line")
+
+    def __init__(self, line: Line, window: TcpWindow, open_bytes: int | None = None) -> None:
+        self.line = line
+        self.history = array("q")
+        self.dealing: Dealing | None = None
+        self._free_ns = 0
+        self._window = window
+        self._open_bytes = line.payload_per_rtt() if open_bytes is None else open_bytes
+
+    def queue(self, available_ns: int, size_bytes: int, left: Left) -> None:
+        """As ``Channel.queue``; ``left`` is called at once."""
+        left(*self.transmit(available_ns, size_bytes))
+
+    def transmit(self, available_ns: int, size_bytes: int) -> tuple[int, int]:
+        """Queue a transfer; when its first byte leaves and when its last one has."""
+        now_ns = max(available_ns, self._free_ns)
+        start_ns: int | None = None
+        window, line, unsent = self._window, self.line, size_bytes
+        while unsent > 0:
+            allowed = window.allowance(now_ns)
+            openly = self._open_bytes > 0 and window.opens_for(self._open_bytes)
+            if allowed <= 0 and not openly:
+                now_ns = window.next_credit_ns
+                continue
+            start_ns = now_ns if start_ns is None else start_ns
+            part = unsent if openly else min(unsent, allowed)
+            end_ns = now_ns + line.duration_ns(part)
+            if openly:
+                window.sent_openly(end_ns, part)
+            else:
+                window.sent(now_ns, end_ns, part)
+            self.history.extend((now_ns, end_ns, part))
+            now_ns, unsent = end_ns, unsent - part
+        self._free_ns = now_ns
+        start_ns = now_ns if start_ns is None else start_ns
+        waits_ns = 0 if self.dealing is None else window.waits_ns(self.dealing, self.line)
+        return start_ns, max(now_ns, start_ns + waits_ns)

@@ -1,0 +1,43 @@
+"""What to say of a simulation in which nothing can happen any more, though not all is done."""
+
+from collections.abc import Iterable
+
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.schedule import Schedule
+
+
+class SimulationError(Exception):
+    """A schedule cannot be simulated to its end; the message is one line."""
+
+
+class DeadlockError(SimulationError):
+    """Every stage waits; the message names one, the action it waits for, and the last events."""
+
+
+def deadlock(pipeline: int, stage: int, schedule: Schedule, last_events: Iterable[str]) -> DeadlockError:
+    """The error for a schedule that gave ``stage`` nothing more to do before it was through."""
+    events = "; ".join(last_events) or "none"
+    return DeadlockError(
+        f"{type(schedule).__name__} deadlocks: stage {stage} of pipeline {pipeline} waits for "
+        f"{_awaited(schedule, stage)}; last events: {events}"
+    )
+
+
+def _awaited(schedule: Schedule, stage: int) -> str:
+    """The first action that is to come, with the reason that it has not started."""
+    for kind in schedule.kinds(stage)[::-1]:
+        for microbatch in schedule.awaiting(stage, kind):
+            action = Action(kind, microbatch)
+            if schedule.ready(stage, action):
+                return f"the {action}, which is ready and not chosen"
+            return f"the {action}, {_reason(schedule, stage, action)}"
+    return "an end that it does not announce: all its actions are done"
+
+
+def _reason(schedule: Schedule, stage: int, action: Action) -> str:
+    if action.kind is not ActionKind.FORWARD:
+        return "whose gradient has not come"
+    bound = schedule.shape.most_in_flight(stage)
+    if schedule.in_flight(stage) >= bound:
+        return f"where the memory bound of {bound} microbatches is reached"
+    return "whose activation has not come"

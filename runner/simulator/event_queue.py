@@ -1,0 +1,39 @@
+"""What happens next in simulated time."""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+Handler = Callable[[int, Any], None]
+
+
+class EventQueue:
+    """Events in the order of their times, and at one instant in the order in which they were caused."""
+
+    __slots__ = ("_caused", "_events", "now_ns")
+
+    def __init__(self) -> None:
+        self._events: list[tuple[int, int, Handler, Any]] = []
+        self._caused = 0
+        self.now_ns = 0
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next event is, None if there is none."""
+        return self._events[0][0] if self._events else None
+
+    def at(self, time_ns: int, handler: Handler, argument: Any) -> None:
+        """Call ``handler(time_ns, argument)`` then; never before anything that happens earlier."""
+        self._caused += 1
+        heappush(self._events, (time_ns, self._caused, handler, argument))
+
+    def handle_next_instant(self) -> bool:
+        """Handle all events of the earliest time, those included that they cause for it; False if there are none."""
+        events = self._events
+        if not events:
+            return False
+        now_ns = self.now_ns = events[0][0]
+        while events and events[0][0] == now_ns:
+            _, _, handler, argument = heappop(events)
+            handler(now_ns, argument)
+        return True

@@ -1,0 +1,157 @@
+"""Channels that cross the same resources, and share their capacity max-min fairly at every instant.
+
+A resource is a node pair, a trunk or a host's port. A channel takes part while it sends; whenever one begins or stops,
+the rates of all that it could affect are worked out anew. Progress is counted in bits times 10^9, so that it is exact.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from runner.simulator.channel import Left
+from runner.simulator.dealing import Dealing
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.fair_share import fair_rates_bps
+from runner.simulator.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from runner.simulator.tcp_window import TcpWindow
+
+_BITS_NS = 8 * 10**9
+
+
+class SharedCapacity:
+    """The resources of one simulation, by number, and who sends over each of them now."""
+
+    def __init__(self, events: EventQueue, capacities_bps: Mapping[int, int]) -> None:
+        self.events = events
+        self._capacities_bps = capacities_bps
+        self._sending: dict[int, dict[SharedChannel, None]] = {resource: {} for resource in capacities_bps}
+
+    def begin(self, channel: "SharedChannel", now_ns: int) -> None:
+        """From now on ``channel`` sends."""
+        for resource in channel.resources:
+            self._sending[resource][channel] = None
+        self._share(channel.resources, now_ns)
+
+    def stop(self, channel: "SharedChannel", now_ns: int) -> None:
+        """``channel`` sends no more."""
+        for resource in channel.resources:
+            del self._sending[resource][channel]
+        self._share(channel.resources, now_ns)
+
+    def _share(self, touched: Sequence[int], now_ns: int) -> None:
+        affected: dict[SharedChannel, None] = {}
+        resources, open_resources = set(touched), list(touched)
+        while open_resources:
+            for channel in self._sending[open_resources.pop()]:
+                if channel not in affected:
+                    affected[channel] = None
+                    for resource in channel.resources:
+                        if resource not in resources:
+                            resources.add(resource)
+                            open_resources.append(resource)
+        channels = sorted(affected, key=lambda channel: channel.number)
+        if channels:
+            rates_bps = fair_rates_bps([channel.resources for channel in channels], self._capacities_bps)
+            for channel, rate_bps in zip(channels, rates_bps, strict=True):
+                channel.send_at(rate_bps, now_ns)
+
+
+class SharedChannel:
+    """A ``Channel`` whose rate depends on who else sends; ``number`` breaks ties, and differs between channels."""
+
+    def __init__(
+        self, number: int, line: Line, window: TcpWindow, resources: Sequence[int], capacity: SharedCapacity
+    ) -> None:
+        self.number = number
+        self.line = line
+        self.resources = tuple(resources)
+        self.history = array("q")
+        self.dealing: Dealing | None = None
+        self._window = window
+        self._open_bytes = line.payload_per_rtt()
+        self._openly = False
+        self._capacity = capacity
+        self._waiting: deque[tuple[int, int, Left]] = deque()
+        self._unsent = 0
+        self._first_ns: int | None = None
+        self._part = 0
+        self._part_ns = 0
+        self._noted = 0
+        self._left_bits_ns = 0
+        self._rate_bps = 0
+        self._since_ns = 0
+        self._change = 0
+        frame, payload = (FRAME_BYTES, PAYLOAD_BYTES) if line.headers else (1, 1)
+        self._bits_ns_per_byte = _BITS_NS * frame
+        self._payload_share = payload
+
+    def queue(self, available_ns: int, size_bytes: int, left: Left) -> None:
+        """As ``Channel.queue``; ``left`` is called when the last byte has left."""
+        self._waiting.append((available_ns, size_bytes, left))
+        if len(self._waiting) == 1:
+            self._await_next()
+
+    def _await_next(self) -> None:
+        available_ns, self._unsent, _ = self._waiting[0]
+        self._first_ns = None
+        self._capacity.events.at(max(available_ns, self._capacity.events.now_ns), self._go_on, None)
+
+    def _go_on(self, now_ns: int, _: None) -> None:
+        """Begin the next stretch that the window allows, or wait until it does."""
+        if not self._unsent:
+            self._end_transfer(now_ns)
+            return
+        allowed = self._window.allowance(now_ns)
+        self._openly = self._open_bytes > 0 and self._window.opens_for(self._open_bytes)
+        if allowed <= 0 and not self._openly:
+            self._capacity.events.at(self._window.next_credit_ns, self._go_on, None)
+            return
+        if self._first_ns is None:
+            self._first_ns = now_ns
+        self._part_ns = now_ns
+        self._part = self._unsent if self._openly else min(self._unsent, allowed)
+        self._left_bits_ns, self._noted = self._part * self._bits_ns_per_byte, 0
+        self._rate_bps, self._since_ns = 0, now_ns
+        self._capacity.begin(self, now_ns)
+
+    def send_at(self, rate_bps: int, now_ns: int) -> None:
+        """From now on the stretch goes at this rate."""
+        if rate_bps == self._rate_bps:
+            return
+        self._progress(now_ns)
+        self._rate_bps, self._since_ns = rate_bps, now_ns
+        self._change += 1
+        remaining_ns = -(-self._left_bits_ns // (rate_bps * self._payload_share))
+        self._capacity.events.at(now_ns + max(remaining_ns, 0), self._end_part, self._change)
+
+    def _progress(self, now_ns: int) -> None:
+        if now_ns == self._since_ns:
+            return
+        self._left_bits_ns -= self._rate_bps * self._payload_share * (now_ns - self._since_ns)
+        gone = self._part - max(-(-self._left_bits_ns // self._bits_ns_per_byte), 0)
+        self.history.extend((self._since_ns, now_ns, gone - self._noted))
+        self._noted = gone
+
+    def _end_part(self, now_ns: int, change: int) -> None:
+        if change != self._change:
+            return
+        self._progress(now_ns)
+        self._change += 1
+        if self._openly:
+            self._window.sent_openly(now_ns, self._part)
+        else:
+            self._window.sent(self._part_ns, now_ns, self._part)
+        self._unsent -= self._part
+        self._capacity.stop(self, now_ns)
+        if self._unsent:
+            self._go_on(now_ns, None)
+        else:
+            self._end_transfer(now_ns)
+
+    def _end_transfer(self, now_ns: int) -> None:
+        _, _, left = self._waiting.popleft()
+        first_ns = now_ns if self._first_ns is None else self._first_ns
+        waits_ns = 0 if self.dealing is None else self._window.waits_ns(self.dealing, self.line)
+        left(first_ns, max(now_ns, first_ns + waits_ns))
+        if self._waiting:
+            self._await_next()

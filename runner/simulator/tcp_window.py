@@ -1,0 +1,135 @@
+"""How much a group of TCP connections between two hosts may send, and when: the window law, slow start, and restarts.
+
+All n connections of a group are taken together: they hold n times the window of one. What that forgets, that each
+carries whole chunks, is ``runner.simulator.dealing``'s.
+
+- At most ``window`` bytes are in flight, so that a rate is at most ``window / RTT`` (Mathis et al., "The macroscopic
+  behavior of the TCP congestion avoidance algorithm", 1997, for a window that does not change).
+- Bytes sent at time t are acknowledged at t + RTT. What is sent in one go is taken as acknowledged when its first byte
+  is: acknowledgements come back at the rate at which the bytes went, so that the next bytes find room in time.
+- The congestion window begins with 10 segments a connection (RFC 6928) and grows by what is acknowledged, doubling
+  every RTT, while it is less than twice what was in flight (RFC 7661; Linux: ``tcp_is_cwnd_limited``).
+- After idle of more than one retransmission timeout (RTT + 200 ms, the least that Linux adds) it is halved for every
+  whole timeout, down to 10 segments (RFC 2861; Linux: ``tcp_cwnd_restart``), unless ``slow_start_after_idle`` is off
+  or the congestion control does without, as BBR does.
+
+There is no loss: a window that does not fill the bottleneck's queue meets none. Congestion avoidance is never reached.
+"""
+
+from collections import deque
+
+from runner.simulator.dealing import Dealing, NarrowestConnection
+from runner.simulator.line import PAYLOAD_BYTES, Line
+
+SEGMENT_BYTES = PAYLOAD_BYTES
+INITIAL_SEGMENTS = 10
+LEAST_TIMEOUT_NS = 200_000_000
+
+_UNBOUNDED = 1 << 62
+
+
+class TcpWindow:
+    """The state of one direction. Sizes are payload, times nanoseconds; a None switches that effect off.
+
+    ``least_timeout_ns`` is what a retransmission timeout has beyond an RTT. ``narrowest`` is one of the connections,
+    None where there is only one or windows are always open.
+
+    Callers ask ``allowance`` when they are about to send, tell ``sent``, and where the allowance is 0 ask again at
+    ``next_credit_ns``; times never go back.
+    """
+
+    __slots__ = (
+        "_congestion",
+        "_in_flight",
+        "_initial",
+        "_last_sent_ns",
+        "_narrowest",
+        "_restarts",
+        "_rtt_ns",
+        "_runs",
+        "_timeout_ns",
+        "_window",
+    )
+
+    def __init__(
+        self,
+        rtt_ns: int,
+        window_bytes: int | None,
+        initial_bytes: int | None,
+        *,
+        restarts: bool = True,
+        least_timeout_ns: int = LEAST_TIMEOUT_NS,
+        narrowest: NarrowestConnection | None = None,
+    ) -> None:
+        self._rtt_ns = rtt_ns
+        self._timeout_ns = rtt_ns + least_timeout_ns
+        self._window = _UNBOUNDED if window_bytes is None else max(window_bytes, 1)
+        self._initial = _UNBOUNDED if initial_bytes is None else initial_bytes
+        self._congestion = self._initial
+        self._restarts = restarts and initial_bytes is not None
+        self._runs: deque[list[int]] = deque()
+        self._in_flight = 0
+        self._last_sent_ns = 0
+        self._narrowest = narrowest
+
+    def waits_ns(self, dealing: Dealing, line: Line) -> int:
+        """How long after its first byte the last one of a transfer leaves that line at least, dealt like that."""
+        if self._narrowest is None:
+            return 0
+        waiting = self._narrowest.waiting(dealing)
+        return waiting.rounds * self._rtt_ns + line.duration_ns(waiting.burst_bytes)
+
+    def opens_for(self, bytes_per_rtt: int) -> bool:
+        """Whether sending so much in an RTT, without idle, does not have to wait; as of the last ``allowance``."""
+        return min(self._window, self._congestion) >= bytes_per_rtt
+
+    def sent_openly(self, end_ns: int, size_bytes: int) -> None:
+        """Tell of bytes sent until ``end_ns`` where ``opens_for`` held: nothing in flight can be in their way."""
+        self._runs.clear()
+        self._in_flight = 0
+        self._congestion = max(self._congestion, min(self._congestion + size_bytes, 2 * self._window))
+        self._last_sent_ns = end_ns
+
+    def allowance(self, now_ns: int) -> int:
+        """Bytes that may be sent now; above 2^61 where nothing bounds them."""
+        runs, rtt_ns = self._runs, self._rtt_ns
+        while runs and runs[0][0] + rtt_ns <= now_ns:
+            size_bytes = runs.popleft()[2]
+            flown = self._in_flight
+            self._in_flight = flown - size_bytes
+            if self._congestion < 2 * flown:
+                self._congestion = min(self._congestion + size_bytes, 2 * flown)
+        if not runs:
+            self._restart_if_idle(now_ns)
+        return min(self._window, self._congestion) - self._in_flight
+
+    @property
+    def next_credit_ns(self) -> int:
+        """When something in flight is acknowledged next, where ``allowance`` has just been 0."""
+        return self._runs[0][0] + self._rtt_ns
+
+    def sent(self, start_ns: int, end_ns: int, size_bytes: int) -> None:
+        """Tell that so many bytes, as allowed, left from ``start_ns`` to ``end_ns``."""
+        self._in_flight += size_bytes
+        self._last_sent_ns = end_ns
+        last = self._runs[-1] if self._runs else None
+        if last is not None and last[1] == start_ns and end_ns - last[0] <= self._rtt_ns:
+            # One run, so that many small transfers in a row are not remembered one by one.
+            last[1], last[2] = end_ns, last[2] + size_bytes
+        else:
+            self._runs.append([start_ns, end_ns, size_bytes])
+
+    def _restart_if_idle(self, now_ns: int) -> None:
+        if not self._restarts or self._congestion <= self._initial:
+            return
+        timeout_ns = self._timeout_ns
+        idle_ns = now_ns - self._last_sent_ns - timeout_ns
+        if idle_ns <= 0:
+            return
+        # Whoever asks sends: this idle has had its effect, and is not to have it again.
+        self._last_sent_ns = now_ns
+        while idle_ns > 0 and self._congestion > self._initial:
+            self._congestion = max(self._congestion // 2, self._initial)
+            if self._narrowest is not None:
+                self._narrowest.halve()
+            idle_ns -= timeout_ns

@@ -1,0 +1,334 @@
+"""Training as discrete events: every rank of some pipelines, iteration after iteration.
+
+Each rank does what ``workloads.rank`` does: it asks its schedule whenever its GPU falls idle or a message arrives,
+computes, sends, and at the end of an iteration sums its gradients with the other replicas of its stage, waits until all
+that it sent has left, lets the optimizer run, and goes on with the next iteration without any barrier.
+
+Times are integer nanoseconds. All that happens at one instant is told first, in the order in which it was caused; then
+the GPUs that it may concern are asked, in the order of their ranks. So the same input gives the same spans.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from runner.resolved_variant import ResolvedVariant
+from runner.simulator.deadlock import SimulationError, deadlock
+from runner.simulator.event_queue import EventQueue, Handler
+from runner.simulator.gpu_sharing import GpuSharing
+from runner.simulator.simulation import KIND_CODES, NO_PEER
+from runner.simulator.transfers import Arrived
+from workloads.message import Message, MessageKind
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.class_path import load_schedule
+from workloads.schedules.schedule import Schedule, ScheduleError
+
+_LAST_EVENTS = 5
+_NO_MICROBATCH = -1
+_SEND, _RECEIVE = KIND_CODES["send"], KIND_CODES["receive"]
+_ALL_REDUCE, _OPTIMIZER = KIND_CODES["all_reduce"], KIND_CODES["optimizer"]
+_ACTION_CODES = {kind: KIND_CODES[kind.value] for kind in ActionKind}
+
+
+class Transfers(Protocol):
+    """One direction of a boundary, of one pipeline or of all pipelines of a DP-cell."""
+
+    def offer(self, now_ns: int, mate: int, microbatch: int, arrived: Arrived) -> None:
+        """The cell's pipeline number ``mate`` has made a transfer."""
+
+
+Reduce = Callable[[int, Sequence[int]], list[int]]
+"""When the replicas of a stage have summed their gradients, given when each of them was ready."""
+
+
+@dataclass(slots=True)
+class _Rank:
+    """One stage of one pipeline; ``number`` counts those that are simulated, ``mate`` the pipelines of its DP-cell."""
+
+    number: int
+    rank: int
+    pipeline: int
+    stage: int
+    mate: int
+    iteration: int = 0
+    busy: bool = False
+    schedule: Schedule | None = None
+    durations_ns: dict[ActionKind, int] = field(default_factory=dict)
+    unsent: int = 0
+    sent_ns: int = 0
+    updates: bool = False
+    done: bool = False
+
+
+class Training:
+    """Simulate some pipelines of a variant, all of which wait for each other in the sums of their gradients.
+
+    ``pipelines`` are numbers of the variant's. ``transfers`` are by (pipeline, stage that sends, kind of message), with
+    ``peers`` the rank that it leads to; ``reduce`` is None where nothing is summed; ``sharing`` is who else uses the
+    GPUs, None for nobody. What happens there happens after all that training does at the same instant.
+    """
+
+    def __init__(
+        self,
+        variant: ResolvedVariant,
+        pipelines: Sequence[int],
+        iterations: int,
+        events: EventQueue,
+        *,
+        transfers: Mapping[tuple[int, int, MessageKind], Transfers],
+        reduce: Reduce | None,
+        sharing: GpuSharing | None = None,
+    ) -> None:
+        self._variant = variant
+        self._iterations = iterations
+        self._events = events
+        self._transfers = transfers
+        self._reduce = reduce
+        self._sharing = sharing
+        self._stages = stages = variant.placement.stages
+        self._schedule_class = load_schedule(variant.schedule)
+        self._schedules: dict[tuple[int, int], Schedule] = {}
+        self._ranks = [
+            _Rank(
+                position * stages + stage,
+                pipeline * stages + stage,
+                pipeline,
+                stage,
+                pipeline % variant.pipelines_per_cell,
+            )
+            for position, pipeline in enumerate(pipelines)
+            for stage in range(stages)
+        ]
+        self._first = {pipeline: position * stages for position, pipeline in enumerate(pipelines)}
+        for rank in self._ranks:
+            durations = variant.work.replay(rank.stage).durations
+            rank.durations_ns = {kind: durations.of(kind) for kind in ActionKind}
+        self._asked: set[int] = set()
+        self._joined: dict[tuple[int, int], dict[int, int]] = {}
+        self._replicas = [[rank for rank in self._ranks if rank.stage == stage] for stage in range(stages)]
+        self._last: deque[tuple[int, _Rank, Action | Message]] = deque(maxlen=_LAST_EVENTS)
+        self.rows = array("q")
+        """Eight numbers a span: rank, code of its kind, iteration, microbatch, start, end, size and the peer's rank."""
+
+    def run(self) -> None:
+        """Simulate all iterations. Raises SimulationError where a schedule fails or does not come to its end."""
+        for rank in self._ranks:
+            self._begin(rank)
+        while True:
+            while self._asked:
+                asked, self._asked = sorted(self._asked), set()
+                for number in asked:
+                    self._ask(self._ranks[number])
+            if not self._next_instant():
+                break
+        stuck = next((rank for rank in self._ranks if not rank.done), None)
+        if stuck is not None:
+            culprit = self._culprit() or stuck
+            assert culprit.schedule is not None
+            raise deadlock(culprit.pipeline, culprit.stage, culprit.schedule, [_told(*event) for event in self._last])
+
+    def _next_instant(self) -> bool:
+        """What happens next, to training or to who shares its GPUs; False once training has no more to come."""
+        sharing, next_ns = self._sharing, None
+        if sharing is not None:
+            next_ns = self._events.next_ns
+            shared_ns = sharing.next_ns
+            if next_ns is not None and shared_ns is not None and shared_ns < next_ns:
+                sharing.handle_next_instant()
+                return True
+        return self._events.handle_next_instant()
+
+    def _culprit(self) -> _Rank | None:
+        """A rank that has something ready to do, and does not do it."""
+        for rank in self._ranks:
+            schedule = rank.schedule
+            if rank.done or schedule is None or schedule.complete(rank.stage):
+                continue
+            for kind in schedule.kinds(rank.stage):
+                if any(schedule.ready(rank.stage, Action(kind, m)) for m in schedule.awaiting(rank.stage, kind)):
+                    return rank
+        return None
+
+    def _schedule(self, pipeline: int, iteration: int) -> Schedule:
+        schedule = self._schedules.get((pipeline, iteration))
+        if schedule is None:
+            try:
+                schedule = self._schedule_class(self._variant.shape, **self._variant.schedule_options(pipeline))
+            except Exception as fault:
+                raise self._fault(fault) from fault
+            self._schedules[pipeline, iteration] = schedule
+        return schedule
+
+    def _fault(self, fault: Exception) -> SimulationError:
+        """Whatever a schedule raises is its own fault, and told in one line."""
+        what = str(fault) if isinstance(fault, ScheduleError) else f"{type(fault).__name__}: {fault}"
+        return SimulationError(f"{self._schedule_class.__name__} fails: {what}")
+
+    def _begin(self, rank: _Rank) -> None:
+        rank.schedule = self._schedule(rank.pipeline, rank.iteration)
+        self._asked.add(rank.number)
+
+    def _ask(self, rank: _Rank) -> None:
+        schedule = rank.schedule
+        if schedule is None or rank.busy:
+            self._leave_idle(rank)
+            return
+        try:
+            action = schedule.next(rank.stage)
+            complete = action is None and schedule.complete(rank.stage)
+        except Exception as fault:
+            raise self._fault(fault) from fault
+        if action is not None:
+            rank.busy = True
+            now_ns = self._events.now_ns
+            if self._sharing is None:
+                self._events.at(now_ns + rank.durations_ns[action.kind], self._finish, (rank, action, now_ns))
+            else:
+                self._when_free(now_ns, rank, self._start, (rank, action))
+            return
+        if complete:
+            rank.schedule = None
+            self._complete(rank)
+        self._leave_idle(rank)
+
+    def _leave_idle(self, rank: _Rank) -> None:
+        if self._sharing is not None and not rank.busy:
+            self._sharing.idle(self._events.now_ns, rank.rank)
+
+    def _when_free(self, now_ns: int, rank: _Rank, start: Handler, what: Any) -> None:
+        """Start on a GPU that is shared, once whoever uses it has made way."""
+        assert self._sharing is not None
+        release_ns = self._sharing.wants(now_ns, rank.rank)
+        if release_ns > now_ns:
+            self._events.at(release_ns, start, what)
+        else:
+            start(now_ns, what)
+
+    def _start(self, now_ns: int, what: tuple[_Rank, Action]) -> None:
+        rank, action = what
+        assert self._sharing is not None
+        self._sharing.started(now_ns, rank.rank, rank.iteration, action.kind.value, action.microbatch)
+        self._events.at(now_ns + rank.durations_ns[action.kind], self._finish, (rank, action, now_ns))
+
+    def _finish(self, now_ns: int, what: tuple[_Rank, Action, int]) -> None:
+        rank, action, start_ns = what
+        schedule, stage = rank.schedule, rank.stage
+        assert schedule is not None
+        rank.busy = False
+        if self._sharing is not None:
+            self._sharing.ended(now_ns, rank.rank, rank.iteration, action.kind.value, action.microbatch)
+        try:
+            schedule.finished(stage, action)
+            sends = schedule.sends(stage, action)
+        except Exception as fault:
+            raise self._fault(fault) from fault
+        self._last.append((now_ns, rank, action))
+        self.rows.extend(
+            (rank.rank, _ACTION_CODES[action.kind], rank.iteration, action.microbatch, start_ns, now_ns, 0, NO_PEER)
+        )
+        if sends is not None:
+            self._send(rank, now_ns, *sends)
+        self._asked.add(rank.number)
+
+    def _send(self, rank: _Rank, now_ns: int, to_stage: int, message: Message) -> None:
+        if abs(to_stage - rank.stage) != 1:
+            raise self._fault(ScheduleError(f"it sends to stage {to_stage}, no neighbour of stage {rank.stage}"))
+        if message.kind is not (MessageKind.ACTIVATION if to_stage > rank.stage else MessageKind.GRADIENT):
+            raise self._fault(ScheduleError(f"it sends the {message.kind} of stage {rank.stage} to stage {to_stage}"))
+        receiver = self._ranks[self._first[rank.pipeline] + to_stage]
+        iteration, microbatch = rank.iteration, message.microbatch
+        size_bytes = self._variant.work.activation_bytes[min(rank.stage, to_stage)]
+        rank.unsent += 1
+
+        def arrived(left_ns: int, gone_ns: int, there_ns: int, whole_ns: int) -> None:
+            self.rows.extend((rank.rank, _SEND, iteration, microbatch, left_ns, gone_ns, size_bytes, receiver.rank))
+            self.rows.extend(
+                (receiver.rank, _RECEIVE, iteration, microbatch, there_ns, whole_ns, size_bytes, rank.rank)
+            )
+            rank.unsent -= 1
+            rank.sent_ns = max(rank.sent_ns, gone_ns)
+            now = self._events.now_ns
+            self._events.at(max(whole_ns, now), self._arrive, (receiver, iteration, message))
+            if rank.updates and not rank.unsent:
+                self._update(now, rank)
+
+        self._transfers[rank.pipeline, rank.stage, message.kind].offer(now_ns, rank.mate, microbatch, arrived)
+
+    def _arrive(self, now_ns: int, what: tuple[_Rank, int, Message]) -> None:
+        rank, iteration, message = what
+        schedule = self._schedule(rank.pipeline, iteration)
+        try:
+            schedule.arrived(rank.stage, message)
+        except Exception as fault:
+            raise self._fault(fault) from fault
+        self._last.append((now_ns, rank, message))
+        if rank.iteration == iteration:
+            self._asked.add(rank.number)
+
+    def _complete(self, rank: _Rank) -> None:
+        """The rank's own computation of this iteration is done: sum, then update."""
+        now_ns = self._events.now_ns
+        if self._reduce is None or not self._variant.work.gradient_bytes[rank.stage]:
+            self._update(now_ns, rank)
+            return
+        joined = self._joined.setdefault((rank.stage, rank.iteration), {})
+        joined[rank.number] = now_ns
+        members = self._replicas[rank.stage]
+        if len(joined) < len(members):
+            return
+        del self._joined[rank.stage, rank.iteration]
+        starts_ns = [joined[each.number] for each in members]
+        for each, start_ns, end_ns in zip(members, starts_ns, self._reduce(rank.stage, starts_ns), strict=True):
+            size_bytes = self._variant.work.gradient_bytes[each.stage]
+            row = (each.rank, _ALL_REDUCE, each.iteration, _NO_MICROBATCH, start_ns, end_ns, size_bytes, NO_PEER)
+            self.rows.extend(row)
+            self._events.at(max(end_ns, now_ns), self._update, each)
+
+    def _update(self, now_ns: int, rank: _Rank) -> None:
+        """Once all has left, the optimizer, then the next iteration."""
+        rank.updates = rank.unsent > 0
+        if rank.updates:
+            return
+        start_ns = max(now_ns, rank.sent_ns)
+        duration_ns = self._variant.work.optimizer_ns[rank.stage]
+        if duration_ns and self._sharing is not None:
+            self._events.at(start_ns, self._want_optimizer, rank)
+            return
+        if duration_ns:
+            end_ns = start_ns + duration_ns
+            row = (rank.rank, _OPTIMIZER, rank.iteration, _NO_MICROBATCH, start_ns, end_ns, 0, NO_PEER)
+            self.rows.extend(row)
+        self._events.at(start_ns + duration_ns, self._next_iteration, rank)
+
+    def _want_optimizer(self, now_ns: int, rank: _Rank) -> None:
+        rank.busy = True
+        self._when_free(now_ns, rank, self._start_optimizer, rank)
+
+    def _start_optimizer(self, now_ns: int, rank: _Rank) -> None:
+        assert self._sharing is not None
+        self._sharing.started(now_ns, rank.rank, rank.iteration, "optimizer", _NO_MICROBATCH)
+        end_ns = now_ns + self._variant.work.optimizer_ns[rank.stage]
+        row = (rank.rank, _OPTIMIZER, rank.iteration, _NO_MICROBATCH, now_ns, end_ns, 0, NO_PEER)
+        self.rows.extend(row)
+        self._events.at(end_ns, self._end_optimizer, rank)
+
+    def _end_optimizer(self, now_ns: int, rank: _Rank) -> None:
+        assert self._sharing is not None
+        rank.busy = False
+        self._sharing.ended(now_ns, rank.rank, rank.iteration, "optimizer", _NO_MICROBATCH)
+        self._next_iteration(now_ns, rank)
+        self._asked.add(rank.number)
+
+    def _next_iteration(self, _: int, rank: _Rank) -> None:
+        rank.iteration += 1
+        if rank.iteration == self._iterations:
+            rank.done = True
+        else:
+            self._begin(rank)
+
+
+def _told(time_ns: int, rank: _Rank, what: Action | Message) -> str:
+    did = f"received the {what.kind} of microbatch {what.microbatch}" if isinstance(what, Message) else f"ended {what}"
+    return f"{time_ns / 1e6:g} ms stage {rank.stage} of pipeline {rank.pipeline} {did}"

@@ -1,0 +1,174 @@
+"""One variant on one topology, simulated: the same schedule objects, placement and work as an emulated trial."""
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+
+import numpy as np
+import numpy.typing as npt
+
+from results.span_columns import SpanColumns
+from runner.connection_count import count_connections
+from runner.prefill_forecast import planned_bubbles
+from runner.resolved_variant import ResolvedVariant
+from runner.simulator.dealing import Dealing
+from runner.simulator.equal_parts import equal_parts
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.network import Ends, Network
+from runner.simulator.prefill_simulation import PrefillSimulation
+from runner.simulator.rings import Rings
+from runner.simulator.simulation import NO_PEER, Simulation
+from runner.simulator.tcp_effects import TcpEffects
+from runner.simulator.training import Training, Transfers
+from runner.simulator.transfers import OwnTransfers, SharedTransfers
+from runner.simulator.wan_traffic import Crossing, wan_traffic
+from testbed.topology import Topology
+from workloads.message import MessageKind
+from workloads.transport.cutting import Cutting
+from workloads.transport.frame import HEADER_BYTES
+
+Rows = npt.NDArray[np.int64]
+
+_RANK, _PEER = 0, 7
+
+
+def simulate_variant(
+    topology: Topology,
+    variant: ResolvedVariant,
+    iterations: int,
+    *,
+    effects: TcpEffects | None = None,
+    dilation: float = 1.0,
+    symmetry: bool = True,
+) -> Simulation:
+    """Simulate ``iterations`` of training.
+
+    ``effects`` are TCP's, all of them by default; ``dilation`` is that of an emulation whose timers it shall have. With
+    ``symmetry``, one of several parts that are provably equal is simulated and stands for all; what is given is the
+    same to the byte as without. Beside a prefill service every GPU is simulated by itself. Raises SimulationError, one
+    line, where the schedule does not come to its end.
+    """
+    effects = TcpEffects() if effects is None else effects
+    parts = equal_parts(variant) if symmetry and variant.service is None else 1
+    pipelines = range(variant.pipelines // parts)
+    connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
+    network = Network(topology, connections, variant, effects, parts, dilation)
+    events = EventQueue()
+    boundaries, rings = _Boundaries(network, pipelines, events), Rings(network)
+    reduce = rings.reduce if rings.any else None
+    service = None
+    if variant.service is not None:
+        service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(topology, variant))
+    training = Training(
+        variant, pipelines, iterations, events, transfers=boundaries.transfers, reduce=reduce, sharing=service
+    )
+    with _no_garbage_collection():
+        training.run()
+    prefill = None if service is None else service.end(events.now_ns)
+    spans = SpanColumns.of_training(_for_all(np.frombuffer(training.rows, np.int64).reshape(-1, 8), variant, parts))
+    if prefill is not None:
+        spans = _with_prefill(spans, np.frombuffer(prefill.rows, np.int64).reshape(-1, 9))
+    crossed = [*boundaries.crossed(), *rings.crossed()]
+    return Simulation(spans, wan_traffic(variant, crossed, parts), connections, prefill)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Nothing that a simulation makes is garbage before its end, and looking for it takes a quarter of a large one."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _Boundaries:
+    """The channels over all boundaries of some pipelines, and the transfers that use them."""
+
+    def __init__(self, network: Network, pipelines: Sequence[int], events: EventQueue) -> None:
+        self._network = network
+        places, stages = network.variant.placement.pipelines, network.variant.placement.stages
+        self._ends: dict[tuple[int, int, MessageKind], Ends] = {}
+        for pipeline in pipelines:
+            for stage in range(stages - 1):
+                one, other = places[pipeline][stage], places[pipeline][stage + 1]
+                self._ends[pipeline, stage, MessageKind.ACTIVATION] = one, other
+                self._ends[pipeline, stage + 1, MessageKind.GRADIENT] = other, one
+        self._channels = network.channels(self._ends.values(), events)
+        self.transfers: dict[tuple[int, int, MessageKind], Transfers] = {}
+        for pipeline, stage, kind in self._ends:
+            self._add_transfers(pipeline, stage, kind)
+
+    def _add_transfers(self, pipeline: int, stage: int, kind: MessageKind) -> None:
+        variant = self._network.variant
+        boundary = stage if kind is MessageKind.ACTIVATION else stage - 1
+        ends = self._ends[pipeline, stage, kind]
+        if not variant.shares(boundary):
+            cutting = Cutting(variant.work.activation_bytes[boundary], 1, self._network.connections_between(ends))
+            self._deal([ends], cutting)
+            self.transfers[pipeline, stage, kind] = OwnTransfers(self._channels[ends], self._framed(cutting))
+            return
+        cell = variant.cell(pipeline)
+        if pipeline != cell.start:
+            # The cell's first pipeline, which comes first, has made them for all.
+            self.transfers[pipeline, stage, kind] = self.transfers[cell.start, stage, kind]
+            return
+        mates = [self._ends[mate, stage, kind] for mate in cell]
+        most = max(self._network.connections_between(each) for each in mates)
+        cutting = Cutting(variant.work.activation_bytes[boundary], len(cell), most)
+        self._deal(mates, cutting)
+        turns: tuple[tuple[int, int], ...] = ()
+        if variant.plan is not None:
+            planned = variant.plan.activation_turns if kind is MessageKind.ACTIVATION else variant.plan.gradient_turns
+            turns = planned[boundary]
+        self.transfers[pipeline, stage, kind] = SharedTransfers(
+            [self._channels[each] for each in mates],
+            self._framed(cutting),
+            cutting.largest_bytes,
+            self._network.line((mates[0][0], mates[-1][0])),
+            self._network.line((mates[0][1], mates[-1][1])),
+            turns,
+        )
+
+    def _deal(self, mates: Sequence[Ends], cutting: Cutting) -> None:
+        """Say how the chunks of each share go over the connections of its node pair."""
+        for share, ends in enumerate(mates):
+            connections = self._network.connections_between(ends)
+            if connections > 1:
+                dealing = Dealing(connections, len(cutting.share(share)), cutting.largest_bytes)
+                self._channels[ends].dealing = dealing
+
+    def _framed(self, cutting: Cutting) -> int:
+        frames = cutting.chunks * HEADER_BYTES if self._network.effects.headers else 0
+        return cutting.total_bytes + frames
+
+    def crossed(self) -> list[Crossing]:
+        """The channels over the WAN, each with its ends."""
+        ends = sorted(set(self._ends.values()), key=lambda ends: (ends[0].pipeline, ends[0].stage))
+        return [(pair, self._channels[pair]) for pair in ends if pair[0].datacenter != pair[1].datacenter]
+
+
+def _with_prefill(training: SpanColumns, rows: Rows) -> SpanColumns:
+    """All spans in their order."""
+    both = [
+        np.concatenate((getattr(training, entry.name), column))
+        for entry, column in zip(fields(SpanColumns), rows.T, strict=True)
+    ]
+    rank, _, iteration, _, start_ns, end_ns, *_ = both
+    order = np.lexsort((end_ns, start_ns, iteration, rank))
+    return SpanColumns(*(column[order] for column in both))
+
+
+def _for_all(rows: Rows, variant: ResolvedVariant, parts: int) -> Rows:
+    """The spans of all parts in their order, given those of the first: the others do the same at the same time."""
+    rank, kind, iteration, microbatch, start_ns, end_ns, _, _ = rows.T
+    rows = rows[np.lexsort((microbatch, kind, end_ns, start_ns, iteration, rank))]
+    ranks = variant.pipelines // parts * variant.placement.stages
+    every = np.tile(rows, (parts, 1))
+    shifts = np.repeat(np.arange(parts, dtype=np.int64) * ranks, len(rows))
+    every[:, _RANK] += shifts
+    every[:, _PEER] += np.where(every[:, _PEER] == NO_PEER, 0, shifts)
+    return every

@@ -1,0 +1,90 @@
+"""Which code made a run: its revision, the libraries it ran on, and the packages whose schedules it ran."""
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from workloads.schedules.registry import ENTRY_POINT_GROUP
+
+DISTRIBUTION = "wanbed"
+GIT_TIMEOUT_S = 10.0
+
+_EXTRAS = ("torch", "gpu")
+"""Those whose libraries take part in a run."""
+
+
+def library_versions() -> dict[str, str | None]:
+    """Versions of Python, of this package, and of each library that a run may need; None for one not installed."""
+    versions: dict[str, str | None] = {"python": platform.python_version(), DISTRIBUTION: _version(DISTRIBUTION)}
+    for requirement in _requirements():
+        name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
+        extra = re.search(r"extra == ['\"](.+?)['\"]", requirement)
+        if extra is None or extra.group(1) in _EXTRAS:
+            versions[name] = _version(name)
+    return versions
+
+
+def _requirements() -> list[str]:
+    try:
+        return metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def foreign_schedules(names: Iterable[str]) -> list[dict[str, Any]]:
+    """The schedules among ``names`` that another package brings: their class, and its distribution and version."""
+    found = metadata.entry_points(group=ENTRY_POINT_GROUP)
+    entries = {entry.name: entry for entry in found if entry.dist is None or entry.dist.name != DISTRIBUTION}
+    return [
+        {
+            "schedule": name,
+            "class": entries[name].value,
+            "distribution": dist.name if (dist := entries[name].dist) else None,
+            "version": dist.version if dist else None,
+        }
+        for name in sorted(entries.keys() & set(names))
+    ]
+
+
+def git_state(checkout: Path) -> dict[str, Any] | None:
+    """Revision of a git checkout, and whether anything in it differs from that (``dirty``); None if it is not one.
+
+    A folder inside somebody else's checkout, such as a virtual environment, is not one.
+    """
+    top = _git(checkout, "rev-parse", "--show-toplevel")
+    revision = _git(checkout, "rev-parse", "HEAD")
+    if top is None or revision is None or Path(top).resolve() != checkout.resolve():
+        return None
+    changes = _git(checkout, "status", "--porcelain")
+    return {"revision": revision, "dirty": None if changes is None else changes != ""}
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    # Under sudo the checkout belongs to another user, which git refuses unless told; the variables of a hook that
+    # started us would point git at another repository.
+    command = ["git", "-c", f"safe.directory={checkout}", "-C", str(checkout), *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=GIT_TIMEOUT_S,
+            env={**environment, "GIT_OPTIONAL_LOCKS": "0"},
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

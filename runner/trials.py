@@ -1,0 +1,30 @@
+"""All trials of an emulated run that its folder lacks, with their progress told."""
+
+from results.run_store import RunStore
+from runner.emulation import Tell, emulate
+from runner.experiment import Experiment
+from runner.progress import Progress
+
+
+def run_trials(
+    experiment: Experiment, store: RunStore, *, substrate: str, source: str, tell: Tell, keep_gradients: bool = False
+) -> None:
+    """Run them at the dilation that the manifest gives, and mark the run complete.
+
+    Raises what ``emulate`` raises; trials that had finished by then are in the store.
+    """
+    trials = experiment.trials()
+    finished = sum(store.has_trial(*trial) for trial in trials)
+    tell(f"{store.path}: {len(trials)} trials, {finished} of them finished before")
+    with Progress(len(trials), finished) as progress:
+        emulate(
+            experiment,
+            store,
+            dilation=float(store.manifest["dilation"]),
+            substrate=substrate,
+            source=source,
+            progress=progress,
+            tell=tell,
+            keep_gradients=keep_gradients,
+        )
+        store.finish()

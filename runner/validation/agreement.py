@@ -1,0 +1,141 @@
+"""How far the simulator agrees with experiments that ran in virtual time, kept as a file beside what they showed.
+
+In virtual time nothing is disturbed by the machine, so that the limits are closer than those for the real clock.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from results.run_store import read_json, written_whole
+from runner.document import one_line
+from runner.validation.comparison import Comparison
+from testbed.strict_model import InputError
+
+AGREEMENT_FILE = "agreement.json"
+VIRTUAL_CELL_LIMIT = 0.05
+VIRTUAL_MEDIAN_LIMIT = 0.02
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One experiment's iteration times in virtual time and simulated; ``run`` is the name of its run."""
+
+    experiment: str
+    run: str
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """All experiments that were compared, at least one iteration time in all. Raises ValueError without any."""
+
+    experiments: tuple[Compared, ...]
+
+    def __post_init__(self) -> None:
+        if not self.comparisons:
+            raise ValueError("nothing was compared")
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Those of all experiments."""
+        return tuple(comparison for each in self.experiments for comparison in each.comparisons)
+
+    @property
+    def median_error(self) -> float:
+        """The median of the absolute errors."""
+        return float(np.median([abs(comparison.error) for comparison in self.comparisons]))
+
+    @property
+    def worst(self) -> Comparison:
+        """The farthest off."""
+        return max(self.comparisons, key=lambda comparison: abs(comparison.error))
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What is beyond the limits, a sentence each."""
+        found = []
+        beyond = [each for each in self.comparisons if abs(each.error) > VIRTUAL_CELL_LIMIT]
+        if beyond:
+            found.append(
+                f"{len(beyond)} of {len(self.comparisons)} simulated iteration times are more than "
+                f"{VIRTUAL_CELL_LIMIT:.0%} off those in virtual time."
+            )
+        if self.median_error > VIRTUAL_MEDIAN_LIMIT:
+            found.append(
+                f"The median error against virtual time is {self.median_error:.1%}, more than "
+                f"{VIRTUAL_MEDIAN_LIMIT:.0%}."
+            )
+        return tuple(found)
+
+
+def write_agreement(folder: Path, agreement: Agreement) -> Path:
+    """Write it into that folder, in place of what was there; return the file."""
+    path = folder / AGREEMENT_FILE
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(_document(agreement), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def read_agreement(folder: Path) -> Agreement:
+    """Read what ``write_agreement`` wrote into that folder. Raises InputError, one line."""
+    path = folder / AGREEMENT_FILE
+    here = one_line(str(path))
+    if not path.is_file():
+        raise InputError(f"{here}: no such file: make paper writes it")
+    document = read_json(path)
+    try:
+        return Agreement(tuple(_compared(each) for each in document["experiments"]))
+    except (KeyError, TypeError, ValueError) as fault:
+        raise InputError(f"{here}: is not what make paper writes ({one_line(repr(fault))}): write it anew") from None
+
+
+def _document(agreement: Agreement) -> dict[str, Any]:
+    return {
+        "median_error": agreement.median_error,
+        "worst_error": agreement.worst.error,
+        "experiments": [
+            {
+                "experiment": compared.experiment,
+                "run": compared.run,
+                "comparisons": [
+                    {
+                        "cell": each.cell,
+                        "values": dict(each.values),
+                        "variant": each.variant,
+                        "virtual_s": each.emulated_s,
+                        "simulated_s": each.simulated_s,
+                        "error": each.error,
+                        "cautions": list(each.cautions),
+                    }
+                    for each in compared.comparisons
+                ],
+            }
+            for compared in agreement.experiments
+        ],
+    }
+
+
+def _compared(document: Mapping[str, Any]) -> Compared:
+    return Compared(str(document["experiment"]), str(document["run"]), tuple(_comparisons(document["comparisons"])))
+
+
+def _comparisons(documents: Sequence[Mapping[str, Any]]) -> list[Comparison]:
+    return [
+        Comparison(
+            cell=int(each["cell"]),
+            values={str(path): str(value) for path, value in each["values"].items()},
+            variant=str(each["variant"]),
+            repeats=1,
+            emulated_s=float(each["virtual_s"]),
+            fastest_s=float(each["virtual_s"]),
+            slowest_s=float(each["virtual_s"]),
+            simulated_s=float(each["simulated_s"]),
+            cautions=tuple(map(str, each["cautions"])),
+        )
+        for each in documents
+    ]

@@ -1,0 +1,351 @@
+"""Cases small enough for paper: what the simulator gives beside the formula, each derived where it is computed.
+
+All are ideal (no window, no slow start, no headers) but for the one effect that a case is about. The numbers are chosen
+so that every time is a whole number of nanoseconds. Arrivals count from the end of the forward that made the first
+activation, which the next stage has once its last byte is there.
+"""
+
+from collections.abc import Callable
+
+from runner.simulator.simulation import Simulate
+from runner.simulator.tcp_effects import TcpEffects
+from runner.validation.case import (
+    all_reduce_ns,
+    arrival_ns,
+    chain,
+    iteration_ns,
+    side_by_side,
+    simulated,
+)
+from runner.validation.check import Check
+from testbed.host_attachment import TcpSettings
+from workloads.transport.cutting import Cutting
+from workloads.transport.frame import HEADER_BYTES
+
+MS, S = 1_000_000, 1_000_000_000
+
+_FORWARDS_MS, _BACKWARDS_MS, _LATENCIES_MS = (10, 30, 20, 25), (40, 50, 90, 60), (5, 80, 20)
+
+
+def _unequal_gpipe(simulate: Simulate, microbatches: int) -> int:
+    simulation = simulated(
+        simulate,
+        chain([latency_ms * MS for latency_ms in _LATENCIES_MS]),
+        compute={
+            "forward": [f"{forward_ms}ms" for forward_ms in _FORWARDS_MS],
+            "backward": [f"{backward_ms}ms" for backward_ms in _BACKWARDS_MS],
+        },
+        training={"stages": len(_FORWARDS_MS), "microbatches": microbatches},
+        variant={"schedule": "gpipe"},
+    )
+    return iteration_ns(simulation)
+
+
+def unequal_stages_and_links(simulate: Simulate) -> Check:
+    """GPipe, one microbatch: nothing waits for anything else, so everything that it meets adds up."""
+    expected_ms = sum(_FORWARDS_MS) + sum(_BACKWARDS_MS) + 2 * sum(_LATENCIES_MS)
+    return Check(
+        "GPipe, 1 microbatch, unequal stages and links",
+        "sum of f + sum of b + 2 x sum of c",
+        (expected_ms * MS,),
+        (_unequal_gpipe(simulate, 1),),
+    )
+
+
+def slowest_stage(simulate: Simulate) -> Check:
+    """GPipe, M microbatches: the slowest forward and the slowest backward, at different stages, M - 1 times more.
+
+    When microbatch k leaves stage s is the longest path to (s, k), where a step to the next stage costs its latency, a
+    step to the next microbatch nothing, and each place its stage's f. A path to the last place makes S - 1 and M - 1
+    steps. It meets each stage once and M - 1 places more, dearest all at the stage with the largest f. Backwards
+    begin at the last stage when its last forward ends, and are the same again with b.
+    """
+    microbatches = 8
+    once_ms = sum(_FORWARDS_MS) + sum(_BACKWARDS_MS) + 2 * sum(_LATENCIES_MS)
+    expected_ms = once_ms + (microbatches - 1) * (max(_FORWARDS_MS) + max(_BACKWARDS_MS))
+    return Check(
+        f"GPipe, {microbatches} microbatches, the same stages and links",
+        "that + (M - 1)(largest f + largest b)",
+        (expected_ms * MS,),
+        (_unequal_gpipe(simulate, microbatches),),
+    )
+
+
+def recompute(simulate: Simulate) -> Check:
+    """GPipe recomputes when the gradient is there, so that r and b follow each other like one longer backward."""
+    stages, microbatches, latency_ms = 4, 8, 50
+    simulation = simulated(
+        simulate,
+        chain([latency_ms * MS] * (stages - 1)),
+        compute={"forward": "50ms", "backward": "100ms", "recompute": "30ms"},
+        training={"stages": stages, "microbatches": microbatches},
+        variant={"schedule": "gpipe"},
+    )
+    expected_ms = (microbatches + stages - 1) * (50 + 30 + 100) + 2 * (stages - 1) * latency_ms
+    return Check(
+        "GPipe, S = 4, M = 8, c = 50 ms, with a recompute of 30 ms",
+        "(M + S - 1)(f + r + b) + 2(S - 1)c",
+        (expected_ms * MS,),
+        (iteration_ns(simulation),),
+    )
+
+
+def transfers_queue(simulate: Simulate) -> Check:
+    """Transfers over one pair go one after the other, each for A / W, and arrive one latency after their last byte.
+
+    Forwards shorter than a transfer keep the queue filled: microbatch k, from 1, arrives at k A / W + c.
+    """
+    microbatches, forward_ms, transfer_ms, latency_ms = 4, 10, 100, 20
+    simulation = simulated(
+        simulate,
+        chain([latency_ms * MS], node_pair_rate="1Gbit"),
+        compute={"forward": f"{forward_ms}ms", "activation": "12500000B"},
+        training={"stages": 2, "microbatches": microbatches},
+        variant={"schedule": "gpipe"},
+    )
+    return Check(
+        "4 transfers of 100 ms over one node pair",
+        "k A / W + c",
+        tuple((k * transfer_ms + latency_ms) * MS for k in range(1, microbatches + 1)),
+        tuple(arrival_ns(simulation, 1, microbatch) for microbatch in range(microbatches)),
+    )
+
+
+def directions_are_independent(simulate: Simulate) -> Check:
+    """Two pipelines that begin at opposite ends send at once, each with all of the rate."""
+    simulation = simulated(
+        simulate,
+        side_by_side(2, rate="1Gbit", latency="20ms"),
+        compute={"activation": "12500000B"},
+        training={"stages": 2, "pipelines": 2, "microbatches": 1},
+        variant={"schedule": "gpipe", "placement": [["east", "west"], ["west", "east"]]},
+    )
+    return Check(
+        "a transfer of 100 ms each way over one trunk at once",
+        "A / R + c",
+        (120 * MS,) * 2,
+        (arrival_ns(simulation, 1), arrival_ns(simulation, 3)),
+    )
+
+
+def trunk_is_shared(simulate: Simulate) -> Check:
+    """Two node pairs capped at 60 Mbit/s on a trunk of 90 get half of it each: 45 Mbit take 1 s."""
+    simulation = simulated(
+        simulate,
+        side_by_side(2, rate="90Mbit", node_pair_rate="60Mbit", latency="20ms"),
+        compute={"activation": "5625000B"},
+        training={"stages": 2, "pipelines": 2, "microbatches": 1},
+        variant={"schedule": "gpipe"},
+    )
+    return Check(
+        "45 Mbit by each of 2 pairs of 60 Mbit/s over a trunk of 90",
+        "A / (R / 2) + c",
+        (1020 * MS,) * 2,
+        (arrival_ns(simulation, 1), arrival_ns(simulation, 3)),
+    )
+
+
+def trunk_is_shared_while_there_are_two(simulate: Simulate) -> Check:
+    """The same pairs, each with 105 Mbit, the second transfer beginning 1 s after the first.
+
+    The first moves 60 Mbit in its first second alone, the other 45 in the next one beside the second, whose own 45 in
+    that second leave it 60 for one more alone. So each takes 2 s. Of three stages the first pipeline has one in the
+    east and the second two, so that the first crosses after one forward and the second after two, of 1 s each.
+    """
+    simulation = simulated(
+        simulate,
+        side_by_side(3, rate="90Mbit", node_pair_rate="60Mbit", latency="20ms"),
+        compute={"forward": "1s", "activation": "13125000B"},
+        training={"stages": 3, "pipelines": 2, "microbatches": 1},
+        variant={"schedule": "gpipe", "placement": [["east", "west", "west"], ["east", "east", "west"]]},
+    )
+    return Check(
+        "105 Mbit by each of them, one a second after the other",
+        "60 + 45 Mbit in 2 s, 45 + 60 in 2 s, + c",
+        (2020 * MS,) * 2,
+        (arrival_ns(simulation, 1), arrival_ns(simulation, 5)),
+    )
+
+
+def window_per_round_trip(simulate: Simulate) -> Check:
+    """A connection has one window in flight: where no rate binds, B bytes leave as B / window bursts, an RTT apart.
+
+    Four connections have four windows. The window is what a transport's buffer of 200 kB leaves for data in flight.
+    """
+    latency_ms, bursts = 20, 10
+    in_flight_bytes = TcpSettings(window_bytes=200_000).in_flight_bytes
+    arrivals_ns = []
+    for connections in (1, 4):
+        simulation = simulated(
+            simulate,
+            chain([latency_ms * MS]),
+            compute={"activation": f"{connections * bursts * in_flight_bytes}B"},
+            training={"stages": 2, "microbatches": 1},
+            variant={"schedule": "gpipe", "transport": {"connections": connections, "window": "200kB"}},
+            effects=TcpEffects(window=True, slow_start=False, headers=False),
+        )
+        arrivals_ns.append(arrival_ns(simulation, 1))
+    return Check(
+        "10 windows over 1 connection, 40 over 4, RTT 40 ms",
+        "(B / (n window) - 1) RTT + c",
+        (((bursts - 1) * 2 * latency_ms + latency_ms) * MS,) * 2,
+        tuple(arrivals_ns),
+    )
+
+
+INITIAL_WINDOW_BYTES = 10 * 1448
+
+
+def slow_start(simulate: Simulate) -> Check:
+    """A new connection sends ten segments, then after each round trip twice as much as before.
+
+    After n bursts ``IW (2^n - 1)`` bytes have left, so that B bytes take ``ceil(log2(B / IW + 1))`` of them, and the
+    last arrives one latency after it has left. Cases: exactly one burst, a byte more, exactly two, exactly three, a
+    byte more.
+    """
+    latency_ms = 20
+    cases = (
+        (INITIAL_WINDOW_BYTES, 1),
+        (INITIAL_WINDOW_BYTES + 1, 2),
+        (3 * INITIAL_WINDOW_BYTES, 2),
+        (7 * INITIAL_WINDOW_BYTES, 3),
+        (7 * INITIAL_WINDOW_BYTES + 1, 4),
+    )
+    arrivals_ns = []
+    for size_bytes, _ in cases:
+        simulation = simulated(
+            simulate,
+            chain([latency_ms * MS]),
+            compute={"activation": f"{size_bytes}B"},
+            training={"stages": 2, "microbatches": 1},
+            variant={"schedule": "gpipe"},
+            effects=TcpEffects(window=False, slow_start=True, headers=False),
+        )
+        arrivals_ns.append(arrival_ns(simulation, 1))
+    return Check(
+        "IW, IW + 1, 3 IW, 7 IW, 7 IW + 1 bytes over a new connection, RTT 40 ms",
+        "(ceil(log2(B / IW + 1)) - 1) RTT + c",
+        tuple(((bursts - 1) * 2 * latency_ms + latency_ms) * MS for _, bursts in cases),
+        tuple(arrivals_ns),
+    )
+
+
+def headers(simulate: Simulate) -> Check:
+    """1448 bytes of payload travel in a frame of 1514: 1000 full segments are 12.112 Mbit on the wire.
+
+    They hold the activation and, for each chunk that it is cut in, a header of the transport's own.
+    """
+    payload_bytes = 1000 * 1448
+    own_bytes = Cutting(payload_bytes, shares=1).chunks * HEADER_BYTES
+    simulation = simulated(
+        simulate,
+        chain([20 * MS], node_pair_rate="121.12Mbit"),
+        compute={"activation": f"{payload_bytes - own_bytes}B"},
+        training={"stages": 2, "microbatches": 1},
+        variant={"schedule": "gpipe"},
+        effects=TcpEffects(window=False, slow_start=False, headers=True),
+    )
+    return Check(
+        "1000 full segments, the transport's headers among them, over 121.12 Mbit/s",
+        "(A + headers) x 1514 / 1448 / W + c",
+        (120 * MS,),
+        (arrival_ns(simulation, 1),),
+    )
+
+
+def _ring(simulate: Simulate, gradient: str, **wan: str) -> int:
+    replicas = ("north", "east", "south", "west")
+    simulation = simulated(
+        simulate,
+        {"datacenters": [{"name": name, "hosts": 1} for name in replicas], "wan": wan},
+        compute={"gradient": gradient},
+        training={"stages": 1, "pipelines": len(replicas), "microbatches": 1},
+        variant={"schedule": "dp"},
+    )
+    return all_reduce_ns(simulation)
+
+
+def ring_by_rate(simulate: Simulate) -> Check:
+    """Each of P replicas sends one P-th of A in each of 2(P - 1) steps, all at once: here 1 s a step."""
+    return Check(
+        "ring all-reduce of 40 MB over 4 replicas at 80 Mbit/s, without latency",
+        "2 (P - 1) / P x A / R",
+        (6 * S,),
+        (_ring(simulate, "40MB", node_pair_rate="80Mbit"),),
+    )
+
+
+def ring_by_latency(simulate: Simulate) -> Check:
+    """Where no rate binds, what a step sends on has to have come all the way in the step before."""
+    return Check(
+        "ring all-reduce over 4 replicas 50 ms apart, without a rate",
+        "2 (P - 1) c",
+        (300 * MS,),
+        (_ring(simulate, "40MB", latency="50ms"),),
+    )
+
+
+def ring_by_both(simulate: Simulate) -> Check:
+    """Segments go through in chunks, so that a step begins while the one before is still coming.
+
+    Where a segment takes longer to send, 1 s, than to arrive, no replica's line is ever idle, and the latency counts
+    only once: for the last chunk.
+    """
+    return Check(
+        "the same at 80 Mbit/s and 50 ms",
+        "2 (P - 1) / P x A / R + c",
+        (6 * S + 50 * MS,),
+        (_ring(simulate, "40MB", latency="50ms", node_pair_rate="80Mbit"),),
+    )
+
+
+def _first_arrivals(simulate: Simulate, **transport: str | int) -> tuple[int, ...]:
+    pipelines = 4
+    simulation = simulated(
+        simulate,
+        side_by_side(pipelines, node_pair_rate="1Gbit"),
+        compute={"activation": "50000000B"},
+        training={"stages": 2, "pipelines": pipelines, "microbatches": 1},
+        variant={"schedule": "atlas", "transport": transport},
+    )
+    return tuple(sorted(arrival_ns(simulation, 2 * pipeline + 1) for pipeline in range(pipelines)))
+
+
+def temporal_sharing(simulate: Simulate) -> Check:
+    """A transfer that takes A / W over its own node pair takes a C-th of that over those of C pipelines.
+
+    C = 4 pipelines have an activation ready at the same moment, A / W = 400 ms. They take turns, so that the first
+    arrives after 100 ms and the last when all would have without sharing. Scatter and gather take no time here.
+    """
+    return Check(
+        "first activations of 4 pipelines, A / W = 400 ms, shared",
+        "k A / (C W)",
+        tuple(turn * 100 * MS for turn in range(1, 5)),
+        _first_arrivals(simulate, sharing="temporal", pipelines_per_cell=4),
+    )
+
+
+def no_sharing(simulate: Simulate) -> Check:
+    """The same without sharing: each over its own node pair, all at once."""
+    return Check("the same, not shared", "A / W", (400 * MS,) * 4, _first_arrivals(simulate, sharing="none"))
+
+
+ClosedForm = Callable[[Simulate], Check]
+
+CLOSED_FORMS: tuple[ClosedForm, ...] = (
+    unequal_stages_and_links,
+    slowest_stage,
+    recompute,
+    transfers_queue,
+    directions_are_independent,
+    trunk_is_shared,
+    trunk_is_shared_while_there_are_two,
+    window_per_round_trip,
+    slow_start,
+    headers,
+    ring_by_rate,
+    ring_by_latency,
+    ring_by_both,
+    temporal_sharing,
+    no_sharing,
+)

@@ -1,0 +1,134 @@
+"""Every cell and variant of an emulated run, simulated: what the machine measured beside what the model says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from results.headline import HeadlineRow, headline
+from results.run import Run
+from results.run_description import saturation
+from results.summary import calibrated_cells
+from runner.document import one_line
+from runner.experiment import Cell, Experiment, parse_experiment
+from runner.simulator.simulation import Simulate
+from testbed.strict_model import InputError
+
+OUTSIDE, SATURATED, RECOUNTED = "links outside tolerance", "machine saturated", "another number of connections"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One variant in one cell. Times are of an iteration.
+
+    ``emulated_s`` is the median over repeats, ``fastest_s`` and ``slowest_s`` their range; ``simulated_s`` follows from
+    the experiment's file alone. ``cautions`` say what is wrong with the emulated figure, if anything is.
+    """
+
+    cell: int
+    values: Mapping[str, str]
+    variant: str
+    repeats: int
+    emulated_s: float
+    fastest_s: float
+    slowest_s: float
+    simulated_s: float
+    cautions: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """Simulated over emulated, minus one: above zero the simulator is too slow."""
+        return self.simulated_s / self.emulated_s - 1
+
+
+def compare(run: Run, simulate: Simulate) -> tuple[Comparison, ...]:
+    """Simulate every cell and variant that has a finished trial, in the order of the run's trials.
+
+    Raises InputError, one line, for a run that was not emulated with replayed compute, and one whose experiment means
+    something else to this version than what was run.
+    """
+    experiment = _experiment(run)
+    cells = {cell.index: cell for cell in experiment.cells()}
+    known = {(cell.index, variant.name) for cell in cells.values() for variant in cell.variants}
+    for trial in run.trials:
+        if (trial.cell, trial.variant) not in known:
+            raise InputError(
+                f"{one_line(str(run.path))}: its experiment has no cell {trial.cell} with variant {trial.variant!r}, "
+                "of which it has a trial: remove that trial's folder"
+            )
+    calibrated = calibrated_cells(run.calibration)
+    return tuple(_compare(run, row, cells[row.cell], row.cell in calibrated, simulate) for row in headline(run))
+
+
+def _experiment(run: Run) -> Experiment:
+    here = one_line(str(run.path))
+    document = run.manifest.get("experiment")
+    if not isinstance(document, Mapping):
+        raise InputError(f"{here}: its manifest holds no experiment: give the folder of a run")
+    if run.manifest.get("engine") != "emulate":
+        raise InputError(f"{here}: it was not emulated: give a run of wanbed run")
+    experiment = parse_experiment(document, f"{here}: its experiment", Path(run.path))
+    for cell in experiment.cells():
+        if cell.spec.compute.kind != "replay":
+            raise InputError(f"{here}: what torch computes takes no time that is known: give a run of replayed compute")
+        if not _is_what_ran(cell, run.manifest):
+            raise InputError(
+                f"{here}: this version resolves cell {cell.index} to something else than what was run: run it again, "
+                "or validate with the version that ran it"
+            )
+    return experiment
+
+
+def _is_what_ran(cell: Cell, manifest: Mapping[str, Any]) -> bool:
+    """Whether all that the manifest says of a cell still holds; what only this version says does not count."""
+    ran: Mapping[str, Any] = next(
+        (entry for entry in manifest.get("cells", ()) if entry.get("index") == cell.index), {}
+    )
+    return _holds({"wan": ran.get("wan"), "variants": ran.get("variants")}, cell.resolved())
+
+
+def _holds(said: Any, found: Any) -> bool:
+    if isinstance(said, Mapping):
+        return isinstance(found, Mapping) and all(
+            name in found and _holds(value, found[name]) for name, value in said.items()
+        )
+    if isinstance(said, list):
+        return (
+            isinstance(found, list | tuple)
+            and len(said) == len(found)
+            and all(_holds(one, other) for one, other in zip(said, found, strict=True))
+        )
+    return bool(said == found)
+
+
+def _compare(run: Run, row: HeadlineRow, cell: Cell, calibrated: bool, simulate: Simulate) -> Comparison:
+    variant = next(variant for variant in cell.variants if variant.name == row.variant)
+    if row.iteration_time_s is None or row.fastest_s is None or row.slowest_s is None:
+        raise InputError(f"{one_line(str(run.path))}: the trials of {variant.name!r} hold no measured iteration")
+    trials = [trial for trial in run.trials if (trial.cell, trial.variant) == (row.cell, row.variant)]
+    dilation = float(run.manifest.get("dilation") or 1)
+    simulation = simulate(cell.topology, variant, cell.spec.training.iterations, dilation=dilation)
+    cautions = {
+        OUTSIDE: not calibrated,
+        SATURATED: any(saturation(trial.facts) for trial in trials),
+        RECOUNTED: any(
+            _connections(trial.facts) not in {None, frozenset(simulation.connections.items())} for trial in trials
+        ),
+    }
+    return Comparison(
+        cell=row.cell,
+        values=row.values,
+        variant=row.variant,
+        repeats=row.repeats,
+        emulated_s=row.iteration_time_s,
+        fastest_s=row.fastest_s,
+        slowest_s=row.slowest_s,
+        simulated_s=simulation.iteration_time_ns(cell.spec.training.warmup) / 1e9,
+        cautions=tuple(caution for caution, holds in cautions.items() if holds),
+    )
+
+
+def _connections(facts: Mapping[str, Any]) -> frozenset[tuple[tuple[str, str], int]] | None:
+    """How many connections joined which hosts in a trial, None if it does not say."""
+    counted = facts.get("connections")
+    return None if counted is None else frozenset(((one, other), count) for one, other, count in counted)

@@ -1,0 +1,281 @@
+"""The page that shows a validation, in Markdown that reads well as plain text too."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from results.headline import cell_text
+from results.number_text import count_text
+from results.run import Run
+from results.run_description import warnings
+from runner.validation.agreement import VIRTUAL_CELL_LIMIT, VIRTUAL_MEDIAN_LIMIT, Agreement
+from runner.validation.check import Check
+from runner.validation.comparison import Comparison
+from runner.validation.validation import CELL_LIMIT, MEDIAN_LIMIT, Validation
+from testbed.units import format_duration
+
+
+def page(validation: Validation, run: Run | None, picture: str | None, agreement: Agreement | None = None) -> str:
+    """The whole page: verdict, golden values, closed forms, the emulated run and virtual time, where there are any.
+
+    ``picture`` is the picture's address as seen from the page. The same validation, run and agreement give the same
+    text.
+    """
+    sections = [
+        "# Does the simulator agree?\n",
+        _paragraph(
+            f"Written by `wanbed validate{'' if run is None else ' RUN'}`, not by hand. The simulator is held against "
+            "what arithmetic gives, to the nanosecond, and against what emulated trials measured: the same experiment, "
+            "schedules and topology, with real bytes over real TCP."
+        ),
+        _verdict(validation),
+        *([] if agreement is None else [_agreement_verdict(agreement)]),
+        "## Golden values\n",
+        _paragraph(
+            "Iteration times under latency alone: S stages, M microbatches, a forward of 50 ms, a backward of 100 ms, "
+            "one-way latency c, no limit on rates. Three independent public schedulers agree on 1F1B, a closed form "
+            "gives GPipe."
+        ),
+        _checks(validation.golden),
+        "## Closed forms\n",
+        _paragraph(
+            "Cases small enough for paper; each is derived where it is computed, in "
+            "`runner/validation/closed_forms.py`. Forward f, recompute r, backward b, a transfer of A or B bytes, "
+            "node-pair rate W, rate R, one-way latency c; arrivals count from the end of the forward that made the "
+            "first activation."
+        ),
+        _checks(validation.closed_forms),
+        "## Emulated against simulated\n",
+        _paragraph("Not compared here: no emulated run was given.")
+        if run is None
+        else _comparisons(validation, run, picture),
+        *([] if agreement is None else ["## Virtual time against simulated\n", *_virtual_time(agreement)]),
+    ]
+    return "\n".join(sections)
+
+
+def _paragraph(text: str) -> str:
+    return f"{text}\n"
+
+
+def _verdict(validation: Validation) -> str:
+    exact = [check.exact for check in (*validation.golden, *validation.closed_forms)]
+    lines = [f"{sum(exact)} of {len(exact)} golden values and closed forms are exact."]
+    if validation.comparisons:
+        worst = validation.worst
+        lines.append(
+            f"Over {count_text(len(validation.comparisons), 'emulated iteration time')} the simulator's median error "
+            f"is {validation.median_error:.1%} and its worst {_error(worst.error)} ({_which(worst)})."
+        )
+    if validation.failures:
+        lines.insert(0, "**It does not agree.** " + " ".join(validation.failures))
+    else:
+        lines.insert(0, "**It agrees.**")
+    return _paragraph(" ".join(lines))
+
+
+def _checks(checks: Sequence[Check]) -> str:
+    rows = [
+        (
+            check.case,
+            check.law,
+            _durations(check.expected_ns),
+            "exact" if check.exact else f"**{_durations(check.simulated_ns)}**",
+        )
+        for check in checks
+    ]
+    return _table(("case", "formula", "expected", "simulated"), rows, right=(2,))
+
+
+def _comparisons(validation: Validation, run: Run, picture: str | None) -> str:
+    parts = [
+        _paragraph(
+            "The simulator knows what the experiment's file says and no more. Allowed is an error of "
+            f"{CELL_LIMIT:.0%} in each iteration time and of {MEDIAN_LIMIT:.0%} in their median; above zero, the "
+            "simulator is too slow."
+        ),
+        _paragraph(_provenance(run)),
+    ]
+    cautions = warnings(run)
+    if cautions:
+        parts += [_paragraph("Read with care:"), "".join(f"- {_text(caution)}\n" for caution in cautions)]
+    parts.append(_table(*_comparison_rows(validation.comparisons)))
+    if picture is not None:
+        parts.append(f"![Simulated against emulated iteration time, and the error of each]({picture})\n")
+    return "\n".join(parts)
+
+
+def _agreement_verdict(agreement: Agreement) -> str:
+    worst = agreement.worst
+    said = (
+        f"Over {count_text(len(agreement.comparisons), 'iteration time')} in virtual time the median error is "
+        f"{agreement.median_error:.1%} and the worst {_error(worst.error)} ({_which(worst)})."
+    )
+    return _paragraph(" ".join([*(f"**{failure}**" for failure in agreement.failures), said]))
+
+
+def _virtual_time(agreement: Agreement) -> list[str]:
+    rows = [
+        (
+            _text(compared.experiment),
+            _text(cell_text(each.values)),
+            _text(each.variant),
+            _seconds(each.emulated_s),
+            _seconds(each.simulated_s),
+            f"**{_error(each.error)}**" if abs(each.error) > VIRTUAL_CELL_LIMIT else _error(each.error),
+            ", ".join(map(_text, each.cautions)),
+        )
+        for compared in agreement.experiments
+        for each in compared.comparisons
+    ]
+    return [
+        _paragraph(
+            "Every cell of the paper's reproduction, at real rates and sizes, with real TCP in a kernel whose clock "
+            "jumps over idle time: nothing disturbs it. Allowed is an error of "
+            f"{VIRTUAL_CELL_LIMIT:.0%} in each iteration time and of {VIRTUAL_MEDIAN_LIMIT:.0%} in their median."
+        ),
+        _table(("experiment", "cell", "variant", "virtual time", "simulated", "error", "but"), rows, right=(3, 4, 5)),
+    ]
+
+
+def _comparison_rows(
+    comparisons: Sequence[Comparison],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[int, ...]]:
+    """Headings, rows and the columns of numbers, without those that nothing stands in."""
+    swept, careful = any(each.values for each in comparisons), any(each.cautions for each in comparisons)
+    headings = (
+        *(("cell",) if swept else ()),
+        *("variant", "emulated", "range of repeats", "simulated", "error"),
+        *(("but",) if careful else ()),
+    )
+    rows = [
+        (
+            *((_text(cell_text(each.values)),) if swept else ()),
+            _text(each.variant),
+            _seconds(each.emulated_s),
+            f"{_seconds(each.fastest_s)} to {_seconds(each.slowest_s)}" if each.repeats > 1 else "1 repeat",
+            _seconds(each.simulated_s),
+            _judged(each.error),
+            *((", ".join(each.cautions),) if careful else ()),
+        )
+        for each in comparisons
+    ]
+    numbers = tuple(range(swept + 1, swept + 5))
+    return headings, rows, numbers
+
+
+def _provenance(run: Run) -> str:
+    manifest = run.manifest
+    host, substrate = manifest.get("host") or {}, manifest.get("substrate") or {}
+    versions, git = manifest.get("versions") or {}, manifest.get("git") or {}
+    words = [
+        f"The emulated run is `{run.path.resolve().name}`",
+        _fact(manifest.get("created"), "begun {}"),
+        _fact(versions.get("wanbed"), "wanbed {}") + _revision(git),
+        _fact(versions.get("python"), "Python {}"),
+        _fact(host.get("cpu"), "{}") + _fact(host.get("cores"), " with {} cores"),
+        _fact(host.get("kernel"), "hosts on Linux {}"),
+        _fact(substrate.get("name"), "network in the {} substrate") + _fact(substrate.get("kernel"), " on Linux {}"),
+        _fact(manifest.get("dilation"), "dilation {}"),
+        count_text(len(run.trials), "trial"),
+    ]
+    return ", ".join(filter(None, words)) + "."
+
+
+def _revision(git: Mapping[str, Any]) -> str:
+    changed = " with uncommitted changes" if git.get("dirty") else ""
+    return _fact(git.get("revision"), " at revision {}") + changed
+
+
+def _fact(value: Any, template: str) -> str:
+    return template.format(_text(str(value))) if value not in {None, ""} else ""
+
+
+def _durations(durations_ns: Sequence[int]) -> str:
+    texts = [format_duration(duration_ns) for duration_ns in durations_ns]
+    return f"{texts[0]} each" if len(texts) > 1 and len(set(texts)) == 1 else ", ".join(texts)
+
+
+def _seconds(value_s: float) -> str:
+    return f"{value_s:.3f} s"
+
+
+def _error(error: float) -> str:
+    return f"{error:+.1%}"
+
+
+def _judged(error: float) -> str:
+    return f"**{_error(error)}**" if abs(error) > CELL_LIMIT else _error(error)
+
+
+def _which(comparison: Comparison) -> str:
+    at = _text(cell_text(comparison.values))
+    return _text(comparison.variant) + (f" at {at}" if at else "")
+
+
+def _text(text: str) -> str:
+    """Text that somebody else wrote, with nothing in it that Markdown would read."""
+    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """A table whose columns stand one below the other in plain text too; ``right`` are aligned to the right."""
+    widths = [max(3, *(len(row[column]) for row in [headings, *rows])) for column in range(len(headings))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return f"| {' | '.join(padded)} |\n"
+
+    rule = [f"{'-' * (width - 1)}:" if column in right else "-" * width for column, width in enumerate(widths)]
+    return "".join([line(headings), line(rule), *(line(row) for row in rows)])
+
+
+def document(validation: Validation, agreement: Agreement | None = None) -> Mapping[str, Any]:
+    """The validation in plain JSON types; of virtual time the errors alone."""
+
+    def checks(found: Sequence[Check]) -> list[dict[str, Any]]:
+        return [
+            {
+                "case": check.case,
+                "law": check.law,
+                "expected_ns": list(check.expected_ns),
+                "simulated_ns": list(check.simulated_ns),
+                "exact": check.exact,
+            }
+            for check in found
+        ]
+
+    compared = bool(validation.comparisons)
+    return {
+        "agrees": not validation.failures,
+        "failures": list(validation.failures),
+        "golden": checks(validation.golden),
+        "closed_forms": checks(validation.closed_forms),
+        "comparisons": [
+            {
+                "cell": dict(each.values),
+                "variant": each.variant,
+                "repeats": each.repeats,
+                "emulated_s": each.emulated_s,
+                "fastest_s": each.fastest_s,
+                "slowest_s": each.slowest_s,
+                "simulated_s": each.simulated_s,
+                "error": each.error,
+                "cautions": list(each.cautions),
+            }
+            for each in validation.comparisons
+        ],
+        "median_error": validation.median_error if compared else None,
+        "worst_error": validation.worst.error if compared else None,
+        "virtual_time": None
+        if agreement is None
+        else {
+            "compared": len(agreement.comparisons),
+            "median_error": agreement.median_error,
+            "worst_error": agreement.worst.error,
+            "failures": list(agreement.failures),
+        },
+    }

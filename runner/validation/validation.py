@@ -1,0 +1,68 @@
+"""All that the simulator is held against, and whether it passes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from results.run import Run
+from runner.simulator.simulation import Simulate
+from runner.validation.check import Check
+from runner.validation.closed_forms import CLOSED_FORMS
+from runner.validation.comparison import Comparison, compare
+from runner.validation.golden import GOLDEN_VALUES, golden_check
+
+CELL_LIMIT = 0.05
+MEDIAN_LIMIT = 0.03
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Golden values and closed forms hold exactly or not at all, emulated times within the two limits above.
+
+    ``comparisons`` is empty where no emulated run was given.
+    """
+
+    golden: tuple[Check, ...]
+    closed_forms: tuple[Check, ...]
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def median_error(self) -> float:
+        """The median of the absolute errors. Raises ValueError without comparisons."""
+        if not self.comparisons:
+            raise ValueError("no emulated run was given to compare with")
+        return float(np.median([abs(comparison.error) for comparison in self.comparisons]))
+
+    @property
+    def worst(self) -> Comparison:
+        """The farthest off. Raises ValueError without comparisons."""
+        return max(self.comparisons, key=lambda comparison: abs(comparison.error))
+
+    @cached_property
+    def failures(self) -> tuple[str, ...]:
+        """What does not hold, a sentence each; empty where the simulator passes."""
+        found = []
+        for name, checks in (("golden values", self.golden), ("closed forms", self.closed_forms)):
+            inexact = sum(not check.exact for check in checks)
+            if inexact:
+                found.append(f"{inexact} of {len(checks)} {name} are not exact.")
+        beyond = [each for each in self.comparisons if abs(each.error) > CELL_LIMIT]
+        if beyond:
+            found.append(
+                f"{len(beyond)} of {len(self.comparisons)} simulated iteration times are more than {CELL_LIMIT:.0%} "
+                "off the emulated ones."
+            )
+        if self.comparisons and self.median_error > MEDIAN_LIMIT:
+            found.append(f"The median error is {self.median_error:.1%}, more than {MEDIAN_LIMIT:.0%}.")
+        return tuple(found)
+
+
+def validate_simulator(run: Run | None, simulate: Simulate) -> Validation:
+    """Simulate everything. Raises InputError for a run that cannot be compared with, and SimulationError."""
+    comparisons = () if run is None else compare(run, simulate)
+    return Validation(
+        tuple(golden_check(value, simulate) for value in GOLDEN_VALUES),
+        tuple(closed_form(simulate) for closed_form in CLOSED_FORMS),
+        comparisons,
+    )

@@ -1,0 +1,257 @@
+"""From a variant as written to one that can run: what it leaves out is worked out, what does not fit is refused."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.boundary_profiles import boundary_profiles, pipelines_to_share
+from runner.collective_check import check_all_reduce
+from runner.experiment_model import MAX_STAGES, Clock, ExperimentSpec, TransportSpec, VariantSpec
+from runner.experiment_quantities import AUTO
+from runner.placement import Asked, Placement, place_stages
+from runner.planner.candidate import Candidate
+from runner.planner.planning import PlanningTask, planned_placement
+from runner.planner.pricing import PricedIterations
+from runner.planner.search_space import most_pipelines
+from runner.prefill_resolution import with_service
+from runner.resolved_variant import ResolvedVariant
+from runner.stage_work import StageWork, stage_work
+from testbed.strict_model import InputError
+from testbed.topology import Topology
+from workloads.peers.peer_plan import PEER_SCHEDULES, TORCH_DDP, check_peer_shape
+from workloads.schedules.cell_plan import CellPlan, CellProfile, options_for
+from workloads.schedules.class_path import create_schedule, load_schedule
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.planned_schedule import PlannedSchedule
+from workloads.schedules.registry import schedule_class_path
+from workloads.schedules.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """How a variant cuts the training: its own values, else those of the experiment."""
+
+    stages: int
+    pipelines: int
+    microbatches: int
+    memory_bound: int | None
+
+
+def resolve_variants(
+    spec: ExperimentSpec, topology: Topology, source: str, directory: Path
+) -> tuple[ResolvedVariant, ...]:
+    """Every variant of a cell.
+
+    Raises InputError, one line that starts with ``source``, for one that cannot run, and where two of them train on
+    different numbers of sequences an iteration, which could not be compared.
+    """
+    resolved = tuple(
+        with_service(resolve_variant(spec, position, topology, source, directory), spec, topology, source, directory)
+        for position in range(len(spec.variants))
+    )
+    for position, variant in enumerate(resolved):
+        if variant.sequences_per_iteration != resolved[0].sequences_per_iteration:
+            raise InputError(
+                f"{source}: variants.{position}.training: {variant.pipelines} pipelines of {variant.microbatches} "
+                f"microbatches train on {variant.sequences_per_iteration} sequences an iteration, "
+                f"{resolved[0].name!r} on {resolved[0].sequences_per_iteration}: to be compared they need the same"
+            )
+    return resolved
+
+
+def resolve_variant(
+    spec: ExperimentSpec,
+    position: int,
+    topology: Topology,
+    source: str,
+    directory: Path,
+    *,
+    candidate: Candidate | None = None,
+) -> ResolvedVariant:
+    """The variant at that position; a planner's ``candidate`` stands in place of its own pipelines, cells and places.
+
+    Raises InputError, one line that starts with ``source``, for one that cannot run.
+    """
+    variant, here = spec.variants[position], f"{source}: variants.{position}"
+    peer = variant.schedule in PEER_SCHEDULES
+    schedule = None if peer else _schedule_class(variant, here)
+    whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas
+    cut = _cut(spec, variant, topology, whole_replicas, source)
+    if peer:
+        _check_peer(spec, variant, cut, here)
+    asked: Asked | None = variant.placement
+    if candidate is not None:
+        cut, asked = replace(cut, stages=candidate.stages, pipelines=candidate.pipelines), candidate.placement
+    elif variant.placement == AUTO:
+        asked = planned_placement(planning_task(spec, position, topology, source, directory, pipelines=cut.pipelines))
+    place_source = f"{source}: training.stages" if asked is None else f"{here}.placement"
+    placement = place_stages(
+        topology, cut.stages, cut.pipelines, asked, whole_replicas=whole_replicas, source=place_source
+    )
+    check_all_reduce(spec, variant, placement, here)
+    work = stage_work(spec, cut.stages, cut.pipelines, source, directory)
+    if candidate is not None:
+        pipelines_per_cell = candidate.pipelines_per_cell
+    else:
+        pipelines_per_cell = _pipelines_per_cell(topology, placement, variant.transport, work, here, clock=spec.clock)
+    _check_cells(placement, pipelines_per_cell, here)
+    plan = None
+    if schedule is not None:
+        shape = PipelineShape(cut.stages, cut.microbatches, work.recomputes, cut.memory_bound)
+        profile = CellProfile(
+            shape,
+            pipelines_per_cell,
+            work.forward_ns,
+            work.backward_ns,
+            work.recompute_ns,
+            boundary_profiles(topology, placement, variant.transport, work, pipelines_per_cell, clock=spec.clock),
+        )
+        plan = _checked_plan(schedule, profile, variant, f"{here}.schedule")
+    return ResolvedVariant(
+        variant,
+        placement,
+        cut.microbatches,
+        cut.memory_bound,
+        work,
+        variant.schedule if schedule is None else f"{schedule.__module__}:{schedule.__qualname__}",
+        peer,
+        pipelines_per_cell,
+        plan,
+        spec.clock,
+    )
+
+
+def planning_task(
+    spec: ExperimentSpec, position: int, topology: Topology, source: str, directory: Path, *, pipelines: int | None
+) -> PlanningTask:
+    """What the planner is asked about the variant at that position: so many ``pipelines``, or None for any number.
+
+    Raises InputError, one line that starts with ``source``, for one whose places it cannot choose.
+    """
+    variant, here = spec.variants[position], f"{source}: variants.{position}"
+    if variant.schedule in PEER_SCHEDULES:
+        raise InputError(f"{here}.schedule: {variant.schedule} is torch's own, which is not simulated: it has no plan")
+    schedule = _schedule_class(variant, here)
+    if schedule.whole_replicas:
+        raise InputError(
+            f"{here}.schedule: {variant.schedule} places whole replicas, and stages are planned: take a schedule that "
+            "cuts the model into stages"
+        )
+    cut = _cut(spec, variant, topology, schedule.whole_replicas, source)
+    return PlanningTask(
+        topology,
+        cut.stages,
+        pipelines,
+        cut.microbatches,
+        cut.memory_bound,
+        spec.model.context,
+        variant.transport,
+        spec.clock,
+        schedule,
+        json.dumps(variant.options, sort_keys=True),
+        stage_work(spec, cut.stages, pipelines or max(most_pipelines(topology, cut.stages), 1), source, directory),
+        PricedIterations.of(spec.training.iterations, spec.training.warmup),
+        lambda candidate: resolve_variant(spec, position, topology, source, directory, candidate=candidate),
+        f"{source}: training.stages",
+    )
+
+
+def _cut(spec: ExperimentSpec, variant: VariantSpec, topology: Topology, whole_replicas: bool, source: str) -> _Cut:
+    own, common = variant.training, spec.training
+    pipelines = own.pipelines or common.pipelines
+    gpus = [sum(host.gpus for host in datacenter.hosts) for datacenter in topology.datacenters]
+    room = sum(gpus) // pipelines if whole_replicas else sum(count // pipelines for count in gpus)
+    stages = own.stages or common.stages or max(room, 1)
+    if stages > MAX_STAGES:
+        raise InputError(
+            f"{source}: training.stages: the hosts have {stages} GPUs, more than the {MAX_STAGES} stages there can be: "
+            "say how many to use"
+        )
+    return _Cut(
+        stages,
+        pipelines,
+        own.microbatches or common.microbatches,
+        common.memory_bound if own.memory_bound is None else own.memory_bound,
+    )
+
+
+def _schedule_class(variant: VariantSpec, here: str) -> type[Schedule]:
+    path = schedule_class_path(variant.schedule, f"{here}.schedule", also=PEER_SCHEDULES)
+    try:
+        return load_schedule(path)
+    except ValueError as refusal:
+        raise InputError(f"{here}.schedule: {refusal}") from None
+
+
+def _check_peer(spec: ExperimentSpec, variant: VariantSpec, cut: _Cut, here: str) -> None:
+    if spec.compute.kind != "torch":
+        raise InputError(f"{here}.schedule: {variant.schedule} is torch's own: give compute: {{kind: torch}}")
+    if spec.compute.checkpointing is not False:
+        raise InputError(
+            f"{here}.schedule: {variant.schedule} keeps its activations, so that the others should too: give "
+            "compute.checkpointing: false"
+        )
+    try:
+        check_peer_shape(variant.schedule, cut.stages, cut.microbatches)
+    except ValueError as refusal:
+        raise InputError(f"{here}.training.{refusal}") from None
+    if cut.memory_bound is not None:
+        raise InputError(
+            f"{here}.training.memory_bound: {variant.schedule} keeps no bound of {cut.memory_bound} microbatches: "
+            "leave memory_bound out of its training and of training"
+        )
+    if variant.options:
+        raise InputError(f"{here}.options: {variant.schedule} takes none: leave options out")
+    for name, default in (("connections", 1), ("sharing", "none"), ("all_reduce", "ring")):
+        if getattr(variant.transport, name) != default:
+            raise InputError(f"{here}.transport.{name}: torch's Gloo makes its own connections: leave {name} out")
+
+
+def _pipelines_per_cell(
+    topology: Topology, placement: Placement, transport: TransportSpec, work: StageWork, here: str, *, clock: Clock
+) -> int:
+    if transport.sharing == "none":
+        return 1
+    asked, pipelines = transport.pipelines_per_cell, len(placement.pipelines)
+    if asked == "auto":
+        return pipelines_to_share(topology, placement, transport, work, clock=clock)
+    if pipelines % asked:
+        raise InputError(
+            f"{here}.transport.pipelines_per_cell: cells of {asked} do not divide {pipelines} pipelines: give a divisor"
+        )
+    return asked
+
+
+def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> None:
+    """Replicas that share must share a datacenter: they reach each other without the WAN."""
+    for boundary in range(placement.stages - 1 if pipelines_per_cell > 1 else 0):
+        if not placement.crosses_wan(boundary):
+            continue
+        for stage in (boundary, boundary + 1):
+            replicas = placement.replicas(stage)
+            for first in range(0, len(replicas), pipelines_per_cell):
+                homes = {place.datacenter for place in replicas[first : first + pipelines_per_cell]}
+                if len(homes) > 1:
+                    raise InputError(
+                        f"{here}.transport.sharing: the replicas of stage {stage} in one cell lie in "
+                        f"{' and '.join(sorted(homes))}: place them in one datacenter, or give sharing: none"
+                    )
+
+
+def _checked_plan(schedule: type[Schedule], profile: CellProfile, variant: VariantSpec, source: str) -> CellPlan | None:
+    """The plan, where the schedule is one made ahead; that the schedule can be made is tried either way."""
+    path = f"{schedule.__module__}:{schedule.__qualname__}"
+    try:
+        if not issubclass(schedule, PlannedSchedule):
+            create_schedule(path, profile.shape, variant.options)
+            return None
+        plan = schedule.plan(profile, **variant.options)
+        create_schedule(path, profile.shape, options_for(plan, 0))
+    except TypeError as mismatch:
+        raise InputError(f"{source}: {path}: {mismatch}") from None
+    except ValueError as refusal:
+        raise InputError(f"{source}: {refusal}") from None
+    except Exception as fault:
+        # A schedule may be anybody's.
+        raise InputError(f"{source}: {path}: {type(fault).__name__}: {fault}") from fault
+    return plan

@@ -1,0 +1,59 @@
+"""The clock ``virtual``: what runs on it runs inside a guest kernel, from its first process on."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from runner.experiment_model import ExperimentSpec
+from testbed.strict_model import InputError
+from testbed.virtual_time.guest import run_inside
+from testbed.virtual_time.guest_boot import check_visible
+from testbed.virtual_time.guest_place import choose_place, raise_map_count
+from testbed.virtual_time.inside import in_virtual_time
+from testbed.virtual_time.kernel_cache import VirtualKernel
+from testbed.virtual_time.watchdog import PATIENT, Patience
+
+COMMAND = "runner.command_line"
+_PACKAGE_ROOT = Path(__file__).resolve().parent.parent
+
+
+def wants_guest(spec: ExperimentSpec, substrate: str) -> bool:
+    """Whether what an experiment asks for has to enter virtual time first; False inside, and on the real clock.
+
+    Raises InputError for a substrate that virtual time does not have.
+    """
+    if spec.clock != "virtual":
+        return False
+    if substrate == "guest":
+        raise InputError("--substrate guest: in virtual time links are the kernel's own: leave it out, or --clock real")
+    return not in_virtual_time()
+
+
+def enter_virtual_time(
+    kernel: VirtualKernel,
+    module: str,
+    arguments: Sequence[str],
+    *,
+    files: Sequence[Path],
+    standard_input: bytes | None = None,
+    patience: Patience = PATIENT,
+    sign: Callable[[], object] | None = None,
+) -> int:
+    """Run one of this project's modules inside a guest, with this process's folder and environment; its exit status.
+
+    ``files`` are those that it shall find there. Raises InputError for one that a guest does not see, MissingError
+    where the machine has no place for a guest, and what ``run_inside`` does, which gets ``patience`` and ``sign``.
+    """
+    check_visible(Path.cwd(), "the current folder")
+    for file in files:
+        check_visible(file, str(file))
+    place = choose_place()
+    raise_map_count()
+    paths = [str(_PACKAGE_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    sys.stdout.flush()
+    argv = [sys.executable, "-m", module, *arguments]
+    return run_inside(
+        argv, kernel, place, environment=environment, standard_input=standard_input, patience=patience, sign=sign
+    )

@@ -1,0 +1,125 @@
+"""Jobs are stood in for by shell commands: what counts is where they run, and what is told of them."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from results.run_store import RunStore
+from runner.experiment import Experiment, load_experiment
+from runner.manifest import gather_manifest
+from runner.paper.execution import Job, jobs_left, latest_run, run_jobs
+from runner.paper.part import FOLDER, Part
+
+SMALL, LARGE = (Part(name, name, (), ()) for name in ("fig4-timeline", "fig3-pp-latency"))
+
+
+def begin(part: Part, runs: Path, *, complete: bool) -> None:
+    experiment = part.experiment("simulate")
+    store = RunStore.create(runs, experiment.name, gather_manifest(experiment), experiment.config_hash)
+    if complete:
+        store.finish()
+
+
+@pytest.fixture(scope="module")
+def experiment() -> Experiment:
+    return load_experiment(FOLDER / "fig4-timeline.yaml")
+
+
+@dataclass(frozen=True)
+class ShellJob(Job):
+    script: str = ""
+
+    def command(self, engine: str, runs: Path, core: int) -> list[str]:
+        return [*super().command(engine, runs, core)[:6], "sh", "-c", self.script]
+
+
+def shell(experiment: Experiment, script: str, name: str = "part") -> ShellJob:
+    return ShellJob(Part(name, name, (), ()), experiment, begun=False, script=script)
+
+
+def test_what_sends_the_most_runs_first_and_what_is_complete_not_again(tmp_path: Path) -> None:
+    assert [job.part for job in jobs_left([SMALL, LARGE], "simulate", tmp_path)] == [LARGE, SMALL]
+    begin(LARGE, tmp_path, complete=True)
+    assert [(job.part, job.begun) for job in jobs_left([SMALL, LARGE], "simulate", tmp_path)] == [(SMALL, False)]
+
+
+def test_what_was_cut_off_goes_on(tmp_path: Path) -> None:
+    begin(SMALL, tmp_path, complete=False)
+    (job,) = jobs_left([SMALL], "simulate", tmp_path)
+    assert job.begun
+    command = job.command("simulate", tmp_path, 1)
+    assert command[:6] == ["setpriv", "--pdeathsig", "TERM", "taskset", "--cpu-list", "1"]
+    assert command[6:] == [
+        *(sys.executable, "-m", "runner.command_line", "run", str(SMALL.file)),
+        *("--engine", "simulate", "--runs", str(tmp_path), "--resume"),
+    ]
+
+
+def test_a_run_is_found_by_what_its_file_says_now(tmp_path: Path) -> None:
+    assert latest_run(SMALL.experiment("simulate"), tmp_path / "nowhere") is None
+    begin(SMALL, tmp_path, complete=True)
+    assert latest_run(SMALL.experiment("simulate"), tmp_path) is not None
+    assert latest_run(SMALL.experiment("emulate"), tmp_path) is None
+
+
+def test_each_job_is_pinned_to_a_core_and_its_words_are_in_its_log(experiment: Experiment, tmp_path: Path) -> None:
+    told: list[str] = []
+    jobs = [shell(experiment, "taskset -pc $$ && nproc", name) for name in ("one", "two", "three")]
+    assert run_jobs(jobs, "emulate", tmp_path, told.append) == []
+    cores = {f"core {core}" for core in sorted(os.sched_getaffinity(0))[:2]}
+    for name in ("one", "two", "three"):
+        assert (tmp_path / f"{name}.log").read_text().splitlines()[-1] == "1"
+        assert any(line.startswith(f"{name}: begins on core") for line in told)
+        assert any(line.startswith(f"{name}: done after") for line in told)
+    assert {word for line in told for word in cores if word in line} == cores
+
+
+def test_a_job_that_fails_is_one_line_with_its_last_words_and_the_others_run(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    jobs = [shell(experiment, "echo first; echo the reason >&2; exit 5", "bad"), shell(experiment, "true", "good")]
+    (failed,) = run_jobs(jobs, "emulate", tmp_path, told.append, side_by_side=1)
+    assert failed.startswith("bad: failed with status 5 (the reason) after ")
+    assert any(line.startswith("good: done after") for line in told)
+
+
+def test_links_outside_tolerance_are_no_failure_but_told(experiment: Experiment, tmp_path: Path) -> None:
+    told: list[str] = []
+    assert run_jobs([shell(experiment, "exit 1")], "emulate", tmp_path, told.append) == []
+    assert told[-1].startswith("part: done, with links outside tolerance, after ")
+
+
+def test_whatever_ends_it_ends_the_jobs(tmp_path: Path) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from runner.experiment import load_experiment
+from tests.runner.paper.test_execution import FOLDER, shell
+from runner.paper.execution import run_jobs
+job = shell(load_experiment(FOLDER / "fig4-timeline.yaml"), "echo $$; exec sleep 100")
+run_jobs([job], "emulate", Path({str(tmp_path)!r}), lambda _: None)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script])
+    log = tmp_path / "part.log"
+    try:
+        _wait_until(lambda: log.exists() and log.read_text().strip() != "")
+        child = int(log.read_text())
+    finally:
+        process.kill()
+        process.wait()
+    _wait_until(lambda: not Path(f"/proc/{child}").exists())
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)

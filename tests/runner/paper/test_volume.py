@@ -1,0 +1,68 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runner.experiment import parse_experiment
+from runner.paper.volume import Volume, iteration_bytes, volume_table
+from runner.simulator.simulation import KIND_CODES
+from runner.simulator.variant_simulation import simulate_variant
+
+MB = 1_000_000
+TOPOLOGY = {
+    "datacenters": [{"name": "east", "hosts": 4}, {"name": "west", "hosts": 4}],
+    "wan": {"latency": "10ms", "rate": "10Gbit", "node_pair_rate": "1Gbit"},
+}
+
+
+def experiment(**sections: Any) -> Any:
+    document = {
+        "topology": TOPOLOGY,
+        "compute": {"forward": "10ms", "activation": "1MB", "gradient": "3MB"},
+        "training": {"stages": 4, "pipelines": 2, "microbatches": 3, "iterations": 2, "warmup": 1},
+        **sections,
+    }
+    return parse_experiment(document, "test", Path())
+
+
+def test_activations_and_gradients_cross_every_boundary_and_replicas_sum() -> None:
+    (cell,) = experiment().cells()
+    crossings = 2 * 3 * 2 * 3  # pipelines, boundaries, both ways, microbatches
+    assert iteration_bytes(cell.variants[0]) == crossings * MB + 4 * 2 * 3 * MB
+
+
+def test_a_transfer_that_is_shared_is_scattered_and_gathered_on_top() -> None:
+    shared = {"name": "shared", "schedule": "atlas", "transport": {"connections": 2, "sharing": "temporal"}}
+    shared["transport"]["pipelines_per_cell"] = 2  # type: ignore[index]
+    plain = {"name": "plain", "schedule": "atlas", "transport": {"connections": 2}}
+    (cell,) = experiment(variants=[shared, plain]).cells()
+    with_sharing, without = map(iteration_bytes, cell.variants)
+    wan_crossings = 2 * 1 * 2 * 3
+    assert with_sharing - without == wan_crossings * 2 * MB // 2
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "varuna"])
+def test_it_is_what_ranks_are_simulated_to_send(schedule: str) -> None:
+    (cell,) = experiment(
+        training={"stages": 4, "microbatches": 3, "iterations": 1, "warmup": 0},
+        variants=[{"name": "one", "schedule": schedule}],
+    ).cells()
+    spans = simulate_variant(cell.topology, cell.variants[0], 1).spans
+    sent = int(np.sum(spans.size_bytes[spans.kind == KIND_CODES["send"]]))
+    assert iteration_bytes(cell.variants[0]) == sent
+
+
+def test_a_volume_counts_every_iteration_of_every_trial() -> None:
+    swept = experiment(sweep={"topology.wan.latency": ["1ms", "10ms", "20ms"]})
+    one = iteration_bytes(swept.cells()[0].variants[0])
+    assert Volume.of(swept) == Volume("experiment", 3, 6, 6 * one)
+
+
+def test_the_table_ends_with_the_sum() -> None:
+    table = volume_table([Volume("a", 1, 2, 3 * 10**9), Volume("b", 10, 20, 5 * 10**9)]).splitlines()
+    assert [line.split(" | ")[1:] for line in table[2:]] == [
+        ["1", "2", "3.00\u00a0GB |"],
+        ["10", "20", "5.00\u00a0GB |"],
+        ["11", "22", "8.00\u00a0GB |"],
+    ]

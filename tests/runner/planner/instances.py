@@ -1,0 +1,102 @@
+"""Small planning tasks, and prices that need no simulator: the makespan that Atlas plans, and what follows it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from runner.experiment_model import ExperimentSpec
+from runner.planner.candidate import Candidate, Price, Pricing
+from runner.planner.planning import PlanningTask
+from runner.resolved_variant import ResolvedVariant
+from runner.variant_resolution import planning_task
+from testbed.strict_model import parse_model
+from testbed.topology import Topology, resolve_topology
+
+ATLAS = {"name": "atlas", "schedule": "atlas", "transport": {"connections": "auto", "sharing": "temporal"}}
+
+
+def document(gpus: dict[str, int], stages: int, **changes: Any) -> dict[str, Any]:
+    """Datacenters with so many hosts of one GPU, 10 ms of forward, 1 MiB over 1 Gbit/s and 10 ms from any to any."""
+    return {
+        "topology": {
+            "datacenters": [{"name": name, "hosts": hosts} for name, hosts in gpus.items()],
+            "intra": {"latency": "50us", "rate": "100Gbit"},
+            **({"wan": {"latency": "10ms", "rate": "100Gbit", "node_pair_rate": "1Gbit"}} if len(gpus) > 1 else {}),
+            "links": changes.pop("links", []),
+        },
+        "compute": {"forward": "10ms", "activation": "1MiB", "gradient": "1MiB"},
+        "training": {"stages": stages, "microbatches": 4},
+        "variants": [ATLAS],
+        **changes,
+    }
+
+
+def task_of(document: dict[str, Any], pipelines: int | None = None, position: int = 0) -> PlanningTask:
+    spec = parse_model(ExperimentSpec, document, "exp.yaml")
+    topology = resolve_topology(spec.topology)
+    return planning_task(spec, position, topology, "exp.yaml", Path(), pipelines=pipelines)
+
+
+def random_task(seed: int, schedule: str = "atlas") -> PlanningTask:
+    """2 to 4 datacenters of 1 to 8 GPUs, no two links alike, 2 to 6 stages that compute for unequally long."""
+    random = Random(seed)
+    names = ["north", "east", "south", "west"][: random.randint(2, 4)]
+    hosts = {name: random.randint(1, 8) for name in names}
+    stages = random.randint(2, min(6, sum(hosts.values())))
+    links = [
+        {
+            "between": [one, other],
+            "latency": f"{random.choice([1, 5, 10, 20, 40, 80])}ms",
+            "node_pair_rate": f"{random.choice([500, 1000, 2000, 5000])}Mbit",
+            "rate": f"{random.choice([2, 10, 100])}Gbit",
+        }
+        for position, one in enumerate(names)
+        for other in names[:position]
+    ]
+    sharing: dict[str, Any] = random.choice(
+        [{"sharing": "none"}, {"sharing": "temporal"}, {"sharing": "temporal", "pipelines_per_cell": 2}]
+    )
+    if sum(count // 2 for count in hosts.values()) < stages:
+        sharing.pop("pipelines_per_cell", None)
+    return task_of(
+        document(
+            hosts,
+            stages,
+            links=links,
+            compute={
+                "forward": [f"{random.randint(5, 30)}ms" for _ in range(stages)],
+                "recompute": random.choice(["0ms", "5ms"]),
+                "activation": f"{random.choice([1, 4, 16])}MiB",
+                "gradient": f"{random.choice([1, 64])}MiB",
+            },
+            training={"stages": stages, "microbatches": random.choice([2, 4, 8])},
+            variants=[{**ATLAS, "schedule": schedule, "transport": {"connections": "auto", **sharing}}],
+        )
+    )
+
+
+def planned_pricing(
+    topology: Topology, resolve: Callable[[Candidate], ResolvedVariant], context: int, *_: object
+) -> Pricing:
+    """In place of the simulator: the makespan of Atlas' plan, and the sum of gradients over a ring of replicas."""
+
+    def price(candidate: Candidate) -> Price:
+        variant = resolve(candidate)
+        assert variant.plan is not None
+        ring_ns = max(variant.work.gradient_bytes) * 8e9 / (topology.intra_rate_bps or 1)
+        pipelines, sequences = candidate.pipelines, variant.sequences_per_iteration
+        iteration_time_s = (variant.plan.makespan_ns + 2 * (pipelines - 1) / pipelines * ring_ns) / 1e9
+        busy_s = variant.microbatches * sum(variant.work.forward_ns + variant.work.backward_ns) / 1e9
+        return Price(
+            iteration_time_s,
+            sequences * context / iteration_time_s,
+            busy_s / (candidate.stages * iteration_time_s),
+            2 * (len(candidate.runs) - 1) * sequences * max(variant.work.activation_bytes, default=0),
+        )
+
+    return price
+
+
+def pricing_of(task: PlanningTask) -> Pricing:
+    return planned_pricing(task.topology, task.resolve, task.context)

@@ -1,0 +1,69 @@
+"""``placement: auto`` in an experiment: the planner is asked where the variant is resolved."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.experiment import Experiment, parse_experiment
+from runner.planner.planning import planned_placement
+from testbed.strict_model import InputError
+from tests.runner.planner.instances import ATLAS, document, planned_pricing
+
+AUTO = {**ATLAS, "placement": "auto"}
+SLOW = [{"between": ["a", "b"], "node_pair_rate": "100Mbit", "latency": "80ms"}]
+
+
+@pytest.fixture(autouse=True)
+def _prices_by_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned_placement.cache_clear()
+    monkeypatch.setattr("runner.planner.planning.simulated_pricing", planned_pricing)
+
+
+def parsed(document: dict[str, Any]) -> Experiment:
+    return parse_experiment(document, "exp.yaml", Path())
+
+
+def test_stages_lie_where_the_planner_puts_them() -> None:
+    experiment = parsed(document({"a": 3, "b": 2, "c": 2}, 7, links=SLOW, variants=[AUTO]))
+    (variant,) = experiment.cells()[0].variants
+    homes = [place.datacenter for place in variant.placement.pipelines[0]]
+    assert homes in (list("aaaccbb"), list("bbccaaa"))
+
+
+def test_pipelines_and_microbatches_stay_as_the_file_has_them() -> None:
+    training = {"stages": 2, "pipelines": 3, "microbatches": 5}
+    experiment = parsed(document({"a": 6, "b": 6}, 2, training=training, variants=[AUTO, {**ATLAS, "name": "even"}]))
+    auto, even = experiment.cells()[0].variants
+    assert (auto.pipelines, auto.microbatches) == (even.pipelines, even.microbatches) == (3, 5)
+    assert [{place.datacenter for place in variant.placement.places} for variant in (auto, even)] == [
+        {"a"},
+        {"a", "b"},
+    ]
+
+
+def test_each_swept_cell_has_a_placement_of_its_own_and_the_file_stays_as_written() -> None:
+    sweep = {"topology.links.0.between": [["a", "b"], ["a", "c"]]}
+    experiment = parsed(document({"a": 3, "b": 2, "c": 2}, 7, links=SLOW, variants=[AUTO], sweep=sweep))
+    orders = [
+        list(dict.fromkeys(place.datacenter for place in cell.variants[0].placement.pipelines[0]))
+        for cell in experiment.cells()
+    ]
+    assert [order[1] for order in orders] == ["c", "b"]
+    assert experiment.document()["variants"][0]["placement"] == "auto"
+    again = parsed(experiment.document())
+    assert again.config_hash == experiment.config_hash
+
+
+@pytest.mark.parametrize(
+    ("variant", "told"),
+    [
+        ({"schedule": "dp", "training": {"stages": 1}}, "variants.0.schedule: dp places whole replicas"),
+        ({"schedule": "gpipe", "placement": "atuo"}, "variants.0.placement: 'atuo' is not run here, give a list with"),
+        ({"schedule": "gpipe", "training": {"stages": 9}}, "training.stages: 9 stages need 9 GPUs, one each, and the"),
+    ],
+)
+def test_what_cannot_be_placed_is_refused(variant: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parsed(document({"a": 3, "b": 2}, 4, variants=[{"name": "v", "placement": "auto", **variant}]))
+    assert str(caught.value).startswith(f"exp.yaml: {told}")

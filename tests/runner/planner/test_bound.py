@@ -1,0 +1,114 @@
+"""The bound against prices: below all of them, and equal where an iteration is nothing but what it counts."""
+
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.planner.candidate import Candidate
+from runner.planner.exhaustive import every_candidate
+from runner.planner.planning import ceiling, search_space
+from runner.planner.pricing import simulated_pricing
+from runner.simulator.tcp_effects import IDEAL, TcpEffects
+from tests.runner.planner.instances import document, random_task, task_of
+
+GPIPE = [{"name": "v", "schedule": "gpipe", "transport": {"connections": "auto"}}]
+
+
+def bound_ms(task_document: dict[str, Any], candidate: Candidate) -> float:
+    task = task_of(task_document)
+    top = ceiling(task)(candidate.pipelines, candidate.runs, candidate.pipelines_per_cell)
+    return round(candidate.pipelines * task.microbatches * task.context / top * 1e3, 3)
+
+
+@settings(max_examples=100)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(["gpipe", "1f1b", "varuna", "zb-h1", "atlas"]),
+    st.sampled_from([TcpEffects(), IDEAL]),
+    st.data(),
+)
+def test_no_simulated_candidate_gives_more_than_its_ceiling(
+    seed: int, schedule: str, effects: TcpEffects, data: st.DataObject
+) -> None:
+    task = random_task(seed, schedule)
+    candidate = data.draw(st.sampled_from(list(every_candidate(search_space(task)))))
+    price = simulated_pricing(task.topology, task.resolve, task.context, effects, task.iterations)(candidate)
+    assert price.tokens_per_s <= ceiling(task)(candidate.pipelines, candidate.runs, candidate.pipelines_per_cell)
+
+
+@given(st.integers(0, 10_000), st.data())
+def test_a_beginning_has_a_ceiling_no_lower_than_what_begins_like_that(seed: int, data: st.DataObject) -> None:
+    task = random_task(seed)
+    top = ceiling(task)
+    candidate = data.draw(st.sampled_from(list(every_candidate(search_space(task)))))
+    tops = [top(candidate.pipelines, candidate.runs[:count], None) for count in range(len(candidate.runs) + 1)]
+    tops.append(top(candidate.pipelines, candidate.runs, candidate.pipelines_per_cell))
+    assert all(later <= earlier * (1 + 1e-8) for earlier, later in pairwise(tops))
+
+
+def test_one_microbatch_takes_every_stage_and_every_link_twice() -> None:
+    # 2 x (10 + 20) ms of computation; 1 MiB at 1 Gbit/s lasts 8.389 ms, and 10 ms more on the way, there and back.
+    one = document({"a": 1, "b": 1}, 2, variants=GPIPE, training={"stages": 2, "microbatches": 1})
+    assert bound_ms(one, Candidate(1, 1, (("a", 1), ("b", 1)))) == round(60 + 2 * 18.388608, 3)
+
+
+def test_the_slowest_stage_computes_all_microbatches() -> None:
+    # 8 x (30 + 60) ms in stage 1, which is reached, and left for stage 0, over 18.388608 ms each way.
+    slow = document(
+        {"a": 1, "b": 1},
+        2,
+        variants=GPIPE,
+        training={"stages": 2, "microbatches": 8},
+        compute={"forward": ["10ms", "30ms"], "activation": "1MiB", "gradient": "1MiB"},
+    )
+    assert bound_ms(slow, Candidate(1, 1, (("a", 1), ("b", 1)))) == round(30 + 720 + 2 * 18.388608, 3)
+
+
+def test_a_link_that_is_slower_than_computation_carries_all_microbatches() -> None:
+    # 4 MiB at 1 Gbit/s last 33.554 ms: 8 of them one after the other, and the round trip of the last.
+    slow = document(
+        {"a": 1, "b": 1},
+        2,
+        variants=GPIPE,
+        training={"stages": 2, "microbatches": 8},
+        compute={"forward": "1ms", "activation": "4MiB", "gradient": "1MiB"},
+    )
+    assert bound_ms(slow, Candidate(1, 1, (("a", 1), ("b", 1)))) == round(6 + 20 + 9 * 33.554432, 3)
+
+
+def test_the_trunk_carries_the_transfers_of_all_pipelines() -> None:
+    narrow = document(
+        {"a": 2, "b": 2},
+        2,
+        variants=GPIPE,
+        training={"stages": 2, "microbatches": 8},
+        compute={"forward": "1ms", "activation": "4MiB", "gradient": "1B"},
+        links=[{"between": ["a", "b"], "rate": "1Gbit"}],
+    )
+    assert bound_ms(narrow, Candidate(2, 1, (("a", 1), ("b", 1)))) == round(6 + 20 + 17 * 33.554432, 3)
+
+
+def test_one_connection_moves_a_window_each_round_trip() -> None:
+    # 4 MiB are 4 windows of 1 MiB: three round trips of 20 ms pass until the last of them may leave.
+    windowed = document(
+        {"a": 1, "b": 1},
+        2,
+        variants=[{"name": "v", "schedule": "gpipe", "transport": {"connections": 1, "window": "1MiB"}}],
+        training={"stages": 2, "microbatches": 1},
+        compute={"forward": "1ms", "activation": "4MiB", "gradient": "1MiB"},
+    )
+    assert bound_ms(windowed, Candidate(1, 1, (("a", 1), ("b", 1)))) == 6 + 20 + 2 * 60
+
+
+def test_replicas_sum_their_gradients_after_the_last_backward() -> None:
+    # A ring of 2 sends all of 125 MB over a port of 100 Gbit/s: 10 ms, beside what the other datacenter does.
+    ring = document(
+        {"a": 4},
+        2,
+        variants=GPIPE,
+        training={"stages": 2, "microbatches": 1},
+        compute={"forward": "10ms", "activation": "1B", "gradient": "125000000B"},
+    )
+    assert bound_ms(ring, Candidate(2, 1, (("a", 2),))) == 60 + 2 * 0.05 + 10

@@ -1,0 +1,51 @@
+import pytest
+
+from runner.planner.candidate import Candidate, Price, Priced, Prices
+
+
+def priced(tokens_per_s: float, runs: tuple[tuple[str, int], ...], cells: int = 1) -> Priced:
+    return Priced(Candidate(cells, 1, runs), Price(1.0, tokens_per_s, 0.5, 0))
+
+
+def test_a_candidate_names_the_datacenter_of_each_stage() -> None:
+    candidate = Candidate(3, 2, (("west", 2), ("east", 1)))
+    assert candidate.placement == ("west", "west", "east")
+    assert (candidate.pipelines, candidate.stages, candidate.datacenters) == (6, 3, ("west", "east"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "size", "runs"),
+    [
+        (0, 1, (("a", 1),)),
+        (1, 0, (("a", 1),)),
+        (1, 1, (("a", 0),)),
+        (1, 1, (("a", 1), ("b", 1), ("a", 1))),
+    ],
+)
+def test_what_is_no_candidate_is_refused(cells: int, size: int, runs: tuple[tuple[str, int], ...]) -> None:
+    with pytest.raises(ValueError, match=r"below 1|comes once"):
+        Candidate(cells, size, runs)
+
+
+def test_of_equally_fast_candidates_the_one_with_fewer_datacenters_is_better_then_that_with_fewer_gpus() -> None:
+    fast = priced(2.0, (("a", 1), ("b", 1)))
+    together = priced(1.0, (("a", 2),))
+    apart = priced(1.0, (("a", 1), ("b", 1)))
+    many = priced(1.0, (("a", 2),), cells=2)
+    assert sorted([apart, many, together, fast], key=lambda entry: entry.rank) == [fast, together, many, apart]
+
+
+def test_a_candidate_is_priced_once() -> None:
+    asked = []
+
+    def pricing(candidate: Candidate) -> Price:
+        asked.append(candidate)
+        return Price(1.0, float(candidate.dp_cells), 0.5, 0)
+
+    prices = Prices(pricing)
+    one, two = Candidate(1, 1, (("a", 1),)), Candidate(2, 1, (("a", 1),))
+    for candidate in (one, two, one):
+        prices(candidate)
+    assert asked == [one, two]
+    assert (len(prices), prices.best.candidate) == (2, two)
+    assert prices.knows(one)

@@ -1,0 +1,120 @@
+from typing import Any
+
+import pytest
+
+from runner.planner.candidate import Candidate, Price
+from runner.planner.planning import plan, planned_placement
+from testbed.strict_model import InputError
+from tests.runner.planner.instances import document, planned_pricing, pricing_of, random_task, task_of
+
+FAR = {"latency": "80ms", "node_pair_rate": "100Mbit", "rate": "100Gbit"}
+
+
+def test_fewer_datacenters_than_are_offered_can_be_the_better_answer() -> None:
+    # A third pipeline fits if both datacenters train, over a link on which a transfer lasts eight forwards.
+    task = task_of(document({"near": 6, "far": 3}, 3, links=[{"between": ["near", "far"], **FAR}]))
+    pricing = pricing_of(task)
+    found = plan(task, pricing=pricing)
+    assert found.chosen.candidate == Candidate(2, 1, (("near", 3),))
+    assert found.unused == {"near": 0, "far": 3}
+    everywhere = Candidate(1, 3, (("near", 2), ("far", 1)))
+    assert pricing(everywhere).tokens_per_s < found.chosen.price.tokens_per_s
+
+
+def test_the_order_of_datacenters_matters_where_links_differ_and_the_greedy_walk_does_not_see_it() -> None:
+    # The largest first means a, b, c and the slow link between a and b; b, c, a and its like go without.
+    links = [{"between": ["a", "b"], **FAR}]
+    task = task_of(document({"a": 3, "b": 2, "c": 2}, 7, links=links))
+    greedy = plan(task, "greedy", pricing=pricing_of(task))
+    better = plan(task, pricing=pricing_of(task))
+    assert greedy.chosen.candidate.datacenters == ("a", "b", "c")
+    assert better.chosen.candidate.datacenters in {("a", "c", "b"), ("b", "c", "a")}
+    assert better.chosen.price.tokens_per_s > 1.5 * greedy.chosen.price.tokens_per_s
+    assert better.greedy == greedy.chosen == better.runners_up[-1]
+    assert [better.found_by(priced) for priced in (better.chosen, better.greedy)] == ["better", "greedy"]
+
+
+def test_runners_up_are_the_best_of_each_other_number_of_cells_and_the_greedy_answer_best_first() -> None:
+    task = random_task(16)
+    found = plan(task, "exhaustive", pricing=pricing_of(task))
+    cells = [priced.candidate.dp_cells for priced in found.runners_up if priced != found.greedy]
+    assert len(cells) == len(set(cells) | {found.chosen.candidate.dp_cells}) - 1
+    assert found.greedy in found.runners_up
+    assert list(found.runners_up) == sorted(found.runners_up, key=lambda priced: priced.rank)
+
+
+def test_pipelines_that_are_given_are_kept() -> None:
+    task = task_of(document({"a": 8, "b": 8}, 3), pipelines=4)
+    found = plan(task, "exhaustive", pricing=pricing_of(task))
+    assert {priced.candidate.pipelines for priced in (found.chosen, found.greedy, *found.runners_up)} == {4}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "stages", "pipelines", "told"),
+    [
+        ({"a": 2, "b": 3}, 6, None, "6 stages need 6 GPUs, one each, and the hosts have 5 (a 2, b 3): add hosts"),
+        ({"a": 3, "b": 3}, 3, 2, "2 pipelines of 3 stages, replicas of a stage in one datacenter, do not fit the GPUs"),
+    ],
+)
+def test_where_nothing_fits_the_stages_and_the_gpus_are_told(
+    gpus: dict[str, int], stages: int, pipelines: int | None, told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        plan(task_of(document(gpus, stages), pipelines), pricing=lambda _: Price(1.0, 1.0, 1.0, 0))
+    assert str(caught.value).startswith(f"exp.yaml: training.stages: {told}")
+
+
+def test_cells_that_do_not_fit_even_once_are_told_like_that() -> None:
+    cells = {"name": "atlas", "schedule": "atlas", "transport": {"sharing": "temporal", "pipelines_per_cell": 4}}
+    with pytest.raises(InputError, match=r"^exp.yaml: training.stages: 4 pipelines of 3 stages need 12 GPUs, one each"):
+        plan(task_of(document({"a": 5, "b": 5}, 3, variants=[cells])))
+
+
+def test_too_many_candidates_for_exhaustive_search_are_refused_with_the_remedy() -> None:
+    task = task_of(document(dict.fromkeys("abcdef", 40), 12))
+    with pytest.raises(
+        InputError, match=r"^--search exhaustive: there are more than the 2000 .*: give --search better$"
+    ):
+        plan(task, "exhaustive", pricing=lambda _: Price(1.0, 1.0, 1.0, 0))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        (
+            "dp",
+            "variants.0.schedule: dp places whole replicas, and stages are planned: take a schedule that cuts the "
+            "model into stages",
+        ),
+        ("torch-gpipe", "variants.0.schedule: torch-gpipe is torch's own, which is not simulated: it has no plan"),
+    ],
+)
+def test_what_has_no_stages_to_place_or_is_not_simulated_is_refused(schedule: str, told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        task_of(document({"a": 2}, 1, variants=[{"name": "v", "schedule": schedule}]))
+    assert str(caught.value) == f"exp.yaml: {told}"
+
+
+def test_equal_tasks_are_planned_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def priced_by_plan(topology: Any, resolve: Any, context: int, *_: object) -> object:
+        asked.append(resolve)
+        return planned_pricing(topology, resolve, context)
+
+    monkeypatch.setattr("runner.planner.planning.simulated_pricing", priced_by_plan)
+    planned_placement.cache_clear()
+    placements = [planned_placement(task_of(document({"a": 4, "b": 5}, 3), pipelines=1)) for _ in range(2)]
+    planned_placement.cache_clear()
+    assert placements == [("b", "b", "b")] * 2
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("microbatches", "simulations"), [(1, 200), (1000, 10)])
+def test_a_search_affords_fewer_simulations_the_more_each_of_them_computes(microbatches: int, simulations: int) -> None:
+    training = {"stages": 6, "microbatches": microbatches}
+    links = [{"between": ["a", "b"], "latency": "20ms"}, {"between": ["c", "d"], "latency": "30ms"}]
+    task = task_of(document(dict.fromkeys("abcde", 5), 6, training=training, links=links))
+    found = plan(task, pricing=lambda _: Price(1.0, 1e-6, 1.0, 0))
+    assert found.cut_off == f"after {simulations} simulations"
+    assert not found.proven

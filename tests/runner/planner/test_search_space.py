@@ -1,0 +1,78 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.planner.exhaustive import every_candidate
+from runner.planner.planning import search_space
+from runner.planner.search_space import alike_before, free_gpus, most_pipelines
+from testbed.strict_model import parse_model
+from testbed.topology import Topology, TopologySpec, resolve_topology
+from tests.runner.planner.instances import document, random_task, task_of
+
+
+def network(hosts: dict[str, int], links: list[dict[str, object]] | None = None) -> Topology:
+    spec = {
+        "datacenters": [{"name": name, "hosts": count} for name, count in hosts.items()],
+        "wan": {"latency": "10ms"},
+        "links": links or [],
+    }
+    return resolve_topology(parse_model(TopologySpec, spec, "test"))
+
+
+@given(st.integers(0, 10_000))
+def test_every_candidate_has_the_gpus_that_it_needs_and_all_stages(seed: int) -> None:
+    task = random_task(seed)
+    space = search_space(task)
+    for candidate in every_candidate(space):
+        assert candidate.stages == task.stages
+        for name, stages in candidate.runs:
+            assert stages * candidate.dp_cells * candidate.pipelines_per_cell <= space.free_gpus[name]
+
+
+@given(st.integers(0, 10_000))
+def test_every_candidate_comes_once(seed: int) -> None:
+    candidates = list(every_candidate(search_space(random_task(seed))))
+    assert len(candidates) == len(set(candidates)) > 0
+
+
+@given(st.lists(st.integers(1, 30), min_size=2, max_size=5), st.integers(1, 12))
+def test_one_pipeline_more_than_the_most_does_not_fit(gpus: list[int], stages: int) -> None:
+    topology = network(dict(zip("abcde", gpus, strict=False)))
+    most = most_pipelines(topology, stages)
+    assert sum(count // (most + 1) for count in gpus) < stages
+    assert most == 0 or sum(count // most for count in gpus) >= stages
+
+
+def test_replicas_of_a_stage_share_a_datacenter_so_that_gpus_can_be_left_over() -> None:
+    # 9 GPUs are three pipelines of 3 stages; three times a third of 2 and 7 are only 2.
+    assert most_pipelines(network({"a": 2, "b": 7}), 3) == 2
+    assert free_gpus(network({"a": 2, "b": 7})) == {"a": 2, "b": 7}
+
+
+def test_cells_are_of_the_size_asked_for() -> None:
+    asked = {"name": "atlas", "schedule": "atlas", "transport": {"sharing": "temporal", "pipelines_per_cell": 2}}
+    space = search_space(task_of(document({"a": 8, "b": 8}, 3, variants=[asked])))
+    assert space.pipelines == (2, 4)
+    assert {candidate.pipelines_per_cell for candidate in every_candidate(space)} == {2}
+
+
+def test_without_sharing_a_cell_is_one_pipeline() -> None:
+    space = search_space(task_of(document({"a": 3, "b": 3}, 2, variants=[{"name": "v", "schedule": "varuna"}])))
+    assert {(c.dp_cells, c.pipelines_per_cell) for c in every_candidate(space)} == {(1, 1), (2, 1), (3, 1)}
+
+
+def test_auto_makes_cells_no_larger_than_transfers_ask_for_and_none_where_nothing_crosses() -> None:
+    # A transfer lasts 8.8 ms, 3 forwards: of 4 pipelines across the WAN none is a multiple of 3, and 4 are too many.
+    space = search_space(
+        task_of(document({"a": 8, "b": 4}, 2, compute={"forward": "3ms", "activation": "1MiB", "gradient": "1MiB"}))
+    )
+    sizes = {(c.pipelines, len(c.runs), c.pipelines_per_cell) for c in every_candidate(space)}
+    assert sizes == {(1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 1, 1)} | {(1, 2, 1), (2, 2, 2), (3, 2, 3)}
+
+
+def test_datacenters_are_alike_that_have_the_same_hosts_and_the_same_links_to_all_others() -> None:
+    assert alike_before(network({"a": 2, "b": 3, "c": 2, "d": 2})) == {"a": (), "b": (), "c": ("a",), "d": ("a", "c")}
+    further = [{"between": ["a", "b"], "latency": "20ms"}]
+    assert alike_before(network({"a": 2, "b": 3, "c": 2, "d": 2}, further))["c"] == ()
+    assert alike_before(network({"a": 2, "b": 3, "c": 2, "d": 2}, further))["d"] == ("c",)
+    between = [{"between": ["a", "c"], "latency": "20ms"}]
+    assert alike_before(network({"a": 2, "b": 3, "c": 2}, between))["c"] == ("a",)

@@ -1,0 +1,75 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.profiling import device_at_hand as module
+from runner.profiling.device_at_hand import CpuAtHand, available_bytes, device_at_hand, group_left_bytes
+from testbed.gpus import Gpu
+from testbed.strict_model import InputError
+from testbed.substrate.probe import MissingError
+from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakePynvml(list(gpus)))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.mark.parametrize("asked", ["auto", "cuda"])
+def test_a_gpu_is_told_by_nvml(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    machine(monkeypatch, FakeGpu("GPU-1", "NVIDIA H200", total=100, used=40, reasons=0x20), FakeGpu("GPU-2"))
+    with device_at_hand(asked) as device:
+        assert (device.kind, device.name, device.driver, device.free_bytes()) == ("cuda", "NVIDIA H200", "570.1", 60)
+        state = device.state()
+    assert (state.clock_hz, state.memory_clock_hz) == (1_980_000_000, 3_201_000_000)
+    assert (state.temperature_c, state.power_w, state.throttled) == (54, 412.5, ("thermal limit",))
+
+
+def test_the_gpu_is_the_first_that_cuda_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, FakeGpu("GPU-1", "one"), FakeGpu("GPU-2", "two"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-2,GPU-1")
+    with device_at_hand("auto") as device:
+        assert device.name == "two"
+
+
+def test_the_cpu_is_taken_where_it_is_asked_for_or_there_is_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, FakeGpu("GPU-1"))
+    with device_at_hand("cpu") as device:
+        assert isinstance(device, CpuAtHand)
+    machine(monkeypatch)
+    with device_at_hand("auto") as device:
+        assert (device.kind, device.driver) == ("cpu", None)
+        assert device.free_bytes() > 0
+        assert device.state().power_w is None
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch)
+    with (
+        pytest.raises(MissingError, match=r"^--device cuda: this machine offers no NVIDIA GPU"),
+        device_at_hand("cuda"),
+    ):
+        pytest.fail("there is none")
+    with pytest.raises(InputError, match=r"^--device: 'tpu' is none of auto, cpu, cuda$"), device_at_hand("tpu"):
+        pytest.fail("there is none")
+
+
+def test_a_gpu_whose_clocks_nothing_tells_is_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "machine_gpus", lambda: (Gpu("NVIDIA H100", "570", "GPU-1"),))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(MissingError, match=r"pip install 'wanbed\[gpu\]'$"), device_at_hand("auto"):
+        pytest.fail("its clocks are unknown")
+
+
+def test_available_memory_is_the_kernels_figure() -> None:
+    assert available_bytes("MemTotal:  100 kB\nMemFree:  10 kB\nMemAvailable:     70 kB\n") == 70 * 1024
+
+
+@pytest.mark.parametrize(("limit", "left"), [("1000", [600]), ("max", []), ("100", [0]), (None, [])])
+def test_a_control_group_may_leave_less(tmp_path: Path, limit: str | None, left: list[int]) -> None:
+    if limit is not None:
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        (tmp_path / "memory.current").write_text("400\n")
+    assert group_left_bytes(tmp_path) == left

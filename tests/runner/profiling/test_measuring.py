@@ -1,0 +1,89 @@
+import pytest
+import torch
+
+from runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand
+from runner.profiling.measuring import Measurement, Pace
+from runner.profiling.task import PromptsTask, StagesTask, profile_task
+from testbed.substrate.probe import MissingError
+from workloads.profiles.measured_conditions import DeviceState
+from workloads.profiling.stage_measurement import StageDriver
+
+PACE = Pace(repeats=7, warmup_ns=0, repeat_ns=0, threads=1)
+TOY = "hidden=16,context=8,heads=2,vocabulary=32"
+
+
+class Gpu(DeviceAtHand):
+    kind, name, driver = "cuda", "NVIDIA H200", "570"
+
+    def free_bytes(self) -> int:
+        return 2**40
+
+    def state(self) -> DeviceState:
+        return DeviceState(clock_hz=1, memory_clock_hz=1, temperature_c=1, power_w=1.0)
+
+
+def stages_task() -> StagesTask:
+    task = profile_task([TOY], "cpu")
+    assert isinstance(task, StagesTask)
+    return StagesTask(task.models, "bf16", (8, 16))
+
+
+def test_a_profile_says_what_it_was_measured_on_and_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    profile = Measurement(CpuAtHand(), PACE, told.append).stages(stages_task())
+    assert (profile.precision, profile.device) == ("bf16", CpuAtHand().name)
+    assert profile.conditions is not None
+    assert profile.conditions.versions["torch"] == torch.__version__
+    assert profile.conditions.ceiling.size in {8, 16}
+    assert (profile.conditions.threads, profile.conditions.driver) == (1, None)
+    for position in ("first", "middle", "last"):
+        assert f"{TOY}, {position} stage of 1 layer: 14 repeats" in told
+
+
+def test_prompts_make_a_profile_of_the_layers_that_were_measured() -> None:
+    task = profile_task(["llama-tiny"], "cpu", layers=2, prompts=[4, 8, 16])
+    assert isinstance(task, PromptsTask)
+    profile = Measurement(CpuAtHand(), PACE, lambda _: None).prompts(task)
+    assert profile.model.layers == 2
+    assert [prompt.tokens for prompt in profile.prompts] == [4, 8, 16]
+    for prompt in profile.prompts:
+        assert prompt.measured is not None
+        assert prompt.measured.median_ns == prompt.time_ns
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this torch sees a GPU")
+def test_a_gpu_that_torch_does_not_see_is_refused_with_what_would() -> None:
+    with pytest.raises(
+        MissingError, match=r"^NVIDIA H200 is there, and torch .* does not see it: pip install a torch "
+    ):
+        Measurement(Gpu(), PACE, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), r"^memory: the GPU's memory ran out: give fewer --layers"),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 1 bytes"),
+            r"^memory: the machine's memory ran out: give fewer --layers",
+        ),
+    ],
+)
+def test_memory_that_runs_out_all_the_same_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception, told: str
+) -> None:
+    def fail(_: StageDriver, __: int) -> dict[str, int]:
+        raise fault
+
+    monkeypatch.setattr(StageDriver, "passes", fail)
+    with pytest.raises(MissingError, match=told):
+        Measurement(CpuAtHand(), PACE, lambda _: None).stages(stages_task())
+
+
+def test_any_other_fault_of_torch_is_not_taken_for_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: StageDriver, __: int) -> dict[str, int]:
+        raise RuntimeError("expected scalar type Float")
+
+    monkeypatch.setattr(StageDriver, "passes", fail)
+    with pytest.raises(RuntimeError, match="expected scalar type"):
+        Measurement(CpuAtHand(), PACE, lambda _: None).stages(stages_task())

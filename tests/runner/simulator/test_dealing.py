@@ -1,0 +1,87 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.simulator.channel import PrivateChannel
+from runner.simulator.dealing import NO_WAITING, Dealing, NarrowestConnection, Waiting
+from runner.simulator.line import Line
+from runner.simulator.tcp_window import TcpWindow
+
+INITIAL = 14_480
+WINDOW = 68_812
+RTT_NS = 80_000_000
+
+
+def test_of_sixteen_chunks_over_twelve_connections_four_carry_two() -> None:
+    dealing = Dealing(12, 16, 16_384)
+    assert (dealing.most_bytes, dealing.least_bytes) == (2 * 16_384, 16_384)
+
+
+def test_chunks_that_go_evenly_leave_nobody_out() -> None:
+    dealing = Dealing(4, 16, 1000)
+    assert dealing.most_bytes == dealing.least_bytes == 4000
+
+
+def test_too_few_chunks_are_taken_in_turn() -> None:
+    assert Dealing(12, 3, 1000).least_bytes == 1000
+
+
+def test_a_narrow_connection_that_is_dealt_the_most_waits_until_it_has_grown() -> None:
+    narrowest = NarrowestConnection(WINDOW, INITIAL)
+    dealing = Dealing(12, 16, 16_384)
+    # Two chunks are more than ten segments, and at first more than what one chunk has let it grow to.
+    assert [narrowest.waiting(dealing).rounds for _ in range(4)] == [1, 1, 0, 0]
+
+
+def test_idle_makes_it_narrow_again() -> None:
+    narrowest = NarrowestConnection(WINDOW, INITIAL)
+    dealing = Dealing(12, 16, 16_384)
+    for _ in range(4):
+        narrowest.waiting(dealing)
+    narrowest.halve()
+    assert narrowest.waiting(dealing).rounds == 1
+
+
+def test_one_that_is_as_wide_as_the_receiver_allows_is_not_narrow() -> None:
+    narrowest = NarrowestConnection(INITIAL, INITIAL)
+    assert narrowest.waiting(Dealing(2, 100, 16_384)) == NO_WAITING
+
+
+@given(st.integers(2, 64), st.integers(1, 200), st.integers(1, 300_000), st.sampled_from([None, WINDOW]))
+def test_nobody_waits_for_ever(connections: int, chunks: int, chunk_bytes: int, window: int | None) -> None:
+    narrowest, dealing = NarrowestConnection(window, INITIAL), Dealing(connections, chunks, chunk_bytes)
+    rounds = [narrowest.waiting(dealing).rounds for _ in range(40)]
+    assert rounds == sorted(rounds, reverse=True)
+    assert rounds[0] <= dealing.most_bytes // INITIAL + 1
+    if chunks >= connections:
+        assert rounds[-1] <= (0 if window is None else dealing.most_bytes // window)
+
+
+def test_the_line_carries_the_bursts_of_all_connections_in_every_round() -> None:
+    # 7 windows each: bursts of 1, 2 and 4 of them, the last round being the longest.
+    even = Dealing(10, 70, INITIAL)
+    assert NarrowestConnection(None, INITIAL).waiting(even) == Waiting(2, 10 * 4 * INITIAL)
+    # One window more is left for a round of its own, and the one before was longer.
+    assert NarrowestConnection(None, INITIAL).waiting(Dealing(10, 80, INITIAL)) == Waiting(3, 10 * 4 * INITIAL)
+
+
+def test_the_last_byte_leaves_when_the_line_has_carried_the_last_round_of_all() -> None:
+    rate_bps, size_bytes = 100_000_000, 70 * INITIAL
+    line = Line(rate_bps, RTT_NS // 2, headers=False)
+    window = TcpWindow(RTT_NS, None, 10 * INITIAL, narrowest=NarrowestConnection(None, INITIAL))
+    channel = PrivateChannel(line, window)
+    channel.dealing = Dealing(10, 70, INITIAL)
+    assert channel.transmit(0, size_bytes) == (0, 2 * RTT_NS + line.duration_ns(40 * INITIAL))
+
+
+@pytest.mark.parametrize("dealt", [True, False])
+def test_a_transfer_is_late_by_what_its_unluckiest_connection_waits_and_the_next_one_is_not(dealt: bool) -> None:
+    window = TcpWindow(RTT_NS, 12 * WINDOW, 12 * INITIAL, narrowest=NarrowestConnection(WINDOW, INITIAL))
+    channel = PrivateChannel(Line(None, RTT_NS // 2, headers=False), window)
+    channel.dealing = Dealing(12, 16, 16_384) if dealt else None
+    size_bytes = 16 * 16_384
+    assert channel.transmit(0, size_bytes) == (0, RTT_NS)
+    # All windows together would let the second one out at once.
+    start_ns = 2 * RTT_NS
+    assert channel.transmit(start_ns, size_bytes) == (start_ns, start_ns + (RTT_NS if dealt else 0))
+    assert channel.transmit(start_ns, size_bytes)[0] == start_ns

@@ -1,0 +1,184 @@
+"""Prefill beside a simulated training: what each does to the other."""
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from results.span_columns import SpanColumns
+from results.span_log import COMPUTE_KINDS, NO_REQUEST, PREFILL
+from runner.experiment import Cell
+from runner.simulator.deadlock import SimulationError
+from runner.simulator.simulation import KIND_CODES, SimulatedPrefill, Simulation
+from runner.simulator.variant_simulation import simulate_variant
+from tests.runner.prefill_documents import cell, with_prefill
+from workloads.prefill.outcome import Outcome, count_outcomes
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.gpipe import GPipe
+
+BUSY = [KIND_CODES[kind] for kind in (*COMPUTE_KINDS, PREFILL)]
+
+
+def simulated(of: Cell) -> tuple[Simulation, SimulatedPrefill]:
+    simulation = simulate_variant(of.topology, of.variants[0], of.spec.training.iterations)
+    assert simulation.prefill is not None
+    return simulation, simulation.prefill
+
+
+def variant(**fields: Any) -> dict[str, Any]:
+    return {"variants": [{"name": "any", "schedule": "1f1b", **fields}]}
+
+
+def training_rows(spans: SpanColumns) -> list[tuple[int, ...]]:
+    own = spans.kind != KIND_CODES[PREFILL]
+    columns = (spans.rank, spans.kind, spans.iteration, spans.microbatch, spans.start_ns, spans.end_ns, spans.peer)
+    return sorted(zip(*(column[own].tolist() for column in columns), strict=True))
+
+
+@pytest.mark.parametrize("policy", ["planned", "greedy"])
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_a_gpu_does_one_thing_at_a_time(policy: str, depth: int) -> None:
+    simulation, _ = simulated(cell(**variant(prefill=policy), **with_prefill(depth=depth)))
+    spans = simulation.spans
+    for rank in range(8):
+        own = np.isin(spans.kind, BUSY) & (spans.rank == rank)
+        busy = sorted(zip(spans.start_ns[own].tolist(), spans.end_ns[own].tolist(), strict=True))
+        assert all(one[1] <= following[0] for one, following in pairwise(busy))
+        assert (spans.kind[own] == KIND_CODES[PREFILL]).any()
+
+
+def test_training_does_the_same_to_the_nanosecond_beside_planned_prefill() -> None:
+    simulation, prefill = simulated(cell())
+    alone = cell(**variant(prefill="none"))
+    without = simulate_variant(alone.topology, alone.variants[0], alone.spec.training.iterations)
+    assert training_rows(simulation.spans) == training_rows(without.spans)
+    assert prefill.deadline_overruns == prefill.overrun_ns == 0
+    assert simulation.utilization(8, 4, with_prefill=True) > simulation.utilization(8, 4) + 0.2
+
+
+def test_training_waits_for_greedy_prefill_and_every_wait_is_counted() -> None:
+    simulation, prefill = simulated(cell(**variant(prefill="greedy")))
+    alone = cell(**variant(prefill="none"))
+    without = simulate_variant(alone.topology, alone.variants[0], alone.spec.training.iterations)
+    assert simulation.iteration_time_ns(4) > without.iteration_time_ns(4)
+    assert prefill.deadline_overruns > 0
+    assert 0 < prefill.overrun_ns / prefill.deadline_overruns <= 1_500_000
+
+
+def test_every_request_that_came_is_told_once_and_what_moved_was_prefilled_before() -> None:
+    _, prefill = simulated(cell())
+    records = prefill.records
+    assert sorted(record.number for record in records) == list(range(len(records)))
+    assert prefill.output_tokens.keys() == {record.number for record in records}
+    moved = [record for record in records if record.kv_moved_ns is not None]
+    assert len(moved) > 50
+    for record in moved:
+        assert record.admitted_ns is not None
+        assert record.started_ns is not None
+        assert record.prefilled_ns is not None
+        assert record.kv_moved_ns is not None
+        assert record.arrival_ns <= record.admitted_ns < record.started_ns < record.prefilled_ns < record.kv_moved_ns
+    counts = count_outcomes(records, 2 * 10**9)
+    assert counts["admitted"] + counts["held"] + counts["rejected_slo"] == len(records)
+
+
+def test_each_layer_of_a_prompt_is_computed_once() -> None:
+    of = cell(**with_prefill(chunk=128))
+    simulation, prefill = simulated(of)
+    service, spans = of.variants[0].service, simulation.spans
+    assert service is not None
+    one_prompt_ns = sum(service.profile.chunk_ns(1, 128, prior) for prior in (0, 128, 256, 384)) * service.model.layers
+    took_ns: Counter[int] = Counter()
+    own = spans.kind == KIND_CODES[PREFILL]
+    lengths = (spans.end_ns[own] - spans.start_ns[own]).tolist()
+    for request, length_ns in zip(spans.request[own].tolist(), lengths, strict=True):
+        took_ns[request] += length_ns
+    done = [record.number for record in prefill.records if record.prefilled_ns is not None]
+    assert done
+    assert {took_ns[number] for number in done} == {one_prompt_ns}
+
+
+def test_only_spans_of_prefill_belong_to_a_request() -> None:
+    spans = simulated(cell())[0].spans
+    of_prefill = spans.kind == KIND_CODES[PREFILL]
+    assert (spans.request[~of_prefill] == NO_REQUEST).all()
+    assert (spans.request[of_prefill] >= 0).all()
+    order = np.lexsort((spans.end_ns, spans.start_ns, spans.iteration, spans.rank))
+    assert (order == np.arange(len(order))).all()
+
+
+def test_a_pool_prefills_from_the_beginning_and_training_does_not_notice() -> None:
+    simulation, prefill = simulated(cell(**variant(prefill="none", pool=4)))
+    spans = simulation.spans
+    of_prefill = spans.kind == KIND_CODES[PREFILL]
+    assert set(spans.rank[of_prefill].tolist()) == {8, 9, 10, 11}
+    assert {record.outcome for record in prefill.records} == {Outcome.OFF_LOADED}
+    assert prefill.margins_ns == ()
+
+
+def test_a_pool_takes_what_the_bubbles_do_not() -> None:
+    _, prefill = simulated(cell(**variant(pool=4), **with_prefill(rate="100/s")))
+    counts = count_outcomes(prefill.records, 2 * 10**9)
+    assert counts["admitted"] > 0
+    assert counts["off_loaded"] > 0
+
+
+def test_the_same_input_gives_the_same_to_the_byte() -> None:
+    (one, first), (other, second) = simulated(cell()), simulated(cell())
+    assert first == second
+    assert all((getattr(one.spans, name) == getattr(other.spans, name)).all() for name in vars(one.spans))
+
+
+@pytest.mark.parametrize(("schedule", "first"), [("atlas", 0), ("1f1b", 1)])
+def test_a_plan_made_ahead_tells_bubbles_before_any_iteration_has_shown_them(schedule: str, first: int) -> None:
+    transport = {"model": "ideal", "connections": "auto", "sharing": "temporal"}
+    variants = [{"name": "any", "schedule": schedule, "transport": transport}]
+    spans = simulated(cell(variants=variants, **with_prefill(warmup=0)))[0].spans
+    assert spans.iteration[spans.kind == KIND_CODES[PREFILL]].min() == first
+
+
+def test_a_slower_network_moves_caches_later() -> None:
+    topology = {**cell().spec.document()["topology"]}
+    slow = {**topology, "intra": {"latency": "50us", "rate": "500Mbit"}}
+    ttfts = []
+    for each in (topology, slow):
+        _, prefill = simulated(cell(topology=each))
+        waits = [
+            record.kv_moved_ns - record.prefilled_ns
+            for record in prefill.records
+            if record.kv_moved_ns is not None and record.prefilled_ns is not None
+        ]
+        ttfts.append(float(np.median(waits)))
+    assert ttfts[1] > 2 * ttfts[0]
+
+
+def test_ten_thousand_requests_in_a_second_are_held_or_rejected_and_training_goes_on() -> None:
+    of = cell(
+        **with_prefill(rate="10000/s"), training={"stages": 4, "pipelines": 2, "microbatches": 4, "iterations": 6}
+    )
+    _, prefill = simulated(of)
+    counts = count_outcomes(prefill.records, 2 * 10**9)
+    assert sum(counts[name] for name in counts if name.startswith(("admitted", "held", "rejected"))) == len(
+        prefill.records
+    )
+    assert len(prefill.records) > 10_000
+    assert counts["held"] <= 2 * 256
+    assert counts["rejected_hold_full"] > 9_000
+    assert prefill.deadline_overruns == 0
+
+
+def test_a_schedule_that_deadlocks_is_seen_though_requests_still_come() -> None:
+    of = cell(**variant())
+    vars(of.variants[0])["schedule"] = f"{__name__}:Stubborn"
+    with pytest.raises(SimulationError, match=r"^Stubborn deadlocks"):
+        simulated(of)
+
+
+class Stubborn(GPipe):
+    """GPipe that never runs the last microbatch's backward at its last stage."""
+
+    def choose(self, stage: int) -> Action | None:
+        action = super().choose(stage)
+        return None if stage == 3 and action == Action(ActionKind.BACKWARD, 3) else action

@@ -1,0 +1,106 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results import load
+from results.run import Run
+from runner.validation.comparison import OUTSIDE, RECOUNTED, SATURATED, compare
+from testbed.strict_model import InputError
+from tests.runner.validation.emulated_run import (
+    EXPERIMENT,
+    LATENCIES,
+    Simulator,
+    Times,
+    constant,
+    write_run,
+)
+
+ONE: Times = {(0, "gpipe"): [2.0]}
+
+
+def run_of(tmp_path: Path, times_s: Times = ONE, **said: Any) -> Run:
+    return load(write_run(tmp_path, times_s, **said))
+
+
+def test_every_cell_and_variant_with_a_finished_trial_is_compared(tmp_path: Path) -> None:
+    run = run_of(tmp_path, {(0, "gpipe"): [2.0], (0, "1f1b"): [1.0], (1, "gpipe"): [4.0]})
+    found = [(each.values, each.variant, each.emulated_s) for each in compare(run, constant(1.0))]
+    near, far = ({"topology.wan.latency": latency} for latency in LATENCIES)
+    assert found == [(near, "gpipe", 2.0), (near, "1f1b", 1.0), (far, "gpipe", 4.0)]
+
+
+def test_the_emulated_time_is_the_median_over_repeats_with_their_range(tmp_path: Path) -> None:
+    (found,) = compare(run_of(tmp_path, {(0, "gpipe"): [2.0, 2.5, 1.9]}), constant(1.0))
+    assert (found.repeats, found.emulated_s, found.fastest_s, found.slowest_s) == (3, 2.0, 1.9, 2.5)
+
+
+def test_each_cell_is_simulated_with_its_own_values(tmp_path: Path) -> None:
+    simulator = Simulator(lambda topology, *_: topology.wan[0].conditions.latency_ns / 1e9)
+    near, far = compare(run_of(tmp_path, {(0, "gpipe"): [2.0], (1, "gpipe"): [4.0]}), simulator)
+    assert (near.simulated_s, far.simulated_s) == (0.01, 0.04)
+
+
+def test_the_variant_is_simulated_with_every_effect_of_tcp_and_the_timers_of_the_run(tmp_path: Path) -> None:
+    simulator = Simulator(lambda _, variant: {"gpipe": 3.0, "1f1b": 2.0}[variant.name])
+    gpipe, other = compare(run_of(tmp_path, {(0, "gpipe"): [2.0], (0, "1f1b"): [2.0]}), simulator)
+    assert (gpipe.simulated_s, other.simulated_s) == (3.0, 2.0)
+    assert simulator.asked == [(None, 1.0)] * 2
+
+
+def test_an_error_is_what_the_simulator_says_too_much(tmp_path: Path) -> None:
+    for simulated_s, error in ((2.2, 0.1), (1.9, -0.05)):
+        (found,) = compare(run_of(tmp_path / str(error)), constant(simulated_s))
+        assert found.error == pytest.approx(error)
+
+
+def test_what_is_wrong_with_the_emulated_figure_is_said(tmp_path: Path) -> None:
+    (sound,) = compare(run_of(tmp_path / "a"), constant(1.0))
+    assert sound.cautions == ()
+    (outside,) = compare(run_of(tmp_path / "b", within_tolerance=False), constant(1.0))
+    assert outside.cautions == (OUTSIDE,)
+    (saturated,) = compare(run_of(tmp_path / "c", facts={"machine_load": {"saturated": 0.5}}), constant(1.0))
+    assert saturated.cautions == (SATURATED,)
+    (recounted,) = compare(run_of(tmp_path / "d", facts={"connections": [["east-0", "west-0", 3]]}), constant(1.0))
+    assert recounted.cautions == (RECOUNTED,)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ({"engine": "simulate"}, "it was not emulated"),
+        ({"experiment": None}, "holds no experiment"),
+        ({"experiment": {**EXPERIMENT, "compute": {"kind": "torch"}, "model": "gpt-tiny"}}, "torch computes"),
+        ({"experiment": {**EXPERIMENT, "topology": 5}}, "topology"),
+        ({"experiment": {**EXPERIMENT, "compute": {"forward": "51ms"}}}, "resolves cell 0 to something else"),
+        ({"cells": []}, "resolves cell 0 to something else"),
+    ],
+)
+def test_a_run_that_cannot_be_compared_with_is_refused_in_one_line(
+    tmp_path: Path, manifest: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words) as refusal:
+        compare(run_of(tmp_path, manifest=manifest), constant(1.0))
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_only_a_later_version_says_of_a_cell_is_no_difference(tmp_path: Path) -> None:
+    path = write_run(tmp_path, ONE)
+    run = load(path)
+    for entry in run.manifest["cells"]:
+        for variant in entry["variants"].values():
+            del variant["pipelines_per_cell"]
+    assert len(compare(run, constant(1.0))) == 1
+
+
+def test_a_trial_that_the_experiment_does_not_have_is_refused(tmp_path: Path) -> None:
+    path = write_run(tmp_path, ONE)
+    file = path / "manifest.json"
+    manifest = json.loads(file.read_text(encoding="utf-8"))
+    manifest["experiment"]["variants"][0]["name"] = "another"
+    for entry in manifest["cells"]:
+        entry["variants"] = {}
+    file.write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(InputError, match=r"has no cell 0 with variant .* remove that trial's folder"):
+        compare(load(path), constant(1.0))

@@ -1,0 +1,1 @@
+"""A pipeline schedule in a package of its own."""

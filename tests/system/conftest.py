@@ -1,0 +1,33 @@
+"""System tests build real namespaces and qdiscs. They need root; without it they fail and say so, they never hide."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from testbed.strict_model import parse_model
+from testbed.substrate.probe import SUBSTRATES, probe_guest, probe_kernel
+from testbed.topology import Topology, TopologySpec, resolve_topology
+
+OFFERS = {"kernel": probe_kernel, "guest": probe_guest}
+
+
+@pytest.fixture(autouse=True)
+def _root() -> None:
+    if os.geteuid() != 0:
+        pytest.fail("system tests build network namespaces: run `make test` as root or with sudo, or `make test-pure`")
+
+
+@pytest.fixture(params=SUBSTRATES)
+def substrate(request: pytest.FixtureRequest) -> str:
+    """Each substrate in turn; one that this machine lacks is skipped with the reason (that one is there is a test)."""
+    offer = OFFERS[request.param]()
+    if not offer.available:
+        pytest.skip(f"no {request.param} substrate: {offer.reason}")
+    return offer.name
+
+
+@pytest.fixture
+def resolved() -> Callable[[dict[str, Any]], Topology]:
+    return lambda document: resolve_topology(parse_model(TopologySpec, document, "test"))

@@ -1,0 +1,65 @@
+"""A program for ``test_virtual_time.py``: run in virtual time, it measures links and prints what it found as JSON.
+
+``calibrated`` are links as calibration measures them; ``untuned`` is the pace of connections that the kernel tunes as a
+stock host does, once they have come to their pace, by latency in ms and number of connections.
+"""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from testbed.calibration import calibrate
+from testbed.host_attachment import TcpSettings
+from testbed.strict_model import parse_model
+from testbed.testbed import bring_up
+from testbed.topology import Topology, TopologySpec, resolve_topology
+from testbed.virtual_time.bounded_transfer import Ends, transfer_bps
+
+RATES = ("100Mbit", "1Gbit", "5Gbit")
+LATENCIES_MS = (10, 20, 30, 40)
+MANY = 24
+_MEGABYTE = 10**6
+
+
+def network(links: dict[str, dict[str, str]]) -> Topology:
+    """A datacenter ``here``, and one for each link from it, by its name."""
+    document = {
+        "datacenters": [{"name": name, "hosts": 2 if name == "here" else 1} for name in ("here", *links)],
+        "wan": {"latency": "20ms", "rate": "100Gbit", "node_pair_rate": "5Gbit"},
+        "links": [{"between": ["here", name], **link} for name, link in links.items()],
+        "intra": {"latency": "50us", "rate": "unlimited"},
+    }
+    return resolve_topology(parse_model(TopologySpec, document, "links in virtual time"))
+
+
+def calibrated() -> list[dict[str, Any]]:
+    """Every link of a network of all rates."""
+    topology = network({f"at{rate}": {"node_pair_rate": rate} for rate in RATES})
+    with bring_up(topology, substrate="kernel", source="links in virtual time") as testbed:
+        return [asdict(link) for link in calibrate(testbed)]
+
+
+def untuned() -> list[tuple[int, int, float]]:
+    """Latency, connections, and what they carry together in bit/s."""
+    measured = []
+    topology = network({f"at{latency}ms": {"latency": f"{latency}ms"} for latency in LATENCIES_MS})
+    with bring_up(topology, substrate="kernel", source="links in virtual time") as testbed:
+        testbed.use_tcp(TcpSettings())
+        for latency_ms, connections in (*((latency_ms, 1) for latency_ms in LATENCIES_MS), (LATENCIES_MS[-1], MANY)):
+            pace_bps = transfer_bps(
+                Ends(testbed, "here-0", f"at{latency_ms}ms-0"),
+                connections,
+                buffer_bytes=None,
+                # A lone connection has its pace after 20 round trips, which are the fewer bytes the longer they take.
+                warming_bytes=6000 // latency_ms * _MEGABYTE if connections == 1 else 2000 * _MEGABYTE,
+                measured_bytes=4000 // latency_ms * _MEGABYTE if connections == 1 else 600 * _MEGABYTE,
+                # What lies unread takes room in the window.
+                turn_s=2 * latency_ms / 1e3 / (100 if connections == 1 else 32),
+                patience_s=60,
+            )
+            measured.append((latency_ms, connections, pace_bps))
+    return measured
+
+
+if __name__ == "__main__":
+    print(json.dumps({"calibrated": calibrated(), "untuned": untuned()}))

@@ -1,0 +1,138 @@
+"""Prefill that torch computes beside training that torch computes, by one run that is started as a user would.
+
+One datacenter of two GPUs, 30 ms apart, trains a pipeline of two stages, each in a process with half of the layers of a
+model for inference. What becomes of the prompts is compared with the whole model in one process.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import results
+from results.run import Run
+from results.span_log import COMPUTE_KINDS, PREFILL
+from workloads.compute.torch_device import CpuDevice
+from workloads.inference.decode import decode, greedy_token
+from workloads.inference.inference_stage import InferenceStage
+from workloads.inference.prompt_tokens import prompt_tokens
+from workloads.prefill.inference_model import INFERENCE_MODELS
+
+MODEL, SEED, OUTPUT, CHUNK = INFERENCE_MODELS["llama-tiny"], 11, 6, 16
+ITERATIONS = 24
+ALONE, PLANNED = "alone", "planned"
+SERVING = (PLANNED,)
+
+EXPERIMENT: dict[str, Any] = {
+    "name": "computed-prefill",
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2, "serving_hosts": 1}],
+        "intra": {"rate": "500Mbit", "latency": "30ms"},
+    },
+    "model": "gpt-tiny",
+    "compute": {"kind": "torch", "device": "cpu", "checkpointing": False},
+    "training": {"stages": 2, "microbatches": 2, "iterations": ITERATIONS, "warmup": 4, "precision": "fp32"},
+    "prefill": {
+        "rate": "20/s",
+        "prompt": {"median": 60, "spread": 1.5},
+        "output": OUTPUT,
+        "model": MODEL.name,
+        "profile": "measured",
+        "chunk": CHUNK,
+        "slo": "30s",
+    },
+    "variants": [
+        {"name": name, "schedule": "gpipe", "prefill": name if name in SERVING else "none"}
+        for name in (ALONE, *SERVING)
+    ],
+    "seed": SEED,
+    "dilation": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("computed-prefill")
+    (folder / "computed.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+    command = [sys.executable, "-m", "runner.command_line", "run", "computed.yaml", "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    # A link outside tolerance, which is status 1, changes no token.
+    assert done.returncode in {0, 1}, done.stderr
+    return results.load(folder / json.loads(done.stdout)["run"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """As ranks compute: several threads on products this small would mostly wait for one another."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def facts(run: Run, variant: str) -> Mapping[str, Any]:
+    (trial,) = [trial for trial in run.trials if trial.variant == variant]
+    return trial.facts
+
+
+def one_shot(model: InferenceStage, request: int, tokens: int) -> list[int]:
+    """The tokens that follow a prompt which the whole model took at once."""
+    cache = model.new_cache(tokens + OUTPUT)
+    prompt = prompt_tokens(SEED, request, tokens, MODEL.vocabulary)
+    first = greedy_token(model.prefill_chunk(cache, torch.tensor(prompt), 0))
+    return [first, *decode([model], [cache], first, OUTPUT - 1)]
+
+
+@pytest.mark.parametrize("variant", SERVING)
+def test_every_prompt_goes_on_with_the_tokens_that_one_process_gives(run: Run, variant: str) -> None:
+    model = InferenceStage(MODEL, range(MODEL.layers), seed=SEED, device=CpuDevice(), precision="fp32")
+    rows = run.prefill_requests
+    moved = rows[(rows["variant"] == variant) & rows["kv_moved_ns"].notna()]
+    lengths = dict(zip(moved["request"], moved["prompt_tokens"], strict=True))
+    told = {int(request): tokens for request, tokens in facts(run, variant)["prefill"]["tokens"].items()}
+    # The last ones may have moved just before the end, and have begun to go on or not.
+    assert set(told) <= set(lengths)
+    finished = {request: tokens for request, tokens in told.items() if len(tokens) == OUTPUT}
+    assert len(finished) >= len(lengths) - 2 > 5
+    assert max(lengths.values()) > 2 * CHUNK
+    for request, tokens in told.items():
+        assert tokens == one_shot(model, request, lengths[request])[: len(tokens)]
+    assert len({tuple(tokens) for tokens in finished.values()}) > 5
+
+
+@pytest.mark.parametrize("variant", SERVING)
+def test_training_learns_exactly_what_it_learns_alone(run: Run, variant: str) -> None:
+    losses = facts(run, variant)["losses"]
+    assert len(losses) == ITERATIONS
+    assert losses == facts(run, ALONE)["losses"]
+
+
+@pytest.mark.parametrize("variant", SERVING)
+def test_no_gpu_ever_does_two_things_at_once(run: Run, variant: str) -> None:
+    spans = run.spans[(run.spans["variant"] == variant) & run.spans["kind"].isin([*COMPUTE_KINDS, PREFILL])]
+    layers = 0
+    for _, own in spans.groupby(["host", "gpu"]):
+        used = sorted(zip(own["start_ns"], own["end_ns"], strict=True))
+        assert all(end_ns <= start_ns for (_, end_ns), (start_ns, _) in pairwise(used))
+        layers += (own["kind"] == PREFILL).sum()
+    assert layers > 100
+
+
+@pytest.mark.parametrize("variant", SERVING)
+def test_the_trial_tells_what_training_waited_for_and_what_was_planned_with(run: Run, variant: str) -> None:
+    prefill = facts(run, variant)["prefill"]
+    assert prefill["faults"] == []
+    assert (prefill["deadline_overruns"] == 0) == (prefill["overrun_ns"] == 0)
+    assert prefill["profile"]["measured"]
+    assert prefill["profile"]["error"]["points"] == 12
+    assert prefill["profile"]["fixed_ns"] + prefill["profile"]["per_token_ns"] > 0
+    moved = run.prefill_requests[run.prefill_requests["variant"] == variant]["kv_moved_ns"].notna()
+    sent = run.prefill_requests[run.prefill_requests["variant"] == variant][moved]
+    assert (sent["kv_bytes"] == [MODEL.kv_bytes(MODEL.layers, tokens) for tokens in sent["prompt_tokens"]]).all()
+    assert prefill["kv_bytes"] >= sent["kv_bytes"].sum()

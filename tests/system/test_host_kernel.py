@@ -1,0 +1,63 @@
+"""The host kernel's substrate, on kernels without sch_netem too: everything but the delay.
+
+The netem leaves are left out of every shape; namespaces, veth pairs, addresses, routes, HTB classes and the classifier
+are real. Where the kernel has netem, the other system tests run on it whole.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from testbed import gateway_programming
+from testbed.calibration import tcp_goodput_bps
+from testbed.host_attachment import TcpSettings
+from testbed.measurement import Flow, measure_goodput, ping
+from testbed.qdiscs.port_shape import PortShape, host_port_shape, wan_port_shape
+from testbed.substrate.probe import KERNEL, Offer
+from testbed.testbed import bring_up
+from testbed.topology import Topology
+
+pytestmark = pytest.mark.measures
+
+CAP_BPS = 200_000_000
+
+
+def without_netem(shape: Callable[..., PortShape]) -> Callable[..., PortShape]:
+    def bare(*arguments: Any) -> PortShape:
+        whole = shape(*arguments)
+        return replace(whole, classes=tuple(replace(each, netem=None) for each in whole.classes))
+
+    return bare
+
+
+def test_twelve_hosts_on_the_host_kernel_reach_each_other_at_their_caps(
+    resolved: Callable[[dict[str, Any]], Topology], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_programming, "host_port_shape", without_netem(host_port_shape))
+    monkeypatch.setattr(gateway_programming, "wan_port_shape", without_netem(wan_port_shape))
+    monkeypatch.setattr("testbed.testbed.choose_substrate", lambda _: Offer(KERNEL, True, "netem left out"))
+    topology = resolved(
+        {
+            "datacenters": [{"name": name, "hosts": 4} for name in ("east", "central", "west")],
+            "wan": {"latency": "0ms", "rate": "100Gbit", "node_pair_rate": "200Mbit"},
+        }
+    )
+    start = time.monotonic()
+    with bring_up(topology) as testbed:
+        print(f"up in {time.monotonic() - start:.2f} s, netem left out")
+        assert testbed.facts.name == KERNEL
+        assert ping(testbed, "east-3", "west-3", 20).lost == 0
+        testbed.use_tcp(TcpSettings(window_bytes=512 * 1024))
+        goodputs = measure_goodput(
+            testbed, [Flow("east-0", "west-0", 2), Flow("east-1", "central-3", 2)], rtt_s=0.001, seconds=1
+        )
+        for goodput in goodputs:
+            assert goodput == pytest.approx(tcp_goodput_bps(CAP_BPS), rel=0.03)
+        carried = {
+            pair for port in testbed.read_counters() for pair, counters in port.pairs.items() if counters.wire_bytes
+        }
+    directed = {("east-3", "west-3"), ("east-0", "west-0"), ("east-1", "central-3"), ("east-0", "central-0")}
+    assert carried == directed | {pair[::-1] for pair in directed}

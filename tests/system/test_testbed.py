@@ -1,0 +1,145 @@
+"""Testbeds come up beside each other, hosts are hosts, and nothing stays behind."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.host_attachment import TcpSettings
+from testbed.measurement import ping
+from testbed.registry import STATE_ROOT, claims, marked_processes
+from testbed.testbed import Testbed, bring_up
+from testbed.topology import Topology
+
+Resolve = Callable[[dict[str, Any]], Topology]
+
+
+def network(latency: str = "10ms", hosts: int = 2) -> dict[str, Any]:
+    return {
+        "datacenters": [{"name": "east", "hosts": hosts}, {"name": "west", "hosts": hosts}],
+        "wan": {"latency": latency, "rate": "1Gbit", "node_pair_rate": "100Mbit"},
+    }
+
+
+def links_outside() -> set[str]:
+    return set(os.listdir("/sys/class/net"))
+
+
+def said_by(testbed: Testbed, host: str, *argv: str) -> str:
+    process = testbed.spawn(host, list(argv), stdout=subprocess.PIPE, text=True)
+    return str(process.communicate(timeout=20)[0]).strip()
+
+
+def test_two_testbeds_at_once_do_not_meet(substrate: str, resolved: Resolve) -> None:
+    before = links_outside()
+    with (
+        bring_up(resolved(network("10ms")), substrate=substrate, source="one") as one,
+        bring_up(resolved(network("30ms")), substrate=substrate, source="other") as other,
+    ):
+        addresses = [{t.addresses.address(host) for host in t.topology.hosts} for t in (one, other)]
+        assert not addresses[0] & addresses[1]
+        # The shortest of the echoes: what else the machine does can only add to the others.
+        assert ping(one, "east-0", "west-1", 20).shortest_ms == pytest.approx(20, abs=1)
+        assert ping(other, "east-0", "west-1", 20).shortest_ms == pytest.approx(60, abs=1)
+        assert {claim.record.source for claim in claims()} >= {"one", "other"}
+        marks = (one.identifier, other.identifier)
+    assert not any(marked_processes(mark) for mark in marks)
+    assert links_outside() == before
+    assert not any(claim.record.source in {"one", "other"} for claim in claims())
+
+
+def test_a_host_has_its_own_name_network_and_name_service(substrate: str, resolved: Resolve) -> None:
+    with bring_up(resolved(network()), substrate=substrate) as testbed:
+        assert said_by(testbed, "east-1", "hostname") == "east-1"
+        assert said_by(testbed, "east-1", "ls", "/sys/class/net").split() == ["eth0", "lo"]
+        west = testbed.addresses.address(testbed.topology.host("west-0"))
+        assert said_by(testbed, "east-1", "getent", "hosts", "west-0").split() == [west, "west-0"]
+
+
+def test_hosts_inside_a_datacenter_are_near(substrate: str, resolved: Resolve) -> None:
+    with bring_up(resolved(network()), substrate=substrate) as testbed:
+        assert ping(testbed, "east-0", "east-1", 50).shortest_ms < 0.6
+
+
+def test_counters_tell_which_node_pair_carried_what(substrate: str, resolved: Resolve) -> None:
+    with bring_up(resolved(network()), substrate=substrate) as testbed:
+        before = {(port.source, port.destination): port for port in testbed.read_counters()}
+        ping(testbed, "east-0", "west-1", 50)
+        after = {(port.source, port.destination): port for port in testbed.read_counters()}
+    for direction, pair in ((("east", "west"), ("east-0", "west-1")), (("west", "east"), ("west-1", "east-0"))):
+        carried = {
+            each: counters.wire_bytes - before[direction].pairs[each].wire_bytes
+            for each, counters in after[direction].pairs.items()
+        }
+        # An echo is 98 bytes at the Ethernet layer.
+        assert carried.pop(pair) == 50 * 98
+        assert set(carried.values()) == {0}
+        assert after[direction].total.wire_bytes - before[direction].total.wire_bytes == 50 * 98
+
+
+def test_qdiscs_read_back_as_asked(substrate: str, resolved: Resolve) -> None:
+    """Above 34 Gbit/s, in fractions of a unit and of a millisecond; before anything is trimmed off for forwarding."""
+    document = network()
+    document["wan"] = {"latency": "0.75ms", "rate": "100Gbit", "node_pair_rate": "2.5Gbit", "jitter": "12.5us"}
+    with bring_up(resolved(document), substrate=substrate) as testbed:
+        port = testbed.read_qdiscs()["east wan1"]
+        trim_ns = testbed.facts.trim_ns
+    assert port["htb_trunk_bytes_per_s"] == 100_000_000_000 // 8
+    pairs = port["classes"][-1]
+    assert pairs["classes"] == "1:10 to 1:13"
+    assert pairs["ceiling_bytes_per_s"] == 2_500_000_000 // 8
+    assert pairs["netem"]["delay_ns"] == max(0, 750_000 - trim_ns)
+    assert pairs["netem"]["jitter_ns"] == 12_500
+
+
+def test_sysctls_and_offloads_read_back_of_hosts_and_gateways(substrate: str, resolved: Resolve) -> None:
+    document = network(hosts=1)
+    with bring_up(resolved(document), substrate=substrate) as testbed:
+        testbed.use_tcp(TcpSettings(window_bytes=2**20, congestion="reno"))
+        sysctls, offloads = testbed.read_sysctls(), testbed.read_offloads()
+    assert sysctls["east-0"] == sysctls["west-0"]
+    assert sysctls["east-0"]["net.ipv4.tcp_congestion_control"] == "reno"
+    assert (sysctls["east-0"]["net.ipv4.tcp_rmem"] or "").endswith(" 1048576")
+    assert offloads.keys() == {"east-0 eth0", "west-0 eth0", "east host0", "east wan1", "west host0", "west wan0"}
+    for told in offloads.values():
+        assert told["mtu_bytes"] == 1500
+        assert told["tcp-segmentation-offload"] is True
+
+
+def test_a_program_left_in_the_background_ends_with_the_testbed(substrate: str, resolved: Resolve) -> None:
+    with bring_up(resolved(network(hosts=1)), substrate=substrate) as testbed:
+        assert said_by(testbed, "east-0", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo started") == "started"
+        identifier = testbed.identifier
+    assert not marked_processes(identifier)
+
+
+def test_a_testbed_that_fails_on_its_way_up_leaves_nothing(
+    substrate: str, resolved: Resolve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[str] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        # Other tests' testbeds come and go meanwhile: only this one's traces tell.
+        began.extend(each.record.identifier for each in claims() if each.record.source == "doomed")
+        raise RuntimeError("no route today")
+
+    monkeypatch.setattr("testbed.testbed.attach_host", refuse)
+    with (
+        pytest.raises(RuntimeError, match="no route today"),
+        bring_up(resolved(network(hosts=1)), substrate=substrate, source="doomed"),
+    ):
+        pass
+    assert len(began) == 1
+    assert not {claim.record.identifier for claim in claims()} & set(began)
+    assert not marked_processes(began[0])
+    assert not list(STATE_ROOT.glob(f"*{began[0]}*"))
+
+
+def test_the_record_of_hosts_appears_only_when_all_are_up(substrate: str, resolved: Resolve) -> None:
+    with bring_up(resolved(network(hosts=1)), substrate=substrate) as testbed:
+        hosts = json.loads((Path(STATE_ROOT) / testbed.folder.name / "hosts.json").read_text())["hosts"]
+    assert set(hosts) == {"east-0", "west-0"}

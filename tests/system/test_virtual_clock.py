@@ -1,0 +1,199 @@
+"""Commands in virtual time as a user types them, and what becomes of a guest that is stuck, killed or interrupted.
+
+No test here minds what else the machine does: nothing that is asserted depends on how much of it a guest gets.
+"""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import results
+from testbed.substrate.probe import MissingError
+from testbed.virtual_time.guest import GuestError, run_inside
+from testbed.virtual_time.guest_place import choose_place
+from testbed.virtual_time.kernel_cache import VirtualKernel, virtual_kernel
+from testbed.virtual_time.watchdog import Patience
+
+WANBED = [sys.executable, "-m", "runner.command_line"]
+
+EXPERIMENT = """
+topology:
+  datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]
+  wan: {latency: 20ms, rate: 50Mbit}
+  intra: {latency: 50us, rate: 100Mbit}
+compute: {forward: 20ms, backward: 40ms, activation: 128KiB}
+training: {microbatches: 2, iterations: 2}
+clock: virtual
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> VirtualKernel:
+    try:
+        return virtual_kernel()
+    except MissingError as lack:
+        pytest.skip(f"{lack} (builds it in some minutes, once; then this is tested)")
+
+
+@pytest.fixture
+def file(kernel: VirtualKernel, tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def wanbed(*arguments: str | Path, status: int = 0, **options: Any) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        [*WANBED, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, **options
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def guests(marker: str) -> list[int]:
+    """Processes of guests whose command names ``marker``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if marker.encode() in words and b"time-travel" in words:
+                found.append(int(entry.name))
+    return found
+
+
+def soon(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 60
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return holds()
+
+
+def inside(kernel: VirtualKernel, script: str, **options: Any) -> tuple[int, str, str]:
+    out, error = io.BytesIO(), io.BytesIO()
+    status = run_inside(
+        ["sh", "-c", script], kernel, choose_place(), standard_output=out, standard_error=error, **options
+    )
+    return status, out.getvalue().decode(), error.getvalue().decode()
+
+
+def test_a_program_inside_has_the_folder_the_environment_its_input_and_its_status(
+    kernel: VirtualKernel, tmp_path: Path
+) -> None:
+    status, out, error = inside(
+        kernel,
+        'pwd; echo "$GREETING"; cat; echo lost >&2; echo kept > result; exit 7',
+        folder=tmp_path,
+        environment={**os.environ, "GREETING": "it's $1"},
+        standard_input=b"from outside\n",
+    )
+    assert (status, out, error) == (7, f"{tmp_path}\nit's $1\nfrom outside\n", "lost\n")
+    assert (tmp_path / "result").read_text() == "kept\n"
+
+
+def test_an_hour_takes_a_moment_and_a_program_dies_of_a_signal_as_it_does(kernel: VirtualKernel) -> None:
+    begun = time.monotonic()
+    status, out, _ = inside(kernel, "date +%s; sleep 36000; date +%s; kill -TERM $$")
+    before, after = map(int, out.split())
+    assert after - before == pytest.approx(36000, abs=2)
+    assert time.monotonic() - begun < 3600
+    assert status == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("spin", ["while True: pass", "import os\nwhile True: os.getppid()"])
+def test_a_guest_that_spins_is_told_with_the_process_that_does(kernel: VirtualKernel, spin: str) -> None:
+    with pytest.raises(
+        GuestError, match=r"stuck, it computes and does not wait, .*: python[^,]*while True[^,]*$"
+    ) as caught:
+        inside(kernel, f"sleep 5 & {sys.executable} -c '{spin}'", patience=Patience(spin_cpu_s=2))
+    assert "sleep 5" not in str(caught.value).partition(":")[2]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_guest_in_which_all_wait_is_told_with_those_that_do(kernel: VirtualKernel) -> None:
+    each_for_the_other = "import os, socket; a, b = socket.socketpair(); (a if os.fork() else b).recv(1)"
+    with pytest.raises(GuestError, match=r"stuck, all wait, and nothing happens: ") as caught:
+        inside(kernel, f"sleep 5 & {sys.executable} -c '{each_for_the_other}'", patience=Patience(quiet_virtual_s=3600))
+    told = str(caught.value).partition("happens: ")[2].split("), ")
+    assert [each.partition(" ")[0] for each in told] == [Path(sys.executable).name] * 2
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kernel_that_dies_is_told_with_its_last_word(kernel: VirtualKernel) -> None:
+    with pytest.raises(GuestError, match=r"^virtual time ended: its kernel died: Kernel panic"):
+        inside(kernel, "echo c > /proc/sysrq-trigger")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_of_a_guest_whose_command_was_killed_or_interrupted(
+    file: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    marker = f"wanbed-test-{os.getpid()}-{number}"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / marker)}
+    # A cache whose path names this test, by which its guest is told from others.
+    (tmp_path / marker).symlink_to(virtual_kernel().program.parents[3])
+    run = subprocess.Popen(
+        ["env", "--default-signal=INT", *WANBED, "exec", str(file), "east-0", "--", "sh", "-c", "while :; do :; done"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    assert soon(lambda: len(guests(marker)) > 3), "programs run inside"
+    run.send_signal(number)
+    _, told = run.communicate(timeout=60)
+    assert soon(lambda: not guests(marker))
+    if number == signal.SIGINT:
+        assert run.returncode == 128 + signal.SIGINT
+        assert told.decode() == "wanbed: interrupted, nothing of it is left running\n"
+
+
+def test_exec_passes_everything_through(file: Path) -> None:
+    script = "hostname; cat; ping -c 3 -q west-0; exit 9"
+    done = wanbed("exec", file, "east-0", "--", "sh", "-c", script, input="given\n", status=9)
+    assert done.stdout.splitlines()[:2] == ["east-0", "given"]
+    assert "3 received" in done.stdout
+    assert "= 40.00" in done.stdout
+
+
+def test_a_run_is_one_like_any_other_and_says_that_its_clock_was_virtual(
+    file: Path, kernel: VirtualKernel, tmp_path: Path
+) -> None:
+    arguments = ["run", file, "--runs", tmp_path / "runs", "--json"]
+    document = json.loads(wanbed(*arguments).stdout)
+    run = results.load(document["run"])
+    assert run.complete
+    (row,) = document["summary"]
+    assert (row["clock"], row["engine"], row["dilation"], row["calibrated"]) == ("virtual", "emulate", 1, True)
+    # Two stages compute 60 ms on each of 2 microbatches; an activation and a gradient cross the WAN.
+    assert row["iteration_time_s"] > 3 * 0.06 + 2 * 0.02
+    assert run.manifest["virtual_time"] == {
+        "kernel": kernel.record.release,
+        "configuration_hash": kernel.record.configuration_hash,
+    }
+    assert run.manifest["host"]["kernel"] == os.uname().release
+    assert run.manifest["substrate"]["kernel"] == kernel.record.release
+    assert run.manifest["clock_source"] == "time-travel-clock"
+    assert "time-travel" not in str(run.manifest["host"])
+    report = (Path(document["run"]) / "report.html").read_text()
+    assert kernel.record.configuration_hash in report
+    again = wanbed(*arguments, "--resume")
+    assert "complete already" in again.stderr
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+def test_calibrate_measures_the_links_exactly(file: Path) -> None:
+    document = json.loads(wanbed("calibrate", file, "--json").stdout)
+    assert document["within_tolerance"] is True
+    assert document["links"][0]["measured"]["rtt_ms"] == pytest.approx(40, abs=0.01)

@@ -1,0 +1,134 @@
+"""What virtual time promises: links exact to the microsecond, TCP as Linux does it, and every run like the one before.
+
+Load matters to none of these tests: that is what the last one shows. Together they take about a minute of a core.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.substrate.probe import MissingError
+from testbed.virtual_time.guest import run_inside
+from testbed.virtual_time.guest_place import choose_place
+from testbed.virtual_time.kernel_cache import VirtualKernel, virtual_kernel
+from tests.system.links_in_virtual_time import LATENCIES_MS, MANY
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LAW_MBPS = {10: 1220, 20: 600, 30: 396, 40: 293}
+"""What one connection with 6 MiB of receive buffer reached in steady state, as first measured in virtual time."""
+
+EXPERIMENT = """
+name: twice
+topology:
+  datacenters: [{name: east, hosts: 2}, {name: west, hosts: 2}]
+  intra: {latency: 50us, rate: 100Gbit}
+  wan: {latency: 40ms, rate: 100Gbit, node_pair_rate: 5Gbit}
+compute: {forward: 50ms, backward: 100ms, activation: 16MiB, gradient: 32MiB}
+training: {stages: 2, pipelines: 2, microbatches: 8, iterations: 3}
+variants:
+  - {name: one connection, schedule: gpipe, transport: {connections: 1, window: 6MiB}}
+  - {name: many connections, schedule: varuna, transport: {connections: 16, window: 6MiB}}
+clock: virtual
+"""
+
+DIFFERENCE = {"one connection": 0.001, "many connections": 0.005}
+"""How far two runs may lie apart. With many connections, packets that are sent at the same moment still change places
+now and then; which connection starts slowly again follows from it, and 2 to 4 ms of an iteration."""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> VirtualKernel:
+    try:
+        return virtual_kernel()
+    except MissingError as missing:
+        pytest.skip(f"{missing} (four minutes, once)")
+
+
+@pytest.fixture(scope="module")
+def links(kernel: VirtualKernel) -> dict[str, Any]:
+    said, complained = io.BytesIO(), io.BytesIO()
+    status = run_inside(
+        [sys.executable, "-m", "tests.system.links_in_virtual_time"],
+        kernel,
+        choose_place(),
+        folder=ROOT,
+        environment={**os.environ, "PYTHONPATH": str(ROOT)},
+        standard_output=said,
+        standard_error=complained,
+    )
+    assert status == 0, complained.getvalue().decode()
+    document: dict[str, Any] = json.loads(said.getvalue())
+    return document
+
+
+def test_links_are_exact(links: dict[str, Any]) -> None:
+    between = [link for link in links["calibrated"] if link["scope"] == "wan"]
+    assert len(between) == 12
+    for link in between:
+        assert link["asked_rtt_ms"] == 40.0
+        assert link["measured_rtt_ms"] == pytest.approx(40.0, abs=0.01), link
+        assert link["measured_goodput_bps"] == pytest.approx(link["asked_goodput_bps"], rel=0.01), link
+
+
+def test_a_measurement_ends_where_nothing_limits_a_rate(links: dict[str, Any]) -> None:
+    (inside,) = [link for link in links["calibrated"] if link["scope"] == "intra"]
+    assert inside["asked_goodput_bps"] is None
+    assert inside["measured_rtt_ms"] == pytest.approx(0.1, abs=0.01)
+    assert inside["measured_goodput_bps"] > 100e9
+
+
+@pytest.mark.parametrize("latency_ms", LATENCIES_MS)
+def test_one_untuned_connection_carries_a_window_for_each_round_trip(links: dict[str, Any], latency_ms: int) -> None:
+    (pace_bps,) = [bps for latency, connections, bps in links["untuned"] if (latency, connections) == (latency_ms, 1)]
+    assert pace_bps / 1e6 == pytest.approx(LAW_MBPS[latency_ms], rel=0.10)
+
+
+def test_many_connections_fill_a_long_link(links: dict[str, Any]) -> None:
+    (pace_bps,) = [bps for _, connections, bps in links["untuned"] if connections == MANY]
+    assert 0.95 * 5e9 * 1448 / 1514 <= pace_bps <= 5e9 * 1448 / 1514 * 1.001
+
+
+@contextmanager
+def every_core_busy() -> Iterator[None]:
+    with ExitStack() as loops:
+        for _ in os.sched_getaffinity(0):
+            loop = loops.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            loops.callback(loop.kill)
+        yield
+
+
+def run(file: Path, runs: Path) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "runner.command_line", "run", str(file), "--runs", str(runs), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["summary"]
+    return rows
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_run_is_the_same_again_on_a_machine_under_full_load(tmp_path: Path) -> None:
+    file = tmp_path / "twice.yaml"
+    file.write_text(EXPERIMENT)
+    first = run(file, tmp_path / "runs")
+    with every_core_busy():
+        second = run(file, tmp_path / "runs")
+    assert [row["variant"] for row in first] == ["one connection", "many connections"]
+    for once, again in zip(first, second, strict=True):
+        assert once["clock"] == again["clock"] == "virtual"
+        assert once["calibrated"]
+        allowed = DIFFERENCE[once["variant"]]
+        assert again["iteration_times_s"] == pytest.approx(once["iteration_times_s"], rel=allowed)

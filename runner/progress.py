@@ -20,8 +20,9 @@ class Progress:
 
     ``finished_before`` trials, left by an earlier run that is being continued, count as done and not in the estimate,
     which is the mean time of the trials finished since. Everything goes to ``stream``, standard error unless given: on
-    a terminal as a bar, otherwise as one line at each trial's end and, from ``refresh``, at most every
-    ``PLAIN_INTERVAL_S`` seconds. Use it as a context manager; ``clock`` counts seconds.
+    a terminal as a bar, unless ``plain``, otherwise as one line at each trial's end and, from ``refresh``, at most
+    every ``PLAIN_INTERVAL_S`` seconds. Use it as a context manager; ``clock`` counts seconds. In virtual time nothing
+    is told, since nobody waits by that clock: whoever has started the guest tells.
     """
 
     def __init__(
@@ -31,8 +32,10 @@ class Progress:
         *,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        plain: bool = False,
     ) -> None:
         self._stream = stream or sys.stderr
+        self._silent = in_virtual_time()
         self._clock = clock
         self._trials = trials
         self._finished_before = finished_before
@@ -43,8 +46,7 @@ class Progress:
         self._told_s = self._started_s
         self._current = ""
         self._bar: RichProgress | None = None
-        # A bar draws itself ten times a second, which is nothing but a thousandth of the machine's time in real time.
-        if self._stream.isatty() and not in_virtual_time():
+        if self._stream.isatty() and not plain and not self._silent:
             # Names come from users: read as markup, "[x]" would vanish from them.
             columns = (BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
             self._bar = RichProgress(*columns, console=Console(file=self._stream), transient=True)
@@ -117,7 +119,8 @@ class Progress:
 
     def _tell(self, now_s: float) -> None:
         self._told_s = now_s
-        print(self._line(now_s), file=self._stream, flush=True)
+        if not self._silent:
+            print(self._line(now_s), file=self._stream, flush=True)
 
     def _line(self, now_s: float) -> str:
         parts = [f"{self._done} of {self._trials} trials done", f"{_clock_time(now_s - self._started_s)} elapsed"]

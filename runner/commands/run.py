@@ -29,6 +29,7 @@ from runner.network_choice import source_of
 from runner.run_folder import begin_run, check_runs_folder, exclusively, resume_run
 from runner.virtual_clock import enter_virtual_time, wants_guest
 from runner.virtual_patience import quiet_patience_s
+from runner.virtual_progress import VirtualProgress
 from testbed.strict_model import InputError
 from testbed.substrate.probe import MissingError
 from testbed.virtual_time.guest_boot import check_visible
@@ -101,16 +102,13 @@ def _virtual_run(experiment: Experiment, file: Path, overrides: list[str], runs:
     elif store.manifest.get("virtual_time") != facts["virtual_time"]:
         raise InputError(f"--resume: {store.path} was begun on another virtual-time kernel: leave --resume out")
     inner = InnerRun(str(file), overrides, str(store.path))
-
-    def finished() -> int:
-        trials = sum(store.has_trial(*trial) for trial in experiment.trials())
-        return trials + sum(store.has_calibration(cell.index) for cell in experiment.cells())
-
+    progress = VirtualProgress(experiment, store)
     patience = Patience(quiet_virtual_s=quiet_patience_s(experiment))
     with exclusively(store.path):
         status = enter_virtual_time(
-            kernel, INNER_RUN, [inner.to_json()], files=[file, store.path], patience=patience, sign=finished
+            kernel, INNER_RUN, [inner.to_json()], files=[file, store.path], patience=patience, sign=progress.look
         )
+        progress.look()
     if status:
         raise typer.Exit(status)
     return store.path

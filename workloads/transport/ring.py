@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from workloads.transport.event import SegmentReceived, SegmentsSent
+from workloads.transport.frame import CHUNK_BYTES
 from workloads.transport.links_plan import LinksPlan
 from workloads.transport.neighbour import TransportError
 from workloads.transport.striped_transport import StripedTransport
 
 Add = Callable[[memoryview, memoryview], None]
 
-RING_CHUNK_BYTES = 256 * 1024
-"""Each replica passes on what it has summed, chunk by chunk: larger ones fill the ring later."""
+LEAST_CHUNK_BYTES = 256 * 1024
+_CHUNKS_A_SEGMENT = 256
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,22 @@ def cut_segments(total_bytes: int, element_bytes: int, replicas: int) -> tuple[t
 
     Raises ValueError if the data is no whole number of elements, or an element larger than a chunk.
     """
-    if not 1 <= element_bytes <= RING_CHUNK_BYTES:
-        raise ValueError(f"element_bytes: {element_bytes} is not 1 to {RING_CHUNK_BYTES}")
+    if not 1 <= element_bytes <= LEAST_CHUNK_BYTES:
+        raise ValueError(f"element_bytes: {element_bytes} is not 1 to {LEAST_CHUNK_BYTES}")
     elements, left = divmod(total_bytes, element_bytes)
     if left:
         raise ValueError(f"{total_bytes} bytes are no whole number of elements of {element_bytes} bytes")
     bounds = [elements * index // replicas * element_bytes for index in range(replicas + 1)]
     return tuple(pairwise(bounds))
+
+
+def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int) -> int:
+    """How much goes at a time, in whole elements: 1/256 of a segment, between 256 KiB and what a frame holds.
+
+    A replica passes on chunk by chunk what it has summed: large chunks fill the ring later, small ones cost more calls.
+    """
+    wanted = min(CHUNK_BYTES, max(LEAST_CHUNK_BYTES, total_bytes // replicas // _CHUNKS_A_SEGMENT))
+    return wanted - wanted % element_bytes
 
 
 class RingAllReduce:
@@ -92,7 +102,7 @@ class RingAllReduce:
         """
         data = data.cast("B")
         segments = cut_segments(data.nbytes, element_bytes, self._replicas)
-        chunk_bytes = RING_CHUNK_BYTES - RING_CHUNK_BYTES % element_bytes
+        chunk_bytes = ring_chunk_bytes(data.nbytes, element_bytes, self._replicas)
         window = max(-(-(end - start) // chunk_bytes) for start, end in segments) or 1
         expected = {
             (number, offset): min(chunk_bytes, end - start - offset)

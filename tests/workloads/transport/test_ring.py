@@ -12,7 +12,7 @@ from workloads.message import Message, MessageKind
 from workloads.transport.event import Closed, Failed, Received, SegmentReceived, SegmentsSent
 from workloads.transport.frame import CHUNK_BYTES, FrameHeader, FrameKind
 from workloads.transport.neighbour import TransportError
-from workloads.transport.ring import RingAllReduce, cut_segments, ring_steps
+from workloads.transport.ring import LEAST_CHUNK_BYTES, RingAllReduce, cut_segments, ring_chunk_bytes, ring_steps
 
 PATIENCE_S = 10
 
@@ -58,6 +58,17 @@ def test_segments_cover_the_data_end_between_elements_and_differ_by_one(
 def test_data_that_is_no_elements_is_refused(total_bytes: int, element_bytes: int) -> None:
     with pytest.raises(ValueError, match="element"):
         cut_segments(total_bytes, element_bytes, 2)
+
+
+@given(st.integers(0, 10**10), st.sampled_from([1, 2, 4, 8, 12]), st.integers(2, 12))
+def test_chunks_are_whole_elements_that_a_frame_holds_and_few_a_segment_unless_they_are_small(
+    elements: int, element_bytes: int, replicas: int
+) -> None:
+    chunk_bytes = ring_chunk_bytes(elements * element_bytes, element_bytes, replicas)
+    segment_bytes = elements * element_bytes // replicas
+    assert chunk_bytes % element_bytes == 0
+    assert LEAST_CHUNK_BYTES - element_bytes < chunk_bytes <= CHUNK_BYTES
+    assert chunk_bytes <= max(LEAST_CHUNK_BYTES, segment_bytes // 256)
 
 
 class Replica:

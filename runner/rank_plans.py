@@ -71,7 +71,7 @@ def plan_ranks(
 
 
 def _plan(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> RankPlan:
-    rank, iterations = variant.placement.rank(place), cell.spec.training.iterations
+    rank = variant.placement.rank(place)
     gradients = setting.gradients(rank)
     return RankPlan(
         rank=rank,
@@ -81,12 +81,12 @@ def _plan(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: St
         pipeline=place.pipeline,
         stage=place.stage,
         shape=variant.shape,
-        iterations=iterations,
+        iterations=cell.spec.training.iterations,
         schedule=variant.schedule,
         schedule_options=variant.schedule_options(place.pipeline, place.stage),
         replay=_replay(variant, setting, place) if cell.spec.compute.kind == "replay" else None,
         torch=_torch(cell, variant, place) if cell.spec.compute.kind == "torch" else None,
-        links=_links(variant, setting, place, iterations),
+        links=_links(cell, variant, setting, place),
         listen_address=setting.addresses.address(place.host),
         listen_port=FIRST_PORT + rank,
         run_token=setting.run_token,
@@ -125,7 +125,7 @@ def _torch(cell: Cell, variant: ResolvedVariant, place: StagePlace) -> TorchWork
     )
 
 
-def _links(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, iterations: int) -> LinksPlan:
+def _links(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> LinksPlan:
     placement = variant.placement
     rank = placement.rank(place)
     peers = []
@@ -139,6 +139,7 @@ def _links(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, i
                     address=setting.addresses.address(peer.host),
                     port=FIRST_PORT + placement.rank(peer) if place == one else None,
                     connections=setting.connections[one.host.name, other.host.name],
+                    unread_bytes=_unread_bytes(cell, variant, one, other),
                 )
             )
     sums = any(variant.work.gradient_bytes) and variant.transport.all_reduce == RING
@@ -151,10 +152,9 @@ def _links(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, i
         following=_boundary(variant, setting, place, +1) if place.stage + 1 < placement.stages else None,
         ring=tuple(placement.rank(replica) for replica in placement.ring(place.stage)) if sums else (),
         microbatches=variant.microbatches,
-        iterations=iterations,
+        iterations=cell.spec.training.iterations,
         window_bytes=variant.tcp.in_flight_bytes if variant.tcp.window_held else None,
         unsent_bytes=max(UNSENT_BYTES, min(CHUNK_BYTES, variant.tcp.in_flight_bytes // _UNSENT_PART)),
-        unread_bytes=_unread_bytes(variant),
     )
 
 
@@ -192,11 +192,15 @@ def _boundary(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace
     return BoundaryPlan(rank, size_bytes, mates, turns, connections)
 
 
-def _unread_bytes(variant: ResolvedVariant) -> int:
-    """How much of a chunk may come before it is read.
+def _unread_bytes(cell: Cell, variant: ResolvedVariant, one: StagePlace, other: StagePlace) -> int:
+    """How much of a chunk may come over a connection between the two before it is read.
 
     A window that the kernel tunes is narrower by what is not read yet. Connections that are as many as fill the node
-    pair's cap have room for that, others do not.
+    pair's cap have room for that, and so has one that holds more than its path does; others do not.
     """
-    narrows = not variant.tcp.window_held and variant.transport.connections != "auto"
-    return max(1, variant.tcp.in_flight_bytes // (_UNREAD_PART_OF_WINDOW if narrows else _UNREAD_PART))
+    in_flight_bytes = variant.tcp.in_flight_bytes
+    most_bytes = in_flight_bytes // _UNREAD_PART
+    path_bytes = cell.topology.path(one.datacenter, other.datacenter).pair_in_flight_bytes
+    roomy = path_bytes is not None and path_bytes <= in_flight_bytes - most_bytes
+    narrows = not (variant.tcp.window_held or variant.transport.connections == "auto" or roomy)
+    return max(1, in_flight_bytes // _UNREAD_PART_OF_WINDOW if narrows else most_bytes)

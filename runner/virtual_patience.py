@@ -9,7 +9,6 @@ from math import sqrt
 from runner.connection_count import window_bps
 from runner.experiment import Cell, Experiment
 from runner.resolved_variant import ResolvedVariant
-from testbed.topology import LinkConditions
 
 BESIDE_TRIALS_S = 3600.0
 """Bring-up, calibration and whatever else a run does in virtual time without a trial."""
@@ -43,12 +42,9 @@ def serial_trial_s(cell: Cell, variant: ResolvedVariant) -> float:
 
 def _slowest_path(cell: Cell, variant: ResolvedVariant) -> tuple[float, float]:
     """Seconds for a bit, and for a round trip, at most, between any two ranks that talk over one connection."""
-    topology = cell.topology
-    inside = LinkConditions(topology.intra_latency_ns, topology.intra_rate_bps)
-    paths = [inside]
-    for one, other in variant.pairs:
-        if one.datacenter != other.datacenter:
-            paths.append(topology.conditions(one.datacenter, other.datacenter))
+    topology, home = cell.topology, cell.topology.datacenters[0].name
+    paths = [topology.path(home, home)]
+    paths += [topology.path(one.datacenter, other.datacenter) for one, other in variant.pairs]
     rtt_s = 2 * max(path.latency_ns + 4 * path.jitter_ns for path in paths) / 1e9
     slowest = [1 / window_bps(variant.transport, cell.spec.clock, path.latency_ns) for path in paths]
     slowest += [1 / path.pair_rate_bps for path in paths if path.pair_rate_bps is not None]

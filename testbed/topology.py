@@ -110,6 +110,12 @@ class LinkConditions:
         rates = [rate for rate in (self.rate_bps, self.node_pair_rate_bps) if rate is not None]
         return min(rates, default=None)
 
+    @property
+    def pair_in_flight_bytes(self) -> float | None:
+        """What a pair of hosts has in flight at that rate: rate x RTT; None where no rate limits it."""
+        rate_bps = self.pair_rate_bps
+        return None if rate_bps is None else rate_bps / 8 * 2 * self.latency_ns / 1e9
+
 
 @dataclass(frozen=True)
 class Host:
@@ -195,6 +201,12 @@ class Topology:
     def conditions(self, one: str, other: str) -> LinkConditions:
         """Conditions of the WAN link between two datacenters, in either order. Raises KeyError if they are the same."""
         return self._conditions_by_ends[one, other]
+
+    def path(self, one: str, other: str) -> LinkConditions:
+        """Conditions between two hosts of these datacenters: across the WAN, or inside if they are the same."""
+        return (
+            LinkConditions(self.intra_latency_ns, self.intra_rate_bps) if one == other else self.conditions(one, other)
+        )
 
     def dilated(self, factor: float) -> "Topology":
         """The same network in dilated time: every delay times ``factor``, every rate divided by it."""

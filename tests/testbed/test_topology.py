@@ -63,6 +63,18 @@ def test_a_link_changes_what_it_names_and_keeps_the_rest_of_the_wan() -> None:
     assert topology.conditions("east", "central") == LinkConditions(40_000_000, 10**10)
 
 
+def test_a_path_crosses_the_wan_or_stays_inside_a_datacenter() -> None:
+    topology = resolved(
+        {
+            "datacenters": datacenters("east", "west"),
+            "intra": {"latency": "50us", "rate": "100Gbit"},
+            "wan": {"latency": "40ms", "rate": "10Gbit"},
+        }
+    )
+    assert topology.path("west", "west") == LinkConditions(50_000, 10**11)
+    assert topology.path("west", "east") == topology.conditions("east", "west")
+
+
 def test_a_link_can_lift_the_rate_that_the_wan_sets() -> None:
     topology = resolved(
         {
@@ -96,6 +108,11 @@ def test_the_smaller_of_trunk_and_cap_is_what_a_pair_can_use() -> None:
     assert LinkConditions(rate_bps=2, node_pair_rate_bps=3).pair_rate_bps == 2
     assert LinkConditions(node_pair_rate_bps=3).pair_rate_bps == 3
     assert LinkConditions().pair_rate_bps is None
+
+
+def test_a_pair_has_its_rate_times_the_round_trip_in_flight() -> None:
+    assert LinkConditions(40_000_000, rate_bps=5_000_000_000).pair_in_flight_bytes == 50e6
+    assert LinkConditions(40_000_000).pair_in_flight_bytes is None
 
 
 @pytest.mark.parametrize(

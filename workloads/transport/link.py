@@ -37,8 +37,8 @@ class Arrival(Protocol):
 class Link:
     """The n connections to one peer. All calls come from the I/O thread, and none blocks.
 
-    ``window_bytes`` is what the peer may have in flight over each of them, None for what the kernel gives, and
-    ``unread_bytes`` how much of a chunk may come before it is read. ``blank`` is that of ``Connection``.
+    ``window_bytes`` is what the peer may have in flight over each of them, None for what the kernel gives. ``blank`` is
+    that of ``Connection``.
     ``lanes`` hold what is to be sent, those with precedence first; ``credit_lanes`` are those of them that the peer
     gives credit for. ``place`` says where a chunk that arrives belongs. Whoever adds to a lane calls ``touch``: what a
     connection waits for may have changed, and the link is put into ``touched``. ``read`` and ``write`` raise FrameError
@@ -52,7 +52,6 @@ class Link:
         lanes: Sequence[Lane],
         *,
         window_bytes: int | None,
-        unread_bytes: int,
         blank: bool,
         credit_lanes: Mapping[FrameKind, CreditLane],
         place: Callable[["Link", FrameHeader], Arrival],
@@ -61,7 +60,7 @@ class Link:
         self.peer = peer
         self.connections = tuple(Connection(connected, blank=blank) for connected in sockets)
         self._window_bytes = window_bytes
-        self._unread_bytes = unread_bytes
+        self._unread_bytes = peer.unread_bytes
         self._lanes = lanes
         self._credit_lanes = credit_lanes
         self._place = place

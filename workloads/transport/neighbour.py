@@ -12,7 +12,9 @@ class Neighbour:
     """A rank that TCP connections lead to, and how to reach it.
 
     Of two ranks the one with the lower number calls. ``port`` is where the peer listens for all its callers, None
-    where this rank is the one that is called. ``connections`` TCP connections join the two.
+    where this rank is the one that is called. ``connections`` TCP connections join the two. ``unread_bytes`` is how
+    much of a chunk may come over one of them before it is read: the more, the fewer wake-ups, but where the kernel
+    gives the window, what is not read yet takes a part of it.
     """
 
     rank: int
@@ -20,6 +22,7 @@ class Neighbour:
     address: str
     port: int | None
     connections: int
+    unread_bytes: int = 1
 
     def __str__(self) -> str:
         return f"rank {self.rank} ({self.host}, {self.address})"

@@ -62,7 +62,6 @@ class Routes:
             sockets,
             lanes,
             window_bytes=self._plan.window_bytes,
-            unread_bytes=self._plan.unread_bytes,
             blank=self._blank,
             credit_lanes=credit_lanes,
             place=self._place,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.collective_check import RING
 from runner.experiment import Cell
-from runner.placement import StagePlace
+from runner.placement import Pair, StagePlace
 from runner.resolved_variant import ResolvedVariant
 from runner.stage_work import model_config
 from testbed.address_book import AddressBook
@@ -20,13 +20,12 @@ from workloads.schedules.class_path import load_schedule
 from workloads.serving.serving_plans import GpuServingPlan
 from workloads.transport.frame import CHUNK_BYTES
 from workloads.transport.links_plan import BoundaryPlan, LinksPlan
-from workloads.transport.neighbour import Neighbour
-from workloads.transport.socket_options import UNSENT_BYTES
+from workloads.transport.neighbour import UNSENT_BYTES, Neighbour
 
 FIRST_PORT = 20_000
 """Below the kernel's ephemeral ports; rank r listens on FIRST_PORT + r, and the stores of stages follow."""
 
-_UNSENT_PART = 8
+_UNSENT_PART, _UNSENT_PART_ALONE = 8, 2
 """What a connection may hold unsent, as a part of what it may have in flight: it is sent an eighth of an RTT later."""
 
 _UNREAD_PART, _UNREAD_PART_OF_WINDOW = 4, 32
@@ -128,33 +127,18 @@ def _torch(cell: Cell, variant: ResolvedVariant, place: StagePlace) -> TorchWork
 def _links(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> LinksPlan:
     placement = variant.placement
     rank = placement.rank(place)
-    peers = []
-    for one, other in variant.pairs:
-        if place in {one, other}:
-            peer = other if place == one else one
-            peers.append(
-                Neighbour(
-                    rank=placement.rank(peer),
-                    host=peer.host.name,
-                    address=setting.addresses.address(peer.host),
-                    port=FIRST_PORT + placement.rank(peer) if place == one else None,
-                    connections=setting.connections[one.host.name, other.host.name],
-                    unread_bytes=_unread_bytes(cell, variant, one, other),
-                )
-            )
     sums = any(variant.work.gradient_bytes) and variant.transport.all_reduce == RING
     return LinksPlan(
         rank=rank,
         pipeline=place.pipeline,
         stage=place.stage,
-        peers=tuple(peers),
+        peers=tuple(_neighbour(cell, variant, setting, place, pair) for pair in variant.pairs if place in pair),
         previous=_boundary(variant, setting, place, -1) if place.stage > 0 else None,
         following=_boundary(variant, setting, place, +1) if place.stage + 1 < placement.stages else None,
         ring=tuple(placement.rank(replica) for replica in placement.ring(place.stage)) if sums else (),
         microbatches=variant.microbatches,
         iterations=cell.spec.training.iterations,
         window_bytes=variant.tcp.in_flight_bytes if variant.tcp.window_held else None,
-        unsent_bytes=max(UNSENT_BYTES, min(CHUNK_BYTES, variant.tcp.in_flight_bytes // _UNSENT_PART)),
     )
 
 
@@ -192,15 +176,36 @@ def _boundary(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace
     return BoundaryPlan(rank, size_bytes, mates, turns, connections)
 
 
-def _unread_bytes(cell: Cell, variant: ResolvedVariant, one: StagePlace, other: StagePlace) -> int:
-    """How much of a chunk may come over a connection between the two before it is read.
+def _neighbour(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, pair: Pair) -> Neighbour:
+    """The one of a pair, in the order in which it calls, that ``place`` is not."""
+    one, other = pair
+    peer = other if place == one else one
+    rank = variant.placement.rank(peer)
+    connections = setting.connections[one.host.name, other.host.name]
+    unsent_bytes, unread_bytes = _held_bytes(cell, variant, pair, connections)
+    return Neighbour(
+        rank=rank,
+        host=peer.host.name,
+        address=setting.addresses.address(peer.host),
+        port=FIRST_PORT + rank if place == one else None,
+        connections=connections,
+        unsent_bytes=unsent_bytes,
+        unread_bytes=unread_bytes,
+    )
+
+
+def _held_bytes(cell: Cell, variant: ResolvedVariant, pair: Pair, connections: int) -> tuple[int, int]:
+    """How much a connection of the pair may hold that is not sent yet, and of a chunk before it is read.
 
     A window that the kernel tunes is narrower by what is not read yet. Connections that are as many as fill the node
-    pair's cap have room for that, and so has one that holds more than its path does; others do not.
+    pair's cap have room for that, and so has one that holds more than its path does; others do not. On such a path what
+    is not sent yet goes at once, and where there is but one connection it could go by no other.
     """
     in_flight_bytes = variant.tcp.in_flight_bytes
-    most_bytes = in_flight_bytes // _UNREAD_PART
+    one, other = pair
     path_bytes = cell.topology.path(one.datacenter, other.datacenter).pair_in_flight_bytes
-    roomy = path_bytes is not None and path_bytes <= in_flight_bytes - most_bytes
+    roomy = path_bytes is not None and path_bytes <= in_flight_bytes - in_flight_bytes // _UNREAD_PART
+    unsent_bytes = in_flight_bytes // (_UNSENT_PART_ALONE if roomy and connections == 1 else _UNSENT_PART)
     narrows = not (variant.tcp.window_held or variant.transport.connections == "auto" or roomy)
-    return max(1, in_flight_bytes // _UNREAD_PART_OF_WINDOW if narrows else most_bytes)
+    unread_bytes = in_flight_bytes // (_UNREAD_PART_OF_WINDOW if narrows else _UNREAD_PART)
+    return max(UNSENT_BYTES, min(CHUNK_BYTES, unsent_bytes)), max(1, unread_bytes)

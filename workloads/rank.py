@@ -264,7 +264,6 @@ def run_rank(plan: RankPlan) -> None:
         plan.congestion,
         lambda note: _say(_who(plan), note),
         plan.links.window_bytes,
-        unsent_bytes=plan.links.unsent_bytes,
     )
     worker = None if gpu is None else _make_worker(plan, gpu)
     sockets = rendezvous.meet(plan.meeting_timeout_ns)

@@ -14,6 +14,7 @@ from testbed.address_book import AddressBook
 from workloads.compute.replay import ReplayDurations
 from workloads.rank_plan import RankPlan, read_rank_plan
 from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.transport.frame import CHUNK_BYTES
 
 MS = 1_000_000
 EPHEMERAL_PORTS_FROM = 32_768
@@ -271,6 +272,23 @@ def test_little_is_left_unread_where_that_would_narrow_a_window_which_limits(
     unread = {peer.rank: peer.unread_bytes for peer in middle.links.peers}
     in_flight_bytes = variant.tcp.in_flight_bytes
     assert unread == {0: in_flight_bytes // parts["inside"], 2: in_flight_bytes // parts["across"]}
+
+
+def test_much_is_held_unsent_only_where_it_goes_at_once_and_by_no_other_connection() -> None:
+    of = cell(
+        topology={
+            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+            "intra": {"latency": "50us", "rate": "100Gbit"},
+            "wan": {"latency": "40ms", "node_pair_rate": "5Gbit"},
+        },
+        variants=[{**ONE, "transport": {"connections": 1, "window": "6MiB"}}],
+    )
+    (variant,) = of.variants
+    middle = planned(of)[1]
+    assert {peer.rank: peer.unsent_bytes for peer in middle.links.peers} == {
+        0: CHUNK_BYTES,
+        2: variant.tcp.in_flight_bytes // 8,
+    }
 
 
 def test_a_single_stage_has_nobody_to_talk_to() -> None:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from workloads.transport.neighbour import Neighbour
-from workloads.transport.socket_options import UNSENT_BYTES
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,6 @@ class LinksPlan:
     (None at a pipeline's end), their mates, and the ring's neighbours. ``ring`` lists the ranks of all replicas of the
     stage in ring order, empty where there is one only. ``microbatches`` and ``iterations`` bound what may arrive.
     ``window_bytes`` is what a peer may have in flight over each connection, None for what the kernel gives.
-    ``unsent_bytes`` is how much a connection may hold that is not sent yet: the more, the fewer wake-ups, but it may
-    have to wait there for a connection slower than others.
     Raises ValueError naming the field.
     """
 
@@ -63,13 +60,12 @@ class LinksPlan:
     microbatches: int
     iterations: int
     window_bytes: int | None = None
-    unsent_bytes: int = UNSENT_BYTES
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
             raise ValueError(f"window_bytes: {self.window_bytes} is below 1")
         counts = (("rank", 0), ("pipeline", 0), ("stage", 0))
-        for name, least in (*counts, ("microbatches", 1), ("iterations", 1), ("unsent_bytes", 1)):
+        for name, least in (*counts, ("microbatches", 1), ("iterations", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
         self._check_peers()
@@ -93,8 +89,8 @@ class LinksPlan:
         for index, peer in enumerate(self.peers):
             if peer.rank == self.rank:
                 raise ValueError(f"peers.{index}.rank: {peer.rank} is this rank itself")
-            for name, count in (("connections", peer.connections), ("unread_bytes", peer.unread_bytes)):
-                if count < 1:
+            for name in ("connections", "unsent_bytes", "unread_bytes"):
+                if (count := getattr(peer, name)) < 1:
                     raise ValueError(f"peers.{index}.{name}: {count} is below 1")
             if peer.rank > self.rank and (peer.port is None or not 1 <= peer.port <= 65535):
                 raise ValueError(f"peers.{index}.port: {peer.port} is no port to call rank {peer.rank} at")

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+UNSENT_BYTES = 16 * 1024
+
 
 class TransportError(Exception):
     """A transfer cannot be carried out; the message is one line naming the peer and the fault."""
@@ -12,9 +14,10 @@ class Neighbour:
     """A rank that TCP connections lead to, and how to reach it.
 
     Of two ranks the one with the lower number calls. ``port`` is where the peer listens for all its callers, None
-    where this rank is the one that is called. ``connections`` TCP connections join the two. ``unread_bytes`` is how
-    much of a chunk may come over one of them before it is read: the more, the fewer wake-ups, but where the kernel
-    gives the window, what is not read yet takes a part of it.
+    where this rank is the one that is called. ``connections`` TCP connections join the two, each of which may hold
+    ``unsent_bytes`` that are not sent yet, and ``unread_bytes`` of a chunk before it is read. The more, the fewer
+    wake-ups; but what is not sent yet may have to wait for a connection slower than others, and where the kernel gives
+    the window, what is not read yet takes a part of it.
     """
 
     rank: int
@@ -22,6 +25,7 @@ class Neighbour:
     address: str
     port: int | None
     connections: int
+    unsent_bytes: int = UNSENT_BYTES
     unread_bytes: int = 1
 
     def __str__(self) -> str:

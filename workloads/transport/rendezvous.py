@@ -17,7 +17,7 @@ from functools import partial
 
 from workloads.transport.frame import HELLO_BYTES, FrameError, Hello, decode_hello
 from workloads.transport.neighbour import Neighbour, TransportError
-from workloads.transport.socket_options import UNSENT_BYTES, make_socket, reset_on_close
+from workloads.transport.socket_options import hold_unsent, make_socket, reset_on_close
 
 _RETRY_NS = 20_000_000
 
@@ -56,7 +56,8 @@ class Rendezvous:
     """Listens from its construction on, so that the peer's calls are not in vain; ``meet`` does the rest.
 
     It is called by the ``peers`` of lower ranks and calls those of higher ones. ``note`` is given one line for each
-    client that was dropped. Sockets are made as ``make_socket`` says, and raise what it raises.
+    client that was dropped. Sockets are made as ``make_socket`` says, and raise what it raises; they hold as much
+    unsent as the peer says that they lead to.
     """
 
     def __init__(
@@ -66,15 +67,11 @@ class Rendezvous:
         congestion: str | None,
         note: Callable[[str], None],
         window_bytes: int | None = None,
-        *,
-        unsent_bytes: int = UNSENT_BYTES,
     ) -> None:
         self._identity = identity
         self._callers = {peer.rank: peer for peer in peers if peer.rank < identity.rank}
         self._callees = {peer.rank: peer for peer in peers if peer.rank > identity.rank}
-        self._make_socket = partial(
-            make_socket, congestion=congestion, window_bytes=window_bytes, unsent_bytes=unsent_bytes
-        )
+        self._make_socket = partial(make_socket, congestion=congestion, window_bytes=window_bytes)
         self._note = note
         self._selector = selectors.DefaultSelector()
         self._met: dict[int, dict[int, socket.socket]] = {peer.rank: {} for peer in peers}
@@ -238,6 +235,7 @@ class Rendezvous:
     def _stands(self, peer: Neighbour, index: int, made: socket.socket) -> None:
         self._selector.unregister(made)
         reset_on_close(made)
+        hold_unsent(made, peer.unsent_bytes)
         self._met[peer.rank][index] = made
 
 

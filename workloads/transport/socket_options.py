@@ -3,12 +3,10 @@
 import socket
 import struct
 
-from workloads.transport.neighbour import TransportError
+from workloads.transport.neighbour import UNSENT_BYTES, TransportError
 
 PEER_TIMEOUT_S = 8
 """A peer that acknowledges nothing for so long is gone; failing within 10 s leaves 2 s for the news to spread."""
-
-UNSENT_BYTES = 16 * 1024
 
 _SO_RCVBUFFORCE = 33
 _BUFFER_SHARES = 4
@@ -22,13 +20,10 @@ def make_socket(
     port: int,
     congestion: str | None,
     window_bytes: int | None = None,
-    *,
-    unsent_bytes: int = UNSENT_BYTES,
 ) -> socket.socket:
     """A non-blocking TCP socket bound to that local address; port 0 is any. Accepted connections inherit its options.
 
-    What is queued but not yet sent is held to ``unsent_bytes``, so that chunks go to the connections that really move
-    them. With ``window_bytes`` the peer may have so much in flight, as long as the reader calls ``hold_window``; else
+    With ``window_bytes`` the peer may have so much in flight, as long as the reader calls ``hold_window``; else
     the kernel tunes the window. Raises TransportError where the kernel refuses the address, the port, the congestion
     control or the buffer.
     """
@@ -42,7 +37,7 @@ def make_socket(
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PEER_TIMEOUT_S // _KEEPALIVE_S - 1)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PEER_TIMEOUT_S * 1000)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
+        hold_unsent(made, UNSENT_BYTES)
         if congestion is not None:
             try:
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
@@ -62,6 +57,11 @@ def make_socket(
         made.close()
         raise
     return made
+
+
+def hold_unsent(connection: socket.socket, unsent_bytes: int) -> None:
+    """Take no more than about so many bytes that cannot be sent yet: others go where they really move."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
 
 
 def hold_window(connection: socket.socket, window_bytes: int) -> None:

@@ -44,8 +44,8 @@ class End:
 
 def two_stages(port: int, connections: int, transfer_bytes: int, unread_bytes: int = 1) -> list[LinksPlan]:
     """Rank 0 calls and sends activations, rank 1 listens and sends gradients."""
-    upper = Neighbour(1, "west-0", LOOPBACK, port, connections, unread_bytes)
-    lower = Neighbour(0, "east-0", LOOPBACK, None, connections, unread_bytes)
+    upper = Neighbour(1, "west-0", LOOPBACK, port, connections, unread_bytes=unread_bytes)
+    lower = Neighbour(0, "east-0", LOOPBACK, None, connections, unread_bytes=unread_bytes)
     return [
         LinksPlan(
             0,

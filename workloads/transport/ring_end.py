@@ -1,6 +1,6 @@
 """The I/O thread's part of the ring all-reduce: chunks of segments go to the next replica, come from the previous."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from workloads.transport.buffer_pool import BufferPool
@@ -10,6 +10,7 @@ from workloads.transport.lanes import Chunk, CreditLane
 from workloads.transport.link import Link
 from workloads.transport.links_plan import LinksPlan
 from workloads.transport.neighbour import Neighbour
+from workloads.transport.ring_round import RingRound
 
 
 @dataclass(slots=True)
@@ -17,11 +18,11 @@ class _Arrival:
     neighbour: Neighbour
     header: FrameHeader
     payload: memoryview
-    report: Callable[[Event], None]
+    arrived: Callable[[SegmentReceived], None]
 
     def complete(self) -> None:
         header = self.header
-        self.report(
+        self.arrived(
             SegmentReceived(
                 self.neighbour, header.iteration, header.number, header.total_bytes, header.offset, self.payload
             )
@@ -29,10 +30,19 @@ class _Arrival:
 
 
 class RingEnd:
-    """A rank's place in its ring. The lane to the next replica is closed until ``resize`` gives it a window."""
+    """A rank's place in its ring. The lane to the next replica is closed until ``resize`` gives it a window.
+
+    Chunks that come are reported; ``blank`` ones go on at once instead, as soon as ``pass_on`` has told how.
+    """
 
     def __init__(
-        self, plan: LinksPlan, neighbours: tuple[int, int], pool: BufferPool, report: Callable[[Event], None]
+        self,
+        plan: LinksPlan,
+        neighbours: tuple[int, int],
+        pool: BufferPool,
+        report: Callable[[Event], None],
+        *,
+        blank: bool,
     ) -> None:
         self.previous, self.following = neighbours
         self.lane = CreditLane()
@@ -42,6 +52,41 @@ class RingEnd:
         self._report = report
         self._unaccepted = 0
         self._awaited = False
+        self._arrived: Callable[[SegmentReceived], None] = self._pass if blank else report
+        self._round: RingRound | None = None
+        self._early: list[SegmentReceived] = []
+        self._links: Mapping[int, Link] = {}
+
+    def use_links(self, links: Mapping[int, Link]) -> None:
+        """Take the links, by rank, among which are those to the neighbours."""
+        self._links = links
+
+    def pass_on(self, ring: RingRound) -> None:
+        """Pass on blank chunks of that all-reduce as they come, and report SegmentsSent once all have come and gone."""
+        self._round, early, self._early = ring, self._early, []
+        if ring.complete:
+            self._end_round()
+        for chunk in early:
+            self._pass(chunk)
+
+    def _pass(self, chunk: SegmentReceived) -> None:
+        ring = self._round
+        if ring is None or ring.iteration != chunk.iteration:
+            self._early.append(chunk)
+            return
+        place, _ = ring.take(chunk)
+        if ring.passes_on(chunk):
+            self.send(chunk.iteration, chunk.step + 1, chunk.segment_bytes, chunk.offset, place)
+            self._links[self.following].touch()
+        self._pool.give_back(chunk.payload)
+        if used := ring.used():
+            self._links[self.previous].give_credit(FrameKind.SEGMENT, used)
+        if ring.complete:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        self._round = None
+        self.tell_when_sent()
 
     def send(self, iteration: int, step: int, segment_bytes: int, offset: int, payload: memoryview) -> None:
         """Queue one chunk of a segment."""
@@ -76,4 +121,4 @@ class RingEnd:
             raise FrameError(f"it sent the {what}, but is not the one before in the ring")
         if header.number >= self._steps or header.iteration >= self._plan.iterations:
             raise FrameError(f"it sent the {what} in iteration {header.iteration}, which there is not")
-        return _Arrival(link.peer, header, self._pool.take(header.length), self._report)
+        return _Arrival(link.peer, header, self._pool.take(header.length), self._arrived)

@@ -41,10 +41,12 @@ class Routes:
                     plan, boundary, outgoing, peers[boundary.rank], pool=pool, report=report
                 )
         around = plan.ring_neighbours
-        self.ring = RingEnd(plan, around, pool, report) if around is not None else None
+        self.ring = RingEnd(plan, around, pool, report, blank=blank) if around is not None else None
         self.links = {peer.rank: self._link(peer, sockets[peer.rank]) for peer in plan.peers}
         for each in self.boundaries.values():
             each.use_links(self.links)
+        if self.ring is not None:
+            self.ring.use_links(self.links)
         self._own = plan.pipeline
 
     def _link(self, peer: Neighbour, sockets: Sequence[socket.socket]) -> Link:

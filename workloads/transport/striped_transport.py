@@ -18,6 +18,7 @@ from workloads.transport.link import Link
 from workloads.transport.links_plan import LinksPlan
 from workloads.transport.neighbour import TransportError
 from workloads.transport.ring_end import RingEnd
+from workloads.transport.ring_round import RingRound
 from workloads.transport.routes import Routes
 from workloads.transport.socket_options import deliver_after_close
 
@@ -98,6 +99,14 @@ class StripedTransport:
         """Let the previous replica send so many chunks more, because as many have been used."""
         ring = self._ring()
         self._request(lambda: self._routes.links[ring.previous].give_credit(FrameKind.SEGMENT, chunks))
+
+    def pass_segments_on(self, ring: RingRound) -> None:
+        """Let blank chunks of that all-reduce go on as they come.
+
+        A SegmentsSent event follows, once all of them have come, and the kernel has accepted what they were sent on as.
+        """
+        end = self._ring()
+        self._request(lambda: end.pass_on(ring))
 
     def tell_when_segments_sent(self) -> None:
         """A SegmentsSent event follows, once the kernel has accepted all that ``send_segment`` queued."""

@@ -137,6 +137,7 @@ class Mesh:
         iterations: int = 1,
         connections: int = 2,
         by_hand: Sequence[int] = (),
+        blank: bool = False,
     ) -> None:
         self.stages = stages
         ranks = range(pipelines * stages)
@@ -170,7 +171,7 @@ class Mesh:
             if plan.rank in by_hand:
                 self.bare[plan.rank] = self._pairs[plan.rank]
             else:
-                self.ends[plan.rank] = End(plan, self._pairs[plan.rank])
+                self.ends[plan.rank] = End(plan, self._pairs[plan.rank], blank=blank)
 
     def _join(self, one: int, other: int) -> None:
         for _ in range(self._connections):

@@ -12,63 +12,9 @@ from workloads.message import Message, MessageKind
 from workloads.transport.event import Closed, Failed, Received, SegmentReceived, SegmentsSent
 from workloads.transport.frame import CHUNK_BYTES, FrameHeader, FrameKind
 from workloads.transport.neighbour import TransportError
-from workloads.transport.ring import LEAST_CHUNK_BYTES, RingAllReduce, cut_segments, ring_chunk_bytes, ring_steps
+from workloads.transport.ring import RingAllReduce
 
 PATIENCE_S = 10
-
-
-@given(st.integers(2, 12))
-def test_the_steps_bring_every_segments_sum_to_every_replica(replicas: int) -> None:
-    steps = [ring_steps(position, replicas) for position in range(replicas)]
-    held = [[{position} for _ in range(replicas)] for position in range(replicas)]
-    for number in range(2 * (replicas - 1)):
-        sent = [set(held[position][steps[position][number].sends]) for position in range(replicas)]
-        for position in range(replicas):
-            step = steps[position][number]
-            assert step.receives == steps[position - 1][number].sends
-            if step.adds:
-                assert not held[position][step.receives] & sent[position - 1]
-                held[position][step.receives] |= sent[position - 1]
-            else:
-                held[position][step.receives] = sent[position - 1]
-    assert all(segment == set(range(replicas)) for segments in held for segment in segments)
-
-
-@given(st.integers(2, 12), st.sampled_from([1, 2, 4, 8]))
-def test_what_a_step_receives_the_next_one_sends(replicas: int, position: int) -> None:
-    steps = ring_steps(position % replicas, replicas)
-    assert [step.receives for step in steps[:-1]] == [step.sends for step in steps[1:]]
-
-
-@given(st.integers(0, 10**7), st.sampled_from([1, 2, 4, 8, 12]), st.integers(2, 12))
-def test_segments_cover_the_data_end_between_elements_and_differ_by_one(
-    elements: int, element_bytes: int, replicas: int
-) -> None:
-    segments = cut_segments(elements * element_bytes, element_bytes, replicas)
-    assert [segments[0][0], *(end for _, end in segments)] == [
-        *(start for start, _ in segments),
-        elements * element_bytes,
-    ]
-    sizes = {(end - start) // element_bytes for start, end in segments}
-    assert all(end % element_bytes == 0 for _, end in segments)
-    assert max(sizes) - min(sizes) <= 1
-
-
-@pytest.mark.parametrize(("total_bytes", "element_bytes"), [(10, 4), (8, 0), (2 * CHUNK_BYTES, 2 * CHUNK_BYTES)])
-def test_data_that_is_no_elements_is_refused(total_bytes: int, element_bytes: int) -> None:
-    with pytest.raises(ValueError, match="element"):
-        cut_segments(total_bytes, element_bytes, 2)
-
-
-@given(st.integers(0, 10**10), st.sampled_from([1, 2, 4, 8, 12]), st.integers(2, 12))
-def test_chunks_are_whole_elements_that_a_frame_holds_and_few_a_segment_unless_they_are_small(
-    elements: int, element_bytes: int, replicas: int
-) -> None:
-    chunk_bytes = ring_chunk_bytes(elements * element_bytes, element_bytes, replicas)
-    segment_bytes = elements * element_bytes // replicas
-    assert chunk_bytes % element_bytes == 0
-    assert LEAST_CHUNK_BYTES - element_bytes < chunk_bytes <= CHUNK_BYTES
-    assert chunk_bytes <= max(LEAST_CHUNK_BYTES, segment_bytes // 256)
 
 
 class Replica:
@@ -139,6 +85,32 @@ def test_every_replica_ends_with_numpys_sum(mesh: type, *, replicas, elements, d
             np.testing.assert_array_equal(ours, expected)
 
 
+@settings(max_examples=20, deadline=None)
+@given(
+    replicas=st.integers(2, 5),
+    elements=st.lists(st.integers(1, 20) | st.integers(1, 600_000), min_size=1, max_size=3),
+    connections=st.integers(1, 3),
+)
+def test_blank_data_goes_round_and_stays_as_it_is(mesh: type, *, replicas, elements, connections) -> None:
+    arrays = [[np.full(count, rank, "i4") for count in elements] for rank in range(replicas)]
+    with mesh(replicas, 1, 0, 1, iterations=3, connections=connections, blank=True) as joined:
+        ended = reduce_all(joined, arrays)
+    for rank, replica in enumerate(ended):
+        assert all((array == rank).all() for array in arrays[rank])
+        assert [type(event) for event in replica.others] == [Closed]
+
+
+def test_blank_chunks_of_replicas_that_are_ahead_are_kept(mesh: type) -> None:
+    arrays = [np.ones(3_000_000, "i4") for _ in range(3)]
+    with mesh(3, 1, 0, 1, blank=True) as joined:
+        early = [Replica(joined.ends[rank], [arrays[rank]]) for rank in (0, 1)]
+        early[0].thread.join(timeout=0.5)
+        assert early[0].thread.is_alive()
+        for replica in [*early, Replica(joined.ends[2], [arrays[2]])]:
+            replica.thread.join()
+            assert replica.error is None
+
+
 def test_floating_point_sums_are_the_same_at_every_replica(mesh: type) -> None:
     generator = np.random.default_rng(1)
     arrays = [[generator.standard_normal(300_000, dtype="f4")] for _ in range(4)]
@@ -198,8 +170,9 @@ def test_a_replica_that_is_late_is_sent_no_more_than_a_segment(mesh: type) -> No
         FrameHeader(FrameKind.SEGMENT, 1, 0, 0, 40, 0, 36),
     ],
 )
-def test_a_chunk_that_does_not_fit_is_told_with_its_sender(mesh: type, header: FrameHeader) -> None:
-    with mesh(2, 1, 0, 1, connections=1, by_hand=(1,)) as joined:
+@pytest.mark.parametrize("blank", [False, True])
+def test_a_chunk_that_does_not_fit_is_told_with_its_sender(mesh: type, header: FrameHeader, blank: bool) -> None:
+    with mesh(2, 1, 0, 1, connections=1, by_hand=(1,), blank=blank) as joined:
         replica = Replica(joined.ends[0], [np.zeros(20, "i4")])
         joined.bare[1][0][0].send(header.encode() + bytes(header.length))
         replica.thread.join()

@@ -1,0 +1,60 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads.transport.frame import CHUNK_BYTES
+from workloads.transport.ring_round import LEAST_CHUNK_BYTES, cut_segments, ring_chunk_bytes, ring_steps
+
+
+@given(st.integers(2, 12))
+def test_the_steps_bring_every_segments_sum_to_every_replica(replicas: int) -> None:
+    steps = [ring_steps(position, replicas) for position in range(replicas)]
+    held = [[{position} for _ in range(replicas)] for position in range(replicas)]
+    for number in range(2 * (replicas - 1)):
+        sent = [set(held[position][steps[position][number].sends]) for position in range(replicas)]
+        for position in range(replicas):
+            step = steps[position][number]
+            assert step.receives == steps[position - 1][number].sends
+            if step.adds:
+                assert not held[position][step.receives] & sent[position - 1]
+                held[position][step.receives] |= sent[position - 1]
+            else:
+                held[position][step.receives] = sent[position - 1]
+    assert all(segment == set(range(replicas)) for segments in held for segment in segments)
+
+
+@given(st.integers(2, 12), st.sampled_from([1, 2, 4, 8]))
+def test_what_a_step_receives_the_next_one_sends(replicas: int, position: int) -> None:
+    steps = ring_steps(position % replicas, replicas)
+    assert [step.receives for step in steps[:-1]] == [step.sends for step in steps[1:]]
+
+
+@given(st.integers(0, 10**7), st.sampled_from([1, 2, 4, 8, 12]), st.integers(2, 12))
+def test_segments_cover_the_data_end_between_elements_and_differ_by_one(
+    elements: int, element_bytes: int, replicas: int
+) -> None:
+    segments = cut_segments(elements * element_bytes, element_bytes, replicas)
+    assert [segments[0][0], *(end for _, end in segments)] == [
+        *(start for start, _ in segments),
+        elements * element_bytes,
+    ]
+    sizes = {(end - start) // element_bytes for start, end in segments}
+    assert all(end % element_bytes == 0 for _, end in segments)
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(("total_bytes", "element_bytes"), [(10, 4), (8, 0), (2 * CHUNK_BYTES, 2 * CHUNK_BYTES)])
+def test_data_that_is_no_elements_is_refused(total_bytes: int, element_bytes: int) -> None:
+    with pytest.raises(ValueError, match="element"):
+        cut_segments(total_bytes, element_bytes, 2)
+
+
+@given(st.integers(0, 10**10), st.sampled_from([1, 2, 4, 8, 12]), st.integers(2, 12))
+def test_chunks_are_whole_elements_that_a_frame_holds_and_few_a_segment_unless_they_are_small(
+    elements: int, element_bytes: int, replicas: int
+) -> None:
+    chunk_bytes = ring_chunk_bytes(elements * element_bytes, element_bytes, replicas)
+    segment_bytes = elements * element_bytes // replicas
+    assert chunk_bytes % element_bytes == 0
+    assert LEAST_CHUNK_BYTES - element_bytes < chunk_bytes <= CHUNK_BYTES
+    assert chunk_bytes <= max(LEAST_CHUNK_BYTES, segment_bytes // 256)

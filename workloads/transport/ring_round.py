@@ -1,0 +1,119 @@
+"""One all-reduce at one replica: how its data is cut, which chunks it expects, and where each belongs.
+
+The ring and its source are told in ``workloads.transport.ring``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from workloads.transport.event import SegmentReceived
+from workloads.transport.frame import CHUNK_BYTES
+from workloads.transport.neighbour import TransportError
+
+LEAST_CHUNK_BYTES = 256 * 1024
+_CHUNKS_A_SEGMENT = 256
+
+
+@dataclass(frozen=True)
+class RingStep:
+    """Which segments a replica sends and receives in one step, and whether it adds what it receives."""
+
+    sends: int
+    receives: int
+    adds: bool
+
+
+def ring_steps(position: int, replicas: int) -> tuple[RingStep, ...]:
+    """The steps of the replica at ``position``; what a step receives, the next one sends."""
+    return tuple(
+        RingStep((position - step) % replicas, (position - step - 1) % replicas, step < replicas - 1)
+        for step in range(2 * (replicas - 1))
+    )
+
+
+def cut_segments(total_bytes: int, element_bytes: int, replicas: int) -> tuple[tuple[int, int], ...]:
+    """Where each segment begins and ends, cut between elements and equal to one element; some may be empty.
+
+    Raises ValueError if the data is no whole number of elements, or an element larger than a chunk.
+    """
+    if not 1 <= element_bytes <= LEAST_CHUNK_BYTES:
+        raise ValueError(f"element_bytes: {element_bytes} is not 1 to {LEAST_CHUNK_BYTES}")
+    elements, left = divmod(total_bytes, element_bytes)
+    if left:
+        raise ValueError(f"{total_bytes} bytes are no whole number of elements of {element_bytes} bytes")
+    bounds = [elements * index // replicas * element_bytes for index in range(replicas + 1)]
+    return tuple(pairwise(bounds))
+
+
+def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int) -> int:
+    """How much goes at a time, in whole elements: 1/256 of a segment, between 256 KiB and what a frame holds.
+
+    A replica passes on chunk by chunk what it has summed: large chunks fill the ring later, small ones cost more calls.
+    """
+    wanted = min(CHUNK_BYTES, max(LEAST_CHUNK_BYTES, total_bytes // replicas // _CHUNKS_A_SEGMENT))
+    return wanted - wanted % element_bytes
+
+
+class RingRound:
+    """What is to come in one all-reduce of ``data``, and what has come.
+
+    Raises ValueError if the data is not bytes of whole elements.
+    """
+
+    def __init__(self, iteration: int, data: memoryview, element_bytes: int, position: int, replicas: int) -> None:
+        self.iteration = iteration
+        self._data = data.cast("B")
+        self._segments = cut_segments(self._data.nbytes, element_bytes, replicas)
+        self._steps = ring_steps(position, replicas)
+        self._chunk_bytes = ring_chunk_bytes(self._data.nbytes, element_bytes, replicas)
+        self.window = max(-(-(end - start) // self._chunk_bytes) for start, end in self._segments) or 1
+        """How many chunks the longest segment has."""
+        self._expected = {
+            (number, offset): min(self._chunk_bytes, end - start - offset)
+            for number, step in enumerate(self._steps)
+            for start, end in [self._segments[step.receives]]
+            for offset in range(0, end - start, self._chunk_bytes)
+        }
+        self._batch = max(1, self.window // 4)
+        self._unreported = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every chunk has come."""
+        return not self._expected
+
+    def first_segment(self) -> tuple[int, Sequence[tuple[int, memoryview]]]:
+        """Size of the segment that this replica sends first, and its chunks, each with its offset there."""
+        start, end = self._segments[self._steps[0].sends]
+        step = self._chunk_bytes
+        return end - start, [
+            (at, self._data[start + at : min(end, start + at + step)]) for at in range(0, end - start, step)
+        ]
+
+    def take(self, chunk: SegmentReceived) -> tuple[memoryview, bool]:
+        """Where a chunk belongs that has come, and whether it is to be added to what is there.
+
+        Raises TransportError if it does not fit, or has come before.
+        """
+        step = self._steps[chunk.step]
+        start, end = self._segments[step.receives]
+        length = self._expected.pop((chunk.step, chunk.offset), None)
+        if chunk.segment_bytes != end - start or length != chunk.payload.nbytes:
+            raise TransportError(
+                f"{chunk.neighbour}: it sent a chunk of {chunk.payload.nbytes} bytes at {chunk.offset} of a "
+                f"segment of {chunk.segment_bytes} bytes in step {chunk.step}, which does not fit or came before"
+            )
+        self._unreported += 1
+        return self._data[start + chunk.offset : start + chunk.offset + length], step.adds
+
+    def passes_on(self, chunk: SegmentReceived) -> bool:
+        """Whether it goes on to the next replica, as part of the next step."""
+        return chunk.step + 1 < len(self._steps)
+
+    def used(self) -> int:
+        """How many chunks the previous replica may be given credit for now: several at a time, none meanwhile."""
+        if self._unreported < self._batch and not self.complete:
+            return 0
+        used, self._unreported = self._unreported, 0
+        return used

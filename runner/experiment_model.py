@@ -25,6 +25,7 @@ from runner.experiment_quantities import (
     Connections,
     Dilation,
     LearningRate,
+    NameOrPath,
     PipelinesPerCell,
     PrintableName,
     StageDatacenters,
@@ -113,7 +114,7 @@ class ComputeSpec(StrictModel):
     """
 
     kind: Literal["replay", "torch"] = "replay"
-    profile: PrintableName | None = None
+    profile: NameOrPath | None = None
     checkpointing: Truth | None = None
     forward: StageDurationsNs | None = None
     backward: StageDurationsNs | None = None
@@ -177,7 +178,7 @@ class TrainingSpec(StrictModel):
     memory_bound: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = None
     precision: Literal["bf16", "fp32"] = "bf16"
     learning_rate: LearningRate = 3e-4
-    text: PrintableName | None = None
+    text: NameOrPath | None = None
 
 
 class VariantTrainingSpec(StrictModel):

@@ -13,6 +13,8 @@ MAX_CONNECTIONS = 64
 MAX_PIPELINES = 1024
 MAX_DILATION = 100.0
 MAX_NAME_LENGTH = 80
+MAX_PATH_LENGTH = 4095
+"""As on Linux."""
 MIN_WINDOW_BYTES = 4 * 2**10
 MAX_WINDOW_BYTES = 2**30
 
@@ -72,15 +74,20 @@ def whole_number(least: int, most: int) -> PlainValidator:
     return PlainValidator(check)
 
 
-def _printable_name(written: object) -> str:
-    if not isinstance(written, str):
-        raise ValueError(f"{written!r} is not text: put it in quotes")
-    if not 1 <= len(written) <= MAX_NAME_LENGTH or not written.isprintable() or not written.strip():
-        raise ValueError(f"{written!r} is no name: give 1 to {MAX_NAME_LENGTH} printable characters")
-    return written
+def _printable(what: str, most: int) -> PlainValidator:
+    def check(written: object) -> str:
+        if not isinstance(written, str):
+            raise ValueError(f"{written!r} is not text: put it in quotes")
+        if not 1 <= len(written) <= most or not written.isprintable() or not written.strip():
+            raise ValueError(f"{written!r} is no {what}: give 1 to {most} printable characters")
+        return written
+
+    return PlainValidator(check)
 
 
-PrintableName = Annotated[str, PlainValidator(_printable_name)]
+PrintableName = Annotated[str, _printable("name", MAX_NAME_LENGTH)]
+NameOrPath = Annotated[str, _printable("name or path", MAX_PATH_LENGTH)]
+"""Of a thing that is known by its name, or lies in a file."""
 
 
 def _window_bytes(written: object) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import PlainSerializer, PlainValidator, model_validator
 
-from runner.experiment_quantities import PrintableName, Truth, whole_number
+from runner.experiment_quantities import NameOrPath, Truth, whole_number
 from testbed.strict_model import StrictModel
 from testbed.units import DurationNs, SizeBytes
 from workloads.prefill.inference_model import INFERENCE_MODELS
@@ -109,13 +109,13 @@ class PrefillSpec(StrictModel):
     name or ``measured``: on the testbed, before each trial.
     """
 
-    trace: PrintableName = SourceKind.POISSON.value
+    trace: NameOrPath = SourceKind.POISSON.value
     rate: Annotated[float, PlainValidator(_rate_per_s), PlainSerializer(_written_rate)] | None = None
     variation: Annotated[float, _number("coefficient of variation", LEAST_CV, MOST_CV, "2")] | None = None
     prompt: Tokens | None = None
     output: Tokens | None = None
     model: Annotated[str, PlainValidator(_model_name)] = "llama-8b"
-    profile: PrintableName = "a100"
+    profile: NameOrPath = "a100"
     depth: Annotated[int, PlainValidator(_depth)] = 2
     chunk: Annotated[int, whole_number(1, MAX_TOKENS)] = 512
     slo: DurationNs = 10 * 10**9

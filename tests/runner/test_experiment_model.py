@@ -32,6 +32,18 @@ def test_a_model_written_in_numbers_is_the_model_of_that_name() -> None:
     assert parsed(model={"hidden": 8, "context": 4}).document()["model"]["hidden"] == 8
 
 
+def test_what_lies_in_a_file_may_be_deep_in_folders() -> None:
+    path = "/".join(["folder"] * 50)
+    spec = parsed(
+        compute={"kind": "torch", "profile": path},
+        training={"text": path},
+        prefill={"trace": path, "profile": path},
+    )
+    assert (spec.compute.profile, spec.training.text) == (path, path)
+    assert spec.prefill is not None
+    assert (spec.prefill.trace, spec.prefill.profile) == (path, path)
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
@@ -65,6 +77,8 @@ def test_a_model_written_in_numbers_is_the_model_of_that_name() -> None:
         ({"variants": []}, "variants: there are 0, give 1 to 100"),
         ({"variants": variant() + variant()}, "variants: two variants are named 'a', give each its own name"),
         ({"variants": variant(name="x" * 81)}, "variants.0.name: 'xxx"),
+        ({"compute": {"profile": "x" * 4096}}, "compute.profile: 'xxx"),
+        ({"compute": {"profile": " "}}, "compute.profile: ' ' is no name or path: give 1 to 4095 printable"),
         ({"variants": variant(name="a\nb")}, "variants.0.name: 'a\\nb' is no name: give 1 to 80 printable"),
         ({"variants": variant(name="  ")}, "variants.0.name: '  ' is no name"),
         ({"variants": variant(name=5)}, "variants.0.name: 5 is not text: put it in quotes"),

@@ -60,6 +60,8 @@ def kernel_command(kernel: Path, memory_bytes: int) -> list[str]:
         TIME_TRAVEL,
         *("rootfstype=hostfs", "rootflags=/", "rw", f"init={OUTSIDE_EXCHANGE / INIT}"),
         f"mem={memory_bytes // _MIB}M",
+        # Without addresses of its own, nothing announces itself at random times among the packets that are measured.
+        "ipv6.disable_ipv6=1",
         # Consoles stall on long lines: only the kernel itself talks there, the command's output goes through files.
         *("con=null", "con0=null,fd:1", "con1=null", f"loglevel={_LOG_ALL_BUT_DEBUG}"),
         *(f"uml_dir={OUTSIDE_EXCHANGE / CONTROL.parts[0]}", f"umid={CONTROL.parts[1]}"),

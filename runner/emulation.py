@@ -45,7 +45,7 @@ def emulate(
         ]
         if not pending:
             continue
-        gpus = provision_gpus(cell)
+        gpus = provision_gpus(cell, source)
         with bring_up(cell.topology.dilated(dilation), substrate=substrate, source=source, gpus=gpus) as testbed:
             _remember(store, cell, testbed)
             _calibrate(store, cell, testbed, dilation, tell)

@@ -10,20 +10,20 @@ from testbed.nvml import BINDING_INSTALL
 from testbed.substrate.probe import MissingError
 
 
-def provision_gpus(cell: Cell) -> GpuAssignment | None:
-    """The GPUs of every host of a cell; None where nothing computes on one.
+def provision_gpus(cell: Cell, source: str) -> GpuAssignment | None:
+    """The GPUs of every host of a cell, whose file is ``source``; None where nothing computes on one.
 
     That is where compute is replayed, where torch is told to use the CPU, and where it may choose and there is no GPU.
     Raises InputError for more emulated GPUs than the machine has, unless ``compute.sharing`` allows it, and
     MissingError where the device is cuda and there is none, the GPUs there are cannot be told apart, or they are too
     few for a variant that sums over NCCL.
     """
-    gpus = _assigned(cell)
+    gpus = _assigned(cell, source)
     check_collective_gpus(cell.variants, gpus)
     return gpus
 
 
-def _assigned(cell: Cell) -> GpuAssignment | None:
+def _assigned(cell: Cell, source: str) -> GpuAssignment | None:
     compute = cell.spec.compute
     if compute.kind != "torch" or compute.device == "cpu":
         return None
@@ -38,10 +38,10 @@ def _assigned(cell: Cell) -> GpuAssignment | None:
     uuids = [gpu.uuid for gpu in gpus if gpu.uuid is not None]
     if len(uuids) < len(gpus):
         raise MissingError(f"hosts get their GPUs by UUID, which nothing here tells: {BINDING_INSTALL}")
-    return assign_gpus(cell.topology, uuids, sharing=compute.sharing or 1, source="topology")
+    return assign_gpus(cell.topology, uuids, sharing=compute.sharing or 1, source=source)
 
 
-def check_gpus(experiment: Experiment) -> None:
+def check_gpus(experiment: Experiment, source: str) -> None:
     """Raise what ``provision_gpus`` raises for any cell, before anything is made."""
     for cell in experiment.cells():
-        provision_gpus(cell)
+        provision_gpus(cell, source)

@@ -68,7 +68,7 @@ def exec_(
             print(f"wanbed: on testbed {joined.identifier}, which is up already", file=sys.stderr)
             status = _run(joined, host, command, others)
         else:
-            gpus = provision_gpus(cell)
+            gpus = provision_gpus(cell, str(file))
             with network_up(cell.topology, substrate, file, gpus=gpus, shaped=not no_wan) as testbed:
                 status = _run(testbed, host, command, others)
     raise typer.Exit(status)

@@ -138,7 +138,7 @@ def _emulated_run(
     usable_substrate(substrate)
     if any(cell.spec.compute.kind == "torch" for cell in experiment.cells()) and find_spec("torch") is None:
         raise MissingError("torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'")
-    check_gpus(experiment)
+    check_gpus(experiment, source)
     if store is None:
         check_runs_folder(runs)
         dilation = decide_dilation(experiment.cells(), substrate)

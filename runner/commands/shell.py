@@ -23,7 +23,7 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
 
     with told_in_one_line():
         cell = first_cell(file, overrides or [])
-        with network_up(cell.topology, substrate, file, gpus=provision_gpus(cell)) as testbed:
+        with network_up(cell.topology, substrate, file, gpus=provision_gpus(cell, str(file))) as testbed:
             hosts = ", ".join(node.name for node in testbed.network.hosts)
             print(f"wanbed: up on the {testbed.facts.name} substrate: {hosts}", file=sys.stderr)
             # Mininet prints what hosts say through its log, which goes to standard error unless told.

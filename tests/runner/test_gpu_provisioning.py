@@ -10,6 +10,7 @@ from testbed.gpus import Gpu
 from testbed.strict_model import InputError
 from testbed.substrate.probe import MissingError
 
+FILE = "exp.yaml"
 TORCH = {"kind": "torch", "device": "cuda"}
 
 
@@ -32,7 +33,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, *uuids: str | None, visible: str | 
 
 def uuids_of(one: Experiment) -> dict[str, tuple[str, ...]] | None:
     (cell,) = one.cells()
-    found = provision_gpus(cell)
+    found = provision_gpus(cell, FILE)
     return None if found is None else dict(found.uuids)
 
 
@@ -51,9 +52,9 @@ def test_hosts_share_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) ->
     machine(monkeypatch, "GPU-0")
     assert uuids_of(experiment({**TORCH, "sharing": 2})) == {"east-0": ("GPU-0",), "east-1": ("GPU-0",)}
     with pytest.raises(
-        InputError, match=r"^topology: compute\.sharing: the hosts have 2 GPUs and this machine 1 GPU: "
+        InputError, match=r"^exp\.yaml: compute\.sharing: the hosts have 2 GPUs and this machine 1 GPU: "
     ):
-        check_gpus(experiment(TORCH))
+        check_gpus(experiment(TORCH), FILE)
 
 
 @pytest.mark.parametrize("compute", [{"kind": "replay"}, {"kind": "torch", "device": "cpu"}])
@@ -66,13 +67,13 @@ def test_auto_is_the_cpu_where_there_is_no_gpu_and_cuda_is_refused(monkeypatch: 
     machine(monkeypatch)
     assert uuids_of(experiment({**TORCH, "device": "auto"})) is None
     with pytest.raises(MissingError, match=r"^compute\.device: cuda, and this machine offers no NVIDIA GPU "):
-        check_gpus(experiment(TORCH))
+        check_gpus(experiment(TORCH), FILE)
 
 
 def test_gpus_that_nothing_tells_apart_are_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, "GPU-0", None)
     with pytest.raises(MissingError, match=r"by UUID, .*: pip install 'wanbed\[gpu\]'$"):
-        check_gpus(experiment(TORCH))
+        check_gpus(experiment(TORCH), FILE)
 
 
 def test_sharing_the_cpu_or_replayed_compute_means_nothing() -> None:
@@ -98,7 +99,7 @@ def test_replicas_that_sum_over_nccl_have_gpus_of_their_own(monkeypatch: pytest.
     assert uuids_of(summed_by_nccl(2, device="cuda")) == {"east-0": ("GPU-0",), "east-1": ("GPU-1",)}
     machine(monkeypatch, "GPU-0")
     with pytest.raises(MissingError, match=r"^variants\.0\.transport\.all_reduce: .* the 2 of stage 0 share 1 here: "):
-        check_gpus(summed_by_nccl(2, device="cuda", sharing=2))
+        check_gpus(summed_by_nccl(2, device="cuda", sharing=2), FILE)
     machine(monkeypatch)
     with pytest.raises(MissingError, match=r"all_reduce: .* this machine offers none: bring two or more, or leave"):
-        check_gpus(summed_by_nccl(2))
+        check_gpus(summed_by_nccl(2), FILE)

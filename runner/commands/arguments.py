@@ -30,6 +30,11 @@ def with_clock(overrides: list[str] | None, clock: str | None) -> list[str]:
     return [*(overrides or []), *([] if clock is None else [f"clock={clock}"])]
 
 
+def as_options(overrides: list[str]) -> list[str]:
+    """The overrides as this program's own options, for a command that is started anew."""
+    return [f"--set={override}" for override in overrides]
+
+
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the file and list the trials; run none.")]
 RunsFolder = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where run folders go.")]
 Jobs = Annotated[

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from runner.commands.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, with_clock
+from runner.commands.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.exit_status import OUTSIDE_TOLERANCE, told_in_one_line
 from runner.experiment import Cell
 from runner.network_choice import emulated_cells, network_up
@@ -36,7 +36,7 @@ def calibrate(
         written = with_clock(overrides, clock)
         cells = emulated_cells(file, written)
         if wants_guest(cells[0].spec, substrate):
-            arguments = ["calibrate", str(file), *(f"--set={override}" for override in written)]
+            arguments = ["calibrate", str(file), *as_options(written)]
             arguments += ["--json"] if as_json else []
             raise typer.Exit(enter_virtual_time(virtual_kernel(), COMMAND, arguments, files=[file]))
         dilation = decide_dilation(cells, substrate).factor

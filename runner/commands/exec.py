@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runner.commands.arguments import Clock, ExperimentFile, Overrides, SubstrateName, with_clock
+from runner.commands.arguments import Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.exit_status import told_in_one_line
 from runner.gpu_provisioning import provision_gpus
 from runner.network_choice import first_cell, network_up, source_of
@@ -83,7 +83,7 @@ def _check_no_wan(clock: str, substrate: str) -> None:
 
 def _exec_inside(file: Path, host: str, command: list[str], overrides: list[str], also: list[str]) -> int:
     kernel = virtual_kernel()
-    arguments = ["exec", str(file), *(f"--set={override}" for override in overrides)]
+    arguments = ["exec", str(file), *as_options(overrides)]
     arguments += [*(f"--also={other}" for other in also), host, "--", *command]
     return enter_virtual_time(kernel, COMMAND, arguments, files=[file], standard_input=_whole_input())
 

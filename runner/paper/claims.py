@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from results.number_text import percent_text, rate_text, ratio_text, seconds_text
 from runner.paper.claim import Claim, Source
-from runner.paper.outcome import Outcome, Outcomes
+from runner.paper.outcome import Outcomes
 from runner.paper.speed_up import ATLAS, FARTHEST, TUNED_ATLAS, SpeedUp, speed_ups
 from runner.simulator.line import FRAME_BYTES, PAYLOAD_BYTES
 
@@ -88,28 +88,24 @@ def _many_connections(outcomes: Outcomes) -> list[Claim]:
 
 
 def _slows(outcomes: Outcomes, figure: str, part: str, variant: str, what: str) -> Claim:
-    near, far = (outcomes.find(part, variant, latency) for latency in (NEAREST, FARTHEST))
-    factor = _factor(near, far)
     return Claim(
         figure,
         f"{what} slows down with latency",
         Source.PAPER,
         "slower",
-        None if factor is None else f"{ratio_text(factor)} the time at {FARTHEST} as at {NEAREST}",
+        _slowdown(outcomes, part, variant),
         None,
         "the paper's model and times are not at hand: the shape is compared, not the figures",
     )
 
 
 def _does_not_slow(outcomes: Outcomes) -> Claim:
-    near, far = (outcomes.find("fig2-dp-latency", "many connections", latency) for latency in (NEAREST, FARTHEST))
-    factor = _factor(near, far)
     return Claim(
         "Figure 2",
         "the same over many connections",
         Source.OURS,
         "hardly slower",
-        None if factor is None else f"{ratio_text(factor)} the time at {FARTHEST} as at {NEAREST}",
+        _slowdown(outcomes, "fig2-dp-latency", "many connections"),
         None,
         "what is left is slow start after each pause, once an iteration",
     )
@@ -210,10 +206,11 @@ def _sketch(outcomes: Outcomes) -> list[Claim]:
     return found
 
 
-def _factor(near: Outcome | None, far: Outcome | None) -> float | None:
+def _slowdown(outcomes: Outcomes, part: str, variant: str) -> str | None:
+    near, far = (outcomes.find(part, variant, latency) for latency in (NEAREST, FARTHEST))
     if near is None or far is None or not near.iteration_time_s or not far.iteration_time_s:
         return None
-    return far.iteration_time_s / near.iteration_time_s
+    return f"{ratio_text(far.iteration_time_s / near.iteration_time_s)} the time at {FARTHEST} as at {NEAREST}"
 
 
 def _apart(ratio: float | None, cause: str) -> str:

@@ -81,7 +81,8 @@ def _many_connections(outcomes: Outcomes) -> list[Claim]:
                 rate_text(RECALLED_CAP_BPS),
                 None if goodput_bps is None else rate_text(goodput_bps),
                 None if goodput_bps is None else goodput_bps / RECALLED_CAP_BPS,
-                f"{rate_text(RECALLED_CAP_BPS)} on the wire carry {rate_text(CAP_GOODPUT_BPS)} of payload at MTU 1500",
+                f"{rate_text(RECALLED_CAP_BPS)} on the wire carry {rate_text(CAP_GOODPUT_BPS)} of payload at MTU 1500; "
+                "transfers overlap, and what has come of the next one before the first arrival counts after it",
             )
         )
     return found

@@ -26,7 +26,8 @@ FIRST_PORT = 20_000
 """Below the kernel's ephemeral ports; rank r listens on FIRST_PORT + r, and the stores of stages follow."""
 
 _UNSENT_PART, _UNSENT_PART_ALONE = 8, 2
-"""What a connection may hold unsent, as a part of what it may have in flight: it is sent an eighth of an RTT later."""
+"""What a connection may hold unsent, as a part of what it may have in flight: it is sent an eighth of an RTT later, or
+at once where the connection is alone on a path that holds less than its window."""
 
 _UNREAD_PART, _UNREAD_PART_OF_WINDOW = 4, 32
 """What may come before it is read, likewise, where that costs nothing, and where it narrows the window."""

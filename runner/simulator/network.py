@@ -10,7 +10,8 @@ from runner.simulator.channel import Channel, PrivateChannel
 from runner.simulator.dealing import NarrowestConnection
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.line import Line
-from runner.simulator.shared_channel import SharedCapacity, SharedChannel
+from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
+from runner.simulator.shared_channel import SharedChannel
 from runner.simulator.tcp_effects import TcpEffects
 from runner.simulator.tcp_window import INITIAL_SEGMENTS, LEAST_TIMEOUT_NS, SEGMENT_BYTES, TcpWindow
 from testbed.topology import Topology
@@ -21,35 +22,40 @@ Ends = tuple[StagePlace, StagePlace]
 Resource = tuple[str, str, str]
 """A kind (``node_pair``, ``trunk``, ``port``) and its ends; a port has one, and an empty name."""
 
+_RESOURCES = {"node_pair": 0, "trunk": 1, "port": 2}
+"""In the order in which a transfer crosses them: each lets no more through to those behind it than it has."""
+
 
 @dataclass(frozen=True)
 class Network:
     """What the channels of one simulation are made of.
 
-    Across the WAN the hosts of a node pair share its cap, and the pairs of two datacenters their trunk; inside a
-    datacenter what goes to one host shares its port, and hosts do not slow down what they send. Places on one host
-    exchange at once. ``trunk_share`` is the part of each trunk that is there for this simulation: 1/n of it where n
-    equal ones use it. ``dilation`` is that of an emulation to be compared with: TCP's timers are the only thing that it
-    does not slow down, so that they are shorter by it here.
+    Across the WAN the hosts of a node pair share its cap, and the pairs of two datacenters their trunk. All that goes
+    to one host, from wherever, shares its port; hosts do not slow down what they send. Each of these is shared between
+    node pairs, max-min, and what a node pair gets between its channels. Places on one host exchange at once.
+
+    ``equal_parts`` are as many as use each trunk alike, of which one is simulated, with its part of every trunk: the
+    places of the others stand for those of the first. ``dilation`` is that of an emulation to be compared with: TCP's
+    timers are the only thing that it does not slow down, so that they are shorter by it here.
     """
 
     topology: Topology
     connections: Mapping[tuple[str, str], int]
     variant: ResolvedVariant
     effects: TcpEffects
-    trunk_share: int = 1
+    equal_parts: int = 1
     dilation: float = 1.0
 
     def line(self, ends: Ends) -> Line:
-        """What joins the two, with all its rate."""
+        """What joins the two, with all its rate: that of the narrowest of what a transfer crosses."""
         one, other = ends
         if one.host == other.host:
             return Line(None, 0, self.effects.headers)
         if one.datacenter == other.datacenter:
             return self.intra_line
         conditions = self.topology.conditions(one.datacenter, other.datacenter)
-        rate_bps = conditions.pair_rate_bps
-        return Line(rate_bps, conditions.latency_ns, self.effects.headers)
+        rates = [rate for rate in (conditions.pair_rate_bps, self.topology.intra_rate_bps) if rate is not None]
+        return Line(min(rates, default=None), conditions.latency_ns, self.effects.headers)
 
     @property
     def intra_line(self) -> Line:
@@ -80,19 +86,22 @@ class Network:
         )
 
     def channels(self, wanted: Iterable[Ends], events: EventQueue) -> dict[Ends, Channel]:
-        """A channel for each of ``wanted``, which are all that there will be."""
+        """A channel for each of ``wanted``, which are all that there will be. They begin in the first equal part."""
         ends = sorted(wanted, key=lambda pair: (pair[0].pipeline, pair[0].stage, pair[1].pipeline, pair[1].stage))
         crossed = {pair: self._resources(pair) for pair in ends}
         binding = self._binding(crossed)
         numbers = {resource: number for number, resource in enumerate(sorted(binding))}
         capacity = SharedCapacity(events, {numbers[resource]: rate_bps for resource, rate_bps in binding.items()})
         users = Counter(resource for resources in crossed.values() for resource in resources if resource in binding)
+        flows: dict[tuple[str, str], NodePairFlow] = {}
         channels: dict[Ends, Channel] = {}
-        for number, pair in enumerate(ends):
+        for pair in ends:
             own = [resource for resource in crossed[pair] if resource in binding]
             if any(users[resource] > 1 for resource in own):
-                shared = sorted(numbers[resource] for resource in own)
-                channels[pair] = SharedChannel(number, self.line(pair), self.window(pair), shared, capacity)
+                hosts = pair[0].host.name, pair[1].host.name
+                if hosts not in flows:
+                    flows[hosts] = NodePairFlow(len(flows), sorted(numbers[resource] for resource in own))
+                channels[pair] = SharedChannel(self.line(pair), self.window(pair), flows[hosts], capacity)
             else:
                 # The window is held against the whole line, as that of a channel that shares a trunk is.
                 whole = self.line(pair)
@@ -105,28 +114,34 @@ class Network:
         one, other = ends
         if one.host == other.host:
             return {}
-        if one.datacenter == other.datacenter:
-            rate_bps = self.topology.intra_rate_bps
-            return {} if rate_bps is None else {("port", other.host.name, ""): rate_bps}
-        conditions = self.topology.conditions(one.datacenter, other.datacenter)
         found: dict[Resource, int] = {}
+        if self.topology.intra_rate_bps is not None:
+            found["port", self._in_first_part(other).host.name, ""] = self.topology.intra_rate_bps
+        if one.datacenter == other.datacenter:
+            return found
+        conditions = self.topology.conditions(one.datacenter, other.datacenter)
         if conditions.pair_rate_bps is not None:
             found["node_pair", one.host.name, other.host.name] = conditions.pair_rate_bps
         if conditions.rate_bps is not None:
-            found["trunk", one.datacenter, other.datacenter] = max(conditions.rate_bps // self.trunk_share, 1)
+            found["trunk", one.datacenter, other.datacenter] = max(conditions.rate_bps // self.equal_parts, 1)
         return found
 
+    def _in_first_part(self, place: StagePlace) -> StagePlace:
+        """The place of the first equal part where the same happens at the same time."""
+        pipelines = self.variant.placement.pipelines
+        return pipelines[place.pipeline % (len(pipelines) // self.equal_parts)][place.stage]
+
     def _binding(self, crossed: Mapping[Ends, Mapping[Resource, int]]) -> dict[Resource, int]:
-        """The resources that can run full: a trunk that carries all its node pairs at once does not count."""
+        """The resources that can run full: one that carries all its node pairs at once does not count."""
         capacities = {resource: bps for resources in crossed.values() for resource, bps in resources.items()}
-        demand: dict[Resource, dict[Resource, int]] = {}
-        for resources in crossed.values():
-            pair = next((each for each in resources if each[0] == "node_pair"), None)
-            trunk = next((each for each in resources if each[0] == "trunk"), None)
-            if trunk is not None and pair is not None:
-                demand.setdefault(trunk, {})[pair] = resources[pair]
+        most_bps: dict[Resource, dict[tuple[str, str], int]] = {}
+        for (one, other), resources in crossed.items():
+            hosts = one.host.name, other.host.name
+            for resource in resources:
+                narrower = [bps for each, bps in resources.items() if _RESOURCES[each[0]] < _RESOURCES[resource[0]]]
+                most_bps.setdefault(resource, {})[hosts] = min(narrower, default=capacities[resource] + 1)
         return {
             resource: bps
             for resource, bps in capacities.items()
-            if resource not in demand or sum(demand[resource].values()) > bps
+            if resource[0] == "node_pair" or sum(most_bps[resource].values()) > bps
         }

@@ -1,66 +1,117 @@
 """The rings over which the replicas of each stage sum their gradients."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from typing import Protocol
 
-from runner.simulator.channel import PrivateChannel
+from runner.simulator.channel import Channel, PrivateChannel
+from runner.simulator.event_queue import EventQueue
 from runner.simulator.network import Ends, Network
 from runner.simulator.ring_all_reduce import all_reduce_ends_ns
+from runner.simulator.shared_ring import Done, SharedRing
 from runner.simulator.wan_traffic import Crossing
+from workloads.transport.ring_round import ring_chunk_bytes
+
+
+class Ring(Protocol):
+    """The ring of one stage."""
+
+    def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
+        """The replica at that position of the ring is ready."""
+
+
+def ring_ends(network: Network) -> dict[int, list[Ends]]:
+    """Between which places each stage's ring leads, from each replica of the first equal part to the next replica.
+
+    No stage that has nothing to sum, none where there is one replica.
+    """
+    variant = network.variant
+    simulated = variant.pipelines // network.equal_parts
+    found: dict[int, list[Ends]] = {}
+    for stage in range(variant.placement.stages):
+        ring = variant.placement.ring(stage)
+        if ring and variant.work.gradient_bytes[stage]:
+            found[stage] = list(zip(ring, [*ring[1:], ring[0]], strict=True))[:simulated]
+    return found
 
 
 class Rings:
-    """One ring a stage, of all replicas, over channels that carry nothing else.
+    """One ring a stage, of all replicas.
 
+    A ring that shares nothing with anybody is worked out as a whole; any other goes event by event beside the rest.
     Where fewer replicas are simulated than there are, these stand for the others by their position.
     """
 
-    def __init__(self, network: Network) -> None:
-        self._variant = variant = network.variant
-        self.any = variant.pipelines > 1 and any(variant.work.gradient_bytes)
-        self._rings = [_Ring(network, stage) for stage in range(variant.placement.stages if self.any else 0)]
+    def __init__(self, network: Network, channels: Mapping[Ends, Channel], events: EventQueue) -> None:
+        variant = network.variant
+        self._rings: dict[int, Ring] = {}
+        self._positions: dict[int, dict[int, int]] = {}
+        self._crossing: list[Crossing] = []
+        self._private: list[_PrivateRing] = []
+        for stage, ends in ring_ends(network).items():
+            self._positions[stage] = {one.pipeline: position for position, (one, _) in enumerate(ends)}
+            own = [channels[pair] for pair in ends]
+            size_bytes = variant.work.gradient_bytes[stage]
+            if all(isinstance(channel, PrivateChannel) for channel in own):
+                private = _PrivateRing(network, ends, size_bytes)
+                self._rings[stage] = private
+                self._private.append(private)
+            else:
+                chunk_bytes = ring_chunk_bytes(size_bytes, 1, variant.pipelines)
+                self._rings[stage] = SharedRing(own, variant.pipelines, size_bytes, chunk_bytes, events)
+                self._crossing += zip(ends, own, strict=True)
 
-    def reduce(self, stage: int, starts_ns: Sequence[int]) -> list[int]:
-        """When each simulated replica of a stage has the sum, given when it was ready."""
-        return self._rings[stage].reduce(starts_ns, self._variant.work.gradient_bytes[stage])
+    def sums(self, stage: int) -> bool:
+        """Whether the replicas of that stage have something to sum."""
+        return stage in self._rings
+
+    def join(self, stage: int, iteration: int, pipeline: int, now_ns: int, done: Done) -> None:
+        """The replica of that stage in that pipeline is ready; ``done`` is told when it has the sum."""
+        self._rings[stage].join(iteration, self._positions[stage][pipeline], now_ns, done)
 
     def crossed(self) -> list[Crossing]:
         """The channels over the WAN that have carried something, each with its ends."""
-        return [crossing for ring in self._rings for crossing in ring.crossed()]
+        every = [*self._crossing, *(crossing for ring in self._private for crossing in ring.crossed())]
+        return [
+            (pair, channel) for pair, channel in every if pair[0].datacenter != pair[1].datacenter and channel.history
+        ]
 
 
-class _Ring:
-    """The ring of one stage.
+class _PrivateRing:
+    """A ring over channels that carry nothing else.
 
     Where lines and starts repeat after some positions, so does all that happens, and only so many are looked at: a
     large ring of equal replicas costs no more than its steps. One that crosses the WAN is looked at as a whole, since
     what crossed is asked for.
     """
 
-    def __init__(self, network: Network, stage: int) -> None:
-        ring = network.variant.placement.ring(stage)
+    def __init__(self, network: Network, ends: Sequence[Ends], size_bytes: int) -> None:
         self._network = network
-        self._order = [place.pipeline for place in ring]
-        self._pairs: list[Ends] = list(zip(ring, [*ring[1:], ring[0]], strict=True))
-        self._lines = [network.line(pair) for pair in self._pairs]
-        self._crosses_wan = any(one.datacenter != other.datacenter for one, other in self._pairs)
+        self._ends = ends
+        self._size_bytes = size_bytes
+        self._replicas = network.variant.pipelines
+        self._lines = [network.line(pair) for pair in ends]
+        self._crosses_wan = any(one.datacenter != other.datacenter for one, other in ends)
         self._channels: list[PrivateChannel] = []
+        self._waiting: dict[int, dict[int, tuple[int, Done]]] = {}
 
-    def reduce(self, starts_ns: Sequence[int], size_bytes: int) -> list[int]:
-        simulated = len(starts_ns)
-        ready = [starts_ns[pipeline % simulated] for pipeline in self._order]
-        period = self._period(ready)
+    def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
+        """As ``Ring.join``; all are told when the last one joins."""
+        waiting = self._waiting.setdefault(iteration, {})
+        waiting[position] = now_ns, done
+        if len(waiting) < len(self._ends):
+            return
+        del self._waiting[iteration]
+        ready_ns = [waiting[each][0] for each in range(len(self._ends))]
+        period = self._period(ready_ns)
         self._grow(period)
-        ends_ns = all_reduce_ends_ns(ready[:period], self._channels[:period], size_bytes, len(ready))
-        ends = {pipeline: ends_ns[position % period] for position, pipeline in enumerate(self._order)}
-        return [ends[pipeline] for pipeline in range(simulated)]
+        ends_ns = all_reduce_ends_ns(ready_ns[:period], self._channels[:period], self._size_bytes, self._replicas)
+        for each, start_ns in enumerate(ready_ns):
+            waiting[each][1](start_ns, ends_ns[each % period])
 
     def crossed(self) -> list[Crossing]:
-        return [
-            (pair, channel)
-            for pair, channel in zip(self._pairs, self._channels, strict=False)
-            if pair[0].datacenter != pair[1].datacenter and channel.history
-        ]
+        """Its channels, each with its ends."""
+        return list(zip(self._ends, self._channels, strict=False))
 
     def _period(self, ready_ns: Sequence[int]) -> int:
         """After how many positions everything repeats, a multiple of what it was before."""
@@ -77,7 +128,7 @@ class _Ring:
     def _grow(self, period: int) -> None:
         """Give each of the first ``period`` positions a channel of its own, in the state of the one it was like."""
         if not self._channels:
-            pairs = self._pairs[:period]
+            pairs = self._ends[:period]
             self._channels = [PrivateChannel(self._network.line(pair), self._network.window(pair)) for pair in pairs]
         before = list(self._channels)
         while len(self._channels) < period:

@@ -1,70 +1,26 @@
-"""Channels that cross the same resources, and share their capacity max-min fairly at every instant.
+"""A channel that shares node pair, trunk or port with others: its rate changes while it sends.
 
-A resource is a node pair, a trunk or a host's port. A channel takes part while it sends; whenever one begins or stops,
-the rates of all that it could affect are worked out anew. Progress is counted in bits times 10^9, so that it is exact.
+Progress is counted in bits times 10^9, so that it is exact.
 """
 
 from array import array
 from collections import deque
-from collections.abc import Mapping, Sequence
 
 from runner.simulator.channel import Left
 from runner.simulator.dealing import Dealing
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.fair_share import fair_rates_bps
 from runner.simulator.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.tcp_window import TcpWindow
 
 _BITS_NS = 8 * 10**9
 
 
-class SharedCapacity:
-    """The resources of one simulation, by number, and who sends over each of them now."""
-
-    def __init__(self, events: EventQueue, capacities_bps: Mapping[int, int]) -> None:
-        self.events = events
-        self._capacities_bps = capacities_bps
-        self._sending: dict[int, dict[SharedChannel, None]] = {resource: {} for resource in capacities_bps}
-
-    def begin(self, channel: "SharedChannel", now_ns: int) -> None:
-        """From now on ``channel`` sends."""
-        for resource in channel.resources:
-            self._sending[resource][channel] = None
-        self._share(channel.resources, now_ns)
-
-    def stop(self, channel: "SharedChannel", now_ns: int) -> None:
-        """``channel`` sends no more."""
-        for resource in channel.resources:
-            del self._sending[resource][channel]
-        self._share(channel.resources, now_ns)
-
-    def _share(self, touched: Sequence[int], now_ns: int) -> None:
-        affected: dict[SharedChannel, None] = {}
-        resources, open_resources = set(touched), list(touched)
-        while open_resources:
-            for channel in self._sending[open_resources.pop()]:
-                if channel not in affected:
-                    affected[channel] = None
-                    for resource in channel.resources:
-                        if resource not in resources:
-                            resources.add(resource)
-                            open_resources.append(resource)
-        channels = sorted(affected, key=lambda channel: channel.number)
-        if channels:
-            rates_bps = fair_rates_bps([channel.resources for channel in channels], self._capacities_bps)
-            for channel, rate_bps in zip(channels, rates_bps, strict=True):
-                channel.send_at(rate_bps, now_ns)
-
-
 class SharedChannel:
-    """A ``Channel`` whose rate depends on who else sends; ``number`` breaks ties, and differs between channels."""
+    """A ``Channel`` whose rate depends on who else sends; it is one of ``flow``."""
 
-    def __init__(
-        self, number: int, line: Line, window: TcpWindow, resources: Sequence[int], capacity: SharedCapacity
-    ) -> None:
-        self.number = number
+    def __init__(self, line: Line, window: TcpWindow, flow: NodePairFlow, capacity: SharedCapacity) -> None:
         self.line = line
-        self.resources = tuple(resources)
+        self._flow = flow
         self.history = array("q")
         self.dealing: Dealing | None = None
         self._window = window
@@ -112,7 +68,7 @@ class SharedChannel:
         self._part = self._unsent if self._openly else min(self._unsent, allowed)
         self._left_bits_ns, self._noted = self._part * self._bits_ns_per_byte, 0
         self._rate_bps, self._since_ns = 0, now_ns
-        self._capacity.begin(self, now_ns)
+        self._capacity.begin(self, self._flow, now_ns)
 
     def send_at(self, rate_bps: int, now_ns: int) -> None:
         """From now on the stretch goes at this rate."""
@@ -142,7 +98,7 @@ class SharedChannel:
         else:
             self._window.sent(self._part_ns, now_ns, self._part)
         self._unsent -= self._part
-        self._capacity.stop(self, now_ns)
+        self._capacity.stop(self, self._flow, now_ns)
         if self._unsent:
             self._go_on(now_ns, None)
         else:

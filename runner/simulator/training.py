@@ -12,6 +12,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from runner.resolved_variant import ResolvedVariant
@@ -39,8 +40,14 @@ class Transfers(Protocol):
         """The cell's pipeline number ``mate`` has made a transfer."""
 
 
-Reduce = Callable[[int, Sequence[int]], list[int]]
-"""When the replicas of a stage have summed their gradients, given when each of them was ready."""
+class AllReduce(Protocol):
+    """Where the replicas of each stage sum their gradients."""
+
+    def sums(self, stage: int) -> bool:
+        """Whether the replicas of that stage have something to sum."""
+
+    def join(self, stage: int, iteration: int, pipeline: int, now_ns: int, done: Callable[[int, int], None]) -> None:
+        """The replica of a stage in that pipeline is ready; ``done`` is given this time, and when it has the sum."""
 
 
 @dataclass(slots=True)
@@ -66,7 +73,7 @@ class Training:
     """Simulate some pipelines of a variant, all of which wait for each other in the sums of their gradients.
 
     ``pipelines`` are numbers of the variant's. ``transfers`` are by (pipeline, stage that sends, kind of message), with
-    ``peers`` the rank that it leads to; ``reduce`` is None where nothing is summed; ``sharing`` is who else uses the
+    ``peers`` the rank that it leads to; ``sharing`` is who else uses the
     GPUs, None for nobody. What happens there happens after all that training does at the same instant.
     """
 
@@ -78,14 +85,14 @@ class Training:
         events: EventQueue,
         *,
         transfers: Mapping[tuple[int, int, MessageKind], Transfers],
-        reduce: Reduce | None,
+        rings: AllReduce,
         sharing: GpuSharing | None = None,
     ) -> None:
         self._variant = variant
         self._iterations = iterations
         self._events = events
         self._transfers = transfers
-        self._reduce = reduce
+        self._rings = rings
         self._sharing = sharing
         self._stages = stages = variant.placement.stages
         self._schedule_class = load_schedule(variant.schedule)
@@ -106,8 +113,6 @@ class Training:
             durations = variant.work.replay(rank.stage).durations
             rank.durations_ns = {kind: durations.of(kind) for kind in ActionKind}
         self._asked: set[int] = set()
-        self._joined: dict[tuple[int, int], dict[int, int]] = {}
-        self._replicas = [[rank for rank in self._ranks if rank.stage == stage] for stage in range(stages)]
         self._last: deque[tuple[int, _Rank, Action | Message]] = deque(maxlen=_LAST_EVENTS)
         self.rows = array("q")
         """Eight numbers a span: rank, code of its kind, iteration, microbatch, start, end, size and the peer's rank."""
@@ -270,21 +275,17 @@ class Training:
     def _complete(self, rank: _Rank) -> None:
         """The rank's own computation of this iteration is done: sum, then update."""
         now_ns = self._events.now_ns
-        if self._reduce is None or not self._variant.work.gradient_bytes[rank.stage]:
+        if self._rings.sums(rank.stage):
+            self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._summed, rank))
+        else:
             self._update(now_ns, rank)
-            return
-        joined = self._joined.setdefault((rank.stage, rank.iteration), {})
-        joined[rank.number] = now_ns
-        members = self._replicas[rank.stage]
-        if len(joined) < len(members):
-            return
-        del self._joined[rank.stage, rank.iteration]
-        starts_ns = [joined[each.number] for each in members]
-        for each, start_ns, end_ns in zip(members, starts_ns, self._reduce(rank.stage, starts_ns), strict=True):
-            size_bytes = self._variant.work.gradient_bytes[each.stage]
-            row = (each.rank, _ALL_REDUCE, each.iteration, _NO_MICROBATCH, start_ns, end_ns, size_bytes, NO_PEER)
-            self.rows.extend(row)
-            self._events.at(max(end_ns, now_ns), self._update, each)
+
+    def _summed(self, rank: _Rank, start_ns: int, end_ns: int) -> None:
+        size_bytes = self._variant.work.gradient_bytes[rank.stage]
+        self.rows.extend(
+            (rank.rank, _ALL_REDUCE, rank.iteration, _NO_MICROBATCH, start_ns, end_ns, size_bytes, NO_PEER)
+        )
+        self._events.at(max(end_ns, self._events.now_ns), self._update, rank)
 
     def _update(self, now_ns: int, rank: _Rank) -> None:
         """Once all has left, the optimizer, then the next iteration."""

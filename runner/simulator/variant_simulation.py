@@ -1,7 +1,7 @@
 """One variant on one topology, simulated: the same schedule objects, placement and work as an emulated trial."""
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 
@@ -12,12 +12,13 @@ from results.span_columns import SpanColumns
 from runner.connection_count import count_connections
 from runner.prefill_forecast import planned_bubbles
 from runner.resolved_variant import ResolvedVariant
+from runner.simulator.channel import Channel
 from runner.simulator.dealing import Dealing
 from runner.simulator.equal_parts import equal_parts
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.network import Ends, Network
 from runner.simulator.prefill_simulation import PrefillSimulation
-from runner.simulator.rings import Rings
+from runner.simulator.rings import Rings, ring_ends
 from runner.simulator.simulation import NO_PEER, Simulation
 from runner.simulator.tcp_effects import TcpEffects
 from runner.simulator.training import Training, Transfers
@@ -55,13 +56,15 @@ def simulate_variant(
     connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
     network = Network(topology, connections, variant, effects, parts, dilation)
     events = EventQueue()
-    boundaries, rings = _Boundaries(network, pipelines, events), Rings(network)
-    reduce = rings.reduce if rings.any else None
+    boundary_ends = _boundary_ends(variant, pipelines)
+    of_rings = [pair for ends in ring_ends(network).values() for pair in ends]
+    channels = network.channels([*boundary_ends.values(), *of_rings], events)
+    boundaries, rings = _Boundaries(network, boundary_ends, channels), Rings(network, channels, events)
     service = None
     if variant.service is not None:
         service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(topology, variant))
     training = Training(
-        variant, pipelines, iterations, events, transfers=boundaries.transfers, reduce=reduce, sharing=service
+        variant, pipelines, iterations, events, transfers=boundaries.transfers, rings=rings, sharing=service
     )
     with _no_garbage_collection():
         training.run()
@@ -85,21 +88,30 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-class _Boundaries:
-    """The channels over all boundaries of some pipelines, and the transfers that use them."""
+Boundary = tuple[int, int, MessageKind]
+"""A pipeline, the stage that sends, and what it sends."""
 
-    def __init__(self, network: Network, pipelines: Sequence[int], events: EventQueue) -> None:
+
+def _boundary_ends(variant: ResolvedVariant, pipelines: Sequence[int]) -> dict[Boundary, Ends]:
+    """Between which places activations and gradients of some pipelines go."""
+    places, ends = variant.placement.pipelines, {}
+    for pipeline in pipelines:
+        for stage in range(variant.placement.stages - 1):
+            one, other = places[pipeline][stage], places[pipeline][stage + 1]
+            ends[pipeline, stage, MessageKind.ACTIVATION] = one, other
+            ends[pipeline, stage + 1, MessageKind.GRADIENT] = other, one
+    return ends
+
+
+class _Boundaries:
+    """The transfers over all boundaries of some pipelines."""
+
+    def __init__(self, network: Network, ends: Mapping[Boundary, Ends], channels: Mapping[Ends, Channel]) -> None:
         self._network = network
-        places, stages = network.variant.placement.pipelines, network.variant.placement.stages
-        self._ends: dict[tuple[int, int, MessageKind], Ends] = {}
-        for pipeline in pipelines:
-            for stage in range(stages - 1):
-                one, other = places[pipeline][stage], places[pipeline][stage + 1]
-                self._ends[pipeline, stage, MessageKind.ACTIVATION] = one, other
-                self._ends[pipeline, stage + 1, MessageKind.GRADIENT] = other, one
-        self._channels = network.channels(self._ends.values(), events)
-        self.transfers: dict[tuple[int, int, MessageKind], Transfers] = {}
-        for pipeline, stage, kind in self._ends:
+        self._ends = ends
+        self._channels = channels
+        self.transfers: dict[Boundary, Transfers] = {}
+        for pipeline, stage, kind in ends:
             self._add_transfers(pipeline, stage, kind)
 
     def _add_transfers(self, pipeline: int, stage: int, kind: MessageKind) -> None:

@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 from runner.simulator.channel import PrivateChannel
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.line import Line
-from runner.simulator.shared_channel import SharedCapacity, SharedChannel
+from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
+from runner.simulator.shared_channel import SharedChannel
 from runner.simulator.tcp_window import TcpWindow
 
 LATENCY_NS = 20_000_000
@@ -47,7 +48,9 @@ def test_a_shared_channel_that_is_alone_does_what_a_private_one_does(
     line = Line(rate_bps, LATENCY_NS, headers=headers)
     private = PrivateChannel(line, window(window_bytes, initial))
     events = EventQueue()
-    shared = SharedChannel(0, line, window(window_bytes, initial), [0], SharedCapacity(events, {0: rate_bps}))
+    shared = SharedChannel(
+        line, window(window_bytes, initial), NodePairFlow(0, [0]), SharedCapacity(events, {0: rate_bps})
+    )
     expected, told = [], []
     available_ns = 0
     for gap_ns, size_bytes in transfers:

@@ -3,7 +3,8 @@
 A part is some DP-cells. Parts that share no host meet in two places only. On a trunk, max-min fairness gives K equal
 parts equal rates, each what it would have alone on a trunk of 1/K: rates are whole numbers rounded down, and rounding
 down twice is rounding down once. In the ring of a stage, replicas of one position in their parts are ready at the same
-time.
+time, and what the last replica of a part sends to the first one of the next comes to a port that is as busy as the one
+at which the part before arrives here.
 """
 
 from runner.resolved_variant import ResolvedVariant

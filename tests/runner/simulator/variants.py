@@ -1,0 +1,21 @@
+"""Sweep points made from documents, and what tests read off their simulations."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.experiment import Cell, parse_experiment
+from runner.simulator.simulation import KIND_CODES, Simulation
+
+
+def sweep_point(document: Mapping[str, Any]) -> Cell:
+    """The only one of an experiment without a sweep."""
+    (point,) = parse_experiment(document, "exp.yaml", Path()).cells()
+    return point
+
+
+def all_reduces_ns(simulation: Simulation) -> list[int]:
+    """How long each all-reduce took, from its replica's being ready on."""
+    spans = simulation.spans
+    sums = spans.kind == KIND_CODES["all_reduce"]
+    return [int(each) for each in spans.end_ns[sums] - spans.start_ns[sums]]

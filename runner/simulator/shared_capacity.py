@@ -1,8 +1,8 @@
 """Resources that several node pairs cross, and how each of them gets its max-min fair share at every instant.
 
 A resource is a node pair, a trunk or a host's port. It is shared between node pairs, as the testbed's queues do it, and
-what a node pair gets is split evenly between its channels that send. Whenever a node pair begins or stops to send, the
-rates of all that it could affect are worked out anew.
+what a node pair gets is split evenly between its channels that send. Whenever node pairs have begun or stopped to send,
+the rates of all that they could affect are worked out anew, once for all that happens at one instant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,50 +38,76 @@ class NodePairFlow:
 
 
 class SharedCapacity:
-    """The resources of one simulation, by number, and which node pairs send over each of them now."""
+    """The resources of one simulation, by number, and which node pairs send over each of them now.
+
+    A resource limits only while those that send could ask for more than it has, each of them at most for what the
+    narrowest other resource on its way lets through. One that limits nobody is not looked at.
+    """
 
     def __init__(self, events: EventQueue, capacities_bps: Mapping[int, int]) -> None:
         self.events = events
         self._capacities_bps = capacities_bps
         self._sending: dict[int, dict[NodePairFlow, None]] = {resource: {} for resource in capacities_bps}
+        self._asked_bps = dict.fromkeys(capacities_bps, 0)
+        self._touched: dict[NodePairFlow, None] = {}
+        self._freed: set[int] = set()
 
     def begin(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
-        """From now on ``channel`` sends, as one of ``flow``."""
+        """From now on ``channel`` sends, as one of ``flow``; it is told its rate before any time passes."""
         flow.sending[channel] = None
-        if len(flow.sending) > 1:
-            flow.split(now_ns)
-            return
-        for resource in flow.resources:
-            self._sending[resource][flow] = None
-        self._share(flow.resources, now_ns)
+        if len(flow.sending) == 1:
+            for resource in flow.resources:
+                self._sending[resource][flow] = None
+                self._asked_bps[resource] += self._most_bps(flow, resource)
+        self._touch(flow, now_ns)
 
     def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
         """``channel`` sends no more."""
         del flow.sending[channel]
-        if flow.sending:
-            flow.split(now_ns)
-            return
-        flow.rate_bps = 0
-        for resource in flow.resources:
-            del self._sending[resource][flow]
-        self._share(flow.resources, now_ns)
+        if not flow.sending:
+            flow.rate_bps = 0
+            for resource in flow.resources:
+                if self._limits(resource):
+                    self._freed.add(resource)
+                del self._sending[resource][flow]
+                self._asked_bps[resource] -= self._most_bps(flow, resource)
+        self._touch(flow, now_ns)
 
-    def _share(self, touched: Sequence[int], now_ns: int) -> None:
-        affected: dict[NodePairFlow, None] = {}
-        resources, open_resources = set(touched), list(touched)
+    def _most_bps(self, flow: NodePairFlow, resource: int) -> int:
+        """What the rest of its way lets a flow ask of a resource; more than there is, where nothing else limits it."""
+        others = (self._capacities_bps[each] for each in flow.resources if each != resource)
+        return min(others, default=self._capacities_bps[resource] + 1)
+
+    def _limits(self, resource: int) -> bool:
+        return self._asked_bps[resource] > self._capacities_bps[resource]
+
+    def _touch(self, flow: NodePairFlow, now_ns: int) -> None:
+        if not self._touched:
+            self.events.at(now_ns, self._share, None)
+        self._touched[flow] = None
+
+    def _share(self, now_ns: int, _: None) -> None:
+        touched, self._touched = self._touched, {}
+        freed, self._freed = self._freed, set()
+        affected = {flow: None for flow in touched if flow.sending}
+        limiting = {each for flow in touched for each in flow.resources if each in freed or self._limits(each)}
+        open_resources = list(limiting)
         while open_resources:
             for flow in self._sending[open_resources.pop()]:
-                if flow not in affected:
-                    affected[flow] = None
-                    for resource in flow.resources:
-                        if resource not in resources:
-                            resources.add(resource)
-                            open_resources.append(resource)
+                affected[flow] = None
+                for resource in flow.resources:
+                    if resource not in limiting and self._limits(resource):
+                        limiting.add(resource)
+                        open_resources.append(resource)
         flows = sorted(affected, key=lambda flow: flow.number)
         if not flows:
             return
-        rates_bps = fair_rates_bps([flow.resources for flow in flows], self._capacities_bps)
-        for flow, rate_bps in zip(flows, rates_bps, strict=True):
-            if rate_bps != flow.rate_bps:
+        crossed = [[each for each in flow.resources if each in limiting and self._limits(each)] for flow in flows]
+        limited = [(flow, resources) for flow, resources in zip(flows, crossed, strict=True) if resources]
+        rates_bps = fair_rates_bps([resources for _, resources in limited], self._capacities_bps)
+        shares_bps = dict(zip((flow for flow, _ in limited), rates_bps, strict=True))
+        for flow in flows:
+            rate_bps = shares_bps[flow] if flow in shares_bps else min(self._capacities_bps[r] for r in flow.resources)
+            if rate_bps != flow.rate_bps or flow in touched:
                 flow.rate_bps = rate_bps
                 flow.split(now_ns)

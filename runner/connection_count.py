@@ -7,18 +7,18 @@ from runner.demand import connections_to_fill
 from runner.experiment_model import Clock, TransportSpec
 from runner.placement import Pair
 from testbed.calibration import tcp_goodput_bps
-from testbed.host_attachment import TUNED_WINDOW_SHARE, TcpSettings
+from testbed.host_attachment import VIRTUAL_WINDOW_SHARE, TcpSettings
 from testbed.topology import Topology
 
 
 def tcp_settings(transport: TransportSpec, clock: Clock) -> TcpSettings:
     """What a variant's transport asks of the hosts' TCP.
 
-    On the real clock windows are held, so that all machines give the same; in virtual time there is one kernel, and
-    they are what it gives.
+    Windows are held, on the real clock at what a new kernel gives of a large buffer by itself, in virtual time at what
+    the kernel there does.
     """
     settings = TcpSettings(transport.window, transport.congestion, transport.slow_start_after_idle)
-    return settings if clock == "real" else replace(settings, window_share=TUNED_WINDOW_SHARE, window_held=False)
+    return settings if clock == "real" else replace(settings, window_share=VIRTUAL_WINDOW_SHARE)
 
 
 def window_bps(transport: TransportSpec, clock: Clock, latency_ns: int) -> float:

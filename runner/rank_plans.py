@@ -29,8 +29,8 @@ _UNSENT_PART, _UNSENT_PART_ALONE = 8, 2
 """What a connection may hold unsent, as a part of what it may have in flight: it is sent an eighth of an RTT later, or
 at once where the connection is alone on a path that holds less than its window."""
 
-_UNREAD_PART, _UNREAD_PART_OF_WINDOW = 4, 32
-"""What may come before it is read, likewise, where that costs nothing, and where it narrows the window."""
+_UNREAD_PART = 4
+"""What may come before it is read, likewise: a window that is held loses nothing to it."""
 
 TORCH_MEETING_NS = 60_000_000_000
 """Loading torch takes seconds of a core, and all the ranks may share a few."""
@@ -139,7 +139,7 @@ def _links(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: S
         ring=tuple(placement.rank(replica) for replica in placement.ring(place.stage)) if sums else (),
         microbatches=variant.microbatches,
         iterations=cell.spec.training.iterations,
-        window_bytes=variant.tcp.in_flight_bytes if variant.tcp.window_held else None,
+        window_bytes=variant.tcp.in_flight_bytes,
     )
 
 
@@ -198,15 +198,12 @@ def _neighbour(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, plac
 def _held_bytes(cell: Cell, variant: ResolvedVariant, pair: Pair, connections: int) -> tuple[int, int]:
     """How much a connection of the pair may hold that is not sent yet, and of a chunk before it is read.
 
-    A window that the kernel tunes is narrower by what is not read yet. Connections that are as many as fill the node
-    pair's cap have room for that, and so has one that holds more than its path does; others do not. On such a path what
-    is not sent yet goes at once, and where there is but one connection it could go by no other.
+    On a path that holds less than a window what is not sent yet goes at once, and where there is but one connection it
+    could go by no other.
     """
     in_flight_bytes = variant.tcp.in_flight_bytes
     one, other = pair
     path_bytes = cell.topology.path(one.datacenter, other.datacenter).pair_in_flight_bytes
     roomy = path_bytes is not None and path_bytes <= in_flight_bytes - in_flight_bytes // _UNREAD_PART
     unsent_bytes = in_flight_bytes // (_UNSENT_PART_ALONE if roomy and connections == 1 else _UNSENT_PART)
-    narrows = not (variant.tcp.window_held or variant.transport.connections == "auto" or roomy)
-    unread_bytes = in_flight_bytes // (_UNREAD_PART_OF_WINDOW if narrows else _UNREAD_PART)
-    return max(UNSENT_BYTES, min(CHUNK_BYTES, unsent_bytes)), max(1, unread_bytes)
+    return max(UNSENT_BYTES, min(CHUNK_BYTES, unsent_bytes)), max(1, in_flight_bytes // _UNREAD_PART)

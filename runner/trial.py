@@ -138,7 +138,6 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
             **({} if gpu_readings.fault is None else {"nvml_fault": gpu_readings.fault}),
             "machine_load": None if seen is None else asdict(seen),
             "window_share": variant.tcp.window_share,
-            "window_held": variant.tcp.window_held,
             "sysctls": variant.tcp.sysctls(),
             **({} if testbed.gpus is None else {"gpu_assignment": testbed.gpus.document()}),
             **({} if prefill is None else {"prefill": prefill.facts}),

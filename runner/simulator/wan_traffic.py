@@ -36,7 +36,7 @@ def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: 
     return tuple(every)
 
 
-def _part(size: int, moved_ns: Column, whole_ns: int) -> Column:
+def part_sent(size: int, moved_ns: Column, whole_ns: int) -> Column:
     """How much of ``size`` has gone after so long of the whole time, rounded down."""
     if size * whole_ns < 2**63:
         return size * moved_ns // whole_ns
@@ -58,5 +58,5 @@ def _cumulative(source: str, destination: str, channels: Sequence[Channel]) -> W
         payload = np.zeros(len(times), np.int64)
         for begin, end, size in history:
             moved = np.clip(times, begin, end) - begin
-            payload += np.where(times >= end, size, _part(int(size), moved, max(int(end - begin), 1)))
+            payload += np.where(times >= end, size, part_sent(int(size), moved, max(int(end - begin), 1)))
     return WanTraffic(source, destination, times, line.wire_bytes(payload))

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from netem_profiles.profile import load_profile
-from runner.document import one_line, read_document
+from runner.document import one_line, override_source, read_document
 from runner.experiment_model import ExperimentSpec
 from runner.experiment_path import with_override, with_value
 from runner.sweep import combinations, swept_paths, value_text
-from testbed.strict_model import InputError, parse_model
+from testbed.strict_model import InputError, parse_model, shortened
 from testbed.topology import LinkConditions, Topology, TopologySpec, resolve_topology
 
 
@@ -35,7 +35,7 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Mapping[
     document = with_topology_inline(document, path.parent, file)
     for override in overrides:
         document = with_topology_inline(with_override(document, override), path.parent, "--set topology")
-    return document, " ".join([file, *(f"--set {one_line(override)}" for override in overrides)])
+    return document, " ".join([file, *map(override_source, overrides)])
 
 
 def with_topology_inline(document: Mapping[str, Any], directory: Path, source: str) -> Mapping[str, Any]:
@@ -61,7 +61,11 @@ def cell_specs(spec: ExperimentSpec, document: Mapping[str, Any], source: str, d
     paths = swept_paths(spec.sweep, source)
     for index, values in enumerate(combinations(spec.sweep)):
         texts = {path: value_text(value) for path, value in values.items()}
-        here = f"{source}: sweep: at {', '.join(f'{path}={text}' for path, text in texts.items())}" if texts else source
+        here = (
+            f"{source}: sweep: at {', '.join(f'{path}={shortened(text)}' for path, text in texts.items())}"
+            if texts
+            else source
+        )
         swept = document
         for path, value in values.items():
             swept = with_value(swept, paths[path], value, f"{source}: sweep: {path}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from testbed.strict_model import InputError
+from testbed.strict_model import MAX_DIGITS, InputError, shortened, shown
 
 MAX_FILE_BYTES = 2**20
 MAX_VALUES = 100_000
@@ -85,11 +85,22 @@ _BoundedLoader.yaml_implicit_resolvers = {
 def _finite_number(loader: _BoundedLoader, node: yaml.ScalarNode) -> float:
     number: float = loader.construct_yaml_float(node)
     if not isfinite(number):
-        raise _Fault(f"{node.value!r} is no finite number", node.start_mark)
+        raise _Fault(f"{shown(node.value)} is no finite number", node.start_mark)
+    return number
+
+
+def _whole_number(loader: _BoundedLoader, node: yaml.ScalarNode) -> int:
+    if len(node.value) > MAX_DIGITS:
+        raise _Fault(
+            f"{shown(node.value)} has more than {MAX_DIGITS} digits: give a number that can be meant, or quote a text",
+            node.start_mark,
+        )
+    number: int = loader.construct_yaml_int(node)
     return number
 
 
 _BoundedLoader.add_constructor(f"{_TAG}float", _finite_number)
+_BoundedLoader.add_constructor(f"{_TAG}int", _whole_number)
 
 
 def _is_whole_text(text: str) -> bool:
@@ -131,6 +142,12 @@ def one_line(text: str) -> str:
     return joined if joined.isprintable() else ascii(joined)[1:-1]
 
 
+def override_source(override: str) -> str:
+    """What a message calls the ``path=value`` of a ``--set``; of a long value only the beginning."""
+    path, equals, value = override.partition("=")
+    return f"--set {one_line(shortened(path) + equals + shortened(value))}"
+
+
 def parse_yaml(text: str, source: str) -> Any:
     """One YAML document as a tree.
 
@@ -152,7 +169,9 @@ def parse_yaml(text: str, source: str) -> Any:
         line = text.count("\n", 0, fault.position) + 1
         raise InputError(f"{source}: line {line}: a control character, which YAML does not allow: remove it") from None
     except (ValueError, OverflowError):
-        raise InputError(f"{source}: a number in it has more digits than can be read") from None
+        raise InputError(
+            f"{source}: what is written like a number in it cannot be read as one: put it in quotes"
+        ) from None
 
 
 def read_document(path: Path) -> dict[str, Any]:

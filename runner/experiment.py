@@ -14,9 +14,13 @@ from runner.document import one_line
 from runner.engine_limits import check_engine
 from runner.experiment_model import ExperimentSpec
 from runner.resolved_variant import ResolvedVariant
+from runner.sweep import MAX_TRIALS
 from runner.variant_resolution import resolve_variants
 from testbed.strict_model import InputError, parse_model
 from testbed.topology import Topology
+
+MAX_PLACES = 10_000_000
+"""Hosts and placed stages, each a few hundred bytes, in all cells and variants of a run together."""
 
 TrialKey = tuple[int, str, int]
 """Which trial: (cell, variant, repeat)."""
@@ -126,8 +130,30 @@ def parse_experiment(document: Mapping[str, Any], source: str, directory: Path) 
     """
     document = with_topology_inline(document, directory, source)
     spec = parse_model(ExperimentSpec, document, source)
-    cells = cell_specs(spec, document, source, directory)
-    return Experiment(spec, tuple(_resolve_cell(cell, directory) for cell in cells))
+    cells: list[Cell] = []
+    places = 0
+    for cell in cell_specs(spec, document, source, directory):
+        places += len(cell.topology.hosts)
+        _check_places(places, f"{source}: topology.datacenters")
+        resolved = _resolve_cell(cell, directory)
+        places += sum(len(variant.placement.places) for variant in resolved.variants)
+        _check_places(places, f"{source}: training.stages")
+        cells.append(resolved)
+    trials = len(cells) * len(spec.variants) * spec.repeats
+    if trials > MAX_TRIALS:
+        raise InputError(
+            f"{source}: repeats: {trials} trials with all cells and variants, more than the {MAX_TRIALS} of one run: "
+            "give fewer repeats, or split the run"
+        )
+    return Experiment(spec, tuple(cells))
+
+
+def _check_places(places: int, source: str) -> None:
+    if places > MAX_PLACES:
+        raise InputError(
+            f"{source}: {places} hosts and GPUs that compute a stage, over all cells and variants, more than "
+            f"{MAX_PLACES}: give fewer hosts, cells or variants"
+        )
 
 
 def _resolve_cell(cell: CellSpec, directory: Path) -> Cell:

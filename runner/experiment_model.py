@@ -35,9 +35,16 @@ from runner.experiment_quantities import (
     whole_number,
 )
 from runner.prefill_spec import Policy, PrefillSpec
-from testbed.strict_model import StrictModel
+from testbed.strict_model import StrictModel, shown
 from testbed.topology import TopologySpec
-from workloads.model.gpt_config import GptConfig
+from workloads.model.gpt_config import (
+    MAX_CONTEXT_TOKENS,
+    MAX_HEADS,
+    MAX_HIDDEN,
+    MAX_LAYERS,
+    MAX_VOCABULARY_TOKENS,
+    GptConfig,
+)
 
 MAX_STAGES = 1024
 MAX_MICROBATCHES = 4096
@@ -49,8 +56,6 @@ MAX_POOL_GPUS = 65_536
 Clock = Literal["real", "virtual"]
 """By which an emulation runs, and a simulation speaks of the same."""
 
-Count = Annotated[int, whole_number(1, 2**31 - 1)]
-
 
 class ModelSpec(StrictModel):
     """The model's dimensions, or in their place the name of one of ``NAMED_MODELS``.
@@ -59,11 +64,11 @@ class ModelSpec(StrictModel):
     torch, and gradients to be summed need all of them.
     """
 
-    hidden: Count
-    context: Count
-    layers: Count | None = None
-    heads: Count | None = None
-    vocabulary: Count | None = None
+    hidden: Annotated[int, whole_number(1, MAX_HIDDEN)]
+    context: Annotated[int, whole_number(1, MAX_CONTEXT_TOKENS)]
+    layers: Annotated[int, whole_number(1, MAX_LAYERS)] | None = None
+    heads: Annotated[int, whole_number(1, MAX_HEADS)] | None = None
+    vocabulary: Annotated[int, whole_number(1, MAX_VOCABULARY_TOKENS)] | None = None
 
     @property
     def config(self) -> GptConfig | None:
@@ -89,7 +94,9 @@ def _model_by_name(written: object) -> object:
         return NAMED_MODELS[written]
     if isinstance(written, Mapping | ModelSpec):
         return written
-    raise ValueError(f"{written!r} is no model: known are {', '.join(NAMED_MODELS)}, or give its hidden and context")
+    raise ValueError(
+        f"{shown(written)} is no model: known are {', '.join(NAMED_MODELS)}, or give its hidden and context"
+    )
 
 
 class ComputeSpec(StrictModel):
@@ -281,7 +288,7 @@ class ExperimentSpec(StrictModel):
             raise ValueError("give a mapping of paths to lists, like {topology.wan.latency: [10ms, 40ms]}")
         for path, values in written.items():
             if not isinstance(values, list | tuple) or not values:
-                raise ValueError(f"{path}: {values!r} is no list of values, write it like [10ms, 40ms]")
+                raise ValueError(f"{path}: {shown(values)} is no list of values, write it like [10ms, 40ms]")
         return written
 
     @model_validator(mode="after")

@@ -10,9 +10,9 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, JsonValue
 
-from runner.document import one_line, parse_yaml
+from runner.document import override_source, parse_yaml
 from runner.experiment_model import ExperimentSpec
-from testbed.strict_model import InputError
+from testbed.strict_model import InputError, shown
 
 Steps = tuple[str, ...]
 
@@ -105,7 +105,7 @@ def _with_value(document: Any, path: Steps, value: Any, source: str, above: Step
     if document is None:
         document = {}
     if not isinstance(document, Mapping):
-        raise InputError(f"{source}: {where} is the single value {document!r} here: set {where} itself")
+        raise InputError(f"{source}: {where} is the single value {shown(document)} here: set {where} itself")
     return {**document, step: _with_value(document.get(step), path[1:], value, source, below)}
 
 
@@ -118,7 +118,7 @@ def with_override(document: Any, override: str) -> Any:
 
     Raises InputError, one line that starts with ``--set``.
     """
-    source = f"--set {one_line(override)}"
+    source = override_source(override)
     path, equals, value = override.partition("=")
     if not equals:
         raise InputError(f"{source}: no value given, write it like topology.wan.latency=10ms")

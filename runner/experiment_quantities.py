@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import PlainSerializer, PlainValidator
 
+from testbed.strict_model import shown
 from testbed.units import format_duration, format_size, parse_duration_ns, parse_size_bytes
 
 AUTO: Literal["auto"] = "auto"
@@ -44,7 +45,7 @@ def _write_single_or_list(write: Callable[[int], str]) -> Callable[[int | tuple[
 def _positive_size_bytes(text: object) -> int:
     size_bytes = parse_size_bytes(text)
     if size_bytes < 1:
-        raise ValueError(f"{text!r} is nothing to send: give at least 1B")
+        raise ValueError(f"{shown(text)} is nothing to send: give at least 1B")
     return size_bytes
 
 
@@ -69,7 +70,7 @@ def whole_number(least: int, most: int) -> PlainValidator:
     def check(written: object) -> int:
         if type(written) is int and least <= written <= most:
             return written
-        raise ValueError(f"{written!r} is not a whole number from {least} to {most}")
+        raise ValueError(f"{shown(written)} is not a whole number from {least} to {most}")
 
     return PlainValidator(check)
 
@@ -77,9 +78,9 @@ def whole_number(least: int, most: int) -> PlainValidator:
 def _printable(what: str, most: int) -> PlainValidator:
     def check(written: object) -> str:
         if not isinstance(written, str):
-            raise ValueError(f"{written!r} is not text: put it in quotes")
+            raise ValueError(f"{shown(written)} is not text: put it in quotes")
         if not 1 <= len(written) <= most or not written.isprintable() or not written.strip():
-            raise ValueError(f"{written!r} is no {what}: give 1 to {most} printable characters")
+            raise ValueError(f"{shown(written)} is no {what}: give 1 to {most} printable characters")
         return written
 
     return PlainValidator(check)
@@ -93,7 +94,8 @@ NameOrPath = Annotated[str, _printable("name or path", MAX_PATH_LENGTH)]
 def _window_bytes(written: object) -> int:
     size_bytes = parse_size_bytes(written)
     if not MIN_WINDOW_BYTES <= size_bytes <= MAX_WINDOW_BYTES:
-        raise ValueError(f"{written!r} is not from {format_size(MIN_WINDOW_BYTES)} to {format_size(MAX_WINDOW_BYTES)}")
+        bounds = f"{format_size(MIN_WINDOW_BYTES)} to {format_size(MAX_WINDOW_BYTES)}"
+        raise ValueError(f"{shown(written)} is not from {bounds}")
     return size_bytes
 
 
@@ -103,7 +105,7 @@ WindowBytes = Annotated[int, PlainValidator(_window_bytes), PlainSerializer(form
 def _congestion_control(written: object) -> str:
     if isinstance(written, str) and re.fullmatch(r"[a-z0-9_-]{1,15}", written):
         return written
-    raise ValueError(f"{written!r} is no congestion control's name: write one like cubic, reno or bbr")
+    raise ValueError(f"{shown(written)} is no congestion control's name: write one like cubic, reno or bbr")
 
 
 CongestionControl = Annotated[str, PlainValidator(_congestion_control)]
@@ -112,7 +114,7 @@ CongestionControl = Annotated[str, PlainValidator(_congestion_control)]
 def _truth(written: object) -> bool:
     if isinstance(written, bool):
         return written
-    raise ValueError(f"{written!r} is neither true nor false")
+    raise ValueError(f"{shown(written)} is neither true nor false")
 
 
 Truth = Annotated[bool, PlainValidator(_truth)]
@@ -121,7 +123,7 @@ Truth = Annotated[bool, PlainValidator(_truth)]
 def _connections(written: object) -> int | str:
     if written == AUTO or (type(written) is int and 1 <= written <= MAX_CONNECTIONS):
         return written
-    raise ValueError(f"{written!r} is neither auto nor a whole number from 1 to {MAX_CONNECTIONS}")
+    raise ValueError(f"{shown(written)} is neither auto nor a whole number from 1 to {MAX_CONNECTIONS}")
 
 
 def _stage_datacenters(written: object) -> Literal["auto"] | tuple[str, ...] | tuple[tuple[str, ...], ...]:
@@ -133,7 +135,7 @@ def _stage_datacenters(written: object) -> Literal["auto"] | tuple[str, ...] | t
     if entries and all(isinstance(entry, list | tuple) and _stage_datacenters(entry) for entry in entries):
         return tuple(tuple(entry) for entry in entries)
     raise ValueError(
-        f"{written!r} is not run here, give a list with one datacenter for each stage, or such a list for each "
+        f"{shown(written)} is not run here, give a list with one datacenter for each stage, or such a list for each "
         "pipeline, or auto"
     )
 
@@ -153,13 +155,13 @@ StageDatacenters = Annotated[
 def _pipelines_per_cell(written: object) -> int | str:
     if written == AUTO or (type(written) is int and 1 <= written <= MAX_PIPELINES):
         return written
-    raise ValueError(f"{written!r} is neither auto nor a whole number from 1 to {MAX_PIPELINES}")
+    raise ValueError(f"{shown(written)} is neither auto nor a whole number from 1 to {MAX_PIPELINES}")
 
 
 def _learning_rate(written: object) -> float:
     if isinstance(written, int | float) and not isinstance(written, bool) and 0 < written <= 1:
         return float(written)
-    raise ValueError(f"{written!r} is no learning rate: give a number above 0, at most 1, like 0.0003 or 3.0e-4")
+    raise ValueError(f"{shown(written)} is no learning rate: give a number above 0, at most 1, like 0.0003 or 3.0e-4")
 
 
 def _dilation(written: object) -> float | str:
@@ -167,7 +169,7 @@ def _dilation(written: object) -> float | str:
         return AUTO
     if isinstance(written, int | float) and not isinstance(written, bool) and 1 <= written <= MAX_DILATION:
         return float(written)
-    raise ValueError(f"{written!r} is neither auto nor a number from 1 to {MAX_DILATION:g}")
+    raise ValueError(f"{shown(written)} is neither auto nor a number from 1 to {MAX_DILATION:g}")
 
 
 PipelinesPerCell = Annotated[int | Literal["auto"], PlainValidator(_pipelines_per_cell)]

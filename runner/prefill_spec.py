@@ -1,16 +1,15 @@
 """The section ``prefill`` of an experiment's file, as written."""
 
-import math
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Annotated, Literal
 
-from pydantic import PlainSerializer, PlainValidator, model_validator
+from pydantic import AfterValidator, PlainSerializer, PlainValidator, model_validator
 
 from runner.experiment_quantities import NameOrPath, Truth, whole_number
-from testbed.strict_model import StrictModel
-from testbed.units import DurationNs, SizeBytes
+from testbed.strict_model import StrictModel, shown
+from testbed.units import DurationNs, SizeBytes, format_size
 from workloads.prefill.inference_model import INFERENCE_MODELS
 from workloads.prefill.request_source import SourceKind
 from workloads.prefill.sources.arrivals import LEAST_CV, MOST_CV
@@ -18,6 +17,10 @@ from workloads.prefill.sources.arrivals import LEAST_CV, MOST_CV
 DRAWN = (SourceKind.POISSON, SourceKind.GAMMA)
 DEPTHS = (1, 2, 4, 8)
 MAX_TOKENS = 1_000_000
+MAX_TOKEN_BYTES = 2**30
+"""Of one token's KV cache or activation, which take megabytes in the largest models."""
+MAX_CHUNKS = 10_000
+"""Of a prompt of median length: each is planned by itself."""
 MEASURED = "measured"
 MAX_RATE_PER_S = 1e6
 
@@ -29,7 +32,7 @@ Policy = Literal["planned", "greedy", "none"]
 def _rate_per_s(written: object) -> float:
     match = _RATE.fullmatch(written) if isinstance(written, str) else None
     if match is None or not 0 < float(match[1]) <= MAX_RATE_PER_S:
-        raise ValueError(f"{written!r} is no rate of arrivals: write it like 4/s or 0.5/s")
+        raise ValueError(f"{shown(written)} is no rate of arrivals: write it like 4/s or 0.5/s")
     return float(match[1])
 
 
@@ -40,11 +43,9 @@ def _written_rate(rate_per_s: float) -> str:
 
 def _number(name: str, least: float, most: float, example: str) -> PlainValidator:
     def check(written: object) -> float:
-        if isinstance(written, int | float) and not isinstance(written, bool) and math.isfinite(written):
-            value = float(written)
-            if least <= value <= most:
-                return value
-        raise ValueError(f"{written!r} is no {name}: give a number from {least:g} to {most:g}, like {example}")
+        if isinstance(written, int | float) and not isinstance(written, bool) and least <= written <= most:
+            return float(written)
+        raise ValueError(f"{shown(written)} is no {name}: give a number from {least:g} to {most:g}, like {example}")
 
     return PlainValidator(check)
 
@@ -54,13 +55,15 @@ def _model_name(written: object) -> str:
         return written
     near = get_close_matches(written, INFERENCE_MODELS, n=1) if isinstance(written, str) else []
     remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(INFERENCE_MODELS)}"
-    raise ValueError(f"there is no inference model {written!r}, {remedy}")
+    raise ValueError(f"there is no inference model {shown(written)}, {remedy}")
 
 
 def _depth(written: object) -> int:
     if type(written) is int and written in DEPTHS:
         return written
-    raise ValueError(f"{written!r} is no depth: a request goes through {', '.join(map(str, DEPTHS[:-1]))} or 8 GPUs")
+    raise ValueError(
+        f"{shown(written)} is no depth: a request goes through {', '.join(map(str, DEPTHS[:-1]))} or 8 GPUs"
+    )
 
 
 class TokensSpec(StrictModel):
@@ -77,7 +80,7 @@ def _tokens(written: object) -> int | TokensSpec:
         return TokensSpec.model_validate(written)
     if type(written) is int and 1 <= written <= MAX_TOKENS:
         return written
-    raise ValueError(f"{written!r} is no length in tokens: give a whole number, or {{median: 1024, spread: 2}}")
+    raise ValueError(f"{shown(written)} is no length in tokens: give a whole number, or {{median: 1024, spread: 2}}")
 
 
 Tokens = Annotated[
@@ -85,6 +88,15 @@ Tokens = Annotated[
     PlainValidator(_tokens),
     PlainSerializer(lambda tokens: tokens.model_dump(mode="json") if isinstance(tokens, TokensSpec) else tokens),
 ]
+
+
+def _token_bytes(size_bytes: int) -> int:
+    if not 1 <= size_bytes <= MAX_TOKEN_BYTES:
+        raise ValueError(f"{format_size(size_bytes)} is not from 1B to {format_size(MAX_TOKEN_BYTES)} a token")
+    return size_bytes
+
+
+TokenBytes = Annotated[SizeBytes, AfterValidator(_token_bytes)]
 
 
 class PrefillSpec(StrictModel):
@@ -123,8 +135,8 @@ class PrefillSpec(StrictModel):
     warmup: Annotated[int, whole_number(0, 10_000)] = 6
     memory: SizeBytes = 80 * 2**30
     training_memory: SizeBytes = 30 * 2**30
-    kv: SizeBytes | None = None
-    activation: SizeBytes | None = None
+    kv: TokenBytes | None = None
+    activation: TokenBytes | None = None
     skip_bad_lines: Truth = False
 
     @property
@@ -143,9 +155,13 @@ class PrefillSpec(StrictModel):
                 raise ValueError(f"{name}: the file has lengths of its own: leave {name} out")
         if self.trace != SourceKind.GAMMA and self.variation is not None:
             raise ValueError("variation: only gamma has one: give trace: gamma, or leave it out")
-        for name in ("slo", "kv", "activation"):
-            if getattr(self, name) == 0:
-                raise ValueError(f"{name}: 0 is too little: give more, or leave it out")
+        if self.slo == 0:
+            raise ValueError("slo: 0 is too little: give more, or leave it out")
+        median = self.prompt.median if isinstance(self.prompt, TokensSpec) else self.prompt
+        if median is not None and median > MAX_CHUNKS * self.chunk:
+            raise ValueError(
+                f"chunk: a prompt of {median} tokens is more than {MAX_CHUNKS} chunks of {self.chunk}: give larger ones"
+            )
         if self.training_memory > self.memory:
             raise ValueError("training_memory: it is more than the memory that a GPU has: give less, or more memory")
         return self

@@ -1,15 +1,17 @@
 """What each stage of a pipeline has to do: how long one microbatch occupies it, and how much it sends."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from runner.dilation import dilated_ns
 from runner.experiment_model import ExperimentSpec
 from testbed.strict_model import InputError
+from testbed.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
 from workloads.compute.replay import ReplayDurations, ReplaySizes, ReplayWork
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 from workloads.profiles.catalogue import load_profile
+from workloads.profiles.compute_profile import StageTimes
 
 TORCH_PLANNING_PROFILE = "cpu"
 
@@ -98,6 +100,7 @@ def stage_work(spec: ExperimentSpec, stages: int, pipelines: int, source: str, d
             f"{source}: training.precision: {spec.training.precision}, where the profile {name} holds for "
             f"{profile.precision}: give that precision, or another profile"
         )
+    _check_profile_times(times, name, source)
     checkpointing = compute.checkpointing is not False
     return StageWork(
         forward_ns=tuple(stage.forward_ns for stage in times),
@@ -148,9 +151,31 @@ def _written(spec: ExperimentSpec, stages: int, pipelines: int, source: str) -> 
     )
 
 
+def _check_profile_times(times: Sequence[StageTimes], profile: str, source: str) -> None:
+    for stage, stage_times in enumerate(times):
+        for name, duration_ns in asdict(stage_times).items():
+            if duration_ns > MAX_DURATION_NS:
+                raise InputError(
+                    f"{source}: compute.profile: by {profile} the {name.removesuffix('_ns')} of stage {stage} takes "
+                    f"{duration_ns / 1e9:.3g} s, more than {format_duration(MAX_DURATION_NS)}: take a smaller model, "
+                    "more stages or another profile"
+                )
+
+
+def _check_model_bytes(size_bytes: int, field: str, source: str) -> None:
+    """What a model's dimensions multiply to is held to what may be written."""
+    if size_bytes > MAX_SIZE_BYTES:
+        raise InputError(
+            f"{source}: model: its dimensions make {size_bytes / 2**30:.3g} GiB of {field}, more than "
+            f"{format_size(MAX_SIZE_BYTES)}: take a smaller model, or give compute.{field}"
+        )
+
+
 def _activation_bytes(spec: ExperimentSpec, stages: int, source: str) -> tuple[int, ...]:
     asked = spec.compute.activation
     default = spec.model.context * spec.model.hidden * bytes_per_element(spec.training.precision)
+    if asked is None and stages > 1:
+        _check_model_bytes(default, "activation", source)
     return _each(
         default if asked is None else asked, stages - 1, "boundaries between stages", f"{source}: compute.activation"
     )
@@ -163,7 +188,9 @@ def _gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int, source: s
         return (0,) * stages
     config = model_config(spec, "the sum of gradients over the pipelines (or give compute.gradient)", source)
     _check_layers(config, stages, source)
-    return tuple(config.gradient_bytes(stage, stages, spec.training.precision) for stage in range(stages))
+    gradient_bytes = tuple(config.gradient_bytes(stage, stages, spec.training.precision) for stage in range(stages))
+    _check_model_bytes(max(gradient_bytes), "gradient", source)
+    return gradient_bytes
 
 
 def _check_layers(config: GptConfig, stages: int, source: str) -> None:

@@ -10,6 +10,8 @@ from runner.experiment_path import Steps, parse_path
 from testbed.strict_model import InputError
 
 MAX_CELLS = 1000
+MAX_TRIALS = 100_000
+"""Of one run: each is a folder."""
 
 _ONE_FOR_THE_RUN = {"name", "sweep", "repeats", "seed", "engine", "clock", "dilation", "variants"}
 

@@ -16,6 +16,7 @@ from runner.planner.search_space import most_pipelines
 from runner.prefill_resolution import with_service
 from runner.resolved_variant import ResolvedVariant
 from runner.stage_work import StageWork, stage_work
+from runner.trial_extent import check_extent
 from testbed.strict_model import InputError
 from testbed.topology import Topology
 from workloads.peers.peer_plan import PEER_SCHEDULES, TORCH_DDP, check_peer_shape
@@ -95,6 +96,16 @@ def resolve_variant(
     else:
         pipelines_per_cell = _pipelines_per_cell(topology, placement, variant.transport, work, here, clock=spec.clock)
     _check_cells(placement, pipelines_per_cell, here)
+    check_extent(
+        spec,
+        topology,
+        placement,
+        variant.transport,
+        work,
+        microbatches=cut.microbatches,
+        pipelines_per_cell=pipelines_per_cell,
+        source=source,
+    )
     plan = None
     if schedule is not None:
         shape = PipelineShape(cut.stages, cut.microbatches, work.recomputes, cut.memory_bound)

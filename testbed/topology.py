@@ -11,9 +11,9 @@ from functools import cached_property
 from itertools import combinations
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
-from testbed.strict_model import InputError, StrictModel
+from testbed.strict_model import InputError, StrictModel, shown
 from testbed.units import DurationNs, Fraction, RateBps, format_duration
 
 MAX_DELAY_NS = 60 * 10**9
@@ -21,13 +21,17 @@ MAX_HOSTS_PER_DATACENTER = 65_536
 MAX_EMULATED_HOSTS_PER_DATACENTER = 250
 """Of a network that is brought up: what its addresses leave room for."""
 MAX_DATACENTERS = 250
+MAX_HOSTS = 2**20
+"""Of all datacenters together."""
 
 _NAMED_HOSTS = 20
 
 
 def _check_name(name: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", name) is None:
-        raise ValueError(f"{name!r} is no name here: letters, digits, dots, dashes and underscores, at most 40 of them")
+        raise ValueError(
+            f"{shown(name)} is no name here: letters, digits, dots, dashes and underscores, at most 40 of them"
+        )
     return name
 
 
@@ -92,6 +96,14 @@ class TopologySpec(StrictModel):
     wan: WanSpec | None = None
     links: tuple[LinkSpec, ...] = ()
     profile: str | None = None
+
+    @field_validator("datacenters")
+    @classmethod
+    def _hosts_can_be_listed(cls, datacenters: tuple[DatacenterSpec, ...]) -> tuple[DatacenterSpec, ...]:
+        hosts = sum(datacenter.hosts + datacenter.serving_hosts for datacenter in datacenters)
+        if hosts > MAX_HOSTS:
+            raise ValueError(f"they have {hosts} hosts together, more than {MAX_HOSTS}: give fewer")
+        return datacenters
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,9 @@
 Durations become integer nanoseconds, rates integer bits per second (``None`` is unlimited), sizes integer bytes,
 and percentages a fraction. Rates are decimal (``1Gbit`` is 10^9 bit/s); sizes follow their prefix (``MB`` is 10^6
 bytes, ``MiB`` is 2^20). A bare number is refused, because every user reads another unit into it.
+
+Every quantity has a largest value, far above what anybody trains with, and so small that sums and products of them stay
+numbers of 64 bits: a longer text, or a larger value, is refused before it is worked with.
 """
 
 import re
@@ -10,6 +13,8 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer
+
+from testbed.strict_model import MAX_DIGITS, shown
 
 _QUANTITY = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ%/]+)\s*$")
 
@@ -32,17 +37,31 @@ _SIZE_BYTES = {
 
 UNLIMITED = "unlimited"
 
+MAX_DURATION_NS = 86_400 * 10**9
+"""A day: nothing that a GPU does for one microbatch, and no deadline, lasts as long."""
+MAX_RATE_BPS = 10**15
+"""1000 Tbit/s, more than a submarine cable carries. Faster than any link is ``unlimited``."""
+MAX_SIZE_BYTES = 2**42
+"""4 TiB: the gradients of a trillion weights of 4 bytes, in one piece."""
+
+_MAX_CHARACTERS = MAX_DIGITS + 20
+"""Of a quantity with its point, spaces and unit."""
+
 
 def _parse(text: object, units: dict[str, int], what: str, example: str) -> Decimal:
     if isinstance(text, bool) or not isinstance(text, str):
-        raise ValueError(f"{text!r} has no unit: write {what} like {example}")
+        raise ValueError(f"{shown(text)} has no unit: write {what} like {example}")
     match = _QUANTITY.match(text)
     if match is None:
-        raise ValueError(f"{text!r} is not {what}: write it like {example}")
+        raise ValueError(f"{shown(text)} is not {what}: write it like {example}")
     number, unit = match.groups()
     if unit not in units:
         raise ValueError(
-            f"{text!r} has the unit {unit!r}, not one of {what} ({', '.join(units)}): write it like {example}"
+            f"{shown(text)} has the unit {shown(unit)}, not one of {what} ({', '.join(units)}): write it like {example}"
+        )
+    if len(text) > _MAX_CHARACTERS:
+        raise ValueError(
+            f"{shown(text)} has {len(text)} characters, {what} at most {_MAX_CHARACTERS}: write it like {example}"
         )
     value = Decimal(number)
     if value < 0:
@@ -50,13 +69,23 @@ def _parse(text: object, units: dict[str, int], what: str, example: str) -> Deci
     return value * units[unit]
 
 
+def _at_most(most: int, value: Decimal, text: object, largest: str) -> int:
+    if value > most:
+        raise ValueError(f"{text!r} is above {largest}: give less")
+    return round(value)
+
+
 def parse_duration_ns(text: object) -> int:
-    """``"40ms"`` to 40_000_000 ns. Raises ValueError with the remedy; finer than a nanosecond is rounded."""
-    return round(_parse(text, _DURATION_NS, "a duration", "40ms, 50us or 2s"))
+    """``"40ms"`` to 40_000_000 ns, ``MAX_DURATION_NS`` at most; finer than a nanosecond is rounded.
+
+    Raises ValueError with the remedy.
+    """
+    value = _parse(text, _DURATION_NS, "a duration", "40ms, 50us or 2s")
+    return _at_most(MAX_DURATION_NS, value, text, f"{format_duration(MAX_DURATION_NS)}, the longest duration")
 
 
 def parse_rate_bps(text: object) -> int | None:
-    """``"2.5Gbit"`` to 2_500_000_000 bit/s, ``"unlimited"`` to None.
+    """``"2.5Gbit"`` to 2_500_000_000 bit/s, ``MAX_RATE_BPS`` at most, ``"unlimited"`` to None.
 
     Raises ValueError with the remedy; zero is refused.
     """
@@ -65,12 +94,13 @@ def parse_rate_bps(text: object) -> int | None:
     value = _parse(text, _RATE_BPS, "a rate", "5Gbit, 200Mbit or unlimited")
     if value < 1:
         raise ValueError(f"{text!r} is below 1 bit/s: a link needs a rate, or unlimited")
-    return round(value)
+    return _at_most(MAX_RATE_BPS, value, text, f"{format_rate(MAX_RATE_BPS)}, the highest rate beside unlimited")
 
 
 def parse_size_bytes(text: object) -> int:
-    """``"32MiB"`` to 33_554_432 bytes. Raises ValueError with the remedy."""
-    return round(_parse(text, _SIZE_BYTES, "a size", "32MiB or 64KiB"))
+    """``"32MiB"`` to 33_554_432 bytes, ``MAX_SIZE_BYTES`` at most. Raises ValueError with the remedy."""
+    value = _parse(text, _SIZE_BYTES, "a size", "32MiB or 64KiB")
+    return _at_most(MAX_SIZE_BYTES, value, text, f"{format_size(MAX_SIZE_BYTES)}, the largest size")
 
 
 def parse_fraction(text: object) -> float:

@@ -1,10 +1,11 @@
 """What ``wanbed profile`` is asked to measure: checked before anything is loaded."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.experiment_model import NAMED_MODELS, ModelSpec
-from testbed.strict_model import InputError, parse_model
+from testbed.strict_model import MAX_DIGITS, InputError, parse_model, shown
 from testbed.substrate.probe import MissingError
 from workloads.model.gpt_config import GptConfig
 from workloads.prefill.inference_model import INFERENCE_MODELS, InferenceModel
@@ -171,10 +172,10 @@ def _trained(name: str, layers: int | None) -> TrainedModel:
 
 def _numbers(text: str) -> dict[str, int]:
     fields = [part.partition("=") for part in text.split(",")]
-    if not all(equals and value.strip().isdigit() for _, equals, value in fields):
+    if not all(equals and re.fullmatch(rf"\s*[0-9]{{1,{MAX_DIGITS}}}\s*", value) for _, equals, value in fields):
         known = ", ".join([*NAMED_MODELS, *INFERENCE_MODELS])
         raise InputError(
-            f"MODEL: {text!r} is no model: known are {known}, or write it in numbers, like "
+            f"MODEL: {shown(text)} is no model: known are {known}, or write it in numbers, like "
             "hidden=512,context=256,heads=8,vocabulary=1000"
         )
     return {field.strip(): int(value) for field, _, value in fields}

@@ -75,18 +75,29 @@ class NarrowestConnection:
         rounds, sent, burst, congestion = 0, 0, 0, self._congestion
         while sent + self._allowed(congestion) < dealing.most_bytes:
             burst = self._allowed(congestion)
+            if self._window is not None and congestion >= self._window:
+                # From here on every round is alike.
+                full_rounds = -(-(dealing.most_bytes - sent) // burst) - 1
+                rounds, sent = rounds + full_rounds, sent + full_rounds * burst
+                break
             sent += burst
             congestion, rounds = 2 * congestion, rounds + 1
-        left = dealing.least_bytes
-        while left > 0:
-            flown = min(self._allowed(self._congestion), left)
-            if self._congestion < 2 * flown:
-                self._congestion = min(self._congestion + flown, 2 * flown)
-            left -= flown
+        self._grow(dealing.least_bytes)
         if not rounds:
             return NO_WAITING
         in_step = min(dealing.connections, dealing.chunks)
         return Waiting(rounds, max(in_step * burst, dealing.total_bytes - in_step * sent))
+
+    def _grow(self, left: int) -> None:
+        """Open the window by what goes in rounds of as much as it allows."""
+        while left > 0:
+            flown = min(self._allowed(self._congestion), left)
+            if self._congestion < 2 * flown:
+                self._congestion = min(self._congestion + flown, 2 * flown)
+            elif flown < left:
+                # As open as it gets.
+                return
+            left -= flown
 
     def _allowed(self, congestion: int) -> int:
         return congestion if self._window is None else min(congestion, self._window)

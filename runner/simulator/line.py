@@ -39,7 +39,11 @@ class Line:
 
     def wire_bytes(self, payload_bytes: Bytes) -> Bytes:
         """How much that is on the wire, rounded down."""
-        return payload_bytes * FRAME_BYTES // PAYLOAD_BYTES if self.headers else payload_bytes
+        # In two parts, since the product of all bytes would not fit in 64 bits.
+        header_bytes = FRAME_BYTES - PAYLOAD_BYTES
+        whole, rest = payload_bytes // PAYLOAD_BYTES, payload_bytes % PAYLOAD_BYTES
+        headers = whole * header_bytes + rest * header_bytes // PAYLOAD_BYTES
+        return payload_bytes + headers if self.headers else payload_bytes
 
     def payload_per_rtt(self) -> int:
         """Payload that the line carries in a round trip, rounded up; 0 where its rate is unlimited."""

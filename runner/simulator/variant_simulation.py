@@ -13,6 +13,7 @@ from runner.connection_count import count_connections
 from runner.prefill_forecast import planned_bubbles
 from runner.resolved_variant import ResolvedVariant
 from runner.simulator.channel import Channel
+from runner.simulator.deadlock import SimulationError
 from runner.simulator.dealing import Dealing
 from runner.simulator.equal_parts import equal_parts
 from runner.simulator.event_queue import EventQueue
@@ -67,7 +68,13 @@ def simulate_variant(
         variant, pipelines, iterations, events, transfers=boundaries.transfers, rings=rings, sharing=service
     )
     with _no_garbage_collection():
-        training.run()
+        try:
+            training.run()
+        except OverflowError:
+            raise SimulationError(
+                f"its times or sizes are beyond 64 bits after {events.now_ns / 1e9:.3g} s: give shorter times, smaller "
+                "sizes, higher rates or fewer iterations"
+            ) from None
     prefill = None if service is None else service.end(events.now_ns)
     spans = SpanColumns.of_training(_for_all(np.frombuffer(training.rows, np.int64).reshape(-1, 8), variant, parts))
     if prefill is not None:

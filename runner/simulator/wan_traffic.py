@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from results.span_columns import Column
 from runner.resolved_variant import ResolvedVariant
 from runner.simulator.channel import Channel
 from runner.simulator.network import Ends
@@ -35,6 +36,14 @@ def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: 
     return tuple(every)
 
 
+def part_sent(size: int, moved_ns: Column, whole_ns: int) -> Column:
+    """How much of ``size`` has gone after so long of the whole time, rounded down."""
+    if size * whole_ns < 2**63:
+        return size * moved_ns // whole_ns
+    # The product would not fit in 64 bits: what a double rounds is less than a billionth of the size.
+    return np.floor(size * (moved_ns / whole_ns)).astype(np.int64)
+
+
 def _cumulative(source: str, destination: str, channels: Sequence[Channel]) -> WanTraffic:
     """The sum of several channels' histories, as a count that grows evenly between its times."""
     line = channels[0].line
@@ -49,5 +58,5 @@ def _cumulative(source: str, destination: str, channels: Sequence[Channel]) -> W
         payload = np.zeros(len(times), np.int64)
         for begin, end, size in history:
             moved = np.clip(times, begin, end) - begin
-            payload += np.where(times >= end, size, size * moved // max(int(end - begin), 1))
+            payload += np.where(times >= end, size, part_sent(int(size), moved, max(int(end - begin), 1)))
     return WanTraffic(source, destination, times, line.wire_bytes(payload))

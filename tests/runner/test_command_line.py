@@ -131,6 +131,10 @@ BAD_FILES: dict[str, tuple[object, str]] = {
         small(variants=[{"name": "a", "schedule": "gpipe", "options": {"depth": 1}}]),
         "exp.yaml: variants.0.schedule: ",
     ),
+    "a rule that the schedule does not have": (
+        small(variants=[{"name": "a", "schedule": "varuna", "options": {"recompute": "late"}}]),
+        "exp.yaml: variants.0.schedule: recompute: 'late' is no rule of varuna's options, take ahead or on-gradient",
+    ),
     "swept dilation": (
         small(sweep={"dilation": [1, 2]}),
         "exp.yaml: sweep: dilation: a run has one for all its cells, leave it out of the sweep",

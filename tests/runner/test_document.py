@@ -101,7 +101,7 @@ def test_a_ladder_of_aliases_is_refused() -> None:
         ("a: *b", "line 1: not YAML: found undefined alias 'b'"),
         ("a: 1\n---\nb: 2", "line 2: not YAML: "),
         ("a: 1\nb: \x07", "line 2: a control character, which YAML does not allow: remove it"),
-        ("a: " + "9" * 5000, "a number in it has more digits than can be read"),
+        ("a: " + "9" * 5000, f"line 1: '{'9' * 60}...' has more than 40 digits"),
         ('a: "\\ud800"', "line 1: '\\ud800' has half a character: write it whole"),
         ("a: .inf", "line 1: '.inf' is no finite number"),
         ("a: 1\nb: -1.0e+999", "line 2: '-1.0e+999' is no finite number"),

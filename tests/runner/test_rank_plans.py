@@ -12,7 +12,10 @@ from runner.experiment import Cell, parse_experiment
 from runner.rank_plans import FIRST_PORT, TrialSetting, plan_ranks
 from testbed.address_book import AddressBook
 from workloads.compute.replay import ReplayDurations
+from workloads.message import Message, MessageKind
 from workloads.rank_plan import RankPlan, read_rank_plan
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.class_path import create_schedule
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.transport.frame import CHUNK_BYTES
 
@@ -101,6 +104,21 @@ def test_every_rank_knows_what_is_the_same_for_all() -> None:
         assert plan.schedule == "workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
         assert plan.schedule_options == {"warmup_depth": 2}
         assert plan.run_token == TOKEN
+
+
+@pytest.mark.parametrize(
+    "compute", [{"kind": "replay", "profile": "a100"}, {"kind": "torch", "device": "cpu"}], ids=["replay", "torch"]
+)
+def test_a_rank_s_schedule_is_made_with_the_variant_s_options_whatever_computes(compute: dict[str, Any]) -> None:
+    variant = {**ONE, "schedule": "varuna", "options": {"recompute": "on-gradient"}}
+    of = cell(model="gpt-tiny" if compute["kind"] == "torch" else "gpt-a", compute=compute, variants=[variant])
+    for plan in planned(of):
+        schedule = create_schedule(plan.schedule, plan.shape, plan.schedule_options)
+        schedule.arrived(1, Message(MessageKind.ACTIVATION, 0))
+        forward = schedule.next(1)
+        assert forward == Action(ActionKind.FORWARD, 0)
+        schedule.finished(1, forward)
+        assert schedule.next(1) is None, "the gap stays idle"
 
 
 def test_a_rank_computes_for_its_own_stages_times() -> None:

@@ -7,6 +7,13 @@ from types import MappingProxyType
 BYTES_PER_ELEMENT: Mapping[str, int] = MappingProxyType({"fp32": 4, "bf16": 2})
 """What each precision stores of a weight, an activation or a gradient."""
 
+MAX_LAYERS = 2**16
+MAX_HIDDEN = 2**20
+MAX_HEADS = MAX_HIDDEN
+MAX_CONTEXT_TOKENS = 10**8
+MAX_VOCABULARY_TOKENS = 10**8
+"""Some hundred times what the largest models have. What such numbers multiply to is bounded where it is used."""
+
 
 @dataclass(frozen=True)
 class GptConfig:

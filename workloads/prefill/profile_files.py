@@ -11,11 +11,13 @@ from typing import Literal
 from pydantic import Field
 
 from testbed.strict_model import InputError, StrictModel
-from workloads.model.gpt_config import bytes_per_element
+from testbed.units import MAX_DURATION_NS
+from workloads.model.gpt_config import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS, bytes_per_element
 from workloads.prefill.inference_model import InferenceModel
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.profile_fit import LEAST_SIZES, fit_profile
-from workloads.profiles.compute_profile import ProfilePrecision, ProfileSource
+from workloads.prefill.sources.trace_line import MAX_TOKENS
+from workloads.profiles.compute_profile import Efficiency, PerSecond, ProfilePrecision, ProfileSource
 from workloads.profiles.measured_conditions import MeasuredConditions, MeasuredTime
 from workloads.profiles.profile_document import parse_content, read_content
 
@@ -54,9 +56,9 @@ class EstimatedPrefill(PrefillProfileFile):
     """
 
     basis: Literal["estimated"]
-    peak_flops_per_s: float = Field(gt=0, allow_inf_nan=False)
-    efficiency: float = Field(gt=0, le=1)
-    memory_bandwidth_bytes_per_s: float = Field(gt=0, allow_inf_nan=False)
+    peak_flops_per_s: PerSecond
+    efficiency: Efficiency
+    memory_bandwidth_bytes_per_s: PerSecond
 
     def _profile_of(self, model: InferenceModel) -> PrefillProfile:
         flops_per_ns = self.peak_flops_per_s * self.efficiency / 1e9
@@ -73,20 +75,20 @@ class EstimatedPrefill(PrefillProfileFile):
 class MeasuredPrompt(StrictModel):
     """One prompt, prefilled at once through all layers; ``measured`` is what the time is the median of, if kept."""
 
-    tokens: int = Field(ge=1)
-    time_ns: int = Field(ge=1)
+    tokens: int = Field(ge=1, le=MAX_TOKENS)
+    time_ns: int = Field(ge=1, le=MAX_DURATION_NS)
     measured: MeasuredTime | None = None
 
 
 class MeasuredLayers(StrictModel):
     """The layers that were measured; a profile of them holds for any number of such layers."""
 
-    layers: int = Field(ge=1)
-    hidden: int = Field(ge=1)
-    heads: int = Field(ge=1)
-    kv_heads: int = Field(ge=1)
-    head_dim: int = Field(ge=1)
-    feed_forward: int = Field(ge=1)
+    layers: int = Field(ge=1, le=MAX_LAYERS)
+    hidden: int = Field(ge=1, le=MAX_HIDDEN)
+    heads: int = Field(ge=1, le=MAX_HEADS)
+    kv_heads: int = Field(ge=1, le=MAX_HEADS)
+    head_dim: int = Field(ge=1, le=MAX_HIDDEN)
+    feed_forward: int = Field(ge=1, le=MAX_HIDDEN)
 
 
 class MeasuredPrefill(PrefillProfileFile):

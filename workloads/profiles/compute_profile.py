@@ -12,8 +12,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from testbed.strict_model import InputError, StrictModel
-from workloads.model.gpt_config import GptConfig, bytes_per_element
-from workloads.profiles.measured_conditions import MeasuredConditions, MeasuredTime
+from workloads.model.gpt_config import (
+    MAX_CONTEXT_TOKENS,
+    MAX_HEADS,
+    MAX_HIDDEN,
+    MAX_LAYERS,
+    MAX_VOCABULARY_TOKENS,
+    GptConfig,
+    bytes_per_element,
+)
+from workloads.profiles.measured_conditions import MeasuredConditions, MeasuredTime, TimeNs
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,10 @@ def _known_precision(precision: str) -> str:
 
 ProfilePrecision = Annotated[str, AfterValidator(_known_precision)]
 """The precision that a profile holds for, one that models have."""
+
+PerSecond = Annotated[float, Field(ge=1e6, le=1e24)]
+"""Operations or bytes: from a pocket calculator's to a million of the fastest machines there are."""
+Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
 
 
 class ComputeProfile(StrictModel):
@@ -79,10 +91,10 @@ class EstimatedProfile(ComputeProfile):
     """
 
     basis: Literal["estimated"]
-    peak_flops_per_s: float = Field(gt=0, allow_inf_nan=False)
-    efficiency: float = Field(gt=0, le=1)
-    memory_bandwidth_bytes_per_s: float = Field(gt=0, allow_inf_nan=False)
-    optimizer_bytes_per_parameter: float = Field(ge=0, allow_inf_nan=False)
+    peak_flops_per_s: PerSecond
+    efficiency: Efficiency
+    memory_bandwidth_bytes_per_s: PerSecond
+    optimizer_bytes_per_parameter: float = Field(ge=0, le=1e6)
 
     def stage_times(self, config: GptConfig, stages: int) -> tuple[StageTimes, ...]:
         """The times of each stage. Raises ValueError if the model does not have so many stages."""
@@ -104,21 +116,21 @@ class EstimatedProfile(ComputeProfile):
 class PartTimes(StrictModel):
     """The measured times of one part of a model: of one layer, of the embedding, or of the head with its norm."""
 
-    forward_ns: int = Field(ge=0)
-    backward_ns: int = Field(ge=0)
-    recompute_ns: int = Field(ge=0)
-    backward_input_ns: int = Field(ge=0)
-    backward_weight_ns: int = Field(ge=0)
-    optimizer_ns: int = Field(ge=0)
+    forward_ns: TimeNs
+    backward_ns: TimeNs
+    recompute_ns: TimeNs
+    backward_input_ns: TimeNs
+    backward_weight_ns: TimeNs
+    optimizer_ns: TimeNs
 
 
 class MeasuredModel(StrictModel):
     """The model whose parts were measured; any number of such layers may be put together."""
 
-    hidden: int = Field(ge=1)
-    context: int = Field(ge=1)
-    heads: int = Field(ge=1)
-    vocabulary: int = Field(ge=1)
+    hidden: int = Field(ge=1, le=MAX_HIDDEN)
+    context: int = Field(ge=1, le=MAX_CONTEXT_TOKENS)
+    heads: int = Field(ge=1, le=MAX_HEADS)
+    vocabulary: int = Field(ge=1, le=MAX_VOCABULARY_TOKENS)
 
 
 class MeasuredStage(StrictModel):
@@ -128,8 +140,8 @@ class MeasuredStage(StrictModel):
     """
 
     position: Literal["first", "middle", "last"]
-    layers: int = Field(ge=1)
-    forward_flops: int = Field(ge=1)
+    layers: int = Field(ge=1, le=MAX_LAYERS)
+    forward_flops: int = Field(ge=1, le=10**30)
     forward: MeasuredTime
     backward: MeasuredTime
     recompute: MeasuredTime
@@ -160,8 +172,10 @@ class ModelTimes(StrictModel):
 
     def stage_times(self, layers: int, *, first: bool, last: bool) -> StageTimes:
         """The times of a stage of so many layers: the sum over its parts."""
-        parts = [self.layer] * layers + [self.embedding] * first + [self.head] * last
-        return StageTimes(**{name: sum(getattr(part, name) for part in parts) for name in PartTimes.model_fields})
+        parts = ((self.layer, layers), (self.embedding, int(first)), (self.head, int(last)))
+        return StageTimes(
+            **{name: sum(getattr(part, name) * count for part, count in parts) for name in PartTimes.model_fields}
+        )
 
 
 class MeasuredProfile(ComputeProfile):

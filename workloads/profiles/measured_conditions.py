@@ -2,10 +2,15 @@
 
 from collections.abc import Sequence
 from statistics import median_low, quantiles
+from typing import Annotated
 
 from pydantic import Field
 
 from testbed.strict_model import StrictModel
+from testbed.units import MAX_DURATION_NS
+
+TimeNs = Annotated[int, Field(ge=0, le=MAX_DURATION_NS)]
+"""What was measured of one action, or stands for it."""
 
 UNSTEADY = 0.03
 """A spread above it is named wherever a profile is told."""
@@ -17,9 +22,9 @@ class MeasuredTime(StrictModel):
     The spread is the distance of the quartiles over the median: half of the repeats lie within.
     """
 
-    median_ns: int = Field(ge=0)
+    median_ns: TimeNs
     spread: float = Field(ge=0, allow_inf_nan=False)
-    repeats_ns: tuple[int, ...] = Field(min_length=1)
+    repeats_ns: tuple[TimeNs, ...] = Field(min_length=1)
 
     @property
     def steady(self) -> bool:

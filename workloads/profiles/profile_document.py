@@ -5,11 +5,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from testbed.strict_model import InputError, StrictModel, parse_model
+from testbed.strict_model import MAX_DIGITS, InputError, StrictModel, parse_model
 
 MAX_FILE_BYTES = 4 * 2**20
 
 Model = TypeVar("Model", bound=StrictModel)
+
+
+def _whole_number(written: str) -> int:
+    if len(written) > MAX_DIGITS:
+        raise ValueError(f"a number in it has {len(written)} digits, more than {MAX_DIGITS}")
+    return int(written)
 
 
 def read_content(path: Path, what: str) -> bytes:
@@ -26,9 +32,11 @@ def parse_content(path: Path, content: bytes, models: Mapping[str, type[Model]],
     if len(content) > MAX_FILE_BYTES:
         raise InputError(f"{path}: larger than {MAX_FILE_BYTES} bytes, which no {what} is")
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as fault:
+        document = json.loads(content, parse_int=_whole_number)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise InputError(f"{path}: not JSON: {fault}") from None
+    except ValueError as refusal:
+        raise InputError(f"{path}: {refusal}") from None
     if not isinstance(document, dict):
         raise InputError(f"{path}: a {what} is an object, write it like {example}")
     basis = document.get("basis")

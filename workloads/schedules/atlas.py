@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from testbed.strict_model import shown
 from workloads.schedules.cell_plan import CellPlan, CellProfile
 from workloads.schedules.cell_planner import plan_cell
 from workloads.schedules.cell_simulation import TurnRule
@@ -29,5 +30,5 @@ class Atlas(PlannedSchedule):
             raise ValueError(f"{min(unknown)}: atlas has no such option, it has turns")
         known = [rule.value for rule in TurnRule]
         if turns is not None and turns not in known:
-            raise ValueError(f"turns: {turns!r} is no rule, take one of {', '.join(known)}")
+            raise ValueError(f"turns: {shown(turns)} is no rule, take one of {', '.join(known)}")
         return plan_cell(profile) if turns is None else plan_cell(profile, [TurnRule(turns)])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from testbed.strict_model import shown
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -19,9 +20,9 @@ class OneForwardOneBackward(FixedOrder):
     def __init__(self, shape: PipelineShape, *, warmup_depth: int | None = None) -> None:
         super().__init__(shape)
         if warmup_depth is not None and (isinstance(warmup_depth, bool) or not isinstance(warmup_depth, int)):
-            raise ValueError(f"warmup_depth: {warmup_depth!r} is not a whole number of microbatches")
+            raise ValueError(f"warmup_depth: {shown(warmup_depth)} is not a whole number of microbatches")
         if warmup_depth is not None and warmup_depth < 1:
-            raise ValueError(f"warmup_depth: {warmup_depth} is below 1")
+            raise ValueError(f"warmup_depth: {shown(warmup_depth)} is below 1")
         self._warmup_depth = self._default_depth() if warmup_depth is None else warmup_depth
 
     def _default_depth(self) -> int:

@@ -13,7 +13,8 @@ class Cutting:
     """Chunks of ``total_bytes``, equal to one byte, dealt round over ``shares``: chunk i belongs to share i mod shares.
 
     Every share has the same number of chunks, each of ``CHUNK_BYTES`` at most, unless there are fewer bytes than
-    shares; then each byte is a chunk. The ``connections`` of a node pair carry the chunks of its share.
+    shares; then each byte is a chunk. The ``connections`` of a node pair carry the chunks of its share. Nothing is
+    listed: a transfer of any size takes no memory.
     """
 
     def __init__(self, total_bytes: int, shares: int, connections: int = 1) -> None:
@@ -24,8 +25,6 @@ class Cutting:
         self.shares = shares
         self.chunks = min(total_bytes, max(needed, wanted) * shares)
         self.largest_bytes = -(-total_bytes // self.chunks)
-        self._bounds = [total_bytes * index // self.chunks for index in range(self.chunks + 1)]
-        self._indices = {offset: index for index, offset in enumerate(self._bounds[:-1])}
 
     def share(self, position: int) -> range:
         """Indices of the chunks that go over the node pair of the cell's pipeline at ``position``."""
@@ -33,9 +32,13 @@ class Cutting:
 
     def chunk(self, index: int) -> tuple[int, int]:
         """Offset and length of a chunk."""
-        return self._bounds[index], self._bounds[index + 1] - self._bounds[index]
+        offset = self._offset(index)
+        return offset, self._offset(index + 1) - offset
 
     def index(self, offset: int, length: int) -> int | None:
         """Which chunk that is, None if it is none."""
-        index = self._indices.get(offset)
-        return index if index is not None and self.chunk(index)[1] == length else None
+        index = -(-offset * self.chunks // self.total_bytes)
+        return index if 0 <= index < self.chunks and self.chunk(index) == (offset, length) else None
+
+    def _offset(self, index: int) -> int:
+        return self.total_bytes * index // self.chunks

@@ -67,21 +67,19 @@ class RingRound:
         self._segments = cut_segments(self._data.nbytes, element_bytes, replicas)
         self._steps = ring_steps(position, replicas)
         self._chunk_bytes = ring_chunk_bytes(self._data.nbytes, element_bytes, replicas)
-        self.window = max(-(-(end - start) // self._chunk_bytes) for start, end in self._segments) or 1
+        counts = [-(-(end - start) // self._chunk_bytes) for start, end in self._segments]
+        self.window = max(counts) or 1
         """How many chunks the longest segment has."""
-        self._expected = {
-            (number, offset): min(self._chunk_bytes, end - start - offset)
-            for number, step in enumerate(self._steps)
-            for start, end in [self._segments[step.receives]]
-            for offset in range(0, end - start, self._chunk_bytes)
-        }
+        self._missing = [counts[step.receives] for step in self._steps]
+        self._steps_open = sum(missing > 0 for missing in self._missing)
+        self._came: dict[int, set[int]] = {}
         self._batch = max(1, self.window // 4)
         self._unreported = 0
 
     @property
     def complete(self) -> bool:
         """Whether every chunk has come."""
-        return not self._expected
+        return not self._steps_open
 
     def first_segment(self) -> tuple[int, Sequence[tuple[int, memoryview]]]:
         """Size of the segment that this replica sends first, and its chunks, each with its offset there."""
@@ -98,14 +96,33 @@ class RingRound:
         """
         step = self._steps[chunk.step]
         start, end = self._segments[step.receives]
-        length = self._expected.pop((chunk.step, chunk.offset), None)
-        if chunk.segment_bytes != end - start or length != chunk.payload.nbytes:
+        length = min(self._chunk_bytes, end - start - chunk.offset)
+        if (
+            chunk.segment_bytes != end - start
+            or length != chunk.payload.nbytes
+            or not self._comes_first(chunk.step, chunk.offset)
+        ):
             raise TransportError(
                 f"{chunk.neighbour}: it sent a chunk of {chunk.payload.nbytes} bytes at {chunk.offset} of a "
                 f"segment of {chunk.segment_bytes} bytes in step {chunk.step}, which does not fit or came before"
             )
         self._unreported += 1
         return self._data[start + chunk.offset : start + chunk.offset + length], step.adds
+
+    def _comes_first(self, step: int, offset: int) -> bool:
+        """Whether a chunk of that step begins at the offset and has not come before; then it has now.
+
+        Offsets are kept only of steps that are under way: as many as a window has, however many steps there are.
+        """
+        came = self._came.setdefault(step, set())
+        if not self._missing[step] or offset % self._chunk_bytes or offset in came:
+            return False
+        came.add(offset)
+        self._missing[step] -= 1
+        if not self._missing[step]:
+            del self._came[step]
+            self._steps_open -= 1
+        return True
 
     def passes_on(self, chunk: SegmentReceived) -> bool:
         """Whether it goes on to the next replica, as part of the next step."""

@@ -57,6 +57,41 @@ def test_nobody_waits_for_ever(connections: int, chunks: int, chunk_bytes: int, 
         assert rounds[-1] <= (0 if window is None else dealing.most_bytes // window)
 
 
+def round_by_round(congestion: int, window: int, dealing: Dealing) -> tuple[Waiting, int]:
+    """The same, each round by itself: how long it waits, and the congestion window afterwards."""
+    rounds, sent, burst, opening = 0, 0, 0, congestion
+    while sent + min(opening, window) < dealing.most_bytes:
+        burst = min(opening, window)
+        rounds, sent, opening = rounds + 1, sent + burst, 2 * opening
+    left = dealing.least_bytes
+    while left > 0:
+        flown = min(congestion, window, left)
+        if congestion < 2 * flown:
+            congestion = min(congestion + flown, 2 * flown)
+        left -= flown
+    in_step = min(dealing.connections, dealing.chunks)
+    waits = Waiting(rounds, max(in_step * burst, dealing.total_bytes - in_step * sent)) if rounds else NO_WAITING
+    return waits, congestion
+
+
+@given(st.integers(2, 64), st.integers(1, 5000), st.integers(1, 300_000), st.integers(1, 5))
+def test_rounds_that_are_alike_are_counted_as_if_one_by_one(
+    connections: int, chunks: int, chunk_bytes: int, transfers: int
+) -> None:
+    narrowest, dealing = NarrowestConnection(WINDOW, INITIAL), Dealing(connections, chunks, chunk_bytes)
+    congestion = INITIAL
+    for _ in range(transfers):
+        expected = NO_WAITING
+        if congestion < WINDOW:
+            expected, congestion = round_by_round(congestion, WINDOW, dealing)
+        assert narrowest.waiting(dealing) == expected
+
+
+def test_terabytes_through_a_narrow_window_are_reckoned_at_once() -> None:
+    waiting = NarrowestConnection(2 * INITIAL, INITIAL).waiting(Dealing(2, 2**42, 2**20))
+    assert waiting.rounds == -(-(2**61 - INITIAL) // (2 * INITIAL))
+
+
 def test_the_line_carries_the_bursts_of_all_connections_in_every_round() -> None:
     # 7 windows each: bursts of 1, 2 and 4 of them, the last round being the longest.
     even = Dealing(10, 70, INITIAL)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.strict_model import InputError
+from testbed.strict_model import InputError, parse_model
 from workloads.model.gpt_config import GptConfig
 from workloads.profiles.catalogue import load_profile
 from workloads.profiles.compute_profile import EstimatedProfile, MeasuredProfile, StageTimes
@@ -137,3 +137,28 @@ def test_a_mixture_of_measured_models_is_none_of_them() -> None:
 
 def test_a_file_of_one_model_reads_the_same_in_either_form() -> None:
     assert MeasuredProfile.model_validate(MEASURED) == MeasuredProfile.model_validate(models(4096))
+
+
+@pytest.mark.parametrize(
+    ("basis", "changes"),
+    [
+        (EstimatedProfile, {"peak_flops_per_s": 1e-300}),
+        (EstimatedProfile, {"peak_flops_per_s": 10**39}),
+        (EstimatedProfile, {"efficiency": 1e-320}),
+        (EstimatedProfile, {"memory_bandwidth_bytes_per_s": 1}),
+        (EstimatedProfile, {"optimizer_bytes_per_parameter": 1e300}),
+        (MeasuredProfile, {"layer": {**times(1), "forward_ns": 86_400 * 10**9 + 1}}),
+        (MeasuredProfile, {"head": {**times(1), "optimizer_ns": 10**39}}),
+        (MeasuredProfile, {"model": {**MEASURED["model"], "hidden": 2**20 + 1}}),
+    ],
+)
+def test_a_figure_beyond_every_device_is_refused_with_its_field(basis: type, changes: dict[str, object]) -> None:
+    written = ESTIMATED if basis is EstimatedProfile else MEASURED
+    with pytest.raises(InputError, match=rf"^a\.json: .*{next(iter(changes))}.*: input should be (less|greater) than"):
+        parse_model(basis, {**written, **changes}, "a.json")
+
+
+def test_the_times_of_any_number_of_layers_are_reckoned_at_once() -> None:
+    config = GptConfig(layers=2**16, hidden=4096, context=4096, heads=32, vocabulary=50_304)
+    (stage,) = parse_model(MeasuredProfile, MEASURED, "a.json").stage_times(config, 1)
+    assert stage.forward_ns == 1 + 2**16 * 1000 + 100_000

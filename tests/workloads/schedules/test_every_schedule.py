@@ -18,6 +18,11 @@ PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text
 SCHEDULES: dict[str, str] = PROJECT["project"]["entry-points"]["wanbed.schedules"]
 
 
+OPTIONS: dict[str, list[dict[str, object]]] = {"varuna": [{"recompute": "ahead"}, {"recompute": "on-gradient"}]}
+"""What a schedule does by another rule has to hold as well."""
+CASES = [(name, options) for name in sorted(SCHEDULES) for options in [{}, *OPTIONS.get(name, [])]]
+
+
 def test_the_schedules_of_the_method_are_registered() -> None:
     assert set(SCHEDULES) >= {"gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "dp", "atlas"}
 
@@ -34,22 +39,26 @@ def shapes(draw: st.DrawFn, schedule_class: type[Schedule]) -> PipelineShape:
 
 
 @st.composite
-def schedules(draw: st.DrawFn, schedule_class: type[Schedule]) -> Schedule:
+def schedules(draw: st.DrawFn, schedule_class: type[Schedule], options: dict[str, object]) -> Schedule:
     shape = draw(shapes(schedule_class))
     if not issubclass(schedule_class, PlannedSchedule):
-        return schedule_class(shape)
+        return schedule_class(shape, **options)
     times = st.tuples(*[st.integers(0, 50)] * shape.stages)
     boundary = st.builds(BoundaryProfile, st.integers(0, 90), st.integers(0, 60), st.booleans())
     boundaries = draw(st.tuples(*[boundary] * (shape.stages - 1)))
     profile = CellProfile(shape, draw(st.integers(1, 3)), draw(times), draw(times), draw(times), boundaries)
-    return schedule_class.of_plan(shape, schedule_class.plan(profile), draw(st.integers(0, profile.pipelines - 1)))
+    return schedule_class.of_plan(
+        shape, schedule_class.plan(profile, **options), draw(st.integers(0, profile.pipelines - 1))
+    )
 
 
-@pytest.mark.parametrize("name", sorted(SCHEDULES))
+@pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 @given(data=st.data())
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_every_microbatch_goes_through_once_within_the_memory_bound_without_deadlock(data, name, run_pipeline) -> None:
-    schedule = data.draw(schedules(load_schedule(SCHEDULES[name])))
+def test_every_microbatch_goes_through_once_within_the_memory_bound_without_deadlock(
+    data, name, options, run_pipeline
+) -> None:
+    schedule = data.draw(schedules(load_schedule(SCHEDULES[name]), options))
     chance = data.draw(st.randoms(use_true_random=False))
     run = run_pipeline(schedule, lambda *_: chance.randint(0, 100), lambda *_: chance.randint(0, 300))
     shape = schedule.shape

@@ -13,8 +13,10 @@ FORWARD, RECOMPUTE, BACKWARD = ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionK
 class MiddleStage:
     """Stage 1 of 3, which tells what it starts."""
 
-    def __init__(self, microbatches: int = 6, memory_bound: int | None = None, *, recompute: bool = True) -> None:
-        self.schedule = Varuna(PipelineShape(3, microbatches, recompute, memory_bound))
+    def __init__(
+        self, microbatches: int = 6, memory_bound: int | None = None, *, recompute: bool = True, rule: str = "ahead"
+    ) -> None:
+        self.schedule = Varuna(PipelineShape(3, microbatches, recompute, memory_bound), recompute=rule)
 
     def activations(self, *microbatches: int) -> None:
         for microbatch in microbatches:
@@ -114,3 +116,62 @@ def test_a_recompute_is_hidden_behind_the_way_of_the_gradient(run_pipeline) -> N
         Varuna(PipelineShape(3, 1, recompute=True)), lambda _, action: durations[action.kind], lambda *_: 40
     )
     assert run.end == 3 * (50 + 100) + 4 * 40
+
+
+@pytest.fixture
+def patient() -> MiddleStage:
+    return MiddleStage(rule="on-gradient")
+
+
+def test_on_gradient_a_gap_stays_idle_until_the_gradient_is_there(patient: MiddleStage) -> None:
+    patient.activations(0, 1)
+    assert [patient.does() for _ in range(3)] == [(FORWARD, 0), (FORWARD, 1), None]
+    patient.gradients(0)
+    assert [patient.does() for _ in range(3)] == [(RECOMPUTE, 0), (BACKWARD, 0), None]
+
+
+def test_on_gradient_the_recompute_still_goes_before_a_forward_and_after_a_backward(patient: MiddleStage) -> None:
+    patient.activations(0, 1, 2)
+    patient.does()
+    patient.gradients(0, 1)
+    assert [patient.does() for _ in range(6)] == [
+        (RECOMPUTE, 0),
+        (BACKWARD, 0),
+        (FORWARD, 1),
+        (RECOMPUTE, 1),
+        (BACKWARD, 1),
+        (FORWARD, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "stage_0", "end"),
+    [
+        ({}, [(FORWARD, 0), (FORWARD, 1), (RECOMPUTE, 0), (BACKWARD, 0), (RECOMPUTE, 1), (BACKWARD, 1)], 530),
+        (
+            {"recompute": "on-gradient"},
+            [(FORWARD, 0), (FORWARD, 1), (RECOMPUTE, 0), (BACKWARD, 0), (RECOMPUTE, 1), (BACKWARD, 1)],
+            580,
+        ),
+    ],
+    ids=str,
+)
+def test_two_stages_take_what_the_rule_says_by_hand(options, stage_0, end: int, run_pipeline) -> None:
+    """F = R = 50, B = 100, c = 40, two microbatches.
+
+    Stage 1: F0 90-140, B0 140-240, F1 240-290, B1 290-390; gradients at stage 0 at 280 and 430. There, ahead: R0
+    100-150, B0 280-380, R1 380-430, B1 430-530. On gradient: R0 280-330, B0 330-430, R1 430-480, B1 480-580.
+    """
+    durations = {FORWARD: 50, RECOMPUTE: 50, BACKWARD: 100}
+    run = run_pipeline(
+        Varuna(PipelineShape(2, 2, recompute=True), **options), lambda _, action: durations[action.kind], lambda *_: 40
+    )
+    assert [(action.kind, action.microbatch) for action in run.actions[0]] == stage_0
+    assert run.end == end
+
+
+@pytest.mark.parametrize("rule", ["late", "", None, True, 1, ["ahead"], {"ahead": 1}, "x" * 1000])
+def test_another_rule_is_refused_with_those_there_are(rule: object) -> None:
+    with pytest.raises(ValueError, match=r"^recompute: .* is no rule .*, take ahead or on-gradient$") as refused:
+        Varuna(PipelineShape(3, 4), recompute=rule)
+    assert len(str(refused.value)) < 160

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,29 @@ def test_chunks_cover_the_transfer_and_every_share_has_as_many(total_bytes: int,
 )
 def test_shares_have_sixteen_chunks_or_as_many_as_are_not_too_small(total_bytes: int, shares: int, chunks: int) -> None:
     assert Cutting(total_bytes, shares).chunks == chunks
+
+
+def test_a_transfer_of_any_size_is_cut_without_listing_its_chunks() -> None:
+    tracemalloc.start()
+    cutting = Cutting(2**50 + 1, 3, 64)
+    middle = cutting.chunks // 2
+    assert cutting.index(*cutting.chunk(middle)) == middle
+    assert sum(cutting.chunk(cutting.chunks - 1)) == 2**50 + 1
+    assert len(cutting.share(2)) * 3 == cutting.chunks > 2**30
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 10_000
+
+
+@given(SIZES, st.integers(1, 8), st.integers(0, 2**31), st.integers(0, 2**21))
+def test_an_index_is_that_of_the_chunk_there_and_of_nothing_else(
+    total_bytes: int, shares: int, offset: int, length: int
+) -> None:
+    cutting = Cutting(total_bytes, shares)
+    index = cutting.index(offset, length)
+    first = max(0, offset * cutting.chunks // total_bytes - 2)
+    near = {cutting.chunk(each): each for each in range(first, cutting.chunks)[:5]}
+    assert index == near.get((offset, length))
 
 
 def test_what_is_no_chunk_has_no_index() -> None:

@@ -2,8 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workloads.transport.event import SegmentReceived
 from workloads.transport.frame import CHUNK_BYTES
-from workloads.transport.ring_round import LEAST_CHUNK_BYTES, cut_segments, ring_chunk_bytes, ring_steps
+from workloads.transport.neighbour import Neighbour, TransportError
+from workloads.transport.ring_round import (
+    LEAST_CHUNK_BYTES,
+    RingRound,
+    cut_segments,
+    ring_chunk_bytes,
+    ring_steps,
+)
 
 
 @given(st.integers(2, 12))
@@ -58,3 +66,43 @@ def test_chunks_are_whole_elements_that_a_frame_holds_and_few_a_segment_unless_t
     assert chunk_bytes % element_bytes == 0
     assert LEAST_CHUNK_BYTES - element_bytes < chunk_bytes <= CHUNK_BYTES
     assert chunk_bytes <= max(LEAST_CHUNK_BYTES, segment_bytes // 256)
+
+
+PREVIOUS = Neighbour(2, "east-2", "10.0.0.3", 5000, 1)
+
+
+def received(ring_bytes: int, step: int, offset: int, length: int, *, replicas: int = 3) -> SegmentReceived:
+    """A chunk for position 0 of a ring, of the segment that comes in that step."""
+    start, end = cut_segments(ring_bytes, 1, replicas)[ring_steps(0, replicas)[step].receives]
+    return SegmentReceived(PREVIOUS, 0, step, end - start, offset, memoryview(bytes(length)))
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 5 * LEAST_CHUNK_BYTES))
+def test_a_round_is_complete_once_every_chunk_has_come_in_whatever_order(chance, total_bytes: int) -> None:
+    ring = RingRound(0, memoryview(bytearray(total_bytes)), 1, 0, 3)
+    chunk_bytes = ring_chunk_bytes(total_bytes, 1, 3)
+    expected = [
+        (number, offset, min(chunk_bytes, end - start - offset))
+        for number, step in enumerate(ring_steps(0, 3))
+        for start, end in [cut_segments(total_bytes, 1, 3)[step.receives]]
+        for offset in range(0, end - start, chunk_bytes)
+    ]
+    chance.shuffle(expected)
+    for step, offset, length in expected:
+        assert not ring.complete
+        chunk = received(total_bytes, step, offset, length)
+        place, adds = ring.take(chunk)
+        assert (place.nbytes, adds) == (length, step < 2)
+        with pytest.raises(TransportError, match="does not fit or came before"):
+            ring.take(chunk)
+    assert ring.complete
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"),
+    [(1, LEAST_CHUNK_BYTES), (0, LEAST_CHUNK_BYTES - 1), (LEAST_CHUNK_BYTES, 1), (2 * LEAST_CHUNK_BYTES, 1)],
+)
+def test_a_chunk_that_is_not_cut_there_is_refused(offset: int, length: int) -> None:
+    ring = RingRound(0, memoryview(bytearray(6 * LEAST_CHUNK_BYTES)), 1, 0, 3)
+    with pytest.raises(TransportError, match="does not fit or came before"):
+        ring.take(received(6 * LEAST_CHUNK_BYTES, 0, offset, length))

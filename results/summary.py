@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from results import metrics
+from results.not_modelled import of_links, of_variant, simulated_without
 
 FIELDS = (
     "cell",
@@ -20,6 +21,7 @@ FIELDS = (
     "wan_goodput_bps",
     "tokens_per_s",
     "calibrated",
+    "not_modelled",
     "dilation",
     "engine",
     "clock",
@@ -38,7 +40,7 @@ _TYPES = {
 _TRIAL = ["cell", "variant", "repeat"]
 
 SIMULATE = "simulate"
-"""The engine whose links are as asked by construction, so that there is nothing to calibrate."""
+"""The engine whose links are as asked by construction, but for what it does not model: nothing is calibrated."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ def summarize(
     for trial in trials:
         key = (trial.cell, trial.variant, trial.repeat)
         settings = {**manifest, **trial.facts}
+        without = simulated_without(manifest, trial.cell)
+        as_asked = settings.get("engine") == SIMULATE and not of_links(without)
         figures = _figures(settings, spans_of.get(key, spans[:0]), samples_of.get(key, link_samples[:0]))
         rows.append(
             {
@@ -91,7 +95,8 @@ def summarize(
                 "variant": trial.variant,
                 "repeat": trial.repeat,
                 **figures,
-                "calibrated": settings.get("engine") == SIMULATE or trial.cell in calibrated,
+                "calibrated": as_asked or trial.cell in calibrated,
+                "not_modelled": [each.text_of_one for each in of_variant(without, trial.variant)],
                 "dilation": settings.get("dilation"),
                 "engine": settings.get("engine"),
                 "clock": settings.get("clock"),

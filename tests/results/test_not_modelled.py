@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from results.manifest_check import check_manifest
@@ -12,7 +14,9 @@ from results.not_modelled import (
     planned_without,
     simulated_without,
 )
+from results.run_description import warnings
 from results.run_store import RunError
+from tests.results.comparison.runs import flat, made
 
 EAST_WEST, EAST_MID = ("east", "west"), ("east", "mid")
 LOSS = NotModelled("topology.wan.loss", "1%", (EAST_WEST,))
@@ -71,6 +75,15 @@ def test_a_simulation_of_an_earlier_version_had_neither_loss_nor_jitter() -> Non
     found = [not_modelled_text(simulated_without(manifest("simulate", lossy, clean), cell)) for cell in (0, 1)]
     assert found == ["loss 1.00% (east-west) and jitter 5.00ms (east-mid)", ""]
     assert simulated_without(manifest("emulate", lossy), 0) == ()
+
+
+def test_a_report_warns_of_stages_that_were_placed_without(tmp_path: Path) -> None:
+    written = {"field": "topology.wan.loss", "asked": "1%", "links": [["east", "west"]], "variants": []}
+    cells = [{"index": 0, "cell": {"topology.wan.latency": "10ms"}, "planned_without": [written]}]
+    (told,) = warnings(made(tmp_path, {("10ms", "atlas"): flat(1.0)}, cells=cells))
+    assert told == (
+        "The planner, which simulates, placed stages without loss 1% (east-west): with it another place may be better."
+    )
 
 
 @pytest.mark.parametrize(

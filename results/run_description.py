@@ -104,14 +104,6 @@ def warnings(run: Run) -> list[str]:
         found.append(
             f"This run is incomplete: {done} had finished when its folder was read. What is shown is of those."
         )
-    cells = {trial.cell for trial in run.trials}
-    measured = cells if run.simulated else {int(cell) for cell in run.calibration["cell"].unique()}
-    unmeasured = sorted(cells - measured)
-    if unmeasured:
-        found.append(
-            f"The links were not calibrated{_in_cells(run, unmeasured)}: whether the network was what was asked is "
-            "unknown, and the figures must not be compared with others."
-        )
     if without := of_links(not_modelled_in(run)):
         found.append(
             f"The simulator has no loss and no jitter, so that {not_modelled_text(without)} changed nothing: the "
@@ -121,6 +113,14 @@ def warnings(run: Run) -> list[str]:
         found.append(
             f"The planner, which simulates, placed stages without {not_modelled_text(planned)}: with it another place "
             "may be better."
+        )
+    cells = {trial.cell for trial in run.trials}
+    measured = cells if run.simulated else {int(cell) for cell in run.calibration["cell"].unique()}
+    unmeasured = sorted(cells - measured)
+    if unmeasured:
+        found.append(
+            f"The links were not calibrated{_in_cells(run, unmeasured)}: whether the network was what was asked is "
+            "unknown, and the figures must not be compared with others."
         )
     saturated = [trial for trial in run.trials if saturation(trial.facts)]
     if saturated:

@@ -138,15 +138,11 @@ SUMMARY = _schema(
     ("wan_bytes", pa.int64(), "bytes that crossed between datacenters in the trial, with headers, null if unknown"),
     ("wan_goodput_bps", pa.float64(), "payload rate across the WAN after warm-up, null if unknown"),
     ("tokens_per_s", pa.float64(), "tokens trained on a second, null if unknown"),
-    (
-        "calibrated",
-        pa.bool_(),
-        "whether the cell's links were measured and all within tolerance, or simulated whole",
-    ),
-    ("not_modelled", pa.list_(pa.string()), "what was asked for and the simulation does not have, like loss 1%"),
+    ("calibrated", pa.bool_(), "whether the cell's links were measured and all within tolerance, or simulated"),
     ("dilation", pa.float64(), "how many times slower than the experiment the machine went"),
     ("engine", pa.string(), "emulate or simulate"),
     ("clock", pa.string(), "real or virtual"),
+    ("not_modelled", pa.list_(pa.string()), "what a simulation lacks of what was asked; of links: not `calibrated`"),
 )
 
 

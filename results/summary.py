@@ -21,10 +21,10 @@ FIELDS = (
     "wan_goodput_bps",
     "tokens_per_s",
     "calibrated",
-    "not_modelled",
     "dilation",
     "engine",
     "clock",
+    "not_modelled",
 )
 
 _TYPES = {
@@ -84,10 +84,9 @@ def summarize(
     calibrated = calibrated_cells(calibration)
     rows = []
     for trial in trials:
+        without = simulated_without(manifest, trial.cell)
         key = (trial.cell, trial.variant, trial.repeat)
         settings = {**manifest, **trial.facts}
-        without = simulated_without(manifest, trial.cell)
-        as_asked = settings.get("engine") == SIMULATE and not of_links(without)
         figures = _figures(settings, spans_of.get(key, spans[:0]), samples_of.get(key, link_samples[:0]))
         rows.append(
             {
@@ -95,11 +94,12 @@ def summarize(
                 "variant": trial.variant,
                 "repeat": trial.repeat,
                 **figures,
-                "calibrated": as_asked or trial.cell in calibrated,
-                "not_modelled": [each.text_of_one for each in of_variant(without, trial.variant)],
+                "calibrated": (settings.get("engine") == SIMULATE and not of_links(without))
+                or trial.cell in calibrated,
                 "dilation": settings.get("dilation"),
                 "engine": settings.get("engine"),
                 "clock": settings.get("clock"),
+                "not_modelled": [each.text_of_one for each in of_variant(without, trial.variant)],
             }
         )
     return pd.DataFrame(rows, columns=list(FIELDS), dtype=object).astype(_TYPES)

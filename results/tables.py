@@ -142,13 +142,6 @@ def _json(
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _calibrated(row: HeadlineRow) -> str:
-    if row.simulated:
-        without = markdown_text(", ".join(row.not_modelled))
-        return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}"
-    return "yes" if row.calibrated else "**no**"
-
-
 def _markdown(rows: Sequence[HeadlineRow]) -> str:
     several = len({row.run for row in rows}) > 1
     swept = any(row.where for row in rows)
@@ -173,8 +166,16 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
                 *([percent_text(row.gpu_utilization_with_prefill)] if prefilled else []),
                 size_text(row.wan_bytes),
                 rate_text(row.wan_goodput_bps),
-                _calibrated(row),
+                _standing(row),
             )
             lines.append(table_line([*map(markdown_text, named), *told]))
     note = interval_note(rows)
     return "\n".join([*lines, *(["", note] if note else [])]) + "\n"
+
+
+def _standing(row: HeadlineRow) -> str:
+    """Whether the row's links were as asked."""
+    if row.simulated:
+        without = markdown_text(", ".join(row.not_modelled))
+        return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}"
+    return "yes" if row.calibrated else "**no**"

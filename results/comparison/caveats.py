@@ -70,21 +70,6 @@ def _circumstances(run: Run) -> dict[str, Any]:
     return {**fields, "git.revision": (manifest.get("git") or {}).get("revision")}
 
 
-def _not_modelled(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
-    """What the simulations that are compared leave out, each text with all whose it is."""
-    names: dict[str, list[str]] = {}
-    for name, run, sides in (("A", a, [pair.a for pair in pairs]), ("B", b, [pair.b for pair in pairs])):
-        text = not_modelled_text(
-            each for side in sides for each in of_variant(simulated_without(run.manifest, side.cell), side.variant)
-        )
-        if text:
-            names.setdefault(text, []).append(name)
-    return [
-        f"The simulation of {list_text(own)} does not model {text}: the ratio holds without it."
-        for text, own in names.items()
-    ]
-
-
 def _lone_repeats(pairs: list[Pair]) -> list[str]:
     measured = [(name, side) for pair in pairs for name, side in (("A", pair.a), ("B", pair.b)) if not side.exact]
     names = dict.fromkeys(name for name, side in measured if side.repeats == 1)
@@ -110,3 +95,18 @@ def _overloaded(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
             variant, text = told[0]
             found.append(f"{name} was overloaded in {len(told)} of its trials, first with {variant}: {text}.")
     return found
+
+
+def _not_modelled(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
+    """What the simulations that are compared leave out, each text with all whose it is."""
+    names: dict[str, list[str]] = {}
+    for name, run, sides in (("A", a, [pair.a for pair in pairs]), ("B", b, [pair.b for pair in pairs])):
+        text = not_modelled_text(
+            each for side in sides for each in of_variant(simulated_without(run.manifest, side.cell), side.variant)
+        )
+        if text:
+            names.setdefault(text, []).append(name)
+    return [
+        f"The simulation of {list_text(own)} does not model {text}: the ratio holds without it."
+        for text, own in names.items()
+    ]

@@ -78,7 +78,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
     if judged:
         table.add_column("links as\nasked", justify="right", no_wrap=True)
     for row in rows:
-        as_asked = ["yes" if row["calibrated"] else "NO"] if judged else []
+        measured = ["yes" if row["calibrated"] else "NO"] if judged else []
         table.add_row(
             ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["cell"].items()),
             Text(row["variant"]),
@@ -86,7 +86,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
             _figure(row["gpu_utilization"], ".1%"),
             _figure(None if row["wan_bytes"] is None else row["wan_bytes"] / 1e6, ".1f"),
             _figure(row["tokens_per_s"], ".0f"),
-            *as_asked,
+            *measured,
         )
     return table
 

@@ -30,6 +30,7 @@ class HeadlineRow:
 
     ``interval_s`` holds the median iteration time with 95 % confidence (``results.comparison.bootstrap``), drawn from
     ``iterations`` measured ones in all repeats; None where too few were measured, or the run was simulated.
+    ``not_modelled`` is what was asked for and the simulation does not have.
     """
 
     run: str
@@ -50,6 +51,7 @@ class HeadlineRow:
     tokens_per_s: float | None
     calibrated: bool
     simulated: bool
+    not_modelled: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -114,6 +116,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 tokens_per_s=_median(of_trials["tokens_per_s"]),
                 calibrated=bool(calibrated[positions].all()),
                 simulated=run.simulated,
+                not_modelled=tuple(run.summary["not_modelled"].iloc[positions[0]]),
             )
         )
     return rows

@@ -6,7 +6,7 @@ Only fields that something reads are told here, and of these only a few must be 
 import json
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from results.run_store import RunError
@@ -43,11 +43,26 @@ class _ResolvedVariant(_Facts):
     work: Document | None = None
 
 
+class _NotModelled(_Facts):
+    field: str
+    asked: str
+    links: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
+    variants: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _concerns_links_or_variants(self) -> "_NotModelled":
+        if bool(self.links) == bool(self.variants):
+            raise ValueError("it concerns either links or variants")
+        return self
+
+
 class _Cell(_Facts):
     index: Int32
     cell: dict[str, str]
     tokens_per_iteration: Count | None = None
     wan: list[_Link] | None = None
+    not_modelled: list[_NotModelled] | None = None
+    planned_without: list[_NotModelled] | None = None
     variants: dict[str, _ResolvedVariant | None] | None = None
 
 

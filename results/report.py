@@ -17,7 +17,7 @@ from results.page_templates import page_environment
 from results.prefill_section import prefill_of, prefill_section
 from results.report_charts import ReportCharts, report_charts
 from results.run import Run, load_run
-from results.run_description import facts, overlay_warnings, warnings, what_was_run
+from results.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
 from results.run_labels import run_labels, run_name
 from results.text_direction import isolated
 
@@ -42,6 +42,7 @@ class _Section:
     charts: Sequence[Chart]
     devices: DeviceTable | None
     calibration: CalibrationTable | None
+    links_reading: str
     facts: Sequence[tuple[str, str]]
     configuration: str
 
@@ -129,7 +130,7 @@ def _table(rows: Sequence[HeadlineRow]) -> _Table:
         groups=by_cell(rows),
         several_runs=len({row.run for row in rows}) > 1,
         several_repeats=any(row.repeats > 1 for row in rows),
-        measured=any(not row.simulated for row in rows),
+        measured=any(not (row.simulated and row.calibrated) for row in rows),
         note=interval_note(rows),
     )
 
@@ -150,6 +151,7 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         charts=charts.own[label],
         devices=device_table(run),
         calibration=calibration_table(run),
+        links_reading=links_reading(run),
         facts=facts(run),
         configuration=json.dumps(run.manifest.get("experiment") or {}, indent=2, ensure_ascii=False, default=str),
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 from results.headline import cell_text
 from results.manifest_differences import incomparable
+from results.not_modelled import NotModelled, gathered, not_modelled_text, of_links, planned_without, simulated_without
 from results.number_text import count_text, list_text, size_text
 from results.run import Run
 from results.summary import calibrated_cells, swept_values
@@ -76,6 +77,24 @@ def _values_text(values: list[str]) -> str:
     return f"{', '.join(values[: MAX_VALUES_TOLD - 2])}, ... to {values[-1]} ({len(values)} values)"
 
 
+def not_modelled_in(run: Run) -> tuple[NotModelled, ...]:
+    """What the simulations of a run's trials do not have of what was asked for; nothing for an emulation."""
+    return gathered(each for cell in _cells(run) for each in simulated_without(run.manifest, cell))
+
+
+def _cells(run: Run) -> list[int]:
+    return sorted({trial.cell for trial in run.trials})
+
+
+def links_reading(run: Run) -> str:
+    """What a report says of the links of a simulation in place of their calibration."""
+    without = of_links(not_modelled_in(run))
+    if without:
+        text = not_modelled_text(without)
+        return f"Nothing was measured, and the links are not as asked: the simulator does not model {text}."
+    return "Nothing was measured: the links are as asked by construction."
+
+
 def warnings(run: Run) -> list[str]:
     """What a reader must know before believing the figures, each one sentence or two; empty if nothing."""
     found = []
@@ -84,6 +103,16 @@ def warnings(run: Run) -> list[str]:
         done = f"{len(run.trials)} of {count_text(expected, 'trial')}" if expected else f"{len(run.trials)} trials"
         found.append(
             f"This run is incomplete: {done} had finished when its folder was read. What is shown is of those."
+        )
+    if without := of_links(not_modelled_in(run)):
+        found.append(
+            f"The simulator has no loss and no jitter, so that {not_modelled_text(without)} changed nothing: the "
+            "figures are those of links without, and an emulation of the same file gives others."
+        )
+    if planned := gathered(each for cell in _cells(run) for each in planned_without(run.manifest, cell)):
+        found.append(
+            f"The planner, which simulates, placed stages without {not_modelled_text(planned)}: with it another place "
+            "may be better."
         )
     cells = {trial.cell for trial in run.trials}
     measured = cells if run.simulated else {int(cell) for cell in run.calibration["cell"].unique()}
@@ -226,6 +255,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("engine", _text(manifest.get("engine") or "")),
         ("clock", _text(manifest.get("clock") or "")),
         ("virtual time", _text(manifest.get("virtual_time") or "")),
+        ("not modelled", not_modelled_text(not_modelled_in(run))),
         ("dilation", slowed if isinstance(dilation, (int, float)) and dilation > 1 else _text(dilation or "")),
         ("substrate", _text(substrate.pop("name", "")) + reason),
         ("substrate details", _text(substrate)),

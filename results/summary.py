@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from results import metrics
+from results.not_modelled import of_links, of_variant, simulated_without
 
 FIELDS = (
     "cell",
@@ -23,6 +24,7 @@ FIELDS = (
     "dilation",
     "engine",
     "clock",
+    "not_modelled",
 )
 
 _TYPES = {
@@ -38,7 +40,7 @@ _TYPES = {
 _TRIAL = ["cell", "variant", "repeat"]
 
 SIMULATE = "simulate"
-"""The engine whose links are as asked by construction, so that there is nothing to calibrate."""
+"""The engine whose links are as asked by construction, but for what it does not model: nothing is calibrated."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def summarize(
     calibrated = calibrated_cells(calibration)
     rows = []
     for trial in trials:
+        without = simulated_without(manifest, trial.cell)
         key = (trial.cell, trial.variant, trial.repeat)
         settings = {**manifest, **trial.facts}
         figures = _figures(settings, spans_of.get(key, spans[:0]), samples_of.get(key, link_samples[:0]))
@@ -91,10 +94,12 @@ def summarize(
                 "variant": trial.variant,
                 "repeat": trial.repeat,
                 **figures,
-                "calibrated": settings.get("engine") == SIMULATE or trial.cell in calibrated,
+                "calibrated": (settings.get("engine") == SIMULATE and not of_links(without))
+                or trial.cell in calibrated,
                 "dilation": settings.get("dilation"),
                 "engine": settings.get("engine"),
                 "clock": settings.get("clock"),
+                "not_modelled": [each.text_of_one for each in of_variant(without, trial.variant)],
             }
         )
     return pd.DataFrame(rows, columns=list(FIELDS), dtype=object).astype(_TYPES)

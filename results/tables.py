@@ -80,6 +80,7 @@ def _records(
             "tokens_per_s": row.tokens_per_s,
             "calibrated": row.calibrated,
             "simulated": row.simulated,
+            "not_modelled": list(row.not_modelled),
         }
         own = shares_of.get((row.run, row.cell, row.variant))
         parts = [own.share(part) if own else None for part in PARTS]
@@ -111,6 +112,8 @@ def _plain(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, str) and value.startswith(_FORMULAS):
         return f"'{value}"
+    if isinstance(value, list):
+        return _plain("; ".join(value))
     return "" if value is None else value
 
 
@@ -163,8 +166,16 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
                 *([percent_text(row.gpu_utilization_with_prefill)] if prefilled else []),
                 size_text(row.wan_bytes),
                 rate_text(row.wan_goodput_bps),
-                "simulated" if row.simulated else "yes" if row.calibrated else "**no**",
+                _standing(row),
             )
             lines.append(table_line([*map(markdown_text, named), *told]))
     note = interval_note(rows)
     return "\n".join([*lines, *(["", note] if note else [])]) + "\n"
+
+
+def _standing(row: HeadlineRow) -> str:
+    """Whether the row's links were as asked."""
+    if row.simulated:
+        without = markdown_text(", ".join(row.not_modelled))
+        return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}"
+    return "yes" if row.calibrated else "**no**"

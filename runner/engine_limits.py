@@ -1,4 +1,7 @@
-"""What one engine can run and the other cannot: refused while the file is read, before anything is made."""
+"""What one engine can run and the other cannot, and what none can: refused while the file is read.
+
+What a simulation runs without and says so is in ``runner.not_modelled``.
+"""
 
 from collections.abc import Sequence
 
@@ -6,7 +9,7 @@ from runner.computed_prefill import check_computed_prefill
 from runner.experiment_model import ExperimentSpec
 from runner.resolved_variant import ResolvedVariant
 from testbed.strict_model import InputError
-from testbed.topology import Topology, check_can_be_emulated
+from testbed.topology import Topology, TopologySpec, check_can_be_emulated
 
 
 def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant], source: str) -> None:
@@ -29,6 +32,28 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
                 "or give engine: simulate"
             )
     check_computed_prefill(spec, variants, source)
+
+
+def check_packets_arrive(spec: TopologySpec, topology: Topology, source: str) -> None:
+    """Raise InputError, one line that starts with ``source``, for a link that loses everything: no engine trains then.
+
+    ``spec`` is what ``topology`` was resolved from.
+    """
+    for link in topology.wan:
+        if link.conditions.loss >= 1:
+            one, other = link.between
+            raise InputError(
+                f"{source}: {_loss_field(spec, link.between)}: 100% between {one} and {other}: nothing arrives, and "
+                "nothing can be trained: give less"
+            )
+
+
+def _loss_field(spec: TopologySpec, between: tuple[str, str]) -> str:
+    """Where in the file the loss of a link stands."""
+    for position, link in enumerate(spec.links):
+        if set(link.between) == set(between) and "loss" in link.model_fields_set:
+            return f"topology.links.{position}.loss"
+    return "topology.wan.loss" if spec.profile is None else "topology.profile"
 
 
 def _check_virtual_time(spec: ExperimentSpec, source: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from runner.cell_spec import CellSpec, cell_specs, read_experiment, with_topology_inline
 from runner.demand import NetworkDemand, network_demand
 from runner.document import one_line
-from runner.engine_limits import check_engine
+from runner.engine_limits import check_engine, check_packets_arrive
 from runner.experiment_model import ExperimentSpec
 from runner.resolved_variant import ResolvedVariant
 from runner.sweep import MAX_TRIALS
@@ -109,24 +109,28 @@ class Experiment:
         return sha256(text.encode()).hexdigest()
 
 
-def load_experiment(path: Path, overrides: Sequence[str] = (), *, engine: str | None = None) -> Experiment:
+def load_experiment(
+    path: Path, overrides: Sequence[str] = (), *, engine: str | None = None, trains: bool = True
+) -> Experiment:
     """Read an experiment's file, apply ``overrides`` (each a ``path=value``) and resolve every cell.
 
     ``engine`` stands in place of the file's, whatever that is; None leaves it. A topology given as a path, and a
     profile given as one, are read relative to the experiment's file. ``name`` defaults to the file's name without its
-    ending. Reads files and creates nothing.
+    ending. ``trains`` is whether it is read to be trained, and not for its network alone. Reads files and creates
+    nothing.
 
     Raises InputError: one line with file, field and remedy.
     """
     document, source = read_experiment(path, overrides)
-    return parse_experiment(document if engine is None else {**document, "engine": engine}, source, path.parent)
+    asked = document if engine is None else {**document, "engine": engine}
+    return parse_experiment(asked, source, path.parent, trains=trains)
 
 
-def parse_experiment(document: Mapping[str, Any], source: str, directory: Path) -> Experiment:
+def parse_experiment(document: Mapping[str, Any], source: str, directory: Path, *, trains: bool = True) -> Experiment:
     """Resolve an experiment from its document, as ``Experiment.document`` gives it or a file holds it.
 
-    ``source`` starts every refusal; ``directory`` is where relative paths of topologies and profiles begin. Raises
-    InputError: one line with source, field and remedy.
+    ``source`` starts every refusal; ``directory`` is where relative paths of topologies and profiles begin; ``trains``
+    as for ``load_experiment``. Raises InputError: one line with source, field and remedy.
     """
     document = with_topology_inline(document, directory, source)
     spec = parse_model(ExperimentSpec, document, source)
@@ -135,7 +139,7 @@ def parse_experiment(document: Mapping[str, Any], source: str, directory: Path) 
     for cell in cell_specs(spec, document, source, directory):
         places += len(cell.topology.hosts)
         _check_places(places, f"{source}: topology.datacenters")
-        resolved = _resolve_cell(cell, directory)
+        resolved = _resolve_cell(cell, directory, trains=trains)
         places += sum(len(variant.placement.places) for variant in resolved.variants)
         _check_places(places, f"{source}: training.stages")
         cells.append(resolved)
@@ -156,8 +160,10 @@ def _check_places(places: int, source: str) -> None:
         )
 
 
-def _resolve_cell(cell: CellSpec, directory: Path) -> Cell:
+def _resolve_cell(cell: CellSpec, directory: Path, *, trains: bool) -> Cell:
     spec, source, training = cell.spec, cell.source, cell.spec.training
+    if trains:
+        check_packets_arrive(spec.topology, cell.topology, source)
     if training.iterations <= training.warmup:
         raise InputError(
             f"{source}: training.iterations: {training.iterations}, of which {training.warmup} warm up, leaves none to "

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runner.experiment import Experiment
+from runner.experiment import Cell, Experiment
 from runner.machine_facts import machine_facts
+from runner.not_modelled import as_written, planned_without, simulated_without
 from runner.software_versions import foreign_schedules, git_state, library_versions
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
@@ -45,6 +46,7 @@ def gather_manifest(
                 "cell": dict(cell.values),
                 "warmup_iterations": cell.spec.training.warmup,
                 "tokens_per_iteration": cell.tokens_per_iteration,
+                **_without(cell),
                 **cell.resolved(),
             }
             for cell in cells
@@ -56,6 +58,15 @@ def gather_manifest(
         "git": git_state(checkout),
         "foreign_schedules": foreign_schedules(variant.schedule for variant in spec.variants),
         **machine_facts(),
+    }
+
+
+def _without(cell: Cell) -> dict[str, Any]:
+    """What is asked for in a cell and left out: by its simulation, or by the planner that placed its stages."""
+    simulated = cell.spec.engine == "simulate"
+    return {
+        "not_modelled": as_written(simulated_without(cell.spec, cell.topology) if simulated else ()),
+        "planned_without": as_written(() if simulated else planned_without(cell.spec, cell.topology)),
     }
 
 

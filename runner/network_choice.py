@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def emulated_cells(path: Path, overrides: Sequence[str]) -> tuple[Cell, ...]:
     """Every cell of an experiment, whose networks can be brought up whatever its engine. Raises InputError."""
-    cells = load_experiment(path, overrides).cells()
+    cells = load_experiment(path, overrides, trains=False).cells()
     for cell in cells:
         check_can_be_emulated(cell.topology, f"{path}: topology")
     return cells

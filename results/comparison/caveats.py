@@ -6,6 +6,7 @@ from typing import Any
 from results.comparison.differences import NOT_SET, Difference, differing
 from results.comparison.pairing import Pair
 from results.manifest_fields import flattened
+from results.not_modelled import not_modelled_text, of_variant, simulated_without
 from results.number_text import list_text, shortened
 from results.run import Run
 from results.run_description import first_cell, saturation
@@ -33,7 +34,7 @@ def caveats(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
     Of a run held against itself the machine is told once.
     """
     pairs = list(pairs)
-    found = _lone_repeats(pairs) + _overloaded(a, b, pairs)
+    found = _not_modelled(a, b, pairs) + _lone_repeats(pairs) + _overloaded(a, b, pairs)
     if a is not b and a.manifest.get("run_id") and a.manifest.get("run_id") == b.manifest.get("run_id"):
         found.append("A and B are copies of one run: that they are alike says nothing.")
     for name, run in (("A", a), ("B", b))[: 1 if a is b else 2]:
@@ -94,3 +95,18 @@ def _overloaded(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
             variant, text = told[0]
             found.append(f"{name} was overloaded in {len(told)} of its trials, first with {variant}: {text}.")
     return found
+
+
+def _not_modelled(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
+    """What the simulations that are compared leave out, each text with all whose it is."""
+    names: dict[str, list[str]] = {}
+    for name, run, sides in (("A", a, [pair.a for pair in pairs]), ("B", b, [pair.b for pair in pairs])):
+        text = not_modelled_text(
+            each for side in sides for each in of_variant(simulated_without(run.manifest, side.cell), side.variant)
+        )
+        if text:
+            names.setdefault(text, []).append(name)
+    return [
+        f"The simulation of {list_text(own)} does not model {text}: the ratio holds without it."
+        for text, own in names.items()
+    ]

@@ -12,6 +12,7 @@ from typing import Any
 
 from results.comparison.pairing import Pair
 from results.manifest_fields import flattened
+from results.not_modelled import of_links, simulated_without
 from results.number_text import milliseconds_text, percent_text, rate_text
 from results.run import Run
 from results.summary import calibrated_cells
@@ -77,15 +78,24 @@ def run_fields(run: Run) -> dict[str, Any]:
 
 
 def cell_fields(run: Run, cell: int) -> dict[str, Any]:
-    """What has to be the same in one cell: every link of the WAN as resolved, and how much is trained."""
+    """What has to be the same in one cell: every link of the WAN as resolved, and how much is trained.
+
+    What a simulation does not model of a link is not the same as what an emulation has.
+    """
     entry = _cell_entry(run, cell)
+    without = {
+        f"{each.field}.{'-'.join(sorted(ends))}"
+        for each in of_links(simulated_without(run.manifest, cell))
+        for ends in each.links
+    }
     fields: dict[str, Any] = {"training.tokens_per_iteration": entry.get("tokens_per_iteration")}
     for link in entry.get("wan") or ():
         ends = "-".join(sorted(map(str, link.get("between", ()))))
         for name, value in link.items():
             if name != "between":
                 unit = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
-                fields[f"topology.wan.{name.removesuffix(unit)}.{ends}"] = _link_text(name, unit, value)
+                field, text = f"topology.wan.{name.removesuffix(unit)}.{ends}", _link_text(name, unit, value)
+                fields[field] = f"{text}, not modelled" if field in without else text
     return fields
 
 

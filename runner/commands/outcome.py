@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from results import load
+from results.not_modelled import NotModelled, not_modelled_text, of_links
 from runner.experiment import Experiment
 
 _WIDTH = 120
@@ -35,9 +36,10 @@ def list_trials(experiment: Experiment, as_json: bool) -> None:
 
 
 def show_outcome(path: Path, as_json: bool) -> bool:
-    """Write a run's report and summary file, and print the summary; tell whether all links were as asked."""
+    """Write a run's report and summary file, and print the summary; tell whether every measured link was as asked."""
     # Drawing and data frames take a second to load, which --dry-run and a refused file spare.
     from results.report import write_report  # noqa: PLC0415
+    from results.run_description import not_modelled_in  # noqa: PLC0415
     from results.summary import summary_rows  # noqa: PLC0415
     from results.summary_table import write_summary  # noqa: PLC0415
 
@@ -52,21 +54,31 @@ def show_outcome(path: Path, as_json: bool) -> bool:
         console = Console(highlight=False)
         if not console.is_terminal:
             console = Console(highlight=False, width=_WIDTH)
-        console.print(_table(rows, simulated=run.simulated))
+        console.print(_table(rows, simulated=run.simulated, without=not_modelled_in(run)))
     print(f"report: {report}", file=sys.stderr if as_json else sys.stdout)
-    return all(row["calibrated"] for row in rows)
+    return run.simulated or all(row["calibrated"] for row in rows)
 
 
-def _table(rows: list[dict[str, Any]], *, simulated: bool) -> Table:
-    table = Table(caption="simulated: links as asked, by construction" if simulated else None, caption_justify="left")
+def _caption(without: tuple[NotModelled, ...]) -> Text:
+    """What a simulation's links were, and what else it was without."""
+    links, text = of_links(without), not_modelled_text(without)
+    if links:
+        return Text(f"simulated, links NOT as asked: {text} not modelled")
+    others = f"; not modelled: {text}" if without else ""
+    return Text(f"simulated: links as asked, by construction{others}")
+
+
+def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotModelled, ...]) -> Table:
+    table = Table(caption=_caption(without) if simulated else None, caption_justify="left")
+    judged = not simulated or bool(of_links(without))
     for heading in ("cell", "variant"):
         table.add_column(heading)
     for heading in ("iteration\nseconds", "GPU\nutilization", "WAN MB in\nthe trial", "tokens/s"):
         table.add_column(heading, justify="right", no_wrap=True)
-    if not simulated:
+    if judged:
         table.add_column("links as\nasked", justify="right", no_wrap=True)
     for row in rows:
-        measured = [] if simulated else ["yes" if row["calibrated"] else "NO"]
+        measured = ["yes" if row["calibrated"] else "NO"] if judged else []
         table.add_row(
             ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["cell"].items()),
             Text(row["variant"]),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from results.not_modelled import NotModelled, not_modelled_text
 from results.number_text import count_text, list_text, percent_text, seconds_text, size_text, three_digits
 from runner.cell_spec import CellSpec, cell_specs, read_experiment
 from runner.commands.arguments import AsJson, ExperimentFile, Overrides
+from runner.commands.outcome import tell
+from runner.engine_limits import check_packets_arrive
 from runner.exit_status import told_in_one_line
 from runner.experiment_model import ExperimentSpec
+from runner.not_modelled import as_written, simulated_without
 from runner.planner.candidate import Priced, Runs
 from runner.planner.planning import Plan, PlanningTask, SearchName, plan
 from runner.variant_resolution import planning_task
@@ -51,25 +56,50 @@ def plan_(
         chosen_search = next((name for name in _SEARCHES if name == search), None)
         if chosen_search is None:
             raise InputError(f"--search {search}: there are {list_text(list(_SEARCHES))}")
-        planned: list[tuple[CellSpec, PlanningTask, str, Plan]] = []
-        for cell in _cells(file, overrides or []):
+        planned: list[_Planned] = []
+        cells = list(_cells(file, overrides or []))
+        for line in _left_out(cells):
+            tell(line)
+        for cell in cells:
             position = _position(cell, variant)
             task = planning_task(cell.spec, position, cell.topology, cell.source, file.parent, pipelines=None)
             with Console(stderr=True).status("simulating candidates"):
                 found = plan(task, chosen_search, most_simulations=simulations, runners_up=_RUNNERS_UP)
-            planned.append((cell, task, cell.spec.variants[position].name, found))
+            name = cell.spec.variants[position].name
+            planned.append(_Planned(cell, name, task, found, simulated_without(cell.spec, cell.topology, [name])))
             if not as_json:
-                _print(cell, task, cell.spec.variants[position].name, found, file)
+                _print(planned[-1], file)
         if as_json:
-            documents = [_document(cell, name, found) for cell, _, name, found in planned]
-            swept = planned[0][0].spec.sweep
+            documents = [_document(each) for each in planned]
+            swept = cells[0].spec.sweep
             print(json.dumps({"cells": documents} if swept else documents[0], indent=2))
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """One cell's variant with its plan, and what the plan was made without."""
+
+    cell: CellSpec
+    variant: str
+    task: PlanningTask
+    found: Plan
+    without: tuple[NotModelled, ...]
 
 
 def _cells(file: Path, overrides: Sequence[str]) -> Iterator[CellSpec]:
     """Every cell of the file, nothing placed: a file can be planned whose own pipelines do not fit its network."""
     document, source = read_experiment(file, overrides)
-    yield from cell_specs(parse_model(ExperimentSpec, document, source), document, source, file.parent)
+    for cell in cell_specs(parse_model(ExperimentSpec, document, source), document, source, file.parent):
+        check_packets_arrive(cell.spec.topology, cell.topology, cell.source)
+        yield cell
+
+
+def _left_out(cells: Sequence[CellSpec]) -> Iterator[str]:
+    """What a plan makes nothing of, though the file asks for it, a line each."""
+    if any(cell.spec.compute.kind == "torch" for cell in cells):
+        yield "torch does not run in a plan: a compute profile gives its times"
+    if any(cell.spec.prefill is not None for cell in cells):
+        yield "a plan is of training alone: prefill has no part in it"
 
 
 def _position(cell: CellSpec, name: str | None) -> int:
@@ -82,15 +112,17 @@ def _position(cell: CellSpec, name: str | None) -> int:
     raise InputError(f"--variant {name}: {cell.source} has {list_text([variant.name for variant in variants])}")
 
 
-def _document(cell: CellSpec, variant: str, found: Plan) -> dict[str, Any]:
+def _document(planned: _Planned) -> dict[str, Any]:
+    values, found = planned.cell.values, planned.found
     return {
-        **({"cell": dict(cell.values)} if cell.values else {}),
-        "variant": variant,
+        **({"cell": dict(values)} if values else {}),
+        "variant": planned.variant,
         "chosen": _proposal(found, found.chosen),
         "alternatives": [_proposal(found, priced) for priced in found.runners_up],
         "unused_gpus": dict(found.unused),
         "simulations": found.simulations,
         "cut_off": found.cut_off,
+        "not_modelled": as_written(planned.without),
     }
 
 
@@ -109,15 +141,16 @@ def _proposal(found: Plan, priced: Priced) -> dict[str, Any]:
     }
 
 
-def _print(cell: CellSpec, task: PlanningTask, variant: str, found: Plan, file: Path) -> None:
+def _print(planned: _Planned, file: Path) -> None:
+    cell, variant, found = planned.cell, planned.variant, planned.found
     console = Console(highlight=False, soft_wrap=True)
     values = ", ".join(f"{path}={text}" for path, text in cell.values.items())
-    console.print(
-        Text(f"{values or file}: {variant}, {count_text(task.stages, 'stage')}{_stages_reason(cell.spec, variant)}"),
-        style="bold",
-    )
+    stages = f"{count_text(planned.task.stages, 'stage')}{_stages_reason(cell.spec, variant)}"
+    console.print(Text(f"{values or file}: {variant}, {stages}"), style="bold")
     for line in _answer(found):
         console.print(Text(line))
+    if planned.without:
+        console.print(Text(f"{'not modelled':<18}{not_modelled_text(planned.without)}: the plan is one without"))
     if found.cut_off is not None:
         console.print(f"search cut off {found.cut_off}: a better plan may exist (--simulations allows more)")
     table_console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from results.not_modelled import not_modelled_text
 from results.run_store import RunStore
 from runner.commands.arguments import (
     AsJson,
@@ -26,6 +27,7 @@ from runner.computed_prefill import check_memory_for_weights
 from runner.exit_status import OUTSIDE_TOLERANCE, told_in_one_line
 from runner.experiment import Experiment, load_experiment
 from runner.network_choice import source_of
+from runner.not_modelled import planned_without
 from runner.run_folder import begin_run, check_runs_folder, exclusively, resume_run
 from runner.virtual_clock import enter_virtual_time, wants_guest
 from runner.virtual_patience import quiet_patience_s
@@ -77,6 +79,10 @@ def run(
         else:
             if keep_gradients and any(cell.spec.compute.kind != "torch" for cell in experiment.cells()):
                 raise InputError("--keep-gradients: replayed compute makes none: give compute: {kind: torch}")
+            if without := not_modelled_text(
+                each for cell in experiment.cells() for each in planned_without(cell.spec, cell.topology)
+            ):
+                tell(f"placement auto: the planner simulates, and does not model {without}")
             if wants_guest(experiment.spec, substrate):
                 path = _virtual_run(experiment, file, written, runs, resume=resume)
             else:

@@ -1,12 +1,16 @@
 """``wanbed simulate``: an experiment as discrete events, without a network."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from results.not_modelled import not_modelled_text
 from runner.commands.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder
 from runner.commands.outcome import list_trials, show_outcome, tell
 from runner.exit_status import told_in_one_line
 from runner.experiment import Experiment, load_experiment
+from runner.experiment_quantities import AUTO
+from runner.not_modelled import simulated_without
 from runner.progress import Progress
 from runner.run_folder import begin_run, check_runs_folder, exclusively, resume_run
 from testbed.strict_model import InputError
@@ -48,10 +52,8 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
     if store is None:
         check_runs_folder(runs)
         store = begin_run(experiment, runs, {"dilation": 1.0})
-    if experiment.spec.repeats > experiment.repeats:
-        tell(f"a simulation gives the same every time: each trial runs once, not {experiment.spec.repeats} times")
-    if any(cell.spec.compute.kind == "torch" for cell in experiment.cells()):
-        tell("torch does not run in a simulation: a compute profile gives its times")
+    for line in _left_out(experiment):
+        tell(line)
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)
     tell(f"{store.path}: {len(trials)} trials, {finished} of them finished before")
@@ -59,3 +61,16 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
         simulate_sweep(experiment, store, jobs=jobs or len(os.sched_getaffinity(0)), progress=progress)
         store.finish()
     return store.path
+
+
+def _left_out(experiment: Experiment) -> Iterator[str]:
+    """What a simulation makes nothing of, though the file asks for it, a line each."""
+    spec, cells = experiment.spec, experiment.cells()
+    if spec.repeats > experiment.repeats:
+        yield f"a simulation gives the same every time: each trial runs once, not {spec.repeats} times"
+    if any(cell.spec.compute.kind == "torch" for cell in cells):
+        yield "torch does not run in a simulation: a compute profile gives its times, and nothing is learnt"
+    if spec.dilation not in {AUTO, 1}:
+        yield f"dilation {spec.dilation:g} is for a machine that cannot keep up: a simulation needs none"
+    if without := not_modelled_text(each for cell in cells for each in simulated_without(cell.spec, cell.topology)):
+        yield f"not modelled: {without}: the figures are those without"

@@ -48,7 +48,7 @@ def outcomes_of(part: str, run: Run) -> list[Outcome]:
             row.gpu_utilization_with_prefill,
             goodput_bps[row.cell, row.variant],
             overruns.get((row.cell, row.variant)),
-            row.calibrated or row.simulated,
+            row.calibrated,
         )
         for row in headline(run)
     ]

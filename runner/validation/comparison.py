@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.headline import HeadlineRow, headline
+from results.headline import HeadlineRow, cell_text, headline
+from results.not_modelled import not_modelled_text
 from results.run import Run
 from results.run_description import saturation
 from results.summary import calibrated_cells
 from runner.document import one_line
 from runner.experiment import Cell, Experiment, parse_experiment
+from runner.not_modelled import links_without
 from runner.simulator.simulation import Simulate
 from testbed.strict_model import InputError
 
@@ -44,8 +46,8 @@ class Comparison:
 def compare(run: Run, simulate: Simulate) -> tuple[Comparison, ...]:
     """Simulate every cell and variant that has a finished trial, in the order of the run's trials.
 
-    Raises InputError, one line, for a run that was not emulated with replayed compute, and one whose experiment means
-    something else to this version than what was run.
+    Raises InputError, one line, for a run that was not emulated with replayed compute, one with links that the
+    simulator does not model, and one whose experiment means something else to this version than what was run.
     """
     experiment = _experiment(run)
     cells = {cell.index: cell for cell in experiment.cells()}
@@ -71,6 +73,12 @@ def _experiment(run: Run) -> Experiment:
     for cell in experiment.cells():
         if cell.spec.compute.kind != "replay":
             raise InputError(f"{here}: what torch computes takes no time that is known: give a run of replayed compute")
+        if without := links_without(cell.topology):
+            at = f" at {where}" if (where := cell_text(cell.values)) else ""
+            raise InputError(
+                f"{here}: the simulator does not model {not_modelled_text(without)}{at}: give a run whose links have "
+                "neither loss nor jitter"
+            )
         if not _is_what_ran(cell, run.manifest):
             raise InputError(
                 f"{here}: this version resolves cell {cell.index} to something else than what was run: run it again, "

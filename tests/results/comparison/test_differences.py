@@ -6,7 +6,7 @@ import pytest
 from results.comparison.differences import Difference, differences, is_below, under_test
 from results.comparison.pairing import pair_runs
 from results.run import Run
-from tests.results.comparison.runs import EXPERIMENT, flat, made
+from tests.results.comparison.runs import EXPERIMENT, WAN, flat, made
 
 TIMES = {(latency, "atlas"): flat(1.0) for latency in ("10ms", "40ms")}
 
@@ -125,3 +125,25 @@ def test_a_field_is_below_another_by_whole_steps() -> None:
     assert is_below("topology.wan.rate", "topology.wan")
     assert is_below("topology.wan", "topology.wan")
     assert not is_below("topology.wanted", "topology.wan")
+
+
+def test_a_link_whose_loss_a_simulation_does_not_model_is_another_than_the_emulated_one(tmp_path: Path) -> None:
+    link = {**WAN, "between": ["west", "east"], "latency_ns": 10**7, "loss": 0.01, "jitter_ns": 10**6}
+    cells = [{"index": 0, "cell": {"topology.wan.latency": "10ms"}, "wan": [link]}]
+    asked = [
+        {"field": "topology.wan.loss", "asked": "1%", "links": [["west", "east"]], "variants": []},
+        {"field": "topology.wan.jitter", "asked": "1ms", "links": [["west", "east"]], "variants": []},
+    ]
+    times = {("10ms", "atlas"): flat(1.0)}
+    emulated = made(tmp_path, times, cells=cells)
+    simulated = made(tmp_path, times, engine="simulate", cells=[{**cells[0], "not_modelled": asked}])
+    text = {
+        each.field: (each.a.replace("\u00a0", " "), each.b.replace("\u00a0", " "))
+        for each in found(emulated, simulated)
+    }
+    assert text == {
+        "engine": ("emulate", "simulate"),
+        "topology.wan.loss": ("1.00 %", "1.00 %, not modelled"),
+        "topology.wan.jitter": ("1.00 ms", "1.00 ms, not modelled"),
+    }
+    assert found(simulated, made(tmp_path, times, engine="simulate", cells=cells)) == [], "written by an older version"

@@ -20,6 +20,11 @@ from tests.runner.validation.emulated_run import (
 ONE: Times = {(0, "gpipe"): [2.0]}
 
 
+def wan(**conditions: str) -> dict[str, Any]:
+    topology = EXPERIMENT["topology"]
+    return {**topology, "wan": {**topology["wan"], **conditions}}
+
+
 def run_of(tmp_path: Path, times_s: Times = ONE, **said: Any) -> Run:
     return load(write_run(tmp_path, times_s, **said))
 
@@ -75,6 +80,11 @@ def test_what_is_wrong_with_the_emulated_figure_is_said(tmp_path: Path) -> None:
         ({"experiment": {**EXPERIMENT, "topology": 5}}, "topology"),
         ({"experiment": {**EXPERIMENT, "compute": {"forward": "51ms"}}}, "resolves cell 0 to something else"),
         ({"cells": []}, "resolves cell 0 to something else"),
+        (
+            {"experiment": {**EXPERIMENT, "topology": wan(loss="0.1%")}},
+            r"the simulator does not model loss 0.1% \(east-west\) at WAN latency 10ms: give a run whose links have",
+        ),
+        ({"experiment": {**EXPERIMENT, "topology": wan(jitter="2ms")}}, r"does not model jitter 2ms \(east-west\)"),
     ],
 )
 def test_a_run_that_cannot_be_compared_with_is_refused_in_one_line(

@@ -1,6 +1,6 @@
 """Which GPU computes which stage of which pipeline: evenly and contiguously, unless a variant says otherwise."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -80,6 +80,16 @@ class Placement:
             return ()
         first_seen = {place.datacenter: position for position, place in reversed(list(enumerate(replicas)))}
         return tuple(sorted(replicas, key=lambda place: (first_seen[place.datacenter], place.pipeline)))
+
+    def ring_pairs(self, stage: int) -> tuple[Pair, ...]:
+        """Each replica of a stage with the next one of its ring; () where there is one replica."""
+        ring = self.ring(stage)
+        return tuple(zip(ring, [*ring[1:], *ring[:1]], strict=True))
+
+    def ring_connections(self, stage: int, connections: Mapping[tuple[str, str], int]) -> int:
+        """How many connections join two neighbours of a stage's ring at most, of those between each two hosts."""
+        hosts = [(one.host.name, other.host.name) for one, other in self.ring_pairs(stage)]
+        return max((connections[pair if pair in connections else pair[::-1]] for pair in hosts), default=1)
 
 
 def place_stages(

@@ -137,6 +137,7 @@ def _links(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: S
         previous=_boundary(variant, setting, place, -1) if place.stage > 0 else None,
         following=_boundary(variant, setting, place, +1) if place.stage + 1 < placement.stages else None,
         ring=tuple(placement.rank(replica) for replica in placement.ring(place.stage)) if sums else (),
+        ring_connections=placement.ring_connections(place.stage, setting.connections),
         microbatches=variant.microbatches,
         iterations=cell.spec.training.iterations,
         window_bytes=variant.tcp.in_flight_bytes,

@@ -16,41 +16,42 @@ class Channel(Protocol):
     """Transfers leave in the order in which they are queued, each once it is available, none before the last is gone.
 
     The last byte is at the other end ``line.latency_ns`` after it has left. ``history`` has three numbers for each
-    stretch in which bytes left evenly: from when, until when, and how many bytes of payload. ``dealing``, where every
-    transfer is dealt alike to several connections, makes the last byte of one late that is waiting for a narrow one;
-    others do not wait with it.
+    stretch in which bytes left evenly: from when, until when, and how many bytes of payload.
     """
 
     line: Line
     history: "array[int]"
-    dealing: Dealing | None
 
-    def queue(self, available_ns: int, size_bytes: int, left: Left) -> None:
-        """Send so much payload, not before ``available_ns``. ``left`` may be called at once, with times to come."""
+    def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
+        """Send so much payload, not before ``available_ns``. ``left`` may be called at once, with times to come.
+
+        ``dealing``, where it goes over several connections, makes its last byte late that is waiting for a narrow one;
+        what follows does not wait with it.
+        """
 
 
 class PrivateChannel:
     """A channel that shares its line with nobody: when a transfer will have left is known once it is queued.
 
-    ``open_bytes`` is what a window must allow in an RTT so that it never has to be looked at (default: what the line
-    carries).
+    ``whole`` is the line that this one is a part of (default: itself): what a window must allow in an RTT so that it
+    never has to be looked at, and what bursts go at, is as for a channel that shares that line with others.
     """
 
-    __slots__ = ("_free_ns", "_open_bytes", "_window", "dealing", "history", "line")
+    __slots__ = ("_free_ns", "_open_bytes", "_whole", "_window", "history", "line")
 
-    def __init__(self, line: Line, window: TcpWindow, open_bytes: int | None = None) -> None:
+    def __init__(self, line: Line, window: TcpWindow, whole: Line | None = None) -> None:
         self.line = line
         self.history = array("q")
-        self.dealing: Dealing | None = None
         self._free_ns = 0
         self._window = window
-        self._open_bytes = line.payload_per_rtt() if open_bytes is None else open_bytes
+        self._whole = whole or line
+        self._open_bytes = self._whole.payload_per_rtt()
 
-    def queue(self, available_ns: int, size_bytes: int, left: Left) -> None:
+    def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
         """As ``Channel.queue``; ``left`` is called at once."""
-        left(*self.transmit(available_ns, size_bytes))
+        left(*self.transmit(available_ns, size_bytes, dealing))
 
-    def transmit(self, available_ns: int, size_bytes: int) -> tuple[int, int]:
+    def transmit(self, available_ns: int, size_bytes: int, dealing: Dealing | None = None) -> tuple[int, int]:
         """Queue a transfer; when its first byte leaves and when its last one has."""
         now_ns = max(available_ns, self._free_ns)
         start_ns: int | None = None
@@ -72,5 +73,5 @@ class PrivateChannel:
             now_ns, unsent = end_ns, unsent - part
         self._free_ns = now_ns
         start_ns = now_ns if start_ns is None else start_ns
-        waits_ns = 0 if self.dealing is None else window.waits_ns(self.dealing, self.line)
+        waits_ns = 0 if dealing is None else window.waits_ns(dealing, self._whole)
         return start_ns, max(now_ns, start_ns + waits_ns)

@@ -43,11 +43,6 @@ class Dealing:
         """What the connection with the most chunks carries."""
         return -(-self.chunks // self.connections) * self.chunk_bytes
 
-    @property
-    def least_bytes(self) -> int:
-        """What the connection with the fewest chunks carries: one where there are too few, since they take turns."""
-        return max(self.chunks // self.connections, 1) * self.chunk_bytes
-
 
 class NarrowestConnection:
     """The congestion window of that connection of a group which has carried the least so far.
@@ -55,11 +50,12 @@ class NarrowestConnection:
     It grows as ``TcpWindow`` says. ``window_bytes`` is what the receiver allows each connection, None for anything.
     """
 
-    __slots__ = ("_congestion", "_initial", "_window")
+    __slots__ = ("_congestion", "_in_turn", "_initial", "_window")
 
     def __init__(self, window_bytes: int | None, initial_bytes: int) -> None:
         self._window = window_bytes
         self._initial = self._congestion = initial_bytes
+        self._in_turn = 0
 
     def halve(self) -> None:
         """A timeout of idle has passed."""
@@ -68,7 +64,7 @@ class NarrowestConnection:
     def waiting(self, dealing: Dealing) -> Waiting:
         """How long it needs beyond the first burst, should it be dealt the most, and the others be as narrow.
 
-        Its window grows by what the connection carries that is dealt the least.
+        Connections take turns: its window grows by what has been dealt to each of them since it was asked last.
         """
         if self._window is not None and self._congestion >= self._window:
             return NO_WAITING
@@ -82,7 +78,8 @@ class NarrowestConnection:
                 break
             sent += burst
             congestion, rounds = 2 * congestion, rounds + 1
-        self._grow(dealing.least_bytes)
+        turns, self._in_turn = divmod(self._in_turn + dealing.chunks, dealing.connections)
+        self._grow(turns * dealing.chunk_bytes)
         if not rounds:
             return NO_WAITING
         in_step = min(dealing.connections, dealing.chunks)

@@ -103,10 +103,9 @@ class Network:
                     flows[hosts] = NodePairFlow(len(flows), sorted(numbers[resource] for resource in own))
                 channels[pair] = SharedChannel(self.line(pair), self.window(pair), flows[hosts], capacity)
             else:
-                # The window is held against the whole line, as that of a channel that shares a trunk is.
                 whole = self.line(pair)
                 line = replace(whole, rate_bps=min((binding[resource] for resource in own), default=None))
-                channels[pair] = PrivateChannel(line, self.window(pair), whole.payload_per_rtt())
+                channels[pair] = PrivateChannel(line, self.window(pair), whole)
         return channels
 
     def _resources(self, ends: Ends) -> dict[Resource, int]:

@@ -2,45 +2,84 @@
 
 As ``workloads.transport.ring`` does it: with P replicas the gradients are cut in P segments, and in each of 2(P-1)
 steps every replica sends one to the next. Segments go through in chunks, so that a step of a replica begins as soon as
-its step before has left and the first chunk of the same segment has come from the previous replica, and ends no earlier
+the first chunk of the same segment has come from the previous replica, and the one before it whole, and ends no earlier
 than that segment has come. On equal lines of rate R without latency that takes ``2 (P-1)/P x A / R``.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from runner.simulator.channel import PrivateChannel
+from runner.simulator.dealing import Dealing
 from workloads.transport.ring_round import ring_chunk_bytes
+
+
+@dataclass(frozen=True)
+class RingCut:
+    """How the data of ``replicas`` goes round: segments that differ by a byte are taken for equal.
+
+    A segment is sent as its first chunk, with which the next replica can begin its next step, and the rest.
+    """
+
+    replicas: int
+    segment_bytes: int
+    chunk_bytes: int
+
+    @staticmethod
+    def of(size_bytes: int, replicas: int, connections: int = 1) -> "RingCut":
+        """As ``workloads.transport.ring_round`` cuts it, for so many connections between two neighbours at most."""
+        return RingCut(replicas, -(-size_bytes // replicas), ring_chunk_bytes(size_bytes, 1, replicas, connections))
+
+    @property
+    def steps(self) -> int:
+        """How many segments each replica sends."""
+        return 2 * (self.replicas - 1)
+
+    @property
+    def parts_bytes(self) -> tuple[int, int]:
+        """The first chunk, and the rest of a segment."""
+        first_bytes = min(self.chunk_bytes, self.segment_bytes)
+        return first_bytes, self.segment_bytes - first_bytes
+
+    def dealings(self, connections: int) -> tuple[Dealing | None, Dealing | None]:
+        """How first chunk and rest go over so many connections."""
+        first_bytes, rest_bytes = self.parts_bytes
+        if connections == 1:
+            return None, None
+        rest = -(-rest_bytes // self.chunk_bytes)
+        return Dealing(connections, 1, first_bytes), Dealing(connections, rest, self.chunk_bytes) if rest else None
 
 
 def all_reduce_ends_ns(
     starts_ns: Sequence[int],
     channels: Sequence[PrivateChannel],
-    size_bytes: int,
-    replicas: int | None = None,
-    chunk_bytes: int | None = None,
+    cut: RingCut,
+    connections: Sequence[int] | None = None,
 ) -> list[int]:
     """When the replicas of a ring are through, each of which is ready at its start.
 
-    ``channels[i]`` leads from replica i to the next one. Segments that differ by a byte are taken for equal. Where
-    ``replicas`` are more than are given, those given repeat all around the ring. A chunk has ``chunk_bytes``
-    (default: what ``workloads.transport.ring_round`` cuts).
+    ``channels[i]`` leads from replica i to the next one, over ``connections[i]`` of TCP (default: one each). Where
+    there are more replicas than are given, those given repeat all around the ring.
     """
     positions = len(starts_ns)
-    replicas = positions if replicas is None else replicas
-    segment_bytes = -(-size_bytes // replicas)
-    first_bytes = min(ring_chunk_bytes(size_bytes, 1, replicas) if chunk_bytes is None else chunk_bytes, segment_bytes)
-    first_ns = list(starts_ns)
-    whole_ns = list(starts_ns)
-    free_ns = list(starts_ns)
-    for _ in range(2 * (replicas - 1)):
+    dealings = [cut.dealings(count) for count in connections or [1] * positions]
+    first_bytes, rest_bytes = cut.parts_bytes
+    # Of what comes: the first chunk of the last step, all of it, and all of the step before.
+    first_ns, whole_ns, before_ns = list(starts_ns), list(starts_ns), list(starts_ns)
+    left_ns = list(starts_ns)
+    for _ in range(cut.steps):
         there = [(0, 0)] * positions
         for position, channel in enumerate(channels):
-            _, chunk_ns = channel.transmit(max(free_ns[position], first_ns[position]), first_bytes)
-            _, left_ns = channel.transmit(chunk_ns, segment_bytes - first_bytes)
-            left_ns = max(left_ns, whole_ns[position])
-            free_ns[position] = left_ns
+            first, rest = dealings[position]
+            begin_ns = max(first_ns[position], before_ns[position])
+            _, chunk_ns = channel.transmit(begin_ns, first_bytes, first)
+            end_ns = max(chunk_ns, whole_ns[position], left_ns[position])
+            if rest_bytes:
+                end_ns = max(end_ns, channel.transmit(begin_ns, rest_bytes, rest)[1])
+            left_ns[position] = end_ns
             latency_ns = channel.line.latency_ns
-            there[(position + 1) % positions] = chunk_ns + latency_ns, left_ns + latency_ns
+            there[(position + 1) % positions] = chunk_ns + latency_ns, end_ns + latency_ns
+        before_ns = whole_ns
         first_ns = [max(chunk_ns, start_ns) for (chunk_ns, _), start_ns in zip(there, starts_ns, strict=True)]
         whole_ns = [max(end_ns, start_ns) for (_, end_ns), start_ns in zip(there, starts_ns, strict=True)]
-    return [max(whole, free) for whole, free in zip(whole_ns, free_ns, strict=True)]
+    return [max(whole, left) for whole, left in zip(whole_ns, left_ns, strict=True)]

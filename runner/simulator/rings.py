@@ -7,10 +7,9 @@ from typing import Protocol
 from runner.simulator.channel import Channel, PrivateChannel
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.network import Ends, Network
-from runner.simulator.ring_all_reduce import all_reduce_ends_ns
+from runner.simulator.ring_all_reduce import RingCut, all_reduce_ends_ns
 from runner.simulator.shared_ring import Done, SharedRing
 from runner.simulator.wan_traffic import Crossing
-from workloads.transport.ring_round import ring_chunk_bytes
 
 
 class Ring(Protocol):
@@ -29,9 +28,9 @@ def ring_ends(network: Network) -> dict[int, list[Ends]]:
     simulated = variant.pipelines // network.equal_parts
     found: dict[int, list[Ends]] = {}
     for stage in range(variant.placement.stages):
-        ring = variant.placement.ring(stage)
-        if ring and variant.work.gradient_bytes[stage]:
-            found[stage] = list(zip(ring, [*ring[1:], ring[0]], strict=True))[:simulated]
+        pairs = variant.placement.ring_pairs(stage)
+        if pairs and variant.work.gradient_bytes[stage]:
+            found[stage] = list(pairs[:simulated])
     return found
 
 
@@ -51,14 +50,15 @@ class Rings:
         for stage, ends in ring_ends(network).items():
             self._positions[stage] = {one.pipeline: position for position, (one, _) in enumerate(ends)}
             own = [channels[pair] for pair in ends]
-            size_bytes = variant.work.gradient_bytes[stage]
+            connections = variant.placement.ring_connections(stage, network.connections)
+            cut = RingCut.of(variant.work.gradient_bytes[stage], variant.pipelines, connections)
             if all(isinstance(channel, PrivateChannel) for channel in own):
-                private = _PrivateRing(network, ends, size_bytes)
+                private = _PrivateRing(network, ends, cut)
                 self._rings[stage] = private
                 self._private.append(private)
             else:
-                chunk_bytes = ring_chunk_bytes(size_bytes, 1, variant.pipelines)
-                self._rings[stage] = SharedRing(own, variant.pipelines, size_bytes, chunk_bytes, events)
+                dealt = [network.connections_between(pair) for pair in ends]
+                self._rings[stage] = SharedRing(own, dealt, cut, events)
                 self._crossing += zip(ends, own, strict=True)
 
     def sums(self, stage: int) -> bool:
@@ -85,11 +85,11 @@ class _PrivateRing:
     what crossed is asked for.
     """
 
-    def __init__(self, network: Network, ends: Sequence[Ends], size_bytes: int) -> None:
+    def __init__(self, network: Network, ends: Sequence[Ends], cut: RingCut) -> None:
         self._network = network
         self._ends = ends
-        self._size_bytes = size_bytes
-        self._replicas = network.variant.pipelines
+        self._cut = cut
+        self._connections = [network.connections_between(pair) for pair in ends]
         self._lines = [network.line(pair) for pair in ends]
         self._crosses_wan = any(one.datacenter != other.datacenter for one, other in ends)
         self._channels: list[PrivateChannel] = []
@@ -105,7 +105,7 @@ class _PrivateRing:
         ready_ns = [waiting[each][0] for each in range(len(self._ends))]
         period = self._period(ready_ns)
         self._grow(period)
-        ends_ns = all_reduce_ends_ns(ready_ns[:period], self._channels[:period], self._size_bytes, self._replicas)
+        ends_ns = all_reduce_ends_ns(ready_ns[:period], self._channels[:period], self._cut, self._connections[:period])
         for each, start_ns in enumerate(ready_ns):
             waiting[each][1](start_ns, ends_ns[each % period])
 
@@ -118,7 +118,7 @@ class _PrivateRing:
         replicas, before = len(ready_ns), len(self._channels) or 1
         if self._crosses_wan:
             return replicas
-        alike = [*zip(ready_ns, self._lines, strict=True)]
+        alike = [*zip(ready_ns, self._lines, self._connections, strict=True)]
         return next(
             period
             for period in range(before, replicas + 1, before)

@@ -22,12 +22,11 @@ class SharedChannel:
         self.line = line
         self._flow = flow
         self.history = array("q")
-        self.dealing: Dealing | None = None
         self._window = window
         self._open_bytes = line.payload_per_rtt()
         self._openly = False
         self._capacity = capacity
-        self._waiting: deque[tuple[int, int, Left]] = deque()
+        self._waiting: deque[tuple[int, int, Left, Dealing | None]] = deque()
         self._unsent = 0
         self._first_ns: int | None = None
         self._part = 0
@@ -41,14 +40,14 @@ class SharedChannel:
         self._bits_ns_per_byte = _BITS_NS * frame
         self._payload_share = payload
 
-    def queue(self, available_ns: int, size_bytes: int, left: Left) -> None:
+    def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
         """As ``Channel.queue``; ``left`` is called when the last byte has left."""
-        self._waiting.append((available_ns, size_bytes, left))
+        self._waiting.append((available_ns, size_bytes, left, dealing))
         if len(self._waiting) == 1:
             self._await_next()
 
     def _await_next(self) -> None:
-        available_ns, self._unsent, _ = self._waiting[0]
+        available_ns, self._unsent, _, _ = self._waiting[0]
         self._first_ns = None
         self._capacity.events.at(max(available_ns, self._capacity.events.now_ns), self._go_on, None)
 
@@ -105,9 +104,9 @@ class SharedChannel:
             self._end_transfer(now_ns)
 
     def _end_transfer(self, now_ns: int) -> None:
-        _, _, left = self._waiting.popleft()
+        _, _, left, dealing = self._waiting.popleft()
         first_ns = now_ns if self._first_ns is None else self._first_ns
-        waits_ns = 0 if self.dealing is None else self._window.waits_ns(self.dealing, self.line)
+        waits_ns = 0 if dealing is None else self._window.waits_ns(dealing, self.line)
         left(first_ns, max(now_ns, first_ns + waits_ns))
         if self._waiting:
             self._await_next()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from runner.simulator.channel import Channel
+from runner.simulator.dealing import Dealing
 from runner.simulator.line import Line
 
 Arrived = Callable[[int, int, int, int], None]
@@ -29,9 +30,10 @@ class _Offer:
 class OwnTransfers:
     """One direction of a boundary of one pipeline, over its own channel: transfers go in the order they are made."""
 
-    def __init__(self, channel: Channel, size_bytes: int) -> None:
+    def __init__(self, channel: Channel, size_bytes: int, dealing: Dealing | None = None) -> None:
         self._channel = channel
         self._size_bytes = size_bytes
+        self._dealing = dealing
 
     def offer(self, now_ns: int, pipeline: int, microbatch: int, arrived: Arrived) -> None:
         """A transfer has been made."""
@@ -40,7 +42,7 @@ class OwnTransfers:
         def left(start_ns: int, end_ns: int) -> None:
             arrived(start_ns, end_ns, start_ns + latency_ns, end_ns + latency_ns)
 
-        self._channel.queue(now_ns, self._size_bytes, left)
+        self._channel.queue(now_ns, self._size_bytes, left, self._dealing)
 
 
 @dataclass
@@ -54,7 +56,8 @@ class SharedTransfers:
     ``gather`` are the lines between mates on either side, None where mates share a host.
 
     With ``turns``, of (pipeline of the cell, microbatch), every channel takes the transfers in that order, and the next
-    one only when those before it have left; without, in the order in which they are offered.
+    one only when those before it have left; without, in the order in which they are offered. ``dealings`` tell how the
+    chunks of each share go over the connections of its node pair.
     """
 
     channels: Sequence[Channel]
@@ -63,6 +66,7 @@ class SharedTransfers:
     scatter: Line
     gather: Line
     turns: Sequence[tuple[int, int]] = ()
+    dealings: Sequence[Dealing | None] | None = None
     _waiting: dict[tuple[int, int], _Offer] = field(default_factory=dict)
     _position: int = 0
 
@@ -87,7 +91,8 @@ class SharedTransfers:
             size_bytes = self.size_bytes * (mate + 1) // count - self.size_bytes * mate // count
             available_ns = offer.time_ns if mate == owner else first_ns
             whole_ns = 0 if mate == owner else scattered_ns + channel.line.duration_ns(chunk_bytes)
-            channel.queue(available_ns, size_bytes, self._leaving(owner, mate, offer, whole_ns))
+            dealing = None if self.dealings is None else self.dealings[mate]
+            channel.queue(available_ns, size_bytes, self._leaving(owner, mate, offer, whole_ns), dealing)
 
     def _leaving(self, owner: int, mate: int, offer: _Offer, whole_ns: int) -> Callable[[int, int], None]:
         line = self.channels[mate].line

@@ -127,8 +127,8 @@ class _Boundaries:
         ends = self._ends[pipeline, stage, kind]
         if not variant.shares(boundary):
             cutting = Cutting(variant.work.activation_bytes[boundary], 1, self._network.connections_between(ends))
-            self._deal([ends], cutting)
-            self.transfers[pipeline, stage, kind] = OwnTransfers(self._channels[ends], self._framed(cutting))
+            (dealing,) = self._dealings([ends], cutting)
+            self.transfers[pipeline, stage, kind] = OwnTransfers(self._channels[ends], self._framed(cutting), dealing)
             return
         cell = variant.cell(pipeline)
         if pipeline != cell.start:
@@ -138,7 +138,6 @@ class _Boundaries:
         mates = [self._ends[mate, stage, kind] for mate in cell]
         most = max(self._network.connections_between(each) for each in mates)
         cutting = Cutting(variant.work.activation_bytes[boundary], len(cell), most)
-        self._deal(mates, cutting)
         turns: tuple[tuple[int, int], ...] = ()
         if variant.plan is not None:
             planned = variant.plan.activation_turns if kind is MessageKind.ACTIVATION else variant.plan.gradient_turns
@@ -150,15 +149,16 @@ class _Boundaries:
             self._network.line((mates[0][0], mates[-1][0])),
             self._network.line((mates[0][1], mates[-1][1])),
             turns,
+            self._dealings(mates, cutting),
         )
 
-    def _deal(self, mates: Sequence[Ends], cutting: Cutting) -> None:
-        """Say how the chunks of each share go over the connections of its node pair."""
-        for share, ends in enumerate(mates):
-            connections = self._network.connections_between(ends)
-            if connections > 1:
-                dealing = Dealing(connections, len(cutting.share(share)), cutting.largest_bytes)
-                self._channels[ends].dealing = dealing
+    def _dealings(self, mates: Sequence[Ends], cutting: Cutting) -> list[Dealing | None]:
+        """How the chunks of each share go over the connections of its node pair, None where there is but one."""
+        counts = [self._network.connections_between(ends) for ends in mates]
+        return [
+            Dealing(connections, len(cutting.share(share)), cutting.largest_bytes) if connections > 1 else None
+            for share, connections in enumerate(counts)
+        ]
 
     def _framed(self, cutting: Cutting) -> int:
         frames = cutting.chunks * HEADER_BYTES if self._network.effects.headers else 0

@@ -45,8 +45,10 @@ class LinksPlan:
 
     ``peers`` are all ranks that connections lead to: the stage neighbours named by ``previous`` and ``following``
     (None at a pipeline's end), their mates, and the ring's neighbours. ``ring`` lists the ranks of all replicas of the
-    stage in ring order, empty where there is one only. ``microbatches`` and ``iterations`` bound what may arrive.
-    ``window_bytes`` is what a peer may have in flight over each connection, None for what the kernel gives.
+    stage in ring order, empty where there is one only. Two neighbours of that ring are joined by ``ring_connections``
+    at most, the same number for all of its ranks, since they cut the data alike. ``microbatches`` and ``iterations``
+    bound what may arrive. ``window_bytes`` is what a peer may have in flight over each connection, None for what the
+    kernel gives.
     Raises ValueError naming the field.
     """
 
@@ -60,12 +62,13 @@ class LinksPlan:
     microbatches: int
     iterations: int
     window_bytes: int | None = None
+    ring_connections: int = 1
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
             raise ValueError(f"window_bytes: {self.window_bytes} is below 1")
         counts = (("rank", 0), ("pipeline", 0), ("stage", 0))
-        for name, least in (*counts, ("microbatches", 1), ("iterations", 1)):
+        for name, least in (*counts, ("microbatches", 1), ("iterations", 1), ("ring_connections", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
         self._check_peers()

@@ -24,8 +24,8 @@ Add = Callable[[memoryview, memoryview], None]
 class RingAllReduce:
     """A rank's side of the all-reduce; ``run`` and ``heed`` belong to its main thread.
 
-    Whatever ``heed`` is given while no ``run`` needs it, because the previous replica is ahead, is kept: at most the
-    size of one segment.
+    Whatever ``heed`` is given while no ``run`` needs it, because the previous replica is ahead, is kept: at most what
+    the round's ``window`` lets through.
     """
 
     def __init__(self, plan: LinksPlan, transport: StripedTransport) -> None:
@@ -33,6 +33,7 @@ class RingAllReduce:
             raise ValueError("the plan has no ring")
         self._transport = transport
         self._position, self._replicas = plan.ring.index(plan.rank), len(plan.ring)
+        self._connections = plan.ring_connections
         self._arrived: dict[int, deque[SegmentReceived]] = {}
         self._sent = False
 
@@ -54,7 +55,7 @@ class RingAllReduce:
         iteration, size and elements, once an iteration. Raises ValueError if the data cannot be cut, TransportError if
         the previous replica sends what does not fit.
         """
-        ring = RingRound(iteration, data, element_bytes, self._position, self._replicas)
+        ring = RingRound(iteration, data, element_bytes, self._position, self._replicas, connections=self._connections)
         self._sent = False
         self._transport.open_ring(ring.window)
         self._transport.send_segment(iteration, 0, *ring.first_segment())

@@ -13,6 +13,12 @@ from workloads.transport.neighbour import TransportError
 
 LEAST_CHUNK_BYTES = 256 * 1024
 _CHUNKS_A_SEGMENT = 256
+_SMALL_CHUNK_BYTES = 16 * 1024
+_CHUNKS_A_CONNECTION = 4
+"""So many chunks of a segment for each of several connections: else a small segment would go over one of them."""
+_EARLY_BYTES = 64 * 2**20
+"""What may be on its way to the next replica, or wait there: several segments, so that a step over a long line does not
+wait until the one before is known to have come."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +52,17 @@ def cut_segments(total_bytes: int, element_bytes: int, replicas: int) -> tuple[t
     return tuple(pairwise(bounds))
 
 
-def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int) -> int:
+def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int, connections: int = 1) -> int:
     """How much goes at a time, in whole elements: 1/256 of a segment, between 256 KiB and what a frame holds.
 
-    A replica passes on chunk by chunk what it has summed: large chunks fill the ring later, small ones cost more calls.
+    Less, down to 16 KiB, where several ``connections`` would have fewer than four chunks of a segment each. A replica
+    passes on chunk by chunk what it has summed: large chunks fill the ring later, small ones cost more calls.
     """
-    wanted = min(CHUNK_BYTES, max(LEAST_CHUNK_BYTES, total_bytes // replicas // _CHUNKS_A_SEGMENT))
-    return wanted - wanted % element_bytes
+    segment_bytes = total_bytes // replicas
+    wanted = min(CHUNK_BYTES, max(LEAST_CHUNK_BYTES, segment_bytes // _CHUNKS_A_SEGMENT))
+    if connections > 1:
+        wanted = min(wanted, max(_SMALL_CHUNK_BYTES, segment_bytes // (_CHUNKS_A_CONNECTION * connections)))
+    return max(wanted - wanted % element_bytes, element_bytes)
 
 
 class RingRound:
@@ -61,15 +71,24 @@ class RingRound:
     Raises ValueError if the data is not bytes of whole elements.
     """
 
-    def __init__(self, iteration: int, data: memoryview, element_bytes: int, position: int, replicas: int) -> None:
+    def __init__(
+        self,
+        iteration: int,
+        data: memoryview,
+        element_bytes: int,
+        position: int,
+        replicas: int,
+        *,
+        connections: int = 1,
+    ) -> None:
         self.iteration = iteration
         self._data = data.cast("B")
         self._segments = cut_segments(self._data.nbytes, element_bytes, replicas)
         self._steps = ring_steps(position, replicas)
-        self._chunk_bytes = ring_chunk_bytes(self._data.nbytes, element_bytes, replicas)
+        self._chunk_bytes = ring_chunk_bytes(self._data.nbytes, element_bytes, replicas, connections)
         counts = [-(-(end - start) // self._chunk_bytes) for start, end in self._segments]
-        self.window = max(counts) or 1
-        """How many chunks the longest segment has."""
+        self.window = max(*counts, min(sum(counts), _EARLY_BYTES // self._chunk_bytes)) or 1
+        """How many chunks may be on their way to a replica or wait there: all of a segment at least."""
         self._missing = [counts[step.receives] for step in self._steps]
         self._steps_open = sum(missing > 0 for missing in self._missing)
         self._came: dict[int, set[int]] = {}

@@ -13,17 +13,17 @@ RTT_NS = 80_000_000
 
 
 def test_of_sixteen_chunks_over_twelve_connections_four_carry_two() -> None:
-    dealing = Dealing(12, 16, 16_384)
-    assert (dealing.most_bytes, dealing.least_bytes) == (2 * 16_384, 16_384)
+    assert Dealing(12, 16, 16_384).most_bytes == 2 * 16_384
 
 
 def test_chunks_that_go_evenly_leave_nobody_out() -> None:
-    dealing = Dealing(4, 16, 1000)
-    assert dealing.most_bytes == dealing.least_bytes == 4000
+    assert Dealing(4, 16, 1000).most_bytes == 4000
 
 
-def test_too_few_chunks_are_taken_in_turn() -> None:
-    assert Dealing(12, 3, 1000).least_bytes == 1000
+def test_connections_that_get_too_few_chunks_take_turns_and_open_only_after_a_round() -> None:
+    narrowest, single = NarrowestConnection(None, INITIAL), Dealing(3, 1, 3 * INITIAL)
+    # Each of the three carries one chunk before any of them has grown by it.
+    assert [narrowest.waiting(single).rounds for _ in range(4)] == [1, 1, 1, 0]
 
 
 def test_a_narrow_connection_that_is_dealt_the_most_waits_until_it_has_grown() -> None:
@@ -36,7 +36,7 @@ def test_a_narrow_connection_that_is_dealt_the_most_waits_until_it_has_grown() -
 def test_idle_makes_it_narrow_again() -> None:
     narrowest = NarrowestConnection(WINDOW, INITIAL)
     dealing = Dealing(12, 16, 16_384)
-    for _ in range(4):
+    for _ in range(2):
         narrowest.waiting(dealing)
     narrowest.halve()
     assert narrowest.waiting(dealing).rounds == 1
@@ -57,13 +57,13 @@ def test_nobody_waits_for_ever(connections: int, chunks: int, chunk_bytes: int, 
         assert rounds[-1] <= (0 if window is None else dealing.most_bytes // window)
 
 
-def round_by_round(congestion: int, window: int, dealing: Dealing) -> tuple[Waiting, int]:
+def round_by_round(congestion: int, window: int, dealing: Dealing, turns: int) -> tuple[Waiting, int]:
     """The same, each round by itself: how long it waits, and the congestion window afterwards."""
     rounds, sent, burst, opening = 0, 0, 0, congestion
     while sent + min(opening, window) < dealing.most_bytes:
         burst = min(opening, window)
         rounds, sent, opening = rounds + 1, sent + burst, 2 * opening
-    left = dealing.least_bytes
+    left = turns * dealing.chunk_bytes
     while left > 0:
         flown = min(congestion, window, left)
         if congestion < 2 * flown:
@@ -80,10 +80,11 @@ def test_rounds_that_are_alike_are_counted_as_if_one_by_one(
 ) -> None:
     narrowest, dealing = NarrowestConnection(WINDOW, INITIAL), Dealing(connections, chunks, chunk_bytes)
     congestion = INITIAL
-    for _ in range(transfers):
+    for number in range(transfers):
         expected = NO_WAITING
+        turns = (number + 1) * chunks // connections - number * chunks // connections
         if congestion < WINDOW:
-            expected, congestion = round_by_round(congestion, WINDOW, dealing)
+            expected, congestion = round_by_round(congestion, WINDOW, dealing, turns)
         assert narrowest.waiting(dealing) == expected
 
 
@@ -105,18 +106,17 @@ def test_the_last_byte_leaves_when_the_line_has_carried_the_last_round_of_all() 
     line = Line(rate_bps, RTT_NS // 2, headers=False)
     window = TcpWindow(RTT_NS, None, 10 * INITIAL, narrowest=NarrowestConnection(None, INITIAL))
     channel = PrivateChannel(line, window)
-    channel.dealing = Dealing(10, 70, INITIAL)
-    assert channel.transmit(0, size_bytes) == (0, 2 * RTT_NS + line.duration_ns(40 * INITIAL))
+    assert channel.transmit(0, size_bytes, Dealing(10, 70, INITIAL)) == (0, 2 * RTT_NS + line.duration_ns(40 * INITIAL))
 
 
 @pytest.mark.parametrize("dealt", [True, False])
 def test_a_transfer_is_late_by_what_its_unluckiest_connection_waits_and_the_next_one_is_not(dealt: bool) -> None:
     window = TcpWindow(RTT_NS, 12 * WINDOW, 12 * INITIAL, narrowest=NarrowestConnection(WINDOW, INITIAL))
     channel = PrivateChannel(Line(None, RTT_NS // 2, headers=False), window)
-    channel.dealing = Dealing(12, 16, 16_384) if dealt else None
+    dealing = Dealing(12, 16, 16_384) if dealt else None
     size_bytes = 16 * 16_384
-    assert channel.transmit(0, size_bytes) == (0, RTT_NS)
+    assert channel.transmit(0, size_bytes, dealing) == (0, RTT_NS)
     # All windows together would let the second one out at once.
     start_ns = 2 * RTT_NS
-    assert channel.transmit(start_ns, size_bytes) == (start_ns, start_ns + (RTT_NS if dealt else 0))
-    assert channel.transmit(start_ns, size_bytes)[0] == start_ns
+    assert channel.transmit(start_ns, size_bytes, dealing) == (start_ns, start_ns + (RTT_NS if dealt else 0))
+    assert channel.transmit(start_ns, size_bytes, dealing)[0] == start_ns

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from runner.simulator.channel import PrivateChannel
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.line import Line
-from runner.simulator.ring_all_reduce import all_reduce_ends_ns
+from runner.simulator.ring_all_reduce import RingCut, all_reduce_ends_ns
 from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.shared_channel import SharedChannel
 from runner.simulator.shared_ring import SharedRing
@@ -37,9 +37,11 @@ def test_a_ring_whose_lines_nobody_else_uses_takes_what_a_private_one_does(
     replicas: list[tuple[int, int]], size_bytes: int, latency_ns: int, narrow: bool
 ) -> None:
     starts_ns = [start_ns for start_ns, _ in replicas]
+    connections = [1] * len(replicas)
     lines = [Line(rate_bps, latency_ns, headers=False) for _, rate_bps in replicas]
     private = [PrivateChannel(line, window(latency_ns, narrow=narrow)) for line in lines]
-    expected = all_reduce_ends_ns(starts_ns, private, size_bytes, chunk_bytes=CHUNK_BYTES)
+    cut = RingCut(len(replicas), -(-size_bytes // len(replicas)), CHUNK_BYTES)
+    expected = all_reduce_ends_ns(starts_ns, private, cut, connections)
 
     events = EventQueue()
     capacity = SharedCapacity(events, {number: rate for number, (_, rate) in enumerate(replicas)})
@@ -47,7 +49,7 @@ def test_a_ring_whose_lines_nobody_else_uses_takes_what_a_private_one_does(
         SharedChannel(line, window(latency_ns, narrow=narrow), NodePairFlow(number, [number]), capacity)
         for number, line in enumerate(lines)
     ]
-    ring = SharedRing(channels, len(replicas), size_bytes, CHUNK_BYTES, events)
+    ring = SharedRing(channels, connections, cut, events)
     ends_ns: dict[int, int] = {}
 
     def join(now_ns: int, position: int) -> None:

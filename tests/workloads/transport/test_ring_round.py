@@ -68,6 +68,24 @@ def test_chunks_are_whole_elements_that_a_frame_holds_and_few_a_segment_unless_t
     assert chunk_bytes <= max(LEAST_CHUNK_BYTES, segment_bytes // 256)
 
 
+@given(st.integers(1, 10**9), st.integers(2, 12), st.integers(2, 64))
+def test_several_connections_have_four_chunks_of_a_segment_each_unless_they_would_be_tiny(
+    total_bytes: int, replicas: int, connections: int
+) -> None:
+    chunk_bytes = ring_chunk_bytes(total_bytes, 1, replicas, connections)
+    assert chunk_bytes <= ring_chunk_bytes(total_bytes, 1, replicas)
+    assert chunk_bytes == 16_384 or total_bytes // replicas // chunk_bytes >= 4 * connections
+
+
+@pytest.mark.parametrize(("total_bytes", "window_bytes"), [(3 * 2**20, 3 * 2**20), (600 * 2**20, 200 * 2**20)])
+def test_several_segments_may_be_under_way_up_to_64_mib_and_always_a_whole_one(
+    total_bytes: int, window_bytes: int
+) -> None:
+    ring = RingRound(0, memoryview(bytearray(total_bytes)), 1, 0, 3)
+    chunk_bytes = ring_chunk_bytes(total_bytes, 1, 3)
+    assert window_bytes <= ring.window * chunk_bytes < window_bytes + 3 * chunk_bytes
+
+
 PREVIOUS = Neighbour(2, "east-2", "10.0.0.3", 5000, 1)
 
 

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from testbed.gateway_layout import ETHERNET_HEADER_BYTES, MTU_BYTES
 from testbed.host_attachment import TcpSettings
 from testbed.measurement import UDP_PAYLOAD_BYTES, Flow, MeasurementError, measure_goodput, ping
+from testbed.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
 from testbed.topology import LinkConditions, Topology
 from testbed.virtual_time import bounded_transfer
 from testbed.virtual_time.inside import in_virtual_time

@@ -1,6 +1,7 @@
 """From a topology to the plan of its gateways."""
 
 import math
+from collections.abc import Iterable
 
 from testbed.addressing import (
     GATEWAY_SIDE,
@@ -11,11 +12,9 @@ from testbed.addressing import (
     subnet,
     wan_link_mac,
 )
-from testbed.gateway_plan import LOSS_DIGITS, Gateway, GatewayPlan, HostPort, NetemPlan, WanPort
-from testbed.topology import LinkConditions, Topology
-
-MTU_BYTES = 1500
-ETHERNET_HEADER_BYTES = 14
+from testbed.gateway_plan import LOSS_DIGITS, FarHosts, Gateway, GatewayPlan, HostPort, NetemPlan, SharedRate, WanPort
+from testbed.shared_rate import FRAME_BYTES, bytes_per_s, can_bind, shared_rate, super_packet_frames
+from testbed.topology import Datacenter, Host, LinkConditions, Topology
 
 QUEUE_PACKETS_MIN, QUEUE_PACKETS_MAX = 1000, 2**32 - 1
 QUEUE_DELAY_MIN_NS = 20_000_000
@@ -33,56 +32,130 @@ def queue_limit_packets(rate_bps: int | None, latency_ns: int, jitter_ns: int = 
     """
     rate = UNLIMITED_RATE_BPS if rate_bps is None else rate_bps
     held_ns = latency_ns + jitter_ns + max(2 * latency_ns, QUEUE_DELAY_MIN_NS)
-    frame_bits = 8 * (MTU_BYTES + ETHERNET_HEADER_BYTES)
-    return min(QUEUE_PACKETS_MAX, max(QUEUE_PACKETS_MIN, math.ceil(rate * held_ns / 10**9 / frame_bits)))
+    return min(QUEUE_PACKETS_MAX, max(QUEUE_PACKETS_MIN, math.ceil(rate * held_ns / 10**9 / (8 * FRAME_BYTES))))
 
 
-def plan_gateways(topology: Topology, slot: int) -> GatewayPlan:
-    """Lay out the gateways of ``topology`` for a testbed in address slot ``slot``."""
-    intra = NetemPlan(
-        topology.intra_latency_ns, 0, 0.0, queue_limit_packets(topology.intra_rate_bps, topology.intra_latency_ns)
-    )
-    gateways = []
-    for datacenter in topology.datacenters:
-        here = datacenter.index
-        host_ports = tuple(
-            HostPort(
-                host=host.name,
-                host_index=host.index,
-                host_address=host_address(slot, here, host.index),
-                host_mac=host_link_mac(slot, here, host.index, HOST_SIDE),
-                gateway_mac=host_link_mac(slot, here, host.index, GATEWAY_SIDE),
-                rate_bps=topology.intra_rate_bps,
-                intra=intra,
-            )
-            for host in datacenter.hosts
-        )
-        wan_ports = []
-        for peer in topology.datacenters:
-            if peer.index == here:
-                continue
-            conditions = topology.conditions(datacenter.name, peer.name)
-            wan_ports.append(
-                WanPort(
-                    peer=peer.name,
-                    peer_gateway=gateway_address(slot, peer.index),
-                    peer_subnet=subnet(slot, peer.index),
-                    mac=wan_link_mac(slot, here, peer.index),
-                    peer_mac=wan_link_mac(slot, peer.index, here),
-                    rate_bps=conditions.rate_bps,
-                    pair_rate_bps=conditions.pair_rate_bps,
-                    sources=tuple(host.name for host in datacenter.hosts),
-                    destinations=tuple(host.name for host in peer.hosts),
-                    netem=_wan_netem(conditions),
-                )
-            )
-        gateways.append(
-            Gateway(datacenter.name, gateway_address(slot, here), subnet(slot, here), host_ports, tuple(wan_ports))
-        )
+def plan_gateways(topology: Topology, slot: int, *, virtual_time: bool = False) -> GatewayPlan:
+    """Lay out the gateways of ``topology`` for a testbed in address slot ``slot``, on the clock that it will run on."""
     lossy = any(link.conditions.loss > 0 for link in topology.wan)
-    return GatewayPlan(tuple(gateways), exact_packets=lossy)
+    layout = _Layout(topology, slot, virtual_time=virtual_time, lossy=lossy)
+    return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=lossy)
+
+
+class _Layout:
+    """What the plans of one testbed's gateways have in common."""
+
+    def __init__(self, topology: Topology, slot: int, *, virtual_time: bool, lossy: bool) -> None:
+        self._topology = topology
+        self._slot = slot
+        self._virtual_time = virtual_time
+        self._lossy = lossy
+        self._shared_ports = {each.name: self._port_can_bind(each) for each in topology.datacenters}
+        self._frames = {each.name: self._super_packet_frames(each) for each in topology.datacenters}
+
+    def gateway(self, datacenter: Datacenter) -> Gateway:
+        """The plan of one datacenter's router."""
+        return Gateway(
+            datacenter.name,
+            gateway_address(self._slot, datacenter.index),
+            subnet(self._slot, datacenter.index),
+            tuple(self._host_port(datacenter, host) for host in datacenter.hosts),
+            tuple(self._wan_port(datacenter, peer) for peer in self._peers(datacenter)),
+            self._frames[datacenter.name],
+        )
+
+    def _peers(self, datacenter: Datacenter) -> list[Datacenter]:
+        return [peer for peer in self._topology.datacenters if peer.index != datacenter.index]
+
+    def _host_port(self, datacenter: Datacenter, host: Host) -> HostPort:
+        here, rate_bps, latency_ns = datacenter.index, self._topology.intra_rate_bps, self._topology.intra_latency_ns
+        near = NetemPlan(latency_ns, 0, 0.0, queue_limit_packets(rate_bps, latency_ns), _leaf_rate(rate_bps))
+        shared = None
+        if rate_bps is not None and self._shared_ports[datacenter.name]:
+            shared = self._shared(rate_bps, self._topology.datacenters)
+        return HostPort(
+            host=host.name,
+            host_index=host.index,
+            host_address=host_address(self._slot, here, host.index),
+            host_mac=host_link_mac(self._slot, here, host.index, HOST_SIDE),
+            gateway_mac=host_link_mac(self._slot, here, host.index, GATEWAY_SIDE),
+            datacenter_index=here,
+            intra=near,
+            far=() if rate_bps is None else tuple(self._far(datacenter, peer) for peer in self._peers(datacenter)),
+            shared=shared,
+        )
+
+    def _far(self, datacenter: Datacenter, peer: Datacenter) -> FarHosts:
+        """Of each host of ``peer``: serialised once more only where the port is slower than its node pair."""
+        conditions, rate_bps = self._topology.conditions(peer.name, datacenter.name), self._topology.intra_rate_bps
+        assert rate_bps is not None
+        slower = conditions.pair_rate_bps is None or rate_bps < conditions.pair_rate_bps
+        limit = queue_limit_packets(rate_bps, conditions.latency_ns)
+        return FarHosts(
+            peer.index, len(peer.hosts), NetemPlan(0, 0, 0.0, limit, _leaf_rate(rate_bps) if slower else None)
+        )
+
+    def _wan_port(self, datacenter: Datacenter, peer: Datacenter) -> WanPort:
+        conditions = self._topology.conditions(datacenter.name, peer.name)
+        shared = conditions.rate_bps is not None and _trunk_can_bind(conditions, datacenter, peer)
+        return WanPort(
+            peer=peer.name,
+            peer_gateway=gateway_address(self._slot, peer.index),
+            peer_subnet=subnet(self._slot, peer.index),
+            mac=wan_link_mac(self._slot, datacenter.index, peer.index),
+            peer_mac=wan_link_mac(self._slot, peer.index, datacenter.index),
+            trunk=self._shared(conditions.rate_bps, [datacenter]) if shared and conditions.rate_bps else None,
+            sources=tuple(host.name for host in datacenter.hosts),
+            destinations=tuple(host.name for host in peer.hosts),
+            netem=_wan_netem(conditions),
+        )
+
+    def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
+        """A rate that hosts of these datacenters share."""
+        frames = [self._frames[each.name] for each in sources]
+        largest = max((each for each in frames if each is not None), default=None)
+        return shared_rate(rate_bps, FRAME_BYTES * largest if largest and self._virtual_time else None)
+
+    def _port_can_bind(self, datacenter: Datacenter) -> bool:
+        rate_bps = self._topology.intra_rate_bps
+        arriving: list[int | None] = [rate_bps] * (len(datacenter.hosts) - 1)
+        for peer in self._peers(datacenter):
+            conditions = self._topology.conditions(peer.name, datacenter.name)
+            pairs = [conditions.pair_rate_bps] * len(peer.hosts)
+            arriving += [conditions.rate_bps] if can_bind(conditions.rate_bps, pairs) else pairs
+        return can_bind(rate_bps, arriving)
+
+    def _super_packet_frames(self, datacenter: Datacenter) -> int | None:
+        """What hosts there may send as one packet: in virtual time no more than keeps what is shared exact."""
+        if self._lossy:
+            # So that loss falls on single packets.
+            return 1
+        if not self._virtual_time:
+            return None
+        slowest: list[int | None] = []
+        for peer in self._peers(datacenter):
+            conditions = self._topology.conditions(datacenter.name, peer.name)
+            if _trunk_can_bind(conditions, datacenter, peer) or self._shared_ports[peer.name]:
+                slowest.append(conditions.pair_rate_bps)
+        if any(self._shared_ports.values()):
+            slowest.append(self._topology.intra_rate_bps)
+        return super_packet_frames(min(each for each in slowest if each is not None)) if slowest else None
+
+
+def _trunk_can_bind(conditions: LinkConditions, datacenter: Datacenter, peer: Datacenter) -> bool:
+    pairs = len(datacenter.hosts) * len(peer.hosts)
+    return can_bind(conditions.rate_bps, [conditions.pair_rate_bps] * pairs)
+
+
+def _leaf_rate(rate_bps: int | None) -> int | None:
+    return None if rate_bps is None else bytes_per_s(rate_bps)
 
 
 def _wan_netem(conditions: LinkConditions) -> NetemPlan:
-    limit = queue_limit_packets(conditions.pair_rate_bps, conditions.latency_ns, conditions.jitter_ns)
-    return NetemPlan(conditions.latency_ns, conditions.jitter_ns, round(conditions.loss, LOSS_DIGITS), limit)
+    return NetemPlan(
+        conditions.latency_ns,
+        conditions.jitter_ns,
+        round(conditions.loss, LOSS_DIGITS),
+        queue_limit_packets(conditions.pair_rate_bps, conditions.latency_ns, conditions.jitter_ns),
+        _leaf_rate(conditions.pair_rate_bps),
+    )

@@ -1,11 +1,14 @@
 """What the gateways of a testbed shall look like: plain data, the same for every substrate.
 
 Per datacenter there is one gateway: a router with a port for each of its hosts and a port for each other datacenter.
-Shaping happens on what leaves a gateway's port (the hosts' own interfaces stay unshaped):
+Shaping happens on what leaves a gateway's port (the hosts' own interfaces stay unshaped). A netem leaf delays, and
+serialises at a rate as a line does; HTB above the leaves is there only for what several of them share:
 
-- towards another datacenter: HTB at the trunk's rate, a class for each node pair at its cap, netem below each class;
-- towards a host: HTB at the intra-datacenter rate, with netem only for traffic from the same datacenter, so that the
-  latency between hosts of two datacenters is that of their WAN link and of nothing else.
+- towards another datacenter: a netem leaf for each node pair with the link's latency and the pair's rate, HTB for the
+  trunk;
+- towards a host: the latency inside a datacenter only for what comes from the same one, so that between two datacenters
+  it is that of their WAN link and of nothing else. Where hosts' ports have a rate, a leaf for each host that sends, and
+  HTB for the port.
 
 Only the standard library is used, because a guest kernel reads this plan too and starts faster without more.
 """
@@ -13,6 +16,7 @@ Only the standard library is used, because a guest kernel reads this plan too an
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 LOSS_DIGITS = 9
 """Decimals of a loss that a plan keeps: the kernel, which counts in 2^-32, gives as many back as they were."""
@@ -20,41 +24,68 @@ LOSS_DIGITS = 9
 
 @dataclass(frozen=True)
 class NetemPlan:
-    """One netem leaf: one-way delay, uniform jitter around it, random loss, and how many packets it may hold.
+    """One netem leaf: one-way delay, uniform jitter around it, random loss, how many packets it may hold, and its rate.
 
-    ``loss`` has ``LOSS_DIGITS`` decimals at most.
+    ``loss`` has ``LOSS_DIGITS`` decimals at most. A packet leaves the leaf once it has been serialised at
+    ``rate_bytes_per_s`` behind those before it; None is no limit.
     """
 
     delay_ns: int
     jitter_ns: int
     loss: float
     limit_packets: int
+    rate_bytes_per_s: int | None = None
+
+
+@dataclass(frozen=True)
+class SharedRate:
+    """A rate that the classes of one port share, and how much of its time may be saved up while nothing is sent."""
+
+    rate_bytes_per_s: int
+    burst_us: int
+
+
+@dataclass(frozen=True)
+class FarHosts:
+    """The hosts of another datacenter, numbered from 0, and the leaf of each of them at a host's port."""
+
+    datacenter_index: int
+    hosts: int
+    netem: NetemPlan
 
 
 @dataclass(frozen=True)
 class HostPort:
-    """A gateway's port to one of its hosts."""
+    """A gateway's port to one of its hosts.
+
+    ``intra`` is the leaf of each host of the same datacenter. Has it a rate, then so has the port, and senders are told
+    apart: those of other datacenters are ``far``. ``shared`` is None where they cannot exceed the port's rate together.
+    """
 
     host: str
     host_index: int
     host_address: str
     host_mac: str
     gateway_mac: str
-    rate_bps: int | None
+    datacenter_index: int
     intra: NetemPlan
+    far: tuple[FarHosts, ...]
+    shared: SharedRate | None
 
 
 @dataclass(frozen=True)
 class WanPort:
-    """A gateway's port to another datacenter: one class for each pair of hosts, numbered by ``pair_class``."""
+    """A gateway's port to another datacenter: one class for each pair of hosts, numbered by ``pair_class``.
+
+    ``trunk`` is None where all pairs together cannot exceed its rate.
+    """
 
     peer: str
     peer_gateway: str
     peer_subnet: str
     mac: str
     peer_mac: str
-    rate_bps: int | None
-    pair_rate_bps: int | None
+    trunk: SharedRate | None
     sources: tuple[str, ...]
     destinations: tuple[str, ...]
     netem: NetemPlan
@@ -62,13 +93,17 @@ class WanPort:
 
 @dataclass(frozen=True)
 class Gateway:
-    """One datacenter's router."""
+    """One datacenter's router.
+
+    ``super_packet_frames`` is how many full frames its hosts may send as one packet, None as many as their kernel does.
+    """
 
     datacenter: str
     address: str
     subnet: str
     host_ports: tuple[HostPort, ...]
     wan_ports: tuple[WanPort, ...]
+    super_packet_frames: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,29 +136,38 @@ class GatewayPlan:
     def from_json(text: str) -> "GatewayPlan":
         """Read what ``to_json`` wrote."""
         document = json.loads(text)
-        gateways = tuple(
-            Gateway(
-                **{
-                    **entry,
-                    "host_ports": tuple(
-                        HostPort(**{**port, "intra": NetemPlan(**port["intra"])}) for port in entry["host_ports"]
-                    ),
-                    "wan_ports": tuple(
-                        WanPort(
-                            **{
-                                **port,
-                                "netem": NetemPlan(**port["netem"]),
-                                "sources": tuple(port["sources"]),
-                                "destinations": tuple(port["destinations"]),
-                            }
-                        )
-                        for port in entry["wan_ports"]
-                    ),
-                }
-            )
-            for entry in document["gateways"]
+        return GatewayPlan(tuple(_gateway(entry) for entry in document["gateways"]), document["exact_packets"])
+
+
+def _gateway(entry: dict[str, Any]) -> Gateway:
+    host_ports = tuple(
+        HostPort(
+            **{
+                **port,
+                "intra": NetemPlan(**port["intra"]),
+                "far": tuple(FarHosts(**{**far, "netem": NetemPlan(**far["netem"])}) for far in port["far"]),
+                "shared": _shared_rate(port["shared"]),
+            }
         )
-        return GatewayPlan(gateways, document["exact_packets"])
+        for port in entry["host_ports"]
+    )
+    wan_ports = tuple(
+        WanPort(
+            **{
+                **port,
+                "trunk": _shared_rate(port["trunk"]),
+                "netem": NetemPlan(**port["netem"]),
+                "sources": tuple(port["sources"]),
+                "destinations": tuple(port["destinations"]),
+            }
+        )
+        for port in entry["wan_ports"]
+    )
+    return Gateway(**{**entry, "host_ports": host_ports, "wan_ports": wan_ports})
+
+
+def _shared_rate(entry: dict[str, int] | None) -> SharedRate | None:
+    return None if entry is None else SharedRate(**entry)
 
 
 FIRST_PAIR_CLASS = 0x10
@@ -132,3 +176,11 @@ FIRST_PAIR_CLASS = 0x10
 def pair_class(source_index: int, destination_index: int, destinations: int) -> int:
     """Minor number of the HTB class of one node pair: row-major over (source, destination), from 0x10."""
     return FIRST_PAIR_CLASS + source_index * destinations + destination_index
+
+
+HOSTS_NUMBERED = 256
+
+
+def source_class(datacenter_index: int, host_index: int) -> int:
+    """Minor number of the HTB class, at a host's port, of what one host sends to it."""
+    return FIRST_PAIR_CLASS + datacenter_index * HOSTS_NUMBERED + host_index

@@ -31,8 +31,6 @@ TCP_SYSCTLS = (
 SELF_PACED = frozenset({"bbr"})
 """Congestion controls with a ``cong_control`` of their own."""
 
-_SEGMENTS_PER_PACKET_EXACT = 1
-
 
 @dataclass(frozen=True)
 class TcpSettings:
@@ -80,18 +78,14 @@ class TcpSettings:
         }
 
 
-def attach_host(namespace: str, gateway: Gateway, port: HostPort, *, exact_packets: bool) -> None:
-    """Configure the interface ``eth0`` that stands in the host's namespace already.
-
-    With ``exact_packets`` the host sends every packet by itself, so that random loss falls on single packets and not on
-    super-packets of 64 KiB.
-    """
+def attach_host(namespace: str, gateway: Gateway, port: HostPort) -> None:
+    """Configure the interface ``eth0`` that stands in the host's namespace already."""
     netlink = open_netlink(namespace)
     try:
         index = link_index(netlink, HOST_INTERFACE)
         netlink.link("set", index=link_index(netlink, "lo"), state="up")
-        if exact_packets:
-            netlink.link("set", index=index, gso_max_segs=_SEGMENTS_PER_PACKET_EXACT)
+        if gateway.super_packet_frames is not None:
+            netlink.link("set", index=index, gso_max_segs=gateway.super_packet_frames)
         netlink.link("set", index=index, address=port.host_mac)
         netlink.link("set", index=index, state="up")
         netlink.addr("add", index=index, address=port.host_address, prefixlen=32)

@@ -54,7 +54,7 @@ class Testbed:
         self.folder = ours.folder
         self.addresses = AddressBook(topology, ours.record.slot)
         self.network = LightNetwork() if in_virtual_time() else EmulatedNetwork()
-        self.gateway_plan: GatewayPlan = plan_gateways(topology, ours.record.slot)
+        self.gateway_plan: GatewayPlan = plan_gateways(topology, ours.record.slot, virtual_time=in_virtual_time())
         self._hosts: dict[str, EmulatedHost | LightHost] = {}
         self._substrate: Substrate
         self.reason = offer.reason
@@ -81,8 +81,7 @@ class Testbed:
         allow_congestion_control(TcpSettings().congestion)
         for gateway in self.gateway_plan.gateways:
             for port in gateway.host_ports:
-                namespace = self._hosts[port.host].namespace
-                attach_host(namespace, gateway, port, exact_packets=self.gateway_plan.exact_packets)
+                attach_host(self._hosts[port.host].namespace, gateway, port)
 
         if self.facts.name == UNSHAPED:
             # Nobody joins it: whoever looks for this network looks for its WAN.

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.calibration import TCP_OVERHEAD_BYTES
-from testbed.gateway_layout import ETHERNET_HEADER_BYTES, MTU_BYTES
+from testbed.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
 
 PAYLOAD_BYTES = MTU_BYTES - TCP_OVERHEAD_BYTES
 FRAME_BYTES = MTU_BYTES + ETHERNET_HEADER_BYTES

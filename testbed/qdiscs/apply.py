@@ -2,33 +2,27 @@
 
 from typing import Any
 
+from pyroute2.netlink.rtnl.tcmsg.common import time2tick
+
+from testbed.gateway_plan import SharedRate
 from testbed.qdiscs import netem, node_pair_classifier
 from testbed.qdiscs.node_pair_classifier import HTB_MAJOR
 from testbed.qdiscs.port_shape import DEFAULT_CLASS, TRUNK_CLASS, PortShape, ShapedClass
 
 _MAJOR = HTB_MAJOR << 16
 
-_BURST_MIN_BYTES = 128 * 1024
-"""A super-packet of 64 KiB, and what 50 Mbit/s carry in one tick of a guest kernel's clock (100 Hz): with less, several
-slow classes at once stay 5 % below their rates there."""
-_BURST_NS = 420_000
-"""256 KiB at 5 Gbit/s, with which HTB reaches its rate; with its own default it stays 13 % below."""
-_BURST_MAX_S = 60
-"""HTB's own horizon; the 32 bits that tell a burst, as the time it takes, end at 275 s."""
-_QUANTUM_BYTES = 60_000
-
 
 def apply_shape(netlink: Any, index: int, shape: PortShape) -> None:
     """Shape the interface of that index, which must carry no qdisc of its own yet. Raises NetlinkError."""
     netlink.tc("add", "htb", index, _MAJOR, default=DEFAULT_CLASS)
-    _add_class(
-        netlink, index, TRUNK_CLASS, parent=_MAJOR, rate=shape.trunk_bytes_per_s, ceiling=shape.trunk_bytes_per_s
-    )
+    rate = shape.trunk.rate_bytes_per_s
+    _add_class(netlink, index, TRUNK_CLASS, shape, parent=_MAJOR, rate=rate, ceiling=rate)
     for each in shape.classes:
         _add_class(
             netlink,
             index,
             each.minor,
+            shape,
             parent=_MAJOR | TRUNK_CLASS,
             rate=each.guaranteed_bytes_per_s,
             ceiling=each.ceiling_bytes_per_s,
@@ -51,7 +45,7 @@ def _netem(netlink: Any, command: str, index: int, below: ShapedClass) -> None:
     netlink.tc(command, "netem", index, below.minor << 16, parent=_MAJOR | below.minor, options=options)
 
 
-def _add_class(netlink: Any, index: int, minor: int, *, parent: int, rate: int, ceiling: int) -> None:
+def _add_class(netlink: Any, index: int, minor: int, shape: PortShape, *, parent: int, rate: int, ceiling: int) -> None:
     netlink.tc(
         "add-class",
         "htb",
@@ -60,15 +54,15 @@ def _add_class(netlink: Any, index: int, minor: int, *, parent: int, rate: int, 
         parent=parent,
         rate=rate,
         ceil=ceiling,
-        burst=burst_bytes(rate),
-        cburst=burst_bytes(ceiling),
-        quantum=_QUANTUM_BYTES,
+        burst=_sent_in(shape.trunk.burst_us, rate),
+        cburst=_sent_in(shape.trunk.burst_us, ceiling),
+        quantum=shape.quantum_bytes,
     )
 
 
-def burst_bytes(rate_bytes_per_s: int) -> int:
-    """What a class of that rate may send at once, when it has sent nothing for a while."""
-    return min(rate_bytes_per_s * _BURST_MAX_S, max(_BURST_MIN_BYTES, rate_bytes_per_s * _BURST_NS // 10**9))
+def _sent_in(microseconds: int, rate_bytes_per_s: int) -> float:
+    """Bytes that pyroute2, which cuts the time they take to whole microseconds, turns into just that time again."""
+    return (microseconds + 0.5) * rate_bytes_per_s / 1e6
 
 
 def read_shape(netlink: Any, index: int) -> PortShape:
@@ -78,13 +72,14 @@ def read_shape(netlink: Any, index: int) -> PortShape:
         for message in netlink.get_qdiscs(index=index)
         if message.get_attr("TCA_KIND") == "netem"
     }
-    rates = {message["handle"] & 0xFFFF: _rates(message) for message in netlink.get_classes(index=index)}
+    classes = {message["handle"] & 0xFFFF: message for message in netlink.get_classes(index=index)}
     programs = (node_pair_classifier.read_back(message) for message in netlink.get_filters(index=index, parent=_MAJOR))
-    if TRUNK_CLASS not in rates:
+    if TRUNK_CLASS not in classes:
         raise LookupError("no HTB trunk class on this interface")
+    trunk = classes.pop(TRUNK_CLASS)
     return PortShape(
-        rates[TRUNK_CLASS][0],
-        tuple(ShapedClass(minor, *rates[minor], leaves.get(minor)) for minor in sorted(rates) if minor != TRUNK_CLASS),
+        SharedRate(_rates(trunk)[0], _burst_us(trunk)),
+        tuple(ShapedClass(minor, *_rates(classes[minor]), leaves.get(minor)) for minor in sorted(classes)),
         b"".join(programs),
     )
 
@@ -96,3 +91,8 @@ def _rates(class_message: Any) -> tuple[int, int]:
         options.get_attr("TCA_HTB_RATE64") or parameters["rate"],
         options.get_attr("TCA_HTB_CEIL64") or parameters["ceil"],
     )
+
+
+def _burst_us(class_message: Any) -> int:
+    ticks = int(class_message.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")["buffer"])
+    return round(ticks / float(time2tick(1)))

@@ -46,7 +46,8 @@ class _Plugin:
 
 def netem_options(plan: NetemPlan) -> dict[str, Any]:
     """Options of ``IPRoute.tc(..., kind="netem")`` for a plan; complete, so that a replace keeps no old setting."""
-    rate = ORDER_KEEPING_RATE_BYTES_PER_S if plan.jitter_ns else 0
+    unlimited = ORDER_KEEPING_RATE_BYTES_PER_S if plan.jitter_ns else 0
+    rate = unlimited if plan.rate_bytes_per_s is None else plan.rate_bytes_per_s
     return {
         "delay": 0,
         "limit": plan.limit_packets,
@@ -69,11 +70,14 @@ def netem_options(plan: NetemPlan) -> dict[str, Any]:
 def read_back(qdisc: Any) -> NetemPlan:
     """The settings of a dumped netem qdisc, in the units of a plan."""
     values = qdisc.get_attr("TCA_OPTIONS")
+    # The kernel tells the longer one only of a rate that needs it.
+    rate = values.get_attr("TCA_NETEM_RATE64") or values.get_attr("TCA_NETEM_RATE")["rate"]
     return NetemPlan(
         delay_ns=values.get_attr("TCA_NETEM_LATENCY64"),
         jitter_ns=values.get_attr("TCA_NETEM_JITTER64"),
         loss=round(values["loss"] / _PROBABILITY_ONE, LOSS_DIGITS),
         limit_packets=values["limit"],
+        rate_bytes_per_s=None if rate in {0, ORDER_KEEPING_RATE_BYTES_PER_S} else rate,
     )
 
 

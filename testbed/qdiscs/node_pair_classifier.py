@@ -1,4 +1,4 @@
-"""Finding a packet's node pair in constant time.
+"""Finding a packet's node pair, or its source host, in constant time.
 
 A chain of u32 filters is searched packet by packet and grows with the number of pairs. Here one classic BPF program
 computes the class from the addresses instead: hosts are numbered by the last octet of their address, so the class of
@@ -21,7 +21,7 @@ _NETWORK_HEADER = 0xFFF00000
 """SKF_NET_OFF: offsets from here count from the IP header, wherever it lies."""
 _SOURCE, _DESTINATION = 12, 16
 
-_LD_WORD_ABS, _LD_BYTE_ABS = 0x20, 0x30
+_LD_WORD_ABS, _LD_HALF_ABS, _LD_BYTE_ABS = 0x20, 0x28, 0x30
 _JEQ, _JGE = 0x15, 0x35
 _AND, _SUB, _ADD, _MUL, _ADD_X, _OR = 0x54, 0x14, 0x04, 0x24, 0x0C, 0x44
 _TAX, _RET_A, _RET_K = 0x07, 0x16, 0x06
@@ -63,6 +63,21 @@ def node_pair_program(source_subnet: str, sources: int, destination_subnet: str,
         Instruction(_SUB, FIRST_HOST_OCTET),
         Instruction(_MUL, destinations),
         Instruction(_ADD_X),
+        Instruction(_ADD, (FIRST_PAIR_CLASS - FIRST_HOST_OCTET) % 2**32),
+        Instruction(_OR, HTB_MAJOR << 16),
+        Instruction(_RET_A),
+    ]
+    return _linked(checks, compute)
+
+
+def source_host_program(datacenter_subnet: str) -> bytes:
+    """A program that returns the ``source_class`` of packets from the /16 of all datacenters, else no match.
+
+    A gateway gets a number that no host has, and so the qdisc's default class.
+    """
+    checks = _require(_SOURCE, 0xFFFF0000, _number(datacenter_subnet) & 0xFFFF0000)
+    compute = [
+        Instruction(_LD_HALF_ABS, _NETWORK_HEADER + _SOURCE + 2),
         Instruction(_ADD, (FIRST_PAIR_CLASS - FIRST_HOST_OCTET) % 2**32),
         Instruction(_OR, HTB_MAJOR << 16),
         Instruction(_RET_A),

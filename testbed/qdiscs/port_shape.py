@@ -1,23 +1,33 @@
 """The shape of one port: a rate, classes below it, a netem leaf below a class, and a classifier. Pure data.
 
-HTB gives every class its own rate before it looks at the parent's, so a class whose rate were its cap would break
-through a smaller trunk. Here a class is guaranteed only its equal share of the trunk and may borrow up to its cap.
+A class has no rate of its own to speak of: all that it sends is borrowed from the port's, which HTB deals out to those
+that wait in turns of ``quantum_bytes``. So no class saves anything up, and what is sent after a pause goes at the rate
+of its leaf, and of the port.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from testbed.gateway_plan import Gateway, HostPort, NetemPlan, WanPort, pair_class
-from testbed.qdiscs.node_pair_classifier import INTRA_CLASS, node_pair_program, same_datacenter_program
+from testbed.gateway_plan import Gateway, HostPort, NetemPlan, SharedRate, WanPort, pair_class, source_class
+from testbed.qdiscs.node_pair_classifier import (
+    INTRA_CLASS,
+    node_pair_program,
+    same_datacenter_program,
+    source_host_program,
+)
+from testbed.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
 
 TRUNK_CLASS, DEFAULT_CLASS = 1, 2
 
 UNSHAPED_BYTES_PER_S = 10**12
 """An HTB rate that shapes nothing, for rates that are unlimited."""
 
-MIN_BYTES_PER_S = 8
-"""Below it a full frame lasts longer than the kernel's rate tables tell, which count 64 ns in 32 bits."""
+
+UNSHAPED = SharedRate(UNSHAPED_BYTES_PER_S, 420)
+
+_QUANTUM_MAX_BYTES = 60_000
 
 
 @dataclass(frozen=True)
@@ -34,36 +44,48 @@ class ShapedClass:
 class PortShape:
     """Everything programmed on one port, in the kernel's units; classes in ascending order of their number."""
 
-    trunk_bytes_per_s: int
+    trunk: SharedRate
     classes: tuple[ShapedClass, ...]
     classifier: bytes
 
-
-def bytes_per_s(rate_bps: int | None) -> int:
-    """A rate as the kernel keeps it: whole bytes per second, at least ``MIN_BYTES_PER_S``."""
-    return UNSHAPED_BYTES_PER_S if rate_bps is None else max(MIN_BYTES_PER_S, rate_bps // 8)
+    @property
+    def quantum_bytes(self) -> int:
+        """How much a class sends before it is the next one's turn: a super-packet, of 64 KiB at most."""
+        burst_bytes = self.trunk.rate_bytes_per_s * self.trunk.burst_us // 10**6
+        return max(FRAME_BYTES, min(_QUANTUM_MAX_BYTES, burst_bytes))
 
 
 def host_port_shape(gateway: Gateway, port: HostPort) -> PortShape:
-    """Towards a host: the port's rate for all, the intra-datacenter latency for what comes from the same datacenter."""
-    rate = bytes_per_s(port.rate_bps)
-    share = max(MIN_BYTES_PER_S, rate // 2)
-    classes = (ShapedClass(DEFAULT_CLASS, share, rate, None), ShapedClass(INTRA_CLASS, share, rate, port.intra))
-    return PortShape(rate, classes, same_datacenter_program(gateway.subnet))
+    """Towards a host: the latency inside a datacenter for what comes from the same one, and the port's rate for all."""
+    if port.intra.rate_bytes_per_s is None:
+        leaves: dict[int, NetemPlan | None] = {DEFAULT_CLASS: None, INTRA_CLASS: port.intra}
+        return _shape(None, leaves, same_datacenter_program(gateway.subnet))
+    near = {source_class(port.datacenter_index, each.host_index): port.intra for each in gateway.host_ports}
+    del near[source_class(port.datacenter_index, port.host_index)]
+    far = {source_class(each.datacenter_index, host): each.netem for each in port.far for host in range(each.hosts)}
+    return _shape(port.shared, {DEFAULT_CLASS: None, **near, **far}, source_host_program(gateway.subnet))
 
 
 def wan_port_shape(gateway: Gateway, port: WanPort) -> PortShape:
-    """Towards another datacenter: the trunk's rate, and below it one class for each node pair, capped and delayed."""
-    trunk, ceiling = bytes_per_s(port.rate_bps), bytes_per_s(port.pair_rate_bps)
+    """Towards another datacenter: a leaf for each node pair, which delays and serialises, and the trunk's rate for all.
+
+    What belongs to no pair crosses the same WAN.
+    """
     sources, destinations = len(port.sources), len(port.destinations)
-    share = max(MIN_BYTES_PER_S, min(ceiling, trunk // (sources * destinations + 1)))
-    pairs = (
-        ShapedClass(pair_class(source, destination, destinations), share, ceiling, port.netem)
+    pairs = {
+        pair_class(source, destination, destinations): port.netem
         for source in range(sources)
         for destination in range(destinations)
-    )
-    classes = (ShapedClass(DEFAULT_CLASS, share, trunk, port.netem), *pairs)
-    return PortShape(trunk, classes, node_pair_program(gateway.subnet, sources, port.peer_subnet, destinations))
+    }
+    program = node_pair_program(gateway.subnet, sources, port.peer_subnet, destinations)
+    return _shape(port.trunk, {DEFAULT_CLASS: port.netem, **pairs}, program)
+
+
+def _shape(shared: SharedRate | None, leaves: Mapping[int, NetemPlan | None], program: bytes) -> PortShape:
+    trunk = shared or UNSHAPED
+    guaranteed = MIN_BYTES_PER_S if shared else UNSHAPED_BYTES_PER_S
+    classes = (ShapedClass(minor, guaranteed, trunk.rate_bytes_per_s, leaves[minor]) for minor in sorted(leaves))
+    return PortShape(trunk, tuple(classes), program)
 
 
 def describe(shape: PortShape) -> dict[str, Any]:
@@ -85,4 +107,8 @@ def describe(shape: PortShape) -> dict[str, Any]:
                 "netem": None if netem is None else asdict(netem),
             }
         )
-    return {"htb_trunk_bytes_per_s": shape.trunk_bytes_per_s, "classes": classes}
+    return {
+        "htb_trunk_bytes_per_s": shape.trunk.rate_bytes_per_s,
+        "htb_burst_us": shape.trunk.burst_us,
+        "classes": classes,
+    }

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.namespace import inside
-from testbed.qdiscs.apply import burst_bytes
 
 if TYPE_CHECKING:
     from testbed.testbed import Testbed
@@ -42,6 +41,7 @@ _JITTERS = 100
 """So many times the jitter a measurement lasts, so that the delays of the first and the last datagram hardly count."""
 _BUFFER_MIN_BYTES = 256 * 1024
 _BUFFER_UNLIMITED_BYTES = 16 * 2**20
+_WARMING_MIN_BYTES = 256 * 1024
 _MEASURED_MIN_BYTES, _MEASURED_MAX_BYTES = 8 * 2**20, 64 * 2**20
 _RESET = struct.pack("ii", 1, 0)
 
@@ -84,8 +84,8 @@ def tcp_goodput_bps(ends: Ends, connections: int, *, rate_bps: int | None, rtt_s
     else:
         path_bytes = math.ceil(rate_bps * rtt_s / 8)
         buffer_bytes = max(_BUFFER_MIN_BYTES, 4 * path_bytes // connections)
-        # Slow start takes as much as two paths hold; and what HTB has saved up passes faster than its rate.
-        warming_bytes = 4 * path_bytes + 8 * burst_bytes(rate_bps // 8)
+        # Slow start takes as much as two paths hold.
+        warming_bytes = 4 * path_bytes + _WARMING_MIN_BYTES
         measured_bytes = min(_MEASURED_MAX_BYTES, max(_MEASURED_MIN_BYTES, rate_bps // 80))
     if longer:
         measured_bytes *= 4
@@ -193,11 +193,10 @@ def _connected(
 def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, jitter_ns: int, longer: bool = False) -> float:
     """Offer datagrams of ``UDP_PAYLOAD_BYTES``, and return the pace at which payload arrives, in bit/s.
 
-    ``rate_bps`` and ``jitter_ns`` are the path's, as asked. What HTB has saved up is used up before. Raises
-    StalledError.
+    ``rate_bps`` and ``jitter_ns`` are the path's, as asked. Raises StalledError.
     """
     duration_s = max(_DATAGRAMS_S, _JITTERS * jitter_ns / 1e9) * (4 if longer else 1)
-    warming = math.ceil(2 * burst_bytes(rate_bps // 8) / UDP_PAYLOAD_BYTES)
+    warming = math.ceil(_WARMING_MIN_BYTES / UDP_PAYLOAD_BYTES)
     count = warming + math.ceil(offered_bps * duration_s / 8 / UDP_PAYLOAD_BYTES)
     with (
         ends.socket(ends.destination, socket.SOCK_DGRAM) as receiver,

@@ -1,0 +1,72 @@
+"""What several flows share: a trunk, or a host's port. Whether it can bind, and how it is shaped on which clock.
+
+A line that one flow has to itself needs no more than netem's rate, which serialises packets one after the other. What
+several share takes HTB, which lets a packet go as long as the balance of its token bucket is not below zero, and then
+charges it. Its bucket decides between two errors, each as large as the bucket or the packet is:
+
+- it is larger than a packet: flows that start at once send as much more than the rate gives, once after each pause;
+- it is smaller: a lone flow at the full rate, whose packets netem has serialised already, waits for the charge of the
+  last packet whenever a smaller one follows it.
+
+So the best bucket is one packet large, and the error then as large as a packet, on a clock that wakes HTB in time.
+
+In virtual time it always does, and packets are free to be small: hosts there send no packet that takes longer than
+``SUPER_PACKET_NS``, or than two frames, on the slowest path through something shared.
+
+On the real clock packets are as large as hosts make them, 64 KiB, since smaller ones would cost the guest kernel its
+throughput, and a late timer loses what the bucket cannot hold.
+"""
+
+import math
+from collections.abc import Iterable
+
+from testbed.gateway_plan import SharedRate
+
+MTU_BYTES = 1500
+ETHERNET_HEADER_BYTES = 14
+FRAME_BYTES = MTU_BYTES + ETHERNET_HEADER_BYTES
+
+MIN_BYTES_PER_S = 8
+"""Below it a full frame lasts longer than the kernel's rate tables tell, which count 64 ns in 32 bits."""
+
+SUPER_PACKET_NS = 250_000
+_FRAMES_MIN, _FRAMES_MAX = 2, 45
+"""TCP sends two at least, and 64 KiB at most."""
+
+_REAL_BURST_MIN_BYTES = 128 * 1024
+"""A super-packet of 64 KiB, and what 50 Mbit/s carry in one tick of a guest kernel's clock (100 Hz): with less, several
+slow classes at once stay 5 % below their rates there."""
+_REAL_BURST_NS = 420_000
+"""256 KiB at 5 Gbit/s, with which HTB reaches its rate; with its own default it stays 13 % below."""
+_BURST_MAX_US = 60 * 10**6
+"""HTB's own horizon; the 32 bits that tell a burst, as the time it takes, end at 275 s."""
+
+
+def bytes_per_s(rate_bps: int) -> int:
+    """A rate as the kernel keeps it: whole bytes per second, at least ``MIN_BYTES_PER_S``."""
+    return max(MIN_BYTES_PER_S, rate_bps // 8)
+
+
+def can_bind(rate_bps: int | None, feeding_bps: Iterable[int | None]) -> bool:
+    """Whether flows of these rates, None for those that nothing limits, can together exceed the rate that they share.
+
+    None of them exceeds it alone: its leaf sees to that.
+    """
+    if rate_bps is None:
+        return False
+    return sum(rate_bps if each is None else min(rate_bps, each) for each in feeding_bps) > rate_bps
+
+
+def super_packet_frames(slowest_bps: int) -> int:
+    """How many full frames a host may send as one packet in virtual time, where that rate is the slowest on the way."""
+    return min(_FRAMES_MAX, max(_FRAMES_MIN, slowest_bps * SUPER_PACKET_NS // (8 * 10**9 * FRAME_BYTES)))
+
+
+def shared_rate(rate_bps: int, super_packet_bytes: int | None) -> SharedRate:
+    """How a rate is shaped that is shared and can bind; ``super_packet_bytes`` are given in virtual time alone."""
+    rate = bytes_per_s(rate_bps)
+    if super_packet_bytes is not None:
+        burst_bytes = super_packet_bytes
+    else:
+        burst_bytes = max(_REAL_BURST_MIN_BYTES, rate * _REAL_BURST_NS // 10**9)
+    return SharedRate(rate, min(_BURST_MAX_US, math.ceil(burst_bytes * 10**6 / rate)))

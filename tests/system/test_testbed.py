@@ -84,14 +84,15 @@ def test_counters_tell_which_node_pair_carried_what(substrate: str, resolved: Re
 def test_qdiscs_read_back_as_asked(substrate: str, resolved: Resolve) -> None:
     """Above 34 Gbit/s, in fractions of a unit and of a millisecond; before anything is trimmed off for forwarding."""
     document = network()
-    document["wan"] = {"latency": "0.75ms", "rate": "100Gbit", "node_pair_rate": "2.5Gbit", "jitter": "12.5us"}
+    document["wan"] = {"latency": "0.75ms", "rate": "36Gbit", "node_pair_rate": "9.5Gbit", "jitter": "12.5us"}
     with bring_up(resolved(document), substrate=substrate) as testbed:
         port = testbed.read_qdiscs()["east wan1"]
         trim_ns = testbed.facts.trim_ns
-    assert port["htb_trunk_bytes_per_s"] == 100_000_000_000 // 8
+    assert port["htb_trunk_bytes_per_s"] == 36_000_000_000 // 8
     pairs = port["classes"][-1]
     assert pairs["classes"] == "1:10 to 1:13"
-    assert pairs["ceiling_bytes_per_s"] == 2_500_000_000 // 8
+    assert pairs["ceiling_bytes_per_s"] == 36_000_000_000 // 8
+    assert pairs["netem"]["rate_bytes_per_s"] == 9_500_000_000 // 8
     assert pairs["netem"]["delay_ns"] == max(0, 750_000 - trim_ns)
     assert pairs["netem"]["jitter_ns"] == 12_500
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from testbed.gateway_layout import QUEUE_PACKETS_MIN, UNLIMITED_RATE_BPS, plan_gateways, queue_limit_packets
 from testbed.gateway_plan import GatewayPlan, WanPort, pair_class
+from testbed.shared_rate import FRAME_BYTES, bytes_per_s
 from testbed.strict_model import parse_model
 from testbed.topology import Datacenter, Host, LinkConditions, Topology, TopologySpec, WanLink, resolve_topology
 
@@ -30,13 +31,19 @@ def topologies(draw: st.DrawFn) -> Topology:
     return Topology(datacenters, draw(DELAYS_NS), draw(RATES), wan)
 
 
-def two_datacenters(wan: dict[str, str], intra: dict[str, str] | None = None) -> Topology:
+def two_datacenters(
+    wan: dict[str, str], intra: dict[str, str] | None = None, hosts: tuple[int, int] = (2, 1)
+) -> Topology:
     document = {
-        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 1}],
+        "datacenters": [{"name": "east", "hosts": hosts[0]}, {"name": "west", "hosts": hosts[1]}],
         "wan": wan,
         "intra": intra or {},
     }
     return resolve_topology(parse_model(TopologySpec, document, "test"))
+
+
+def kept(rate_bps: int | None) -> int | None:
+    return None if rate_bps is None else bytes_per_s(rate_bps)
 
 
 def wan_ports(plan: GatewayPlan) -> dict[tuple[str, str], WanPort]:
@@ -87,8 +94,8 @@ def test_every_datacenter_has_a_port_for_each_host_and_each_other_datacenter(top
     for gateway, datacenter in zip(plan.gateways, topology.datacenters, strict=True):
         assert [port.host for port in gateway.host_ports] == [host.name for host in datacenter.hosts]
         assert [port.peer for port in gateway.wan_ports] == [name for name in names if name != datacenter.name]
-        assert {port.rate_bps for port in gateway.host_ports} == {topology.intra_rate_bps}
         assert {port.intra.delay_ns for port in gateway.host_ports} == {topology.intra_latency_ns}
+        assert {port.intra.rate_bytes_per_s for port in gateway.host_ports} == {kept(topology.intra_rate_bps)}
 
 
 @given(topologies())
@@ -97,7 +104,8 @@ def test_every_wan_port_has_its_links_conditions_and_a_class_of_its_own_for_each
         conditions = topology.conditions(here, peer)
         assert port.sources == tuple(host.name for host in topology.datacenter(here).hosts)
         assert port.destinations == tuple(host.name for host in topology.datacenter(peer).hosts)
-        assert (port.rate_bps, port.pair_rate_bps) == (conditions.rate_bps, conditions.pair_rate_bps)
+        assert port.netem.rate_bytes_per_s == kept(conditions.pair_rate_bps)
+        assert port.trunk is None or port.trunk.rate_bytes_per_s == kept(conditions.rate_bps)
         assert (port.netem.delay_ns, port.netem.jitter_ns) == (conditions.latency_ns, conditions.jitter_ns)
         assert port.netem.loss == pytest.approx(conditions.loss, abs=1e-9)
         classes = {
@@ -148,3 +156,94 @@ def test_loss_is_told_to_nine_digits_which_the_kernel_keeps_exactly(loss: float)
     topology = Topology(datacenters, 0, None, (WanLink(("e", "w"), LinkConditions(loss=loss)),))
     planned = wan_ports(plan_gateways(topology, slot=1))["e", "w"].netem.loss
     assert planned == round(loss, 9)
+
+
+@pytest.mark.parametrize(
+    ("wan", "hosts", "shared"),
+    [
+        ({"rate": "100Mbit"}, (1, 1), False),
+        ({"rate": "100Mbit"}, (2, 1), True),
+        ({"rate": "unlimited"}, (2, 2), False),
+        ({"rate": "100Mbit", "node_pair_rate": "50Mbit"}, (2, 1), False),
+        ({"rate": "100Mbit", "node_pair_rate": "51Mbit"}, (2, 1), True),
+        ({"rate": "100Mbit", "node_pair_rate": "10Mbit"}, (1, 1), False),
+    ],
+)
+def test_a_trunk_has_a_bucket_only_where_its_pairs_exceed_it_together(
+    wan: dict[str, str], hosts: tuple[int, int], shared: bool
+) -> None:
+    ports = wan_ports(plan_gateways(two_datacenters(wan, hosts=hosts), slot=1))
+    assert [port.trunk is not None for port in ports.values()] == [shared, shared]
+
+
+@pytest.mark.parametrize(
+    ("wan", "intra", "hosts", "shared"),
+    [
+        ({"rate": "100Mbit"}, {"rate": "unlimited"}, (3, 3), False),
+        # One sender, near or far.
+        ({"rate": "1Mbit", "node_pair_rate": "1Mbit"}, {"rate": "1Gbit"}, (1, 1), False),
+        ({"rate": "1Gbit"}, {"rate": "100Mbit"}, (1, 1), False),
+        # Two far ones that fit the port, and two that do not; a trunk that keeps them from it.
+        ({"node_pair_rate": "50Mbit"}, {"rate": "100Mbit"}, (1, 2), False),
+        ({"node_pair_rate": "51Mbit"}, {"rate": "100Mbit"}, (1, 2), True),
+        ({"node_pair_rate": "51Mbit", "rate": "100Mbit"}, {"rate": "100Mbit"}, (1, 2), False),
+        # A near one, and a far one that comes on top.
+        ({"node_pair_rate": "1Mbit"}, {"rate": "100Mbit"}, (2, 1), True),
+    ],
+)
+def test_a_hosts_port_has_a_bucket_only_where_senders_exceed_it_together(
+    wan: dict[str, str], intra: dict[str, str], hosts: tuple[int, int], shared: bool
+) -> None:
+    (east, _) = plan_gateways(two_datacenters(wan, intra, hosts), slot=1).gateways
+    assert {port.shared is not None for port in east.host_ports} == {shared}
+
+
+def test_what_comes_over_the_wan_is_serialised_once_more_only_by_a_port_that_is_slower() -> None:
+    for intra_rate, rate in (("99Mbit", 99_000_000 // 8), ("100Mbit", None), ("1Gbit", None)):
+        topology = two_datacenters({"rate": "1Gbit", "node_pair_rate": "100Mbit"}, {"rate": intra_rate})
+        for gateway in plan_gateways(topology, slot=1).gateways:
+            for port in gateway.host_ports:
+                (far,) = port.far
+                assert (far.netem.delay_ns, far.netem.rate_bytes_per_s) == (0, rate)
+
+
+def test_without_a_rate_of_its_own_a_port_does_not_tell_far_hosts_apart() -> None:
+    for gateway in plan_gateways(two_datacenters({"rate": "1Mbit"}), slot=1).gateways:
+        assert {port.far for port in gateway.host_ports} == {()}
+
+
+@pytest.mark.parametrize(
+    ("wan", "intra", "frames"),
+    [
+        # Nothing is shared: packets are as large as the kernel makes them.
+        ({"rate": "1Gbit", "node_pair_rate": "10Mbit"}, {}, None),
+        # 0.25 ms of 100 Mbit/s are 2.06 frames; of 1 Gbit/s, 20.6; of 10 Gbit/s more than a packet may hold.
+        ({"rate": "100Mbit"}, {}, 2),
+        ({"rate": "1Gbit"}, {}, 20),
+        ({"rate": "10Gbit"}, {}, 45),
+        ({"rate": "1Mbit"}, {}, 2),
+        ({"rate": "10Gbit"}, {"rate": "1Gbit"}, 20),
+        ({"rate": "1Gbit", "loss": "0.1%"}, {}, 1),
+    ],
+)
+def test_in_virtual_time_a_packet_is_short_on_what_is_shared(
+    wan: dict[str, str], intra: dict[str, str], frames: int | None
+) -> None:
+    (east, _) = plan_gateways(two_datacenters(wan, intra), slot=1, virtual_time=True).gateways
+    assert east.super_packet_frames == frames
+    (port,) = east.wan_ports
+    if port.trunk is not None and frames is not None:
+        burst_bytes = port.trunk.burst_us * port.trunk.rate_bytes_per_s / 1e6
+        assert frames * FRAME_BYTES <= burst_bytes <= frames * FRAME_BYTES + port.trunk.rate_bytes_per_s / 1e6
+
+
+def test_on_the_real_clock_packets_are_as_large_as_hosts_make_them() -> None:
+    (east, _) = plan_gateways(two_datacenters({"rate": "100Mbit"}), slot=1).gateways
+    assert east.super_packet_frames is None
+
+
+def test_loss_falls_on_single_packets_on_either_clock() -> None:
+    topology = two_datacenters({"rate": "100Mbit", "loss": "1%"})
+    for virtual_time in (False, True):
+        for gateway in plan_gateways(topology, slot=1, virtual_time=virtual_time).gateways:
+            assert gateway.super_packet_frames == 1

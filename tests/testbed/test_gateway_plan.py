@@ -4,17 +4,35 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.gateway_plan import FIRST_PAIR_CLASS, Gateway, GatewayPlan, HostPort, NetemPlan, WanPort, pair_class
+from testbed.gateway_plan import (
+    FIRST_PAIR_CLASS,
+    FarHosts,
+    Gateway,
+    GatewayPlan,
+    HostPort,
+    NetemPlan,
+    SharedRate,
+    WanPort,
+    pair_class,
+    source_class,
+)
 from testbed.topology import MAX_EMULATED_HOSTS_PER_DATACENTER
 
 NETEMS = st.builds(
-    NetemPlan, st.integers(0, 10**12), st.integers(0, 10**12), st.floats(0, 1), st.integers(1, 2**32 - 1)
+    NetemPlan,
+    st.integers(0, 10**12),
+    st.integers(0, 10**12),
+    st.floats(0, 1),
+    st.integers(1, 2**32 - 1),
+    st.none() | st.integers(8, 10**12),
 )
 NAMES = st.text(max_size=8)
-RATES = st.none() | st.integers(1, 10**14)
-HOST_PORTS = st.builds(HostPort, NAMES, st.integers(0, 249), NAMES, NAMES, NAMES, RATES, NETEMS)
+SHARED = st.none() | st.builds(SharedRate, st.integers(8, 10**12), st.integers(1, 60 * 10**6))
+INDICES = st.integers(0, 249)
+FAR = st.lists(st.builds(FarHosts, INDICES, st.integers(1, 250), NETEMS), max_size=2).map(tuple)
+HOST_PORTS = st.builds(HostPort, NAMES, INDICES, NAMES, NAMES, NAMES, INDICES, NETEMS, FAR, SHARED)
 NAME_TUPLES = st.lists(NAMES, max_size=3).map(tuple)
-WAN_PORTS = st.builds(WanPort, NAMES, NAMES, NAMES, NAMES, NAMES, RATES, RATES, NAME_TUPLES, NAME_TUPLES, NETEMS)
+WAN_PORTS = st.builds(WanPort, NAMES, NAMES, NAMES, NAMES, NAMES, SHARED, NAME_TUPLES, NAME_TUPLES, NETEMS)
 GATEWAYS = st.builds(
     Gateway,
     NAMES,
@@ -22,6 +40,7 @@ GATEWAYS = st.builds(
     NAMES,
     st.lists(HOST_PORTS, max_size=2).map(tuple),
     st.lists(WAN_PORTS, max_size=2).map(tuple),
+    st.none() | st.integers(1, 45),
 )
 PLANS = st.builds(GatewayPlan, st.lists(GATEWAYS, max_size=3).map(tuple), st.booleans())
 
@@ -87,3 +106,9 @@ def test_pair_classes_count_without_a_gap_from_the_first_and_fit_a_minor_number(
     ]
     assert classes == list(range(FIRST_PAIR_CLASS, FIRST_PAIR_CLASS + sources * destinations))
     assert classes[-1] < 0xFFFF
+
+
+@given(INDICES, INDICES, INDICES, INDICES)
+def test_every_host_of_a_testbed_has_a_source_class_of_its_own(one: int, host: int, other: int, peer: int) -> None:
+    assert (source_class(one, host) == source_class(other, peer)) == ((one, host) == (other, peer))
+    assert FIRST_PAIR_CLASS <= source_class(one, host) < 0xFFFF

@@ -153,7 +153,7 @@ def test_every_part_is_taken_down_even_where_another_cannot_be(
 def test_a_testbed_that_cannot_even_be_laid_out_gives_its_slot_back(
     topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("no plan")
 
     monkeypatch.setattr(module, "plan_gateways", refuse)

@@ -8,18 +8,21 @@ from hypothesis import strategies as st
 from pyroute2.iproute.linux import get_arguments_processor
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed.gateway_plan import LOSS_DIGITS, Gateway, NetemPlan, WanPort
+from testbed.gateway_layout import plan_gateways
+from testbed.gateway_plan import LOSS_DIGITS, NetemPlan, SharedRate
 from testbed.qdiscs.apply import apply_shape, change_netem, read_shape
 from testbed.qdiscs.node_pair_classifier import node_pair_program
 from testbed.qdiscs.port_shape import (
     DEFAULT_CLASS,
-    MIN_BYTES_PER_S,
     TRUNK_CLASS,
     UNSHAPED_BYTES_PER_S,
     PortShape,
     ShapedClass,
+    host_port_shape,
     wan_port_shape,
 )
+from testbed.shared_rate import MIN_BYTES_PER_S, SUPER_PACKET_NS
+from testbed.topology import Datacenter, Host, LinkConditions, Topology, WanLink
 
 INDEX = 7
 NEVER_DUMPED = {"TCA_HTB_RTAB", "TCA_HTB_CTAB"}
@@ -80,6 +83,7 @@ NETEMS = st.builds(
     jitter_ns=st.integers(0, 10**13),
     loss=st.floats(0, 1).map(lambda loss: round(loss, LOSS_DIGITS)),
     limit_packets=st.integers(1, 2**32 - 1),
+    rate_bytes_per_s=st.none() | st.integers(MIN_BYTES_PER_S, UNSHAPED_BYTES_PER_S - 1),
 )
 CLASSES = st.dictionaries(
     st.integers(DEFAULT_CLASS, 0xF433), st.tuples(RATES, RATES, st.none() | NETEMS), min_size=1, max_size=6
@@ -87,7 +91,8 @@ CLASSES = st.dictionaries(
 PROGRAMS = st.builds(node_pair_program, st.just("10.1.0.0"), st.integers(1, 250), st.just("10.1.1.0"), st.just(3))
 # Encoding a class takes pyroute2 a millisecond.
 FEW = settings(max_examples=20)
-SHAPES = st.builds(PortShape, RATES, CLASSES, PROGRAMS)
+SHARED_RATES = st.builds(SharedRate, RATES, st.integers(1, 60 * 10**6))
+SHAPES = st.builds(PortShape, SHARED_RATES, CLASSES, PROGRAMS)
 
 
 @FEW
@@ -108,26 +113,45 @@ def test_a_change_of_netem_leaves_rates_and_classifier_alone(shape: PortShape, n
         for each in shape.classes
     )
     before = len(kernel.commands)
-    change_netem(kernel, INDEX, PortShape(shape.trunk_bytes_per_s, changed, shape.classifier))
-    assert read_shape(kernel, INDEX) == PortShape(shape.trunk_bytes_per_s, changed, shape.classifier)
+    change_netem(kernel, INDEX, PortShape(shape.trunk, changed, shape.classifier))
+    assert read_shape(kernel, INDEX) == PortShape(shape.trunk, changed, shape.classifier)
     assert set(kernel.commands[before:]) <= {"change netem"}
 
 
+@pytest.mark.parametrize("virtual_time", [False, True])
 @pytest.mark.parametrize("rate_bps", [1, 64, 10_000, 100_000, 34_400_000_000, 100_000_000_000, None])
-def test_any_rate_reaches_the_kernel_even_shared_by_a_hundred_pairs(rate_bps: int | None) -> None:
-    hosts = tuple(f"host-{number}" for number in range(10))
-    netem = NetemPlan(40_000_000, 0, 0.0, 1000)
-    port = WanPort("west", "10.1.1.1", "10.1.1.0", "", "", rate_bps, rate_bps, hosts, hosts, netem)
-    shape = wan_port_shape(Gateway("east", "10.1.0.1", "10.1.0.0", (), (port,)), port)
+def test_any_rate_reaches_the_kernel_even_shared_by_many_pairs(rate_bps: int | None, virtual_time: bool) -> None:
+    datacenters = tuple(
+        Datacenter(name, index, tuple(Host(f"{name}-{host}", name, host, 1) for host in range(4)))
+        for index, name in enumerate(("east", "west"))
+    )
+    wan = (WanLink(("east", "west"), LinkConditions(40_000_000, rate_bps)),)
+    plan = plan_gateways(Topology(datacenters, 50_000, rate_bps, wan), 1, virtual_time=virtual_time)
+    (gateway, _) = plan.gateways
+    for shape in (wan_port_shape(gateway, gateway.wan_ports[0]), host_port_shape(gateway, gateway.host_ports[0])):
+        kernel = Kernel()
+        apply_shape(kernel, INDEX, shape)
+        assert read_shape(kernel, INDEX) == shape
+
+
+def test_a_burst_reaches_the_kernel_as_the_time_it_is_given() -> None:
     kernel = Kernel()
-    apply_shape(kernel, INDEX, shape)
-    assert read_shape(kernel, INDEX) == shape
+    classes = (ShapedClass(DEFAULT_CLASS, MIN_BYTES_PER_S, 12_500_000, None),)
+    program = node_pair_program("10.1.0.0", 1, "10.1.1.0", 1)
+    apply_shape(kernel, INDEX, PortShape(SharedRate(12_500_000, SUPER_PACKET_NS // 1000), classes, program))
+    tick_ns = 64
+    for message in kernel.get_classes(INDEX):
+        parameters = message.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")
+        for bucket in ("buffer", "cbuffer"):
+            assert SUPER_PACKET_NS - 2 * tick_ns <= parameters[bucket] * tick_ns <= SUPER_PACKET_NS
 
 
 def test_one_filter_classifies_for_all_pairs() -> None:
     kernel = Kernel()
     classes = tuple(ShapedClass(minor, 100, 1000, None) for minor in (DEFAULT_CLASS, *range(0x10, 0x40)))
-    apply_shape(kernel, INDEX, PortShape(1000, classes, node_pair_program("10.1.0.0", 6, "10.1.1.0", 8)))
+    apply_shape(
+        kernel, INDEX, PortShape(SharedRate(1000, 10), classes, node_pair_program("10.1.0.0", 6, "10.1.1.0", 8))
+    )
     assert kernel.commands.count("add-filter bpf") == 1
     assert kernel.commands.count("add-class htb") == len(classes) + 1
 
@@ -140,10 +164,12 @@ def test_an_interface_without_a_shape_is_told_apart() -> None:
 def test_a_filter_that_is_missing_does_not_read_back_as_the_shape() -> None:
     kernel = Kernel()
     shape = PortShape(
-        1000, (ShapedClass(DEFAULT_CLASS, 100, 1000, None),), node_pair_program("10.1.0.0", 1, "10.1.1.0", 1)
+        SharedRate(1000, 10),
+        (ShapedClass(DEFAULT_CLASS, 100, 1000, None),),
+        node_pair_program("10.1.0.0", 1, "10.1.1.0", 1),
     )
     apply_shape(kernel, INDEX, shape)
-    without = PortShape(shape.trunk_bytes_per_s, shape.classes, b"")
+    without = PortShape(shape.trunk, shape.classes, b"")
     kernel.get_filters = lambda index, parent: []  # type: ignore[method-assign]
     assert read_shape(kernel, INDEX) == without != shape
     assert TRUNK_CLASS not in {each.minor for each in shape.classes}

@@ -8,6 +8,7 @@ from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from testbed.gateway_plan import LOSS_DIGITS, NetemPlan
 from testbed.qdiscs.netem import ORDER_KEEPING_RATE_BYTES_PER_S, netem_options, read_back
+from testbed.shared_rate import MIN_BYTES_PER_S
 
 PLANS = st.builds(
     NetemPlan,
@@ -15,6 +16,7 @@ PLANS = st.builds(
     jitter_ns=st.integers(0, 2**62),
     loss=st.floats(0, 1).map(lambda loss: round(loss, LOSS_DIGITS)),
     limit_packets=st.integers(1, 2**32 - 1),
+    rate_bytes_per_s=st.none() | st.integers(MIN_BYTES_PER_S, ORDER_KEEPING_RATE_BYTES_PER_S - 1),
 )
 PLAN = NetemPlan(delay_ns=40_000_001, jitter_ns=0, loss=0.0, limit_packets=1000)
 
@@ -59,10 +61,28 @@ def test_nothing_but_what_a_plan_asks_is_switched_on(plan: NetemPlan) -> None:
         assert options.get_attr(attribute) is None
 
 
-@given(PLANS)
-def test_a_rate_that_shapes_nothing_keeps_jittered_packets_in_order(plan: NetemPlan) -> None:
-    rate = kernel_options(plan).get_attr("TCA_NETEM_RATE64")
-    assert rate == (ORDER_KEEPING_RATE_BYTES_PER_S if plan.jitter_ns else 0)
+@given(st.integers(MIN_BYTES_PER_S, ORDER_KEEPING_RATE_BYTES_PER_S - 1))
+def test_a_rate_is_told_in_64_bits_and_as_far_as_they_go_in_32(rate: int) -> None:
+    options = kernel_options(replace(PLAN, rate_bytes_per_s=rate))
+    assert options.get_attr("TCA_NETEM_RATE64") == rate
+    assert options.get_attr("TCA_NETEM_RATE")["rate"] == min(rate, 2**32 - 1)
+
+
+@pytest.mark.parametrize("rate", [MIN_BYTES_PER_S, 12_500_000, 2**32 - 1])
+def test_a_rate_that_fits_32_bits_reads_back_without_the_64(rate: int) -> None:
+    message = over_netlink(replace(PLAN, rate_bytes_per_s=rate))
+    options = message.get_attr("TCA_OPTIONS")
+    options["attrs"] = [each for each in options["attrs"] if each[0] != "TCA_NETEM_RATE64"]
+    assert read_back(message).rate_bytes_per_s == rate
+
+
+def test_a_rate_that_shapes_nothing_keeps_jittered_packets_in_order() -> None:
+    def told(plan: NetemPlan) -> int:
+        return int(kernel_options(plan).get_attr("TCA_NETEM_RATE64"))
+
+    assert told(PLAN) == 0
+    assert told(replace(PLAN, jitter_ns=1)) == ORDER_KEEPING_RATE_BYTES_PER_S
+    assert told(replace(PLAN, jitter_ns=1, rate_bytes_per_s=1000)) == 1000
 
 
 @given(PLANS, PLANS)

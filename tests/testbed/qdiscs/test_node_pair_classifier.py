@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed.gateway_plan import FIRST_PAIR_CLASS, pair_class
+from testbed.gateway_plan import FIRST_PAIR_CLASS, pair_class, source_class
 from testbed.qdiscs.node_pair_classifier import (
     HTB_MAJOR,
     INTRA_CLASS,
@@ -17,10 +17,11 @@ from testbed.qdiscs.node_pair_classifier import (
     node_pair_program,
     read_back,
     same_datacenter_program,
+    source_host_program,
 )
 
 NETWORK_HEADER = 0xFFF00000
-LOADS = {0x20: 4, 0x30: 1}
+LOADS = {0x20: 4, 0x28: 2, 0x30: 1}
 JUMPS = {0x15: operator.eq, 0x35: operator.ge}
 CONSTANT_ARITHMETIC = {
     0x04: operator.add,
@@ -138,7 +139,26 @@ def test_what_comes_from_the_same_datacenter_gets_the_inside_class_and_nothing_e
     assert run(program, ipv4_packet(source, host(EAST, 1))) == expected
 
 
-@pytest.mark.parametrize("program", [node_pair_program(EAST, 250, WEST, 250), same_datacenter_program(WEST)])
+@given(st.integers(0, 249), st.integers(0, 249))
+def test_each_host_that_sends_has_a_class_of_its_own(datacenter: int, number: int) -> None:
+    source = host(f"10.4.{datacenter}.0", number)
+    expected = HTB_MAJOR << 16 | source_class(datacenter, number)
+    assert run(source_host_program(EAST), ipv4_packet(source, host(EAST, 1))) == expected
+
+
+@given(st.integers(0, 249))
+def test_a_gateway_that_sends_gets_no_hosts_class(datacenter: int) -> None:
+    found = run(source_host_program(EAST), ipv4_packet(IPv4Address(f"10.4.{datacenter}.1"), host(EAST, 1)))
+    assert found & 0xFFFF not in {source_class(each, number) for each in range(250) for number in range(250)}
+
+
+def test_what_comes_from_another_testbed_matches_no_source() -> None:
+    assert run(source_host_program(EAST), ipv4_packet(IPv4Address("10.5.0.2"), host(EAST, 1))) == NO_MATCH
+
+
+@pytest.mark.parametrize(
+    "program", [node_pair_program(EAST, 250, WEST, 250), same_datacenter_program(WEST), source_host_program(WEST)]
+)
 def test_programs_jump_forward_and_inside_themselves_and_end_in_a_return(program: bytes) -> None:
     instructions = list(struct.iter_unpack("=HBBI", program))
     for at, (code, jump_true, jump_false, _) in enumerate(instructions):

@@ -17,7 +17,7 @@ from testbed.shared_rate import FRAME_BYTES
 from testbed.virtual_time.bounded_transfer import SEGMENT_BYTES, Ends, StalledError, connected, discard, payload_file
 
 PATIENCE_S = 60.0
-_CHUNK_BYTES = 256 * 1024
+_CHUNK_BYTES = 4 * 2**20
 _SLOW_START_TIMES = 4
 _SCRATCH = bytearray(4 * 2**20)
 
@@ -58,6 +58,8 @@ class Connection:
 def open_connection(ends: Ends, buffer_bytes: int) -> Iterator[Connection]:
     """A connection whose buffers at both ends have that size from the start."""
     with connected(ends, 1, buffer_bytes) as ((sender,), (receiver,)):
+        # The last bytes wait for no acknowledgement.
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield Connection(ends, sender, receiver)
 
 

@@ -1,6 +1,6 @@
 """The report's table of what calibration asked of the links and what it measured."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,17 +44,25 @@ def _unlimited(rate_bps: float) -> str:
     return "unlimited" if pd.isna(rate_bps) else rate_text(rate_bps)
 
 
+def _where_measured(text: Callable[[float], str]) -> Callable[[float], str]:
+    return lambda value: "" if pd.isna(value) else text(value)
+
+
 _COLUMNS: dict[str, tuple[str, Any, Any]] = {
     "RTT": ("rtt_ms", milliseconds_text, milliseconds_text),
     "goodput": ("goodput_bps", _unlimited, rate_text),
     "jitter": ("jitter_ms", milliseconds_text, milliseconds_text),
     "loss": ("loss", percent_text, percent_text),
+    "short transfer": ("short_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
+    "both ways": ("both_ways_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
+    "share of the trunk": ("share_bps", _where_measured(rate_text), _where_measured(rate_text)),
+    "trunk": ("together_bps", _where_measured(rate_text), _where_measured(rate_text)),
 }
 _ALWAYS = ("RTT", "goodput")
 
 
 def calibration_table(run: Run) -> CalibrationTable | None:
-    """Every path measured, jitter and loss only where some path asks for them; None if nothing was measured.
+    """Every path measured, all but RTT and goodput only where some path has them; None if nothing was measured.
 
     Of more than ``MAX_ROWS``, those outside tolerance are shown, then those whose RTT is farthest off.
     """
@@ -102,5 +110,9 @@ def _reading(rows: pd.DataFrame, shown: int) -> str:
         worst.append(f"RTT is off by {milliseconds_text(rtt_off_ms)}")
     if pd.notna(goodput_off):
         worst.append(f"goodput is off by {percent_text(goodput_off)}")
+    for what, column in (("a short transfer", "short_ms"), ("a share of a trunk", "share_bps")):
+        off = (rows[f"measured_{column}"].astype(float) / rows[f"asked_{column}"].astype(float) - 1).abs().max()
+        if pd.notna(off):
+            worst.append(f"{what} is off by {percent_text(off)}")
     reading = f"{verdict}; at most, {list_text(worst)}." if worst else f"{verdict}."
     return reading + (f" The {shown} farthest off are shown, the run's folder has all." if shown < len(rows) else "")

@@ -125,7 +125,27 @@ CALIBRATION = _schema(
     ("asked_loss", pa.float64(), "fraction of packets the topology asks to lose, each way"),
     ("measured_loss", pa.float64(), "fraction of packets lost, null if not measured"),
     ("within_tolerance", pa.bool_(), "whether what was measured is close enough to what was asked"),
+    (
+        "asked_short_ms",
+        pa.float64(),
+        "wire bytes / rate + latency of a short transfer after a pause, null if unlimited",
+    ),
+    ("measured_short_ms", pa.float64(), "how long it took, null if not measured"),
+    ("asked_both_ways_ms", pa.float64(), "the same while the other direction is busy, with its acknowledgements"),
+    ("measured_both_ways_ms", pa.float64(), "how long it took, null if not measured"),
+    (
+        "asked_share_bps",
+        pa.float64(),
+        "payload rate of each of some node pairs that fill the trunk, null if they cannot",
+    ),
+    ("measured_share_bps", pa.float64(), "that of the pair farthest from it, null if not measured"),
+    ("asked_together_bps", pa.float64(), "payload rate of all of them together"),
+    ("measured_together_bps", pa.float64(), "the same, measured, null if not measured"),
+    ("burst_bytes", pa.int64(), "what the trunk let go at once beyond its rate after a pause, null if not measured"),
 )
+
+LATER_COLUMNS = frozenset(CALIBRATION.names[CALIBRATION.names.index("within_tolerance") + 1 :])
+"""Of files of this schema version, those that the first ones did not have; there they are null."""
 
 SUMMARY = _schema(
     ("cell", pa.string(), "the swept paths and their values, as a JSON object; {} where nothing was swept"),
@@ -260,6 +280,15 @@ class CalibrationRow(NamedTuple):
     asked_loss: float | None
     measured_loss: float | None
     within_tolerance: bool
+    asked_short_ms: float | None = None
+    measured_short_ms: float | None = None
+    asked_both_ways_ms: float | None = None
+    measured_both_ways_ms: float | None = None
+    asked_share_bps: float | None = None
+    measured_share_bps: float | None = None
+    asked_together_bps: float | None = None
+    measured_together_bps: float | None = None
+    burst_bytes: int | None = None
 
 
 def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> None:
@@ -274,6 +303,13 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> N
     with pq.ParquetWriter(path, schema, compression="zstd") as file:
         for table in tables:
             file.write_table(table)
+
+
+def _with_later_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    for field in schema:
+        if field.name in LATER_COLUMNS and field.name not in table.schema.names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table
 
 
 def version_of(schema: pa.Schema) -> str:
@@ -296,6 +332,7 @@ def read_tables(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
         except (OSError, pa.ArrowException) as fault:
             raise ValueError(f"{path}: not a Parquet file that can be read: {fault}") from None
         version = version_of(table.schema)
+        table = _with_later_columns(table, schema)
         if version == str(SCHEMA_VERSION - 1):
             try:
                 table = upgraded(table, schema)

@@ -81,32 +81,32 @@ def _calibrate(store: RunStore, cell: Cell, testbed: Testbed, dilation: float, t
         link.undilated(dilation) for link in calibrate(testbed, lambda link: tell(_told(link.undilated(dilation))))
     ]
     store.write_calibration(cell.index, [_row(link) for link in links])
+    bursts = {
+        f"{link.source} to {link.destination}": link.burst_bytes for link in links if link.burst_bytes is not None
+    }
+    store.update_manifest({"burst_bytes": {**store.manifest.get("burst_bytes", {}), str(cell.index): bursts}})
 
 
 def _told(link: LinkMeasurement) -> str:
-    asked = "unlimited" if link.asked_goodput_bps is None else f"{link.asked_goodput_bps / 1e6:.1f}"
+    asked_goodput = "unlimited" if link.asked_goodput_bps is None else f"{link.asked_goodput_bps / 1e6:.1f}"
     path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
-    return (
-        f"{'' if link.within_tolerance else 'OUTSIDE TOLERANCE: '}{path}: RTT {link.measured_rtt_ms:.2f} of "
-        f"{link.asked_rtt_ms:.2f} ms, goodput {link.measured_goodput_bps / 1e6:.1f} of {asked} Mbit/s"
-    )
+    transfers = [
+        f"{what} {measured * scale:.1f} of {asked * scale:.1f} {unit}"
+        for what, asked, measured, scale, unit in (
+            ("short transfers", link.asked_short_ms, link.measured_short_ms, 1, "ms"),
+            ("both ways", link.asked_both_ways_ms, link.measured_both_ways_ms, 1, "ms"),
+            ("shares of the trunk", link.asked_share_bps, link.measured_share_bps, 1e-6, "Mbit/s"),
+            ("together", link.asked_together_bps, link.measured_together_bps, 1e-6, "Mbit/s"),
+        )
+        if asked is not None and measured is not None
+    ]
+    goodput = f"goodput {link.measured_goodput_bps / 1e6:.1f} of {asked_goodput} Mbit/s"
+    rtt = f"RTT {link.measured_rtt_ms:.2f} of {link.asked_rtt_ms:.2f} ms"
+    return f"{'' if link.within_tolerance else 'OUTSIDE TOLERANCE: '}{path}: {', '.join([rtt, goodput, *transfers])}"
 
 
 def _row(link: LinkMeasurement) -> CalibrationRow:
-    return CalibrationRow(
-        source=link.source,
-        destination=link.destination,
-        scope=link.scope,
-        asked_rtt_ms=link.asked_rtt_ms,
-        measured_rtt_ms=link.measured_rtt_ms,
-        asked_goodput_bps=link.asked_goodput_bps,
-        measured_goodput_bps=link.measured_goodput_bps,
-        asked_jitter_ms=link.asked_jitter_ms,
-        measured_jitter_ms=link.measured_jitter_ms,
-        asked_loss=link.asked_loss,
-        measured_loss=link.measured_loss,
-        within_tolerance=link.within_tolerance,
-    )
+    return CalibrationRow(**{name: getattr(link, name) for name in CalibrationRow._fields})
 
 
 def _remember(store: RunStore, cell: Cell, testbed: Testbed) -> None:

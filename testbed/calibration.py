@@ -11,6 +11,8 @@ of UDP datagrams of 1448 bytes offered at 105 % of the rate: ``rate x 1448 / 149
 Each direction is measured by itself, over many connections whose windows together hold about 1.6
 bandwidth-delay products: enough to fill the link, too little to overflow its queue.
 
+Short transfers after a pause, several pairs on one trunk and both directions at once: ``testbed.transfer_calibration``.
+
 In virtual time nothing disturbs an echo, so that few tell; a goodput is measured by bytes, not seconds
 (``testbed.virtual_time.bounded_transfer``).
 """
@@ -18,12 +20,13 @@ In virtual time nothing disturbs an echo, so that few tell; a goodput is measure
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from testbed.host_attachment import TcpSettings
 from testbed.measurement import UDP_PAYLOAD_BYTES, Flow, MeasurementError, measure_goodput, ping
 from testbed.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
 from testbed.topology import LinkConditions, Topology
+from testbed.transfer_calibration import measure_transfers
 from testbed.virtual_time import bounded_transfer
 from testbed.virtual_time.inside import in_virtual_time
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 RTT_TOLERANCE_MS = 0.5
 RTT_TOLERANCE = 0.02
 GOODPUT_TOLERANCE = 0.03
+SHORT_TOLERANCE_MS = 1.0
 _LOSS_DEVIATIONS = 4
 """A measured loss may lie this many standard deviations of its own sampling from the loss asked."""
 
@@ -53,7 +57,10 @@ class LinkMeasurement:
     """One directed link, asked against measured; None where nothing was asked (an unlimited rate).
 
     ``scope`` is ``wan`` between datacenters and ``intra`` inside one, where source and destination are the same.
-    Jitter is the half-width of the uniform one-way delay, loss the fraction of packets lost each way.
+    Jitter is the half-width of the uniform one-way delay, loss the fraction of packets lost each way. What follows is
+    None where it is not measured (``testbed.transfer_calibration``): how long a short transfer takes after a pause,
+    and while the other direction is busy; the pace of the pair that is farthest from its share of a full trunk, and of
+    all pairs that fill it; and how many bytes the trunk let go at once beyond its rate.
     """
 
     source: str
@@ -68,31 +75,52 @@ class LinkMeasurement:
     asked_loss: float
     measured_loss: float
     echo_requests: int
+    asked_short_ms: float | None = None
+    measured_short_ms: float | None = None
+    asked_both_ways_ms: float | None = None
+    measured_both_ways_ms: float | None = None
+    asked_share_bps: float | None = None
+    measured_share_bps: float | None = None
+    asked_together_bps: float | None = None
+    measured_together_bps: float | None = None
+    burst_bytes: int | None = None
 
     @property
     def within_tolerance(self) -> bool:
-        """RTT within max(0.5 ms, 2 %), goodput within 3 %, loss within what sampling explains."""
+        """RTT within max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), paces 3 %, loss as its sampling explains."""
         # Written so that a NaN, which is what a dead link measures, is outside.
         rtt = abs(self.measured_rtt_ms - self.asked_rtt_ms) <= max(RTT_TOLERANCE_MS, RTT_TOLERANCE * self.asked_rtt_ms)
-        goodput = (
-            self.asked_goodput_bps is None
-            or abs(self.measured_goodput_bps - self.asked_goodput_bps) <= GOODPUT_TOLERANCE * self.asked_goodput_bps
+        paces = (
+            (self.asked_goodput_bps, self.measured_goodput_bps),
+            (self.asked_share_bps, self.measured_share_bps),
+            (self.asked_together_bps, self.measured_together_bps),
+        )
+        goodput = all(_near(asked, measured, GOODPUT_TOLERANCE) for asked, measured in paces)
+        short = all(
+            _near(asked, measured, GOODPUT_TOLERANCE, SHORT_TOLERANCE_MS)
+            for asked, measured in (
+                (self.asked_short_ms, self.measured_short_ms),
+                (self.asked_both_ways_ms, self.measured_both_ways_ms),
+            )
         )
         sampling = math.sqrt(max(self.asked_loss, 1 / self.echo_requests) / self.echo_requests)
         loss = abs(self.measured_loss - self.asked_loss) <= _LOSS_DEVIATIONS * sampling
-        return rtt and goodput and loss
+        return rtt and goodput and short and loss
 
     def undilated(self, factor: float) -> "LinkMeasurement":
         """The same measurement told in the time of the network that was asked for."""
-        return replace(
-            self,
-            asked_rtt_ms=self.asked_rtt_ms / factor,
-            measured_rtt_ms=self.measured_rtt_ms / factor,
-            asked_jitter_ms=self.asked_jitter_ms / factor,
-            measured_jitter_ms=self.measured_jitter_ms / factor,
-            asked_goodput_bps=None if self.asked_goodput_bps is None else self.asked_goodput_bps * factor,
-            measured_goodput_bps=self.measured_goodput_bps * factor,
-        )
+
+        def scaled(name: str) -> float | None:
+            value: float | None = getattr(self, name)
+            return None if value is None else value / factor if name.endswith("_ms") else value * factor
+
+        figures: dict[str, Any] = {name: scaled(name) for name in vars(self) if name.endswith(("_ms", "_bps"))}
+        return replace(self, **figures)
+
+
+def _near(asked: float | None, measured: float | None, share: float, least: float = 0.0) -> bool:
+    """Whether a figure is as asked, within a share of it or ``least``; so is one that was not asked."""
+    return asked is None or (measured is not None and abs(measured - asked) <= max(least, share * asked))
 
 
 def tcp_goodput_bps(rate_bps: float) -> float:
@@ -165,7 +193,7 @@ def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> Lin
         asked_goodput_bps = None if rate is None else tcp_goodput_bps(rate)
     measure = _bounded_goodput_bps if in_virtual_time() else _timed_goodput_bps
     goodput_bps = measure(testbed, path, seconds, lossy=lossy)
-    return LinkMeasurement(
+    link = LinkMeasurement(
         source=path.datacenters[0],
         destination=path.datacenters[1],
         scope=path.scope,
@@ -179,6 +207,26 @@ def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> Lin
         measured_loss=one_way_loss(echoes.lost),
         echo_requests=echoes.sent,
     )
+    return link if lossy or rate is None else _with_transfers(testbed, path, link)
+
+
+def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> LinkMeasurement:
+    """The measurement completed by what long flows do not show."""
+    one, other = (testbed.topology.datacenter(name) for name in path.datacenters)
+    try:
+        found = measure_transfers(testbed, (one, other), path.hosts, path.conditions)
+    except bounded_transfer.StalledError as stalled:
+        raise MeasurementError(str(stalled)) from None
+    figures: dict[str, Any] = {"burst_bytes": found.burst_bytes}
+    for name, compared, scale in (
+        ("short_ms", found.short_s, 1e3),
+        ("both_ways_ms", found.both_ways_s, 1e3),
+        ("share_bps", found.share_bps, 1),
+        ("together_bps", found.together_bps, 1),
+    ):
+        if compared is not None:
+            figures |= {f"asked_{name}": scale * compared.asked, f"measured_{name}": scale * compared.measured}
+    return replace(link, **figures)
 
 
 def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, lossy: bool) -> float:

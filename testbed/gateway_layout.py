@@ -13,7 +13,7 @@ from testbed.addressing import (
     wan_link_mac,
 )
 from testbed.gateway_plan import LOSS_DIGITS, FarHosts, Gateway, GatewayPlan, HostPort, NetemPlan, SharedRate, WanPort
-from testbed.shared_rate import FRAME_BYTES, bytes_per_s, can_bind, shared_rate, super_packet_frames
+from testbed.shared_rate import FRAME_BYTES, Timers, bytes_per_s, can_bind, shared_rate, super_packet_frames
 from testbed.topology import Datacenter, Host, LinkConditions, Topology
 
 QUEUE_PACKETS_MIN, QUEUE_PACKETS_MAX = 1000, 2**32 - 1
@@ -35,20 +35,20 @@ def queue_limit_packets(rate_bps: int | None, latency_ns: int, jitter_ns: int = 
     return min(QUEUE_PACKETS_MAX, max(QUEUE_PACKETS_MIN, math.ceil(rate * held_ns / 10**9 / (8 * FRAME_BYTES))))
 
 
-def plan_gateways(topology: Topology, slot: int, *, virtual_time: bool = False) -> GatewayPlan:
-    """Lay out the gateways of ``topology`` for a testbed in address slot ``slot``, on the clock that it will run on."""
+def plan_gateways(topology: Topology, slot: int, timers: Timers = Timers.KERNEL) -> GatewayPlan:
+    """Lay out the gateways of ``topology`` for a testbed in address slot ``slot``, whose qdiscs such timers wake."""
     lossy = any(link.conditions.loss > 0 for link in topology.wan)
-    layout = _Layout(topology, slot, virtual_time=virtual_time, lossy=lossy)
+    layout = _Layout(topology, slot, timers, lossy=lossy)
     return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=lossy)
 
 
 class _Layout:
     """What the plans of one testbed's gateways have in common."""
 
-    def __init__(self, topology: Topology, slot: int, *, virtual_time: bool, lossy: bool) -> None:
+    def __init__(self, topology: Topology, slot: int, timers: Timers, *, lossy: bool) -> None:
         self._topology = topology
         self._slot = slot
-        self._virtual_time = virtual_time
+        self._timers = timers
         self._lossy = lossy
         self._shared_ports = {each.name: self._port_can_bind(each) for each in topology.datacenters}
         self._frames = {each.name: self._super_packet_frames(each) for each in topology.datacenters}
@@ -112,9 +112,7 @@ class _Layout:
 
     def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
         """A rate that hosts of these datacenters share."""
-        frames = [self._frames[each.name] for each in sources]
-        largest = max((each for each in frames if each is not None), default=None)
-        return shared_rate(rate_bps, FRAME_BYTES * largest if largest and self._virtual_time else None)
+        return shared_rate(rate_bps, self._timers, FRAME_BYTES * max(self._frames[each.name] or 0 for each in sources))
 
     def _port_can_bind(self, datacenter: Datacenter) -> bool:
         rate_bps = self._topology.intra_rate_bps
@@ -130,7 +128,7 @@ class _Layout:
         if self._lossy:
             # So that loss falls on single packets.
             return 1
-        if not self._virtual_time:
+        if self._timers is not Timers.VIRTUAL:
             return None
         slowest: list[int | None] = []
         for peer in self._peers(datacenter):

@@ -27,6 +27,7 @@ from testbed.measurement import ping
 from testbed.namespace import read_sysctls, write_sysctls
 from testbed.offloads import read_offloads
 from testbed.registry import STATE_ROOT, Claim, claim
+from testbed.shared_rate import Timers
 from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
 from testbed.substrate.host_kernel import HostKernel
 from testbed.substrate.probe import GUEST, KERNEL, MissingError, Offer, choose_substrate
@@ -54,7 +55,7 @@ class Testbed:
         self.folder = ours.folder
         self.addresses = AddressBook(topology, ours.record.slot)
         self.network = LightNetwork() if in_virtual_time() else EmulatedNetwork()
-        self.gateway_plan: GatewayPlan = plan_gateways(topology, ours.record.slot, virtual_time=in_virtual_time())
+        self.gateway_plan: GatewayPlan = plan_gateways(topology, ours.record.slot, _timers(offer))
         self._hosts: dict[str, EmulatedHost | LightHost] = {}
         self._substrate: Substrate
         self.reason = offer.reason
@@ -185,6 +186,12 @@ class Testbed:
     def network_cpu_time_s(self) -> float | None:
         """CPU seconds of carrying the network so far, on one core; None where they cannot be told from others."""
         return self._substrate.cpu_time_s()
+
+
+def _timers(offer: Offer) -> Timers:
+    if in_virtual_time():
+        return Timers.VIRTUAL
+    return Timers.GUEST if offer.name == GUEST else Timers.KERNEL
 
 
 def wan_delay_trim_ns(idle_rtt_ms: float, latency_ns: int) -> int:

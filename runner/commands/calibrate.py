@@ -18,6 +18,14 @@ from testbed.virtual_time.kernel_cache import virtual_kernel
 
 Measured = list[tuple[Cell, LinkMeasurement]]
 
+_TRANSFERS = {
+    "short_ms": ("short ms", 1.0),
+    "both_ways_ms": ("both ways ms", 1.0),
+    "share_bps": ("share Mbit/s", 1e-6),
+    "together_bps": ("together Mbit/s", 1e-6),
+}
+"""What ``LinkMeasurement`` has only of some links, asked and measured: heading and scale."""
+
 
 def calibrate(
     file: ExperimentFile,
@@ -28,7 +36,8 @@ def calibrate(
 ) -> None:
     """Build the network of every cell, measure every link, and print asked against measured.
 
-    Exit status 1 if a link is outside tolerance: RTT within max(0.5 ms, 2 %), goodput within 3 %.
+    Exit status 1 if a link is outside tolerance: RTT within max(0.5 ms, 2 %), goodput within 3 %, short transfers after
+    a pause and with both directions busy within max(1 ms, 3 %), shares of node pairs that fill a trunk within 3 %.
     """
     from runner.run_dilation import decide_dilation  # noqa: PLC0415 - Mininet comes with it
 
@@ -81,12 +90,15 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
                     "goodput_bps": link.asked_goodput_bps,
                     "jitter_ms": link.asked_jitter_ms,
                     "loss": link.asked_loss,
+                    **{name: getattr(link, f"asked_{name}") for name in _TRANSFERS},
                 },
                 "measured": {
                     "rtt_ms": round(link.measured_rtt_ms, 3),
                     "goodput_bps": round(link.measured_goodput_bps),
                     "jitter_ms": round(link.measured_jitter_ms, 3),
                     "loss": round(link.measured_loss, 5),
+                    **{name: _rounded(getattr(link, f"measured_{name}")) for name in _TRANSFERS},
+                    "burst_bytes": link.burst_bytes,
                 },
                 "within_tolerance": link.within_tolerance,
             }
@@ -95,8 +107,12 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
     }
 
 
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
 def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
-    """Asked against measured, a row for each directed link; jitter and loss only where some link was asked for them."""
+    """Asked against measured, a row for each directed link; all but RTT and goodput only where some link has it."""
     impaired = any(link.asked_jitter_ms or link.asked_loss for link in links)
     table = Table(title=title + (f" (dilation {dilation:g})" if dilation != 1 else ""), title_justify="left")
     table.add_column("link")
@@ -104,6 +120,12 @@ def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
         table.add_column(heading, justify="right")
     for heading in ("jitter ms\nasked", "\nmeasured", "loss\nasked", "\nmeasured") if impaired else ():
         table.add_column(heading, justify="right")
+    transfers = {
+        name: column for name, column in _TRANSFERS.items() if any(getattr(link, f"asked_{name}") for link in links)
+    }
+    for heading, _ in transfers.values():
+        table.add_column(f"{heading}\nasked", justify="right")
+        table.add_column("\nmeasured", justify="right")
     table.add_column("within\ntolerance")
     for link in links:
         asked_bps = link.asked_goodput_bps
@@ -117,5 +139,8 @@ def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
         if impaired:
             row += [f"{link.asked_jitter_ms:.2f}", f"{link.measured_jitter_ms:.2f}"]
             row += [f"{link.asked_loss:.2%}", f"{link.measured_loss:.2%}"]
+        for name, (_, scale) in transfers.items():
+            for value in (getattr(link, f"asked_{name}"), getattr(link, f"measured_{name}")):
+                row.append("" if value is None else f"{value * scale:.1f}")
         table.add_row(*row, "yes" if link.within_tolerance else "NO")
     return table

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from testbed.testbed import Testbed
 
 UDP_PAYLOAD_BYTES = 1448
+SEGMENT_BYTES = 1448
+"""Payload of a full TCP segment with timestamps."""
 
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _CHUNK_BYTES = 256 * 1024
@@ -122,7 +124,7 @@ def transfer_bps(
     Raises StalledError if nothing has.
     """
     scratch = bytearray(_TAKEN_BYTES)
-    with _connected(ends, connections, buffer_bytes) as (senders, receivers), _payload() as payload:
+    with connected(ends, connections, buffer_bytes) as (senders, receivers), payload_file(_CHUNK_BYTES) as payload:
         arrived, warm_bytes, began_ns = 0, 0, time.monotonic_ns()
         warm_ns = now_ns = began_ns
         while arrived < warming_bytes + measured_bytes and now_ns - began_ns < patience_s * 1e9:
@@ -130,7 +132,7 @@ def transfer_bps(
                 _fill(sender, payload)
             time.sleep(turn_s)
             now_ns = time.monotonic_ns()
-            arrived += sum(_discard(receiver, scratch) for receiver in receivers)
+            arrived += sum(discard(receiver, scratch) for receiver in receivers)
             if not warm_bytes and arrived >= warming_bytes:
                 warm_ns, warm_bytes = now_ns, arrived
     if not arrived:
@@ -139,11 +141,11 @@ def transfer_bps(
 
 
 @contextmanager
-def _payload() -> Iterator[int]:
+def payload_file(size_bytes: int) -> Iterator[int]:
     """A file in memory to send from, without copying."""
     payload = os.memfd_create("payload")
     try:
-        os.ftruncate(payload, _CHUNK_BYTES)
+        os.ftruncate(payload, size_bytes)
         yield payload
     finally:
         os.close(payload)
@@ -155,7 +157,7 @@ def _fill(sender: socket.socket, payload: int) -> None:
             pass
 
 
-def _discard(receiver: socket.socket, scratch: bytearray) -> int:
+def discard(receiver: socket.socket, scratch: bytearray) -> int:
     """Take what has arrived; the kernel drops it without copying."""
     try:
         return receiver.recv_into(scratch, _TAKEN_BYTES, socket.MSG_TRUNC)
@@ -164,9 +166,10 @@ def _discard(receiver: socket.socket, scratch: bytearray) -> int:
 
 
 @contextmanager
-def _connected(
+def connected(
     ends: Ends, connections: int, buffer_bytes: int | None
 ) -> Iterator[tuple[list[socket.socket], list[socket.socket]]]:
+    """Connections between the ends, their senders and receivers; buffers have their size from the start, if given."""
     with ExitStack() as held:
         listener = held.enter_context(ends.socket(ends.destination, socket.SOCK_STREAM))
         if buffer_bytes is not None:

@@ -50,6 +50,19 @@ def test_jitter_and_loss_are_shown_where_they_are_asked_for(build_run: BuildRun)
     assert lossy.groups[0][1][0].properties[2].measured == "0.980\u00a0%"
 
 
+def test_transfers_are_shown_where_they_were_measured(build_run: BuildRun) -> None:
+    short = {"asked_short_ms": 36.7, "measured_short_ms": 37.1}
+    share = {"asked_share_bps": 50e6, "measured_share_bps": 49e6}
+    table = table_of(build_run, [measured(20.1, **short), measured(20.1, **short, **share)])
+    assert table is not None
+    assert table.columns == ("RTT", "goodput", "short transfer", "share of the trunk")
+    first, second = table.groups[0][1]
+    assert first.properties[2].measured == "37.1\u00a0ms"
+    assert (first.properties[3].asked, first.properties[3].measured) == ("", "")
+    assert second.properties[3].asked == "50.0\u00a0Mbit/s"
+    assert "a share of a trunk is off by 2.00\u00a0%" in table.reading
+
+
 def test_an_unlimited_rate_is_asked_as_such_and_one_not_measured_is_unknown(build_run: BuildRun) -> None:
     table = table_of(build_run, [measured(20.1, asked_goodput_bps=None, measured_goodput_bps=None)])
     assert table is not None

@@ -6,6 +6,7 @@ import pytest
 
 from results.schema import (
     CALIBRATION,
+    LATER_COLUMNS,
     LINK_SAMPLES,
     SPANS,
     TCP_SAMPLES,
@@ -74,3 +75,15 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "torn").write_text("PAR1")
     with pytest.raises(ValueError, match="torn: not a Parquet file"):
         read_tables([tmp_path / "torn"], SPANS)
+
+
+def test_a_table_from_before_later_columns_reads_with_nulls_in_their_place(tmp_path: Path) -> None:
+    file = tmp_path / "calibration"
+    write_table(file, CALIBRATION, [(0, *CalibrationRow("east", "west", "wan", 1, 1, 1, 1, 0, 0, 0, 0, True))])
+    table = pq.read_table(file)
+    older = table.drop_columns([name for name in table.schema.names if name in LATER_COLUMNS])
+    pq.write_table(older.replace_schema_metadata(table.schema.metadata), file)
+    read = read_tables([file], CALIBRATION)
+    assert read.schema.equals(CALIBRATION)
+    assert {value for name in LATER_COLUMNS for value in read.column(name).to_pylist()} == {None}
+    assert read.column("measured_rtt_ms").to_pylist() == [1.0]

@@ -18,7 +18,8 @@ from testbed.calibration import (
 from testbed.host_attachment import TcpSettings
 from testbed.measurement import Flow, PingResult
 from testbed.strict_model import parse_model
-from testbed.topology import Topology, TopologySpec, resolve_topology
+from testbed.topology import LinkConditions, Topology, TopologySpec, resolve_topology
+from testbed.transfer_calibration import Compared, TransferMeasurement
 
 EXACT = LinkMeasurement(
     source="east",
@@ -54,6 +55,8 @@ class Network:
         self.flows: list[tuple[Flow, int]] = []
         self.pings: list[tuple[str, str, int]] = []
         self.goodputs_off: list[float] = []
+        self.transfers: list[tuple[str, str]] = []
+        self.transfers_late_s: list[float] = []
 
     def use_tcp(self, settings: TcpSettings) -> None:
         self.settings.append(settings)
@@ -78,6 +81,14 @@ class Network:
             return [conditions["rate_bps"] * 1448 / 1514 * factor]
         return [min(conditions["rate_bps"] * 1448 / 1490, flow.udp_offered_bps) * (1 - conditions["loss"]) * factor]
 
+    def measure_transfers(
+        self, _: object, __: object, hosts: tuple[str, str], conditions: LinkConditions
+    ) -> TransferMeasurement:
+        self.transfers.append(hosts)
+        assert conditions.pair_rate_bps is not None
+        late_s = self.transfers_late_s.pop(0) if self.transfers_late_s else 0.0
+        return TransferMeasurement(Compared(0.036, 0.036 + late_s), None, Compared(50e6, 50e6), None, 1500)
+
     def _between(self, source: str, destination: str) -> dict[str, Any]:
         one, other = (self.topology.host(name).datacenter for name in (source, destination))
         if one == other:
@@ -90,6 +101,7 @@ class Network:
 def calibrated(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[LinkMeasurement]:
     monkeypatch.setattr(calibration, "ping", network.ping)
     monkeypatch.setattr(calibration, "measure_goodput", network.measure_goodput)
+    monkeypatch.setattr(calibration, "measure_transfers", network.measure_transfers)
     told: list[LinkMeasurement] = []
     measured = calibrate(network, told.append)  # type: ignore[arg-type]
     assert told == measured
@@ -275,3 +287,49 @@ def test_a_link_outside_tolerance_is_measured_once_more_and_for_longer(monkeypat
     assert [seconds for _, seconds in testbed.flows] == [2, 4, 2, 4]
     assert there.within_tolerance
     assert not back.within_tolerance
+
+
+def test_short_transfers_are_measured_where_there_is_a_rate_and_no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    testbed = Network(network({"latency": "20ms", "rate": "100Mbit"}))
+    there, back, inside = calibrated(testbed, monkeypatch)
+    assert testbed.transfers == [("east-0", "west-0"), ("west-0", "east-0"), ("east-0", "east-1")]
+    for link in (there, back, inside):
+        assert (link.asked_short_ms, link.measured_short_ms) == (36.0, 36.0)
+        assert (link.asked_share_bps, link.asked_both_ways_ms, link.burst_bytes) == (50e6, None, 1500)
+    for wan in ({"latency": "20ms"}, {"latency": "20ms", "rate": "100Mbit", "loss": "1%"}):
+        (link, _) = calibrated(Network(network(wan, hosts=1)), monkeypatch)
+        assert (link.asked_short_ms, link.measured_short_ms, link.burst_bytes) == (None, None, None)
+
+
+def test_a_link_that_gives_away_a_burst_is_outside_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    testbed = Network(network({"latency": "20ms", "rate": "100Mbit"}, hosts=1))
+    testbed.transfers_late_s = [-0.0105, -0.0105]
+    there, back = calibrated(testbed, monkeypatch)
+    assert (there.within_tolerance, back.within_tolerance) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "measured", "within"),
+    [
+        ("short_ms", 20.0, 21.0, True),
+        ("short_ms", 20.0, 18.9, False),
+        ("short_ms", 100.0, 103.0, True),
+        ("both_ways_ms", 100.0, 103.1, False),
+        ("share_bps", 50e6, 51.5e6, True),
+        ("share_bps", 50e6, 51.6e6, False),
+        ("together_bps", 100e6, 96.9e6, False),
+        ("together_bps", 100e6, math.nan, False),
+    ],
+)
+def test_transfers_are_held_to_3_percent_and_short_ones_to_a_millisecond(
+    name: str, asked: float, measured: float, within: bool
+) -> None:
+    figures: dict[str, Any] = {f"asked_{name}": asked, f"measured_{name}": measured}
+    assert replace(EXACT, **figures).within_tolerance is within
+
+
+def test_transfers_are_told_in_the_time_of_the_network_asked_for() -> None:
+    dilated = replace(EXACT, asked_short_ms=40.0, measured_short_ms=42.0, asked_share_bps=1e6, burst_bytes=3000)
+    told = dilated.undilated(4)
+    assert (told.asked_short_ms, told.measured_short_ms, told.asked_share_bps) == (10.0, 10.5, 4e6)
+    assert (told.measured_share_bps, told.burst_bytes) == (None, 3000)

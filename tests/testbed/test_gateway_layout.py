@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from testbed.gateway_layout import QUEUE_PACKETS_MIN, UNLIMITED_RATE_BPS, plan_gateways, queue_limit_packets
 from testbed.gateway_plan import GatewayPlan, WanPort, pair_class
-from testbed.shared_rate import FRAME_BYTES, bytes_per_s
+from testbed.shared_rate import FRAME_BYTES, Timers, bytes_per_s
 from testbed.strict_model import parse_model
 from testbed.topology import Datacenter, Host, LinkConditions, Topology, TopologySpec, WanLink, resolve_topology
 
@@ -229,7 +229,7 @@ def test_without_a_rate_of_its_own_a_port_does_not_tell_far_hosts_apart() -> Non
 def test_in_virtual_time_a_packet_is_short_on_what_is_shared(
     wan: dict[str, str], intra: dict[str, str], frames: int | None
 ) -> None:
-    (east, _) = plan_gateways(two_datacenters(wan, intra), slot=1, virtual_time=True).gateways
+    (east, _) = plan_gateways(two_datacenters(wan, intra), slot=1, timers=Timers.VIRTUAL).gateways
     assert east.super_packet_frames == frames
     (port,) = east.wan_ports
     if port.trunk is not None and frames is not None:
@@ -244,6 +244,6 @@ def test_on_the_real_clock_packets_are_as_large_as_hosts_make_them() -> None:
 
 def test_loss_falls_on_single_packets_on_either_clock() -> None:
     topology = two_datacenters({"rate": "100Mbit", "loss": "1%"})
-    for virtual_time in (False, True):
-        for gateway in plan_gateways(topology, slot=1, virtual_time=virtual_time).gateways:
+    for timers in Timers:
+        for gateway in plan_gateways(topology, 1, timers).gateways:
             assert gateway.super_packet_frames == 1

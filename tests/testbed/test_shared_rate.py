@@ -6,6 +6,7 @@ from testbed.shared_rate import (
     FRAME_BYTES,
     MIN_BYTES_PER_S,
     SUPER_PACKET_NS,
+    Timers,
     bytes_per_s,
     can_bind,
     shared_rate,
@@ -52,12 +53,21 @@ def test_a_super_packet_is_short_unless_it_has_two_frames(slowest_bps: int) -> N
 
 @given(RATES, st.integers(1, 45))
 def test_in_virtual_time_a_bucket_holds_one_super_packet(rate_bps: int, frames: int) -> None:
-    shared = shared_rate(rate_bps, frames * FRAME_BYTES)
+    shared = shared_rate(rate_bps, Timers.VIRTUAL, frames * FRAME_BYTES)
     assert shared.rate_bytes_per_s == bytes_per_s(rate_bps)
     lasts_us = frames * FRAME_BYTES * 1e6 / shared.rate_bytes_per_s
     assert shared.burst_us == pytest.approx(min(60e6, lasts_us), abs=1)
 
 
-@given(RATES)
-def test_a_bucket_is_never_without_time_nor_beyond_what_htb_counts(rate_bps: int) -> None:
-    assert 1 <= shared_rate(rate_bps, None).burst_us <= 60_000_000
+@pytest.mark.parametrize("timers", [Timers.KERNEL, Timers.GUEST])
+@given(rate_bps=RATES)
+def test_on_the_real_clock_a_bucket_lasts_until_a_late_timer_fires(timers: Timers, rate_bps: int) -> None:
+    shared = shared_rate(rate_bps, timers, 0)
+    two_frames_us = 2 * FRAME_BYTES * 1e6 / shared.rate_bytes_per_s
+    assert shared.burst_us == pytest.approx(min(60e6, max(timers.value / 1e3, two_frames_us)), abs=1.001)
+
+
+@pytest.mark.parametrize("timers", list(Timers))
+@given(rate_bps=RATES)
+def test_a_bucket_is_never_without_time_nor_beyond_what_htb_counts(timers: Timers, rate_bps: int) -> None:
+    assert 1 <= shared_rate(rate_bps, timers, FRAME_BYTES).burst_us <= 60_000_000

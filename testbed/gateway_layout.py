@@ -16,7 +16,9 @@ from testbed.gateway_plan import LOSS_DIGITS, FarHosts, Gateway, GatewayPlan, Ho
 from testbed.shared_rate import FRAME_BYTES, Timers, bytes_per_s, can_bind, shared_rate, super_packet_frames
 from testbed.topology import Datacenter, Host, LinkConditions, Topology
 
-QUEUE_PACKETS_MIN, QUEUE_PACKETS_MAX = 1000, 2**32 - 1
+QUEUE_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 2**32 - 1
+"""Room for all that the windows of a node pair's connections let out at once, 150 MB of full frames: what a queue drops is
+a loss that nobody asked for, and that no simulation has."""
 QUEUE_DELAY_MIN_NS = 20_000_000
 UNLIMITED_RATE_BPS = 400_000_000_000
 """What bounds a queue where no rate does: the fastest network card sold."""
@@ -27,8 +29,8 @@ def queue_limit_packets(rate_bps: int | None, latency_ns: int, jitter_ns: int = 
 
     netem counts the packets in flight together with those queued behind the rate, so the limit is the sum of both:
     ``rate x (latency + jitter)`` in flight, and one bandwidth-delay product ``rate x 2 x latency`` of queue (at least
-    20 ms worth), in full-sized frames. Never below netem's own default of 1000, nor above what its 32 bits hold. An
-    offloaded super-packet counts as one, which only makes the limit more generous.
+    20 ms worth), in full-sized frames. Never below ``QUEUE_PACKETS_MIN``, nor above what its 32 bits hold. An offloaded
+    super-packet counts as one, which only makes the limit more generous.
     """
     rate = UNLIMITED_RATE_BPS if rate_bps is None else rate_bps
     held_ns = latency_ns + jitter_ns + max(2 * latency_ns, QUEUE_DELAY_MIN_NS)

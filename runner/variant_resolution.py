@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.boundary_profiles import boundary_profiles, pipelines_to_share
+from runner.boundary_profiles import between_iterations_ns, boundary_profiles, pipelines_to_share
 from runner.collective_check import check_all_reduce
 from runner.experiment_model import MAX_STAGES, Clock, ExperimentSpec, TransportSpec, VariantSpec
 from runner.experiment_quantities import AUTO
@@ -105,6 +105,7 @@ def resolve_variant(
             work.backward_ns,
             work.recompute_ns,
             boundary_profiles(topology, placement, variant.transport, work, pipelines_per_cell, clock=spec.clock),
+            between_iterations_ns(topology, placement, variant.transport, work, clock=spec.clock),
         )
         plan = _checked_plan(schedule, profile, variant, f"{here}.schedule")
     return ResolvedVariant(

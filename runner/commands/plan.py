@@ -13,6 +13,8 @@ from rich.text import Text
 from results.number_text import count_text, list_text, percent_text, seconds_text, size_text, three_digits
 from runner.cell_spec import CellSpec, cell_specs, read_experiment
 from runner.commands.arguments import AsJson, ExperimentFile, Overrides
+from runner.commands.outcome import tell
+from runner.cut_connections import cut_line, cuts_of
 from runner.exit_status import told_in_one_line
 from runner.experiment_model import ExperimentSpec
 from runner.planner.candidate import Priced, Runs
@@ -57,9 +59,13 @@ def plan_(
             task = planning_task(cell.spec, position, cell.topology, cell.source, file.parent, pipelines=None)
             with Console(stderr=True).status("simulating candidates"):
                 found = plan(task, chosen_search, most_simulations=simulations, runners_up=_RUNNERS_UP)
-            planned.append((cell, task, cell.spec.variants[position].name, found))
+            name = cell.spec.variants[position].name
+            cuts = cuts_of(cell.topology, task.resolve(found.chosen.candidate))
+            if cuts:
+                tell(cut_line(name, [(cut, cell.values) for cut in cuts]))
+            planned.append((cell, task, name, found))
             if not as_json:
-                _print(cell, task, cell.spec.variants[position].name, found, file)
+                _print(cell, task, name, found, file)
         if as_json:
             documents = [_document(cell, name, found) for cell, _, name, found in planned]
             swept = planned[0][0].spec.sweep

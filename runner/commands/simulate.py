@@ -5,6 +5,7 @@ from pathlib import Path
 
 from runner.commands.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder
 from runner.commands.outcome import list_trials, show_outcome, tell
+from runner.cut_connections import cut_lines
 from runner.exit_status import told_in_one_line
 from runner.experiment import Experiment, load_experiment
 from runner.progress import Progress
@@ -52,6 +53,8 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
         tell(f"a simulation gives the same every time: each trial runs once, not {experiment.spec.repeats} times")
     if any(cell.spec.compute.kind == "torch" for cell in experiment.cells()):
         tell("torch does not run in a simulation: a compute profile gives its times")
+    for line in cut_lines(experiment.cells()):
+        tell(line)
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)
     tell(f"{store.path}: {len(trials)} trials, {finished} of them finished before")

@@ -34,7 +34,8 @@ class _RateLink:
 class _Link:
     """One direction of a boundary, of the whole cell where it has ``turns``, else of one pipeline.
 
-    ``sender`` is the stage that sends ``kind`` over it.
+    ``sender`` is the stage that sends ``kind`` over it. ``transfers_ns`` is what this iteration's transfers have taken,
+    each from its first byte to its last one's arrival.
     """
 
     kind: MessageKind
@@ -42,6 +43,8 @@ class _Link:
     state: LinkState
     turns: Sequence[Turn] | None
     position: int = 0
+    free_ns: int = 0
+    transfers_ns: list[int] = field(default_factory=list)
     offered_ns: dict[Turn, int] = field(default_factory=dict)
 
 
@@ -99,6 +102,7 @@ class PlanRun:
             each.arrived_ns.clear()
         for link in self._links.values():
             link.position = 0
+            link.transfers_ns = []
         asked = deque(self._cell)
         while asked:
             self._go_on(asked.popleft(), asked)
@@ -106,6 +110,11 @@ class PlanRun:
             raise ValueError("plan: its orders do not come to an end under this profile")
         self._end_iteration()
         return {divmod(each.number, self._stages): tuple(each.times) for each in self._cell}
+
+    def transfers_ns(self, boundary: int) -> list[int]:
+        """What each transfer over that boundary took in the last iteration, both directions and all pipelines."""
+        found = {id(link): link for key, link in self._links.items() if key[:2] in _directions(boundary)}
+        return [taken_ns for link in found.values() for taken_ns in link.transfers_ns]
 
     def _go_on(self, each: _Stage, asked: deque[_Stage]) -> None:
         """Do what the stage can do with what has arrived."""
@@ -138,6 +147,8 @@ class PlanRun:
         """Send a transfer; who receives it."""
         pipeline, microbatch = turn
         left_ns, there_ns = link.state.send(ready_ns)
+        link.transfers_ns.append(there_ns - max(ready_ns, link.free_ns))
+        link.free_ns = left_ns
         sender = self._cell[pipeline * self._stages + link.sender]
         sender.sent_ns = max(sender.sent_ns, left_ns)
         receiver = self._cell[sender.number + (1 if link.kind is MessageKind.ACTIVATION else -1)]
@@ -165,6 +176,10 @@ def iteration_ns(plan: CellPlan, profile: CellProfile) -> int:
     for _ in range(_COLD_ITERATIONS):
         run.iterate()
     return sum(_length_ns(run.iterate()) for _ in range(_PRICED_ITERATIONS)) // _PRICED_ITERATIONS
+
+
+def _directions(boundary: int) -> tuple[tuple[MessageKind, int], tuple[MessageKind, int]]:
+    return (MessageKind.ACTIVATION, boundary), (MessageKind.GRADIENT, boundary + 1)
 
 
 def _length_ns(iteration: dict[tuple[int, int], Times]) -> int:

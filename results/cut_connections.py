@@ -18,6 +18,6 @@ def _line(variant: str, cuts: list[tuple[float, str, str, int]]) -> str:
     pairs = len({(one, other) for _, one, other, _ in cuts})
     return (
         f"connections: auto of {variant} stopped at the most that two hosts may have, in "
-        f"{count_text(pairs, 'node pair')}: between {one} and {other} {wanted} connections would fill the cap, and those there are carry "
-        f"{percent_text(carried)} of it at most."
+        f"{count_text(pairs, 'node pair')}: {wanted} would fill the cap between {one} and {other}, and those there are "
+        f"carry {percent_text(carried)} of it at most."
     )

@@ -10,10 +10,12 @@ from results.calibration_table import CalibrationTable, calibration_table
 from results.charts.chart import Chart
 from results.charts.colours import Styles
 from results.charts.paper import write_figures
+from results.cut_connections import cut_warnings
 from results.device_table import DeviceTable, device_table
 from results.headline import HeadlineRow, by_cell, headline, interval_note
 from results.manifest_differences import ManifestDifference, ToldDifferences, told_differences
 from results.page_templates import page_environment
+from results.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
 from results.prefill_section import prefill_of, prefill_section
 from results.report_charts import ReportCharts, report_charts
 from results.run import Run, load_run
@@ -40,6 +42,7 @@ class _Section:
     warnings: Sequence[str]
     total_wan_bytes: int | None
     charts: Sequence[Chart]
+    plans: PlanTable | None
     devices: DeviceTable | None
     calibration: CalibrationTable | None
     links_reading: str
@@ -142,13 +145,15 @@ def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDi
 
 def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
     wan_bytes = run.summary["wan_bytes"].dropna()
+    plans = plan_outcomes(run)
     return _Section(
         label=label,
         simulated=run.simulated,
         description=what_was_run(run),
-        warnings=warnings(run),
+        warnings=[*warnings(run), *cut_warnings(run), *plan_warnings(plans)],
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
         charts=charts.own[label],
+        plans=plan_table(plans),
         devices=device_table(run),
         calibration=calibration_table(run),
         links_reading=links_reading(run),

@@ -4,15 +4,33 @@ Everything follows from what the experiment asks for, not from a measurement, so
 """
 
 from collections import Counter
-from math import ceil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, inf
 
-from runner.connection_count import window_bps
+from runner.boundary_tcp import MOST_WINDOWS, BoundaryTcp
+from runner.connection_count import count_connections, tcp_settings, window_bps
 from runner.experiment_model import Clock, TransportSpec
-from runner.placement import Placement
+from runner.placement import Pair, Placement
+from runner.simulator.dealing import Dealing
+from runner.simulator.line import Line
 from runner.stage_work import StageWork
 from testbed.calibration import tcp_goodput_bps
+from testbed.host_attachment import TcpSettings
 from testbed.topology import Topology
 from workloads.schedules.cell_plan import BoundaryProfile
+from workloads.transport.cutting import Cutting
+from workloads.transport.frame import HEADER_BYTES
+
+
+@dataclass(frozen=True, order=True)
+class _Path:
+    """What joins two hosts."""
+
+    latency_ns: int
+    wire_bps: float
+    connections: int
 
 
 def boundary_profiles(
@@ -32,33 +50,94 @@ def boundary_profiles(
     ``connections x window / RTT``, whichever is least. A
     boundary that crosses the WAN is shared where there are several pipelines in a cell, and a transfer then lasts
     1/C of that. Where pipelines differ, the slowest of them counts. An ideal transport has neither window nor headers.
+
+    Beside that each has the windows of its connections (``links``), which open slowly and close again after idle.
     """
+    settings = None if transport.model == "ideal" else tcp_settings(transport, clock)
     profiles = []
     on_link = Counter(
         (one.datacenter, other.datacenter) for one, other in placement.boundaries if one.datacenter != other.datacenter
     )
     for boundary, activation_bytes in enumerate(work.activation_bytes):
-        latency_ns, bits_per_s = 0, float("inf")
-        for pipeline in placement.pipelines:
-            one, other = pipeline[boundary], pipeline[boundary + 1]
-            if one.datacenter != other.datacenter:
-                conditions = topology.conditions(one.datacenter, other.datacenter)
-                shares = on_link[one.datacenter, other.datacenter] if trunks_shared else 1
-                trunk_bps = float("inf") if conditions.rate_bps is None else conditions.rate_bps / shares
-                pair_bps = float("inf") if conditions.pair_rate_bps is None else conditions.pair_rate_bps
-                here_ns, wire_bps = conditions.latency_ns, min(pair_bps, trunk_bps)
-            elif one.host != other.host:
-                here_ns = topology.intra_latency_ns
-                wire_bps = float("inf") if topology.intra_rate_bps is None else topology.intra_rate_bps
-            else:
-                continue
-            latency_ns = max(latency_ns, here_ns)
-            bits_per_s = min(bits_per_s, _goodput_bps(transport, wire_bps), _window_bps(transport, clock, here_ns))
+        pairs = [(pipeline[boundary], pipeline[boundary + 1]) for pipeline in placement.pipelines]
+        paths = _paths(topology, pairs, transport, clock, on_link if trunks_shared else {})
+        goodputs_bps = [_path_bps(transport, clock, path) for path in paths]
         shared = pipelines_per_cell > 1 and placement.crosses_wan(boundary)
         parts = pipelines_per_cell if shared else 1
-        occupancy_ns = ceil(activation_bytes * 8 * 1e9 / bits_per_s / parts)
-        profiles.append(BoundaryProfile(latency_ns, occupancy_ns, shared))
+        occupancy_ns = ceil(activation_bytes * 8 * 1e9 / min(goodputs_bps, default=inf) / parts)
+        latency_ns = max((path.latency_ns for path in paths), default=0)
+        tcp = [_tcp(topology, path, settings, activation_bytes, parts) for path in paths] if settings else []
+        # Where pipelines differ, that on which a new connection is the slowest.
+        links = max((each for each in tcp if each is not None), key=lambda each: each.cold_ns, default=None)
+        profiles.append(BoundaryProfile(latency_ns, occupancy_ns, shared, links))
     return tuple(profiles)
+
+
+def between_iterations_ns(
+    topology: Topology, placement: Placement, transport: TransportSpec, work: StageWork, *, clock: Clock
+) -> tuple[int, ...]:
+    """What each stage's replicas need between two iterations: the ring that sums their gradients, and the optimizer.
+
+    Over the slowest hop a ring of P takes ``2 (P - 1) / P x A / R``, and ``2 (P - 1)`` latencies at least.
+    """
+    found = []
+    for stage, optimizer_ns in enumerate(work.optimizer_ns):
+        ring = placement.ring(stage)
+        paths = _paths(topology, pairwise([*ring, *ring[:1]]), transport, clock, {})
+        steps, ring_ns = 2 * (len(ring) - 1), 0
+        if paths and work.gradient_bytes[stage]:
+            bits_per_s = min(_path_bps(transport, clock, path) for path in paths)
+            latency_ns = max(path.latency_ns for path in paths)
+            send_ns = steps * work.gradient_bytes[stage] * 8 * 1e9 / bits_per_s / len(ring)
+            ring_ns = ceil(max(steps * latency_ns, send_ns + latency_ns))
+        found.append(ring_ns + optimizer_ns)
+    return tuple(found)
+
+
+def _paths(
+    topology: Topology,
+    pairs: Iterable[Pair],
+    transport: TransportSpec,
+    clock: Clock,
+    on_link: Mapping[tuple[str, str], int],
+) -> list[_Path]:
+    """What joins those places that are not on one host, each once; trunks that ``on_link`` lacks are a pair's own."""
+    apart = {(one.datacenter, other.datacenter): (one, other) for one, other in pairs if one.host != other.host}
+    return sorted({_path(topology, pair, transport, clock, on_link) for pair in apart.values()})
+
+
+def _path(
+    topology: Topology, pair: Pair, transport: TransportSpec, clock: Clock, on_link: Mapping[tuple[str, str], int]
+) -> _Path:
+    one, other = pair
+    connections = next(iter(count_connections(topology, [pair], transport, clock).values()))
+    if one.datacenter == other.datacenter:
+        rate_bps = topology.intra_rate_bps
+        return _Path(topology.intra_latency_ns, inf if rate_bps is None else rate_bps, connections)
+    conditions = topology.conditions(one.datacenter, other.datacenter)
+    shares = on_link.get((one.datacenter, other.datacenter), 1)
+    trunk_bps = inf if conditions.rate_bps is None else conditions.rate_bps / shares
+    pair_bps = inf if conditions.pair_rate_bps is None else conditions.pair_rate_bps
+    return _Path(conditions.latency_ns, min(pair_bps, trunk_bps), connections)
+
+
+def _tcp(
+    topology: Topology, path: _Path, settings: TcpSettings, activation_bytes: int, parts: int
+) -> BoundaryTcp | None:
+    """The connections of a path; None where there is no more to a transfer than its rate."""
+    share_bytes = activation_bytes // parts
+    if not path.latency_ns or share_bytes > MOST_WINDOWS * path.connections * settings.in_flight_bytes:
+        return None
+    cutting = Cutting(activation_bytes, parts, path.connections)
+    mates = Line(topology.intra_rate_bps, topology.intra_latency_ns, headers=True)
+    return BoundaryTcp(
+        Line(None if path.wire_bps == inf else int(path.wire_bps), path.latency_ns, headers=True),
+        share_bytes + cutting.chunks * HEADER_BYTES // parts,
+        settings.in_flight_bytes,
+        settings.restarts_after_idle,
+        Dealing(path.connections, len(cutting.share(0)), cutting.largest_bytes),
+        0 if parts == 1 else mates.latency_ns + mates.duration_ns(cutting.largest_bytes),
+    )
 
 
 def transfer_in_forwards(
@@ -92,11 +171,15 @@ def pipelines_to_share(
     return next((count for count in range(wanted, pipelines) if pipelines % count == 0), pipelines)
 
 
+def _path_bps(transport: TransportSpec, clock: Clock, path: _Path) -> float:
+    return min(_goodput_bps(transport, path.wire_bps), _window_bps(transport, clock, path.latency_ns))
+
+
 def _goodput_bps(transport: TransportSpec, wire_bps: float) -> float:
     return wire_bps if transport.model == "ideal" else tcp_goodput_bps(wire_bps)
 
 
 def _window_bps(transport: TransportSpec, clock: Clock, latency_ns: int) -> float:
     if transport.model == "ideal" or transport.connections == "auto":
-        return float("inf")
+        return inf
     return transport.connections * window_bps(transport, clock, latency_ns)

@@ -1,10 +1,11 @@
 """How many TCP connections join two hosts: as given, or as many as fill the node pair's cap."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from runner.demand import connections_to_fill
+from runner.demand import connections_to_fill, connections_wanted
 from runner.experiment_model import Clock, TransportSpec
+from runner.experiment_quantities import MAX_CONNECTIONS
 from runner.placement import Pair
 from testbed.calibration import tcp_goodput_bps
 from testbed.host_attachment import VIRTUAL_WINDOW_SHARE, TcpSettings
@@ -40,10 +41,41 @@ def count_connections(
         if transport.connections != "auto":
             counts[hosts] = transport.connections
             continue
-        counts[hosts] = 1
-        if one.datacenter != other.datacenter:
-            conditions = topology.conditions(one.datacenter, other.datacenter)
-            single_bps = window_bps(transport, clock, conditions.latency_ns)
-            if conditions.pair_rate_bps is not None and single_bps < float("inf"):
-                counts[hosts] = connections_to_fill(tcp_goodput_bps(conditions.pair_rate_bps), single_bps)
+        rates_bps = _rates_bps(topology, (one, other), transport, clock)
+        counts[hosts] = 1 if rates_bps is None else connections_to_fill(*rates_bps)
     return counts
+
+
+@dataclass(frozen=True)
+class CutPair:
+    """Two hosts, lower rank first, between which ``auto`` stops short at ``MAX_CONNECTIONS``.
+
+    ``wanted`` connections would fill their cap; ``carried`` is the share of it that those there are carry at most.
+    """
+
+    hosts: tuple[str, str]
+    wanted: int
+    carried: float
+
+
+def cut_pairs(topology: Topology, pairs: Iterable[Pair], transport: TransportSpec, clock: Clock) -> tuple[CutPair, ...]:
+    """The node pairs that get fewer connections than ``auto`` asks for, each once."""
+    found = {}
+    for pair in pairs:
+        rates_bps = _rates_bps(topology, pair, transport, clock) if transport.connections == "auto" else None
+        if rates_bps is not None and (wanted := connections_wanted(*rates_bps)) > MAX_CONNECTIONS:
+            hosts = (pair[0].host.name, pair[1].host.name)
+            found[hosts] = CutPair(hosts, wanted, min(MAX_CONNECTIONS * rates_bps[1] / rates_bps[0], 1.0))
+    return tuple(found.values())
+
+
+def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec, clock: Clock) -> tuple[float, float] | None:
+    """What a node pair carries and what one connection moves; None where one connection is enough."""
+    one, other = pair
+    if one.datacenter == other.datacenter:
+        return None
+    conditions = topology.conditions(one.datacenter, other.datacenter)
+    single_bps = window_bps(transport, clock, conditions.latency_ns)
+    if conditions.pair_rate_bps is None or single_bps == float("inf"):
+        return None
+    return tcp_goodput_bps(conditions.pair_rate_bps), single_bps

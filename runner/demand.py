@@ -74,8 +74,8 @@ def _link_demand_bps(topology: Topology, link: tuple[str, str], pair_rates_bps: 
     return asked_bps if trunk_bps is None else min(asked_bps, trunk_bps)
 
 
-def connections_to_fill(pair_rate_bps: float, single_connection_bps: float) -> int:
-    """How many TCP connections fill a node pair: ``ceil(1.1 x cap / rate of a single one)``, from 1 to 64.
+def connections_wanted(pair_rate_bps: float, single_connection_bps: float) -> int:
+    """How many TCP connections fill a node pair: ``ceil(1.1 x cap / rate of a single one)``.
 
     The rule is ``n = ceil(cap x RTT / window)``, where a single connection moves ``window / RTT``. The margin of 10 %
     makes up for connections that have just lost a packet or start slowly. Both rates are of the same kind, goodput or
@@ -83,5 +83,9 @@ def connections_to_fill(pair_rate_bps: float, single_connection_bps: float) -> i
     """
     if not (pair_rate_bps > 0 and single_connection_bps > 0):
         raise ValueError(f"rates must be above 0, not {pair_rate_bps} and {single_connection_bps} bit/s")
-    connections = ceil(FILL_MARGIN * Fraction(pair_rate_bps) / Fraction(single_connection_bps))
-    return min(connections, MAX_CONNECTIONS)
+    return ceil(FILL_MARGIN * Fraction(pair_rate_bps) / Fraction(single_connection_bps))
+
+
+def connections_to_fill(pair_rate_bps: float, single_connection_bps: float) -> int:
+    """``connections_wanted``, at most ``MAX_CONNECTIONS``: each is a socket with buffers at either end."""
+    return min(connections_wanted(pair_rate_bps, single_connection_bps), MAX_CONNECTIONS)

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from runner.boundary_profiles import boundary_profiles
+from runner.cell_profile import cell_profile
 from runner.resolved_variant import ResolvedVariant
 from testbed.topology import Topology
 from workloads.prefill.bubble_forecast import IterationPlan, PlannedAction
 from workloads.prefill.planned_iterations import planned_iterations
-from workloads.schedules.cell_plan import CellProfile
 
 OPTIMIZER = ("optimizer", -1)
 """How a forecast is told of the optimizer, beside the actions of microbatches."""
@@ -21,17 +20,7 @@ def planned_bubbles(topology: Topology, variant: ResolvedVariant) -> dict[int, I
     """
     if variant.plan is None:
         return {}
-    work = variant.work
-    profile = CellProfile(
-        variant.shape,
-        variant.pipelines_per_cell,
-        work.forward_ns,
-        work.backward_ns,
-        work.recompute_ns,
-        boundary_profiles(
-            topology, variant.placement, variant.transport, work, variant.pipelines_per_cell, clock=variant.clock
-        ),
-    )
+    work, profile = variant.work, cell_profile(topology, variant)
     try:
         planned = planned_iterations(variant.plan, profile, max(work.optimizer_ns))
     except ValueError:

@@ -12,7 +12,9 @@ from results.run_store import TrialRecord
 from results.schema import PrefillRequest
 from results.span_log import SpanLogHeader
 from results.trial_columns import TrialCounters, TrialSpans
+from runner.cut_connections import cut_facts
 from runner.experiment import Cell
+from runner.plan_record import plan_facts
 from runner.prefill_record import prefill_facts, prefill_rows
 from runner.resolved_variant import ResolvedVariant
 from runner.simulator.simulation import Simulate, Simulation
@@ -86,8 +88,9 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
             "tokens_per_iteration": trial.tokens_per_iteration,
             "dilation": 1.0,
             "connections": [[*hosts, count] for hosts, count in simulation.connections.items()],
+            **cut_facts(trial.topology, variant),
             "pipelines_per_cell": variant.pipelines_per_cell,
-            "planned_iteration_time_s": None if variant.plan is None else variant.plan.makespan_ns / 1e9,
+            **plan_facts(trial.topology, variant),
             "tcp_effects": asdict(effects),
             "torch_times_of_profile": trial.torch_profile,
             "losses": [],

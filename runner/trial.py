@@ -11,12 +11,14 @@ from typing import Any
 
 from results.run_store import TrialRecord
 from results.span_log import SpanLogContents, read_span_log
+from runner.cut_connections import cut_facts
 from runner.dilation import undilated_span
 from runner.experiment import Cell
 from runner.gpu_sampler import gpu_samples, sampling_gpus
 from runner.link_sampler import LinkSampler, link_samples
 from runner.load_sampler import LoadSampler
 from runner.peer_plans import plan_peers
+from runner.plan_record import plan_facts
 from runner.prefill_forecast import planned_bubbles
 from runner.prefill_measurement import measured_profile
 from runner.rank_plans import TrialSetting, plan_ranks
@@ -131,8 +133,9 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
             "tokens_per_iteration": cell.tokens_per_iteration,
             "dilation": trial.dilation,
             "connections": [[*hosts, count] for hosts, count in trial.connections.items()],
+            **cut_facts(cell.topology, variant),
             "pipelines_per_cell": variant.pipelines_per_cell,
-            "planned_iteration_time_s": None if variant.plan is None else variant.plan.makespan_ns / 1e9,
+            **plan_facts(cell.topology, variant),
             "losses": mean_losses(logs),
             **({"devices": devices} if (devices := device_facts(logs)) else {}),
             **({} if gpu_readings.fault is None else {"nvml_fault": gpu_readings.fault}),

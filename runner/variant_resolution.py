@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.boundary_profiles import boundary_profiles, pipelines_to_share
+from runner.boundary_profiles import pipelines_to_share
+from runner.cell_profile import cell_profile
 from runner.collective_check import check_all_reduce
 from runner.experiment_model import MAX_STAGES, Clock, ExperimentSpec, TransportSpec, VariantSpec
 from runner.experiment_quantities import AUTO
@@ -22,7 +23,6 @@ from testbed.topology import Topology
 from workloads.peers.peer_plan import PEER_SCHEDULES, TORCH_DDP, check_peer_shape
 from workloads.schedules.cell_plan import CellPlan, CellProfile, options_for
 from workloads.schedules.class_path import create_schedule, load_schedule
-from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planned_schedule import PlannedSchedule
 from workloads.schedules.registry import schedule_class_path
 from workloads.schedules.schedule import Schedule
@@ -106,19 +106,7 @@ def resolve_variant(
         pipelines_per_cell=pipelines_per_cell,
         source=source,
     )
-    plan = None
-    if schedule is not None:
-        shape = PipelineShape(cut.stages, cut.microbatches, work.recomputes, cut.memory_bound)
-        profile = CellProfile(
-            shape,
-            pipelines_per_cell,
-            work.forward_ns,
-            work.backward_ns,
-            work.recompute_ns,
-            boundary_profiles(topology, placement, variant.transport, work, pipelines_per_cell, clock=spec.clock),
-        )
-        plan = _checked_plan(schedule, profile, variant, f"{here}.schedule")
-    return ResolvedVariant(
+    resolved = ResolvedVariant(
         variant,
         placement,
         cut.microbatches,
@@ -127,8 +115,13 @@ def resolve_variant(
         variant.schedule if schedule is None else f"{schedule.__module__}:{schedule.__qualname__}",
         peer,
         pipelines_per_cell,
-        plan,
+        None,
         spec.clock,
+    )
+    if schedule is None:
+        return resolved
+    return replace(
+        resolved, plan=_checked_plan(schedule, cell_profile(topology, resolved), variant, f"{here}.schedule")
     )
 
 

@@ -17,8 +17,8 @@ from testbed.shared_rate import FRAME_BYTES, Timers, bytes_per_s, can_bind, shar
 from testbed.topology import Datacenter, Host, LinkConditions, Topology
 
 QUEUE_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 2**32 - 1
-"""Room for all that the windows of a node pair's connections let out at once, 150 MB of full frames: what a queue drops is
-a loss that nobody asked for, and that no simulation has."""
+"""Room for all that the windows of a node pair's connections let out at once, 150 MB of full frames: what a queue drops
+is a loss that nobody asked for, and that no simulation has."""
 QUEUE_DELAY_MIN_NS = 20_000_000
 UNLIMITED_RATE_BPS = 400_000_000_000
 """What bounds a queue where no rate does: the fastest network card sold."""

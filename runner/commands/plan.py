@@ -16,6 +16,7 @@ from results.number_text import count_text, list_text, percent_text, seconds_tex
 from runner.cell_spec import CellSpec, cell_specs, read_experiment
 from runner.commands.arguments import AsJson, ExperimentFile, Overrides
 from runner.commands.outcome import tell
+from runner.cut_connections import cut_line, cuts_of
 from runner.engine_limits import check_packets_arrive
 from runner.exit_status import told_in_one_line
 from runner.experiment_model import ExperimentSpec
@@ -66,6 +67,9 @@ def plan_(
             with Console(stderr=True).status("simulating candidates"):
                 found = plan(task, chosen_search, most_simulations=simulations, runners_up=_RUNNERS_UP)
             name = cell.spec.variants[position].name
+            cuts = cuts_of(cell.topology, task.resolve(found.chosen.candidate))
+            if cuts:
+                tell(cut_line(name, [(cut, cell.values) for cut in cuts]))
             planned.append(_Planned(cell, name, task, found, simulated_without(cell.spec, cell.topology, [name])))
             if not as_json:
                 _print(planned[-1], file)

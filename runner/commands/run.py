@@ -24,6 +24,7 @@ from runner.commands.inner_run import InnerRun
 from runner.commands.outcome import list_trials, show_outcome, tell
 from runner.commands.simulate import simulated_run
 from runner.computed_prefill import check_memory_for_weights
+from runner.cut_connections import cut_lines
 from runner.exit_status import OUTSIDE_TOLERANCE, told_in_one_line
 from runner.experiment import Experiment, load_experiment
 from runner.network_choice import source_of
@@ -77,6 +78,8 @@ def run(
         if simulated:
             path = simulated_run(experiment, runs, resume=resume, jobs=jobs)
         else:
+            for line in cut_lines(experiment.cells()):
+                tell(line)
             if keep_gradients and any(cell.spec.compute.kind != "torch" for cell in experiment.cells()):
                 raise InputError("--keep-gradients: replayed compute makes none: give compute: {kind: torch}")
             if without := not_modelled_text(

@@ -7,6 +7,7 @@ from pathlib import Path
 from results.not_modelled import not_modelled_text
 from runner.commands.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder
 from runner.commands.outcome import list_trials, show_outcome, tell
+from runner.cut_connections import cut_lines
 from runner.exit_status import told_in_one_line
 from runner.experiment import Experiment, load_experiment
 from runner.experiment_quantities import AUTO
@@ -52,7 +53,7 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
     if store is None:
         check_runs_folder(runs)
         store = begin_run(experiment, runs, {"dilation": 1.0})
-    for line in _left_out(experiment):
+    for line in (*_left_out(experiment), *cut_lines(experiment.cells())):
         tell(line)
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)

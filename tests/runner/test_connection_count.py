@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.connection_count import count_connections, tcp_settings, window_bps
+from runner.connection_count import CutPair, count_connections, cut_pairs, tcp_settings, window_bps
 from runner.experiment import Cell, parse_experiment
 from runner.experiment_model import TransportSpec
 
@@ -65,3 +65,23 @@ def test_a_pair_without_a_cap_or_without_latency_has_one_connection(wan: dict[st
 
 def test_there_are_never_more_than_64() -> None:
     assert counted(cell(rate="100Gbit"), AUTO)["east-1", "west-0"] == 64
+
+
+def test_where_64_do_not_fill_a_pair_it_is_said_how_many_would_and_what_64_carry() -> None:
+    wide = cell(rate="100Gbit", node_pair_rate="50Gbit")
+    cuts = cut_pairs(wide.topology, wide.variants[0].pairs, AUTO, "real")
+    # 50 Gbit/s leave 47.82 to the payload; a connection moves 0.7 MiB fifty times a second, 293.6 Mbit/s.
+    assert [(cut.hosts, cut.wanted) for cut in cuts] == [(("east-1", "west-0"), 180), (("west-1", "far-0"), 180)]
+    assert cuts[0].carried == pytest.approx(64 * 0.2936 / 47.82, rel=1e-3)
+
+
+def test_what_64_fill_and_what_was_given_are_not_cut() -> None:
+    narrow, wide = cell(rate="1Gbit"), cell(rate="100Gbit")
+    assert cut_pairs(narrow.topology, narrow.variants[0].pairs, AUTO, "real") == ()
+    assert cut_pairs(wide.topology, wide.variants[0].pairs, TransportSpec(connections=64), "real") == ()
+
+
+def test_the_margin_alone_is_cut_without_loss() -> None:
+    # 18 Gbit/s leave 17.2 Gbit/s to the payload, which 59 connections carry and 65 fill with a tenth to spare.
+    near = cell(rate="18Gbit")
+    assert cut_pairs(near.topology, near.variants[0].pairs, AUTO, "real")[0] == CutPair(("east-1", "west-0"), 65, 1.0)

@@ -5,7 +5,7 @@ pipeline's transfer at a time, over the node pairs of all C.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from workloads.schedules.action import Action
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -14,18 +14,34 @@ Turn = tuple[int, int]
 """Whose transfer: (pipeline of the cell, microbatch)."""
 
 
+class LinkState(Protocol):
+    """The links of one direction of a boundary, with what they remember of the transfers that they have carried."""
+
+    def send(self, ready_ns: int) -> tuple[int, int]:
+        """Send the next transfer, behind those before it: when it has left, and when all of it is at the other end."""
+
+
+class LinkModel(Protocol):
+    """What transfers over a boundary take where that depends on those before them, as over TCP connections it does."""
+
+    def opened(self) -> LinkState:
+        """Links that have carried nothing yet."""
+
+
 @dataclass(frozen=True)
 class BoundaryProfile:
     """The links between a stage and the next, the same in both directions, each direction on its own.
 
     One activation or gradient keeps its direction busy for ``occupancy_ns``, and is at the other stage ``latency_ns``
     after that. ``shared``: all pipelines of the cell take turns, and ``occupancy_ns`` is that of all their node pairs
-    together; else each pipeline has links of its own. Raises ValueError naming the field.
+    together; else each pipeline has links of its own. ``links`` tells of transfers in a row what rate and latency do
+    not; None if there is no more to tell. Raises ValueError naming the field.
     """
 
     latency_ns: int
     occupancy_ns: int
     shared: bool
+    links: LinkModel | None = None
 
     def __post_init__(self) -> None:
         for name in ("latency_ns", "occupancy_ns"):
@@ -37,8 +53,9 @@ class BoundaryProfile:
 class CellProfile:
     """One DP-cell: ``pipelines`` pipelines of one shape. Durations have one value per stage, one microbatch each.
 
-    ``boundaries`` has one entry less than there are stages. ``recompute_ns`` counts where the shape recomputes. Raises
-    ValueError naming the field.
+    ``boundaries`` has one entry less than there are stages. ``recompute_ns`` counts where the shape recomputes.
+    ``between_ns`` is what lies between a stage's last action and its first one of the next iteration: the sum of its
+    gradients and the optimizer; empty if that is nothing. Raises ValueError naming the field.
     """
 
     shape: PipelineShape
@@ -47,12 +64,15 @@ class CellProfile:
     backward_ns: tuple[int, ...]
     recompute_ns: tuple[int, ...]
     boundaries: tuple[BoundaryProfile, ...]
+    between_ns: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.pipelines < 1:
             raise ValueError(f"pipelines: {self.pipelines} is below 1")
-        for name in ("forward_ns", "backward_ns", "recompute_ns"):
+        for name in ("forward_ns", "backward_ns", "recompute_ns", "between_ns"):
             durations = getattr(self, name)
+            if name == "between_ns" and not durations:
+                continue
             if len(durations) != self.shape.stages:
                 raise ValueError(f"{name}: {len(durations)} values for {self.shape.stages} stages, give one for each")
             if min(durations) < 0:
@@ -71,7 +91,7 @@ class CellPlan:
     ``gradient_turns[boundary]`` are the order in which transfers start on a shared boundary, and empty for one that is
     not: there each pipeline's transfers go as they are made. Ranks that keep these orders never wait for each other in
     a circle, whatever anything takes. ``makespan_ns`` is from the first action's start to the last one's end, if
-    everything takes what the profile says.
+    everything takes what the profile says; over links that remember, in an iteration that is not the first.
     """
 
     orders: tuple[tuple[tuple[Action, ...], ...], ...]

@@ -205,7 +205,9 @@ class CellSimulation:
     def _start_transfer(self, link: _Link) -> None:
         if not link.waiting or link.free_ns > self._now_ns:
             return
-        transfer = min(link.waiting, key=lambda waiting: self._turn_key(waiting, link.kind))
+        transfer = link.waiting[0]
+        if len(link.waiting) > 1:
+            transfer = min(link.waiting, key=lambda waiting: self._turn_key(waiting, link.kind))
         link.waiting.remove(transfer)
         link.turns.append((transfer.pipeline, transfer.microbatch))
         link.free_ns = self._now_ns + link.occupancy_ns

@@ -143,7 +143,10 @@ def warnings(run: Run) -> list[str]:
             f"Calibration found links outside tolerance{_in_cells(run, outside)}: the network was not what was asked, "
             "and the figures must not be compared with others."
         )
-    return found
+    small = dict.fromkeys(
+        str(said) for of_cell in (run.manifest.get("small_transfers") or {}).values() for said in of_cell
+    )
+    return [*found, *(f"{said}." for said in small)]
 
 
 def _of_trials(number: int, of_all: int) -> str:

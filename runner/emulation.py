@@ -1,7 +1,8 @@
 """The engine ``emulate``: every cell of an experiment on a testbed of its own, trial by trial, into a run's store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from results.run_description import saturation
 from results.run_store import RunStore
@@ -11,6 +12,7 @@ from runner.experiment import Cell, Experiment
 from runner.gpu_provisioning import provision_gpus
 from runner.manifest import told_once
 from runner.progress import Progress
+from runner.small_transfers import bursts_of, path_text, small_transfers
 from runner.trial import Trial, run_trial
 from testbed.calibration import LinkMeasurement, calibrate
 from testbed.testbed import Testbed, bring_up
@@ -81,10 +83,12 @@ def _calibrate(store: RunStore, cell: Cell, testbed: Testbed, dilation: float, t
         link.undilated(dilation) for link in calibrate(testbed, lambda link: tell(_told(link.undilated(dilation))))
     ]
     store.write_calibration(cell.index, [_row(link) for link in links])
-    bursts = {
-        f"{link.source} to {link.destination}": link.burst_bytes for link in links if link.burst_bytes is not None
-    }
-    store.update_manifest({"burst_bytes": {**store.manifest.get("burst_bytes", {}), str(cell.index): bursts}})
+    bursts = bursts_of(testbed.gateway_plan, links)
+    small = [said for variant in cell.variants for said in small_transfers(variant, bursts)]
+    for said in small:
+        tell(said)
+    read_back = {"burst_bytes": {path_text(ends): size for ends, size in bursts.items()}, "small_transfers": small}
+    store.update_manifest(_by_cell(store, cell, read_back))
 
 
 def _told(link: LinkMeasurement) -> str:
@@ -118,5 +122,9 @@ def _remember(store: RunStore, cell: Cell, testbed: Testbed) -> None:
         "offloads": told_once(testbed.read_offloads()),
     }
     substrate = {"name": testbed.facts.name, "reason": testbed.reason, "kernel": testbed.facts.kernel}
-    by_cell = {key: {**store.manifest.get(key, {}), str(cell.index): fact} for key, fact in read_back.items()}
-    store.update_manifest({"substrate": substrate, **by_cell})
+    store.update_manifest({"substrate": substrate, **_by_cell(store, cell, read_back)})
+
+
+def _by_cell(store: RunStore, cell: Cell, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest's facts of every cell, with those of this one."""
+    return {key: {**store.manifest.get(key, {}), str(cell.index): fact} for key, fact in facts.items()}

@@ -63,10 +63,10 @@ def open_connection(ends: Ends, buffer_bytes: int) -> Iterator[Connection]:
         yield Connection(ends, sender, receiver)
 
 
-def transfers_s(connections: Sequence[Connection], size_bytes: int) -> list[float]:
+def transfers_s(connections: Sequence[Connection], size_bytes: int, patience_s: float = PATIENCE_S) -> list[float]:
     """Start a transfer of that size on every connection at once; from then to each one's last byte, in seconds.
 
-    Raises StalledError for what has not arrived after ``PATIENCE_S`` without anything.
+    Raises StalledError for what has not arrived after ``patience_s`` without anything.
     """
     with payload_file(_CHUNK_BYTES) as payload:
         began_ns = time.monotonic_ns()
@@ -78,10 +78,10 @@ def transfers_s(connections: Sequence[Connection], size_bytes: int) -> list[floa
             if connection.send(payload):
                 senders[connection.sender] = connection
         while receivers:
-            arrived, writable, _ = select.select(list(receivers), list(senders), [], PATIENCE_S)
+            arrived, writable, _ = select.select(list(receivers), list(senders), [], patience_s)
             if not arrived and not writable:
                 stalled = connections[next(iter(receivers.values()))].ends
-                raise StalledError(f"{stalled}: nothing arrived in {PATIENCE_S:.0f} s")
+                raise StalledError(f"{stalled}: nothing arrived in {patience_s:.0f} s")
             now_ns = time.monotonic_ns()
             for receiver in arrived:
                 number = receivers[receiver]
@@ -94,8 +94,10 @@ def transfers_s(connections: Sequence[Connection], size_bytes: int) -> list[floa
     return [(ended_ns[number] - began_ns) / 1e9 for number in range(len(connections))]
 
 
-def open_windows(connections: Sequence[Connection], flight_bytes: int, rtt_s: float) -> None:
+def open_windows(
+    connections: Sequence[Connection], flight_bytes: int, rtt_s: float, patience_s: float = PATIENCE_S
+) -> None:
     """Open every window to so many bytes in flight: slow start takes twice as many for it. Raises StalledError."""
-    transfers_s(connections, _SLOW_START_TIMES * flight_bytes)
+    transfers_s(connections, _SLOW_START_TIMES * flight_bytes, patience_s)
     # The last acknowledgements open the window too.
     time.sleep(2 * rtt_s)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from testbed.host_attachment import TcpSettings
 from testbed.shared_rate import FRAME_BYTES, can_bind
-from testbed.timed_transfers import Connection, open_connection, open_windows, transfers_s, wire_bytes
+from testbed.timed_transfers import PATIENCE_S, Connection, open_connection, open_windows, transfers_s, wire_bytes
 from testbed.topology import Datacenter, LinkConditions
 from testbed.virtual_time.bounded_transfer import SEGMENT_BYTES, Ends
 from testbed.virtual_time.inside import in_virtual_time
@@ -35,6 +35,7 @@ _BUFFER_TIMES = 3
 """A receive buffer over what is to be in flight: Linux gives 0.5 to 0.7 of it to the window, and a queue holds that."""
 _BUFFER_MIN_BYTES = 256 * 1024
 _PAIRS_MAX = 8
+_PACKET_MAX_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,15 @@ class _Path:
         self._rate_bps = rate_bps
         self._latency_s = conditions.latency_ns / 1e9
         self._short_bytes = min(_SHORT_MAX_BYTES, max(_SHORT_MIN_BYTES, rate_bps * _SHORT_NS // (8 * 10**9)))
+        # A slow link says nothing for as long as a packet of each pair takes.
+        self._patience_s = PATIENCE_S + _PAIRS_MAX * 8 * _PACKET_MAX_BYTES / rate_bps + 4 * self._latency_s
         self._flight_bytes = max(self._short_bytes, math.ceil(2 * self._latency_s * rate_bps / 8))
 
     def opened(self, held: ExitStack, pairs: Sequence[tuple[str, str]]) -> list[Connection]:
         """A connection for each pair of hosts, windows open."""
         buffer_bytes = max(_BUFFER_MIN_BYTES, _BUFFER_TIMES * self._flight_bytes)
         connections = [held.enter_context(open_connection(Ends(self._testbed, *pair), buffer_bytes)) for pair in pairs]
-        open_windows(connections, self._flight_bytes, 2 * self._latency_s)
+        open_windows(connections, self._flight_bytes, 2 * self._latency_s, self._patience_s)
         return connections
 
     def short(self, connections: Sequence[Connection]) -> Compared:
@@ -132,7 +135,7 @@ class _Path:
         measured_s = []
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
-            measured_s.append(max(transfers_s(connections, self._short_bytes)))
+            measured_s.append(max(transfers_s(connections, self._short_bytes, self._patience_s)))
         rate_bps = self._rate_bps if len(connections) == 1 else self._trunk_bps
         assert rate_bps is not None
         asked_s = 8 * len(connections) * wire_bytes(self._short_bytes) / rate_bps + self._latency_s
@@ -144,7 +147,7 @@ class _Path:
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
             before = self._counted_bytes(there.ends)
-            measured_s.append(transfers_s([there, back], self._short_bytes)[0])
+            measured_s.append(transfers_s([there, back], self._short_bytes, self._patience_s)[0])
             counted = self._counted_bytes(there.ends) - before
             # Acknowledgements that come after the last byte are counted as well; a transfer has these at most.
             carried = min(counted, wire_bytes(self._short_bytes) + _acknowledgement_bytes(self._short_bytes))
@@ -159,7 +162,7 @@ class _Path:
         at_once_s = self.short(connections)
         early_bytes = (at_once_s.asked - at_once_s.measured) * self._trunk_bps / 8
         size_bytes = self._lasting_bytes(self._trunk_bps) // len(connections)
-        taken_s = transfers_s(connections, size_bytes)
+        taken_s = transfers_s(connections, size_bytes, self._patience_s)
         share_bps = self._trunk_bps / len(connections) * SEGMENT_BYTES / FRAME_BYTES
         paces_bps = [self._pace_bps(size_bytes, each) for each in taken_s]
         return TransferMeasurement(

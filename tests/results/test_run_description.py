@@ -129,3 +129,10 @@ def test_facts_leave_out_what_is_unknown_and_say_no_program_twice(build_run: Bui
     told = dict(facts(run))
     assert told["host"] == "cpu one"
     assert told["measuring programs"] == "ping from iputils 2022, iperf3 3.12"
+
+
+def test_transfers_that_are_small_beside_a_burst_are_told_once(build_run: BuildRun) -> None:
+    path = build_run()
+    said = "one connection: an activation of 64 KiB is small beside the 10 KiB that east to west let go"
+    RunStore.open(path).update_manifest({"small_transfers": {"0": [said], "1": [said]}})
+    assert warnings(results.load(path)) == [f"{said}."]

@@ -78,7 +78,16 @@ def test_the_example_works(build_run: BuildRun, monkeypatch: pytest.MonkeyPatch)
 def test_every_key_that_is_known_before_a_run_starts_is_on_the_page(tmp_path: Path) -> None:
     experiment = parse_experiment({"topology": {"datacenters": [{"name": "east", "hosts": 1}]}}, "exp.yaml", tmp_path)
     later = {"run_id", "complete", "ended", "dilation", "capacity_bps"}
-    read_back = {"virtual_time", "substrate", "wan_delay_trim_ns", "burst_bytes", "qdiscs", "sysctls", "offloads"}
+    read_back = {
+        "virtual_time",
+        "substrate",
+        "wan_delay_trim_ns",
+        "burst_bytes",
+        "small_transfers",
+        "qdiscs",
+        "sysctls",
+        "offloads",
+    }
     told = keys_below("The manifest")
     assert told == {*gather_manifest(experiment, checkout=tmp_path), *later, *read_back}
 

@@ -67,9 +67,14 @@ def test_a_queue_is_no_larger_than_that_and_20_ms(rate_bps: int, latency_ns: int
     assert queue_limit_packets(rate_bps, latency_ns) <= max(QUEUE_PACKETS_MIN, held_bits / FRAME_BITS + 1)
 
 
-def test_a_40_ms_link_of_200_mbit_holds_three_latencies_of_full_frames() -> None:
-    # 120 ms of 200 Mbit/s are 24 Mbit, which are 1981.5 frames of 1514 bytes.
-    assert queue_limit_packets(200_000_000, 40_000_000) == 1982
+def test_a_40_ms_link_of_20_gbit_holds_three_latencies_of_full_frames() -> None:
+    # 120 ms of 20 Gbit/s are 2.4 Gbit, which are 198,150.6 frames of 1514 bytes.
+    assert queue_limit_packets(20_000_000_000, 40_000_000) == 198_151
+
+
+def test_a_slow_link_holds_what_stock_windows_let_out() -> None:
+    # 16 connections with 4.4 MB in flight each.
+    assert queue_limit_packets(10_000_000, 1_000_000) * 1448 > 16 * 4_400_000
 
 
 @given(DELAYS_NS, DELAYS_NS)

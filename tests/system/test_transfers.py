@@ -1,0 +1,65 @@
+"""A link is a line: a transfer takes its wire bytes over the rate, and the latency, whatever the pause before it."""
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.shared_rate import FRAME_BYTES, SUPER_PACKET_NS
+from testbed.substrate.probe import MissingError
+from testbed.virtual_time.guest import run_inside
+from testbed.virtual_time.guest_place import choose_place
+from testbed.virtual_time.kernel_cache import virtual_kernel
+from tests.system.transfers import PAUSES_S, RATE_BPS, SIZES, Told, transfers
+
+ROOT = Path(__file__).resolve().parents[2]
+SUPER_PACKET_S = max(SUPER_PACKET_NS / 1e9, 8 * 2 * FRAME_BYTES / RATE_BPS)
+
+
+@pytest.fixture(scope="module")
+def in_virtual_time() -> list[Told]:
+    """By the number of node pairs at once, from 1."""
+    try:
+        kernel = virtual_kernel()
+    except MissingError as missing:
+        pytest.skip(f"{missing} (four minutes, once)")
+    said, complained = io.BytesIO(), io.BytesIO()
+    status = run_inside(
+        [sys.executable, "-m", "tests.system.transfers"],
+        kernel,
+        choose_place(),
+        folder=ROOT,
+        environment={**os.environ, "PYTHONPATH": str(ROOT)},
+        standard_output=said,
+        standard_error=complained,
+    )
+    assert status == 0, complained.getvalue().decode()
+    told: list[Told] = json.loads(said.getvalue())
+    return told
+
+
+def test_in_virtual_time_a_transfer_of_any_size_takes_as_long_after_any_pause(in_virtual_time: list[Told]) -> None:
+    alone, _ = in_virtual_time
+    assert [(size, pause_s) for size, pause_s, *_ in alone] == [(size, pause) for size in SIZES for pause in PAUSES_S]
+    for size, pause_s, asked_s, measured_s in alone:
+        assert measured_s == pytest.approx(asked_s, rel=0.001), (size, pause_s)
+
+
+def test_in_virtual_time_two_pairs_fill_a_trunk_and_gain_a_packet_at_most(in_virtual_time: list[Told]) -> None:
+    _, together = in_virtual_time
+    for size, pause_s, asked_s, measured_s in together:
+        assert -SUPER_PACKET_S <= measured_s - asked_s <= 0.001 * asked_s, (size, pause_s)
+
+
+@pytest.mark.measures
+def test_on_the_real_clock_a_transfer_is_as_fast_as_the_line_and_no_faster(substrate: str) -> None:
+    """The shortest of some: a machine that is busy delays one or the other, and makes none of them faster."""
+    pauses_s = (0.1, 0.1, 0.1, 1.0)
+    told = transfers(substrate, 1, (4 * 2**10, 256 * 2**10, 2**20), pauses_s)
+    for size in {each[0] for each in told}:
+        asked_s, shortest_s = min((asked_s, measured_s) for own, _, asked_s, measured_s in told if own == size)
+        print(f"{size} bytes: {shortest_s * 1e3:.2f} ms of {asked_s * 1e3:.2f}")
+        assert shortest_s == pytest.approx(asked_s, rel=0.03, abs=0.001), size

@@ -7,6 +7,7 @@ import results
 from results.charts.colours import Styles
 from results.charts.iteration_time import MAX_CELLS, MAX_PANELS, MAX_TICKS, iteration_time_chart, latency_ms
 from results.headline import HeadlineRow, headline
+from results.saturation import Saturation
 
 BuildRun = Callable[..., Path]
 STYLES = Styles.of({"": ["gpipe", "atlas"]})
@@ -24,8 +25,7 @@ def row(
         iterations=1,
         iteration_time_s=time_s,
         interval_s=None,
-        fastest_s=time_s,
-        slowest_s=time_s,
+        repeat_times_s=() if time_s is None else (time_s,),
         speed_up=speed_up,
         gpu_utilization=0.5,
         gpu_utilization_with_prefill=0.5,
@@ -33,6 +33,7 @@ def row(
         wan_goodput_bps=1.0,
         tokens_per_s=1.0,
         calibrated=True,
+        saturation=Saturation.of([{}]),
         simulated=False,
     )
 

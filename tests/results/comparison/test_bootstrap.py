@@ -12,7 +12,7 @@ from results.comparison.bootstrap import (
 )
 
 times_s = st.floats(0.001, 1000)
-trials = st.lists(st.lists(times_s, min_size=1, max_size=4), min_size=2, max_size=6)
+trials = st.lists(st.lists(times_s, min_size=1, max_size=4), min_size=3, max_size=6)
 
 
 def test_the_statistic_is_the_median_over_repeats_of_each_repeats_median() -> None:
@@ -21,17 +21,19 @@ def test_the_statistic_is_the_median_over_repeats_of_each_repeats_median() -> No
     assert median_of_medians([[], []]) is None
 
 
-def test_one_measurement_in_all_gives_no_interval() -> None:
-    assert median_interval([]) is None
-    assert median_interval([[1.0]]) is None
-    assert median_interval([[1.0], []]) is None
-    assert ratio_interval([[1.0]], [[1.0], [1.1]]) is None
-    assert ratio_interval([[1.0], [1.1]], [[1.0]]) is None
+@pytest.mark.parametrize("few", [[], [[1.0]], [[1.0] * 50], [[1.0, 1.2], [1.1] * 50], [[1.0], [1.1], []]])
+def test_below_three_repeats_there_is_no_interval_however_many_iterations(few: list[list[float]]) -> None:
+    enough = [[1.0], [1.1], [1.2]]
+    assert median_interval(few) is None
+    assert ratio_interval(few, enough) is None
+    assert ratio_interval(enough, few) is None
+    assert median_interval(enough) is not None
+    assert ratio_interval(enough, enough) is not None
 
 
 def test_an_interval_without_scatter_is_a_point() -> None:
-    assert median_interval([[2.0, 2.0], [2.0]]) == (2.0, 2.0)
-    assert ratio_interval([[2.0, 2.0]], [[3.0], [3.0]]) == (1.5, 1.5)
+    assert median_interval([[2.0, 2.0], [2.0], [2.0]]) == (2.0, 2.0)
+    assert ratio_interval([[2.0, 2.0]] * 3, [[3.0]] * 3) == (1.5, 1.5)
 
 
 @given(trials)

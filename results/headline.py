@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from results.comparison.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
-from results.number_text import count_text, seconds_interval_text
+from results.number_text import count_text
 from results.run import Run
 from results.saturation import Saturation
 from results.summary import swept_values
@@ -68,12 +68,17 @@ class HeadlineRow:
 
     @property
     def without_interval(self) -> str:
-        """Why a measured iteration time has no interval, and its range; "" where it has one, or needs none."""
+        """Why a measured iteration time has no interval; "" where it has one, or needs none."""
         repeats = len(self.repeat_times_s)
         if self.simulated or self.interval_s is not None or not repeats:
             return ""
-        single = f": {seconds_interval_text((min(self.repeat_times_s), max(self.repeat_times_s)))}"
-        return f"{count_text(repeats, 'repeat')}, no interval{single if repeats > 1 else ''}"
+        return f"{count_text(repeats, 'repeat')}, no interval"
+
+    @property
+    def range_s(self) -> tuple[float, float] | None:
+        """From the fastest repeat to the slowest, where several have no interval."""
+        several = self.without_interval and len(self.repeat_times_s) > 1
+        return (min(self.repeat_times_s), max(self.repeat_times_s)) if several else None
 
     @property
     def where(self) -> str:

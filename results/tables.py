@@ -161,10 +161,9 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
     for where, own in by_cell(rows):
         for row in own:
             named = [*([where] if swept else []), row.variant, *([row.run] if several else [])]
-            interval = seconds_interval_text(row.interval_s) if row.interval_s else row.without_interval or UNKNOWN
             told = (
                 seconds_text(row.iteration_time_s),
-                interval,
+                _interval(row),
                 ratio_text(row.speed_up),
                 percent_text(row.gpu_utilization),
                 *([percent_text(row.gpu_utilization_with_prefill)] if prefilled else []),
@@ -175,6 +174,14 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
             lines.append(table_line([*map(markdown_text, named), *told]))
     notes = [note for note in (interval_note(rows), saturation_note(rows)) if note]
     return "\n".join([*lines, *(line for note in notes for line in ("", note))]) + "\n"
+
+
+def _interval(row: HeadlineRow) -> str:
+    """The interval of the iteration time, or why there is none."""
+    if row.interval_s:
+        return seconds_interval_text(row.interval_s)
+    told = [row.without_interval or UNKNOWN, *([seconds_interval_text(row.range_s)] if row.range_s else [])]
+    return ": ".join(told)
 
 
 def _standing(row: HeadlineRow) -> str:

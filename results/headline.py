@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from results.comparison.bootstrap import median_interval
+from results.comparison.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
+from results.number_text import count_text
 from results.run import Run
+from results.saturation import Saturation
 from results.summary import swept_values
 
 LATENCY_PATH = "topology.wan.latency"
@@ -26,10 +28,11 @@ _FIGURES = (
 
 @dataclass(frozen=True)
 class HeadlineRow:
-    """One variant of one run in one cell. Figures are medians over repeats, times with their range; None is unknown.
+    """One variant of one run in one cell. Figures are medians over repeats; None is unknown.
 
-    ``interval_s`` holds the median iteration time with 95 % confidence (``results.comparison.bootstrap``), drawn from
-    ``iterations`` measured ones in all repeats; None where too few were measured, or the run was simulated.
+    ``repeat_times_s`` is the iteration time of every repeat that measured one. ``interval_s`` holds their median with
+    95 % confidence (``results.comparison.bootstrap``), drawn from ``iterations`` measured ones in all repeats; None
+    where there are too few repeats, or the run was simulated.
     ``not_modelled`` is what was asked for and the simulation does not have.
     """
 
@@ -41,8 +44,7 @@ class HeadlineRow:
     iterations: int
     iteration_time_s: float | None
     interval_s: tuple[float, float] | None
-    fastest_s: float | None
-    slowest_s: float | None
+    repeat_times_s: tuple[float, ...]
     speed_up: float | None
     gpu_utilization: float | None
     gpu_utilization_with_prefill: float | None
@@ -50,8 +52,33 @@ class HeadlineRow:
     wan_goodput_bps: float | None
     tokens_per_s: float | None
     calibrated: bool
+    saturation: Saturation
     simulated: bool
     not_modelled: tuple[str, ...] = ()
+
+    @property
+    def fastest_s(self) -> float | None:
+        """The iteration time of the fastest repeat."""
+        return min(self.repeat_times_s, default=None)
+
+    @property
+    def slowest_s(self) -> float | None:
+        """The iteration time of the slowest repeat."""
+        return max(self.repeat_times_s, default=None)
+
+    @property
+    def without_interval(self) -> str:
+        """Why a measured iteration time has no interval; "" where it has one, or needs none."""
+        repeats = len(self.repeat_times_s)
+        if self.simulated or self.interval_s is not None or not repeats:
+            return ""
+        return f"{count_text(repeats, 'repeat')}, no interval"
+
+    @property
+    def range_s(self) -> tuple[float, float] | None:
+        """From the fastest repeat to the slowest, where several have no interval."""
+        several = self.without_interval and len(self.repeat_times_s) > 1
+        return (min(self.repeat_times_s), max(self.repeat_times_s)) if several else None
 
     @property
     def where(self) -> str:
@@ -106,8 +133,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 iterations=sum(map(len, of_repeats_s)),
                 iteration_time_s=time_s,
                 interval_s=None if run.simulated else median_interval(of_repeats_s),
-                fastest_s=float(measured_s.min()) if len(measured_s) else None,
-                slowest_s=float(measured_s.max()) if len(measured_s) else None,
+                repeat_times_s=tuple(map(float, measured_s)),
                 speed_up=baseline_s / time_s if baseline_s and time_s else None,
                 gpu_utilization=_median(of_trials["gpu_utilization"]),
                 gpu_utilization_with_prefill=_median(of_trials["gpu_utilization_with_prefill"]),
@@ -115,6 +141,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 wan_goodput_bps=_median(of_trials["wan_goodput_bps"]),
                 tokens_per_s=_median(of_trials["tokens_per_s"]),
                 calibrated=bool(calibrated[positions].all()),
+                saturation=Saturation.of(run.trials[position].facts for position in positions),
                 simulated=run.simulated,
                 not_modelled=tuple(run.summary["not_modelled"].iloc[positions[0]]),
             )
@@ -135,19 +162,39 @@ def by_cell(rows: Sequence[HeadlineRow]) -> list[tuple[str, list[HeadlineRow]]]:
 
 
 def interval_note(rows: Sequence[HeadlineRow]) -> str:
-    """What the intervals are made of, and what they cannot hold; empty if there are none."""
+    """What the intervals are made of, how sure they are, and why some rows have none; empty if nothing was measured."""
     with_interval = [row for row in rows if row.interval_s is not None]
-    if not with_interval:
+    sentences = []
+    if with_interval:
+        repeats = _range_text([len(row.repeat_times_s) for row in with_interval], "repeat")
+        iterations = _range_text(
+            [round(row.iterations / len(row.repeat_times_s)) for row in with_interval], "measured iteration"
+        )
+        sentences.append(
+            f"The range under an iteration time is its 95 % bootstrap interval, from {repeats} of {iterations}: "
+            "repeats are resampled, then iterations within them."
+        )
+    if any(len(row.repeat_times_s) < ENOUGH_REPEATS for row in with_interval):
+        sentences.append(
+            f"Of fewer than {ENOUGH_REPEATS} repeats it is hardly more than their range, and misses the true median "
+            "more often than 5 times of 100: with 3 repeats about 20 times."
+        )
+    if any(row.without_interval for row in rows):
+        sentences.append(
+            f"Fewer than {FEWEST_REPEATS} repeats have no interval: they do not tell how far repeats lie apart, "
+            "however many iterations they have."
+        )
+    return " ".join(sentences)
+
+
+def saturation_note(rows: Sequence[HeadlineRow]) -> str:
+    """What a saturated row means; empty if there is none."""
+    if not any(row.saturation.saturated for row in rows):
         return ""
-    repeats = _range_text([row.repeats for row in with_interval], "repeat")
-    iterations = _range_text([round(row.iterations / row.repeats) for row in with_interval], "measured iteration")
-    note = (
-        f"The range under an iteration time is its 95 % bootstrap interval, from {repeats} of {iterations}: repeats "
-        "are resampled, then iterations within them."
+    return (
+        "Saturated: for the share of a trial's time that is told, all cores were busy, or the one that carries the "
+        "network was. Such figures are the machine's, not the network's."
     )
-    if min(row.repeats for row in with_interval) == 1:
-        note += " With one repeat it holds no noise from run to run."
-    return note
 
 
 def _range_text(counts: Sequence[int], singular: str) -> str:

@@ -1,6 +1,6 @@
 """How fast each directed link was over time: its counter's growth in equal bins."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,18 +32,39 @@ def link_rates(
     read less than twice are left out.
     """
     found = {}
-    links = link_samples[(link_samples["scope"] == "link").to_numpy(bool)]
-    for (source, destination), own in links.groupby(["source", "destination"], sort=False):
-        ordered = own.sort_values("time_ns", kind="stable")
-        times_ns, sent = (ordered[name].to_numpy(np.float64) for name in ("time_ns", "wire_bytes"))
+    for link, times_ns, sent in _counters(link_samples):
         end_ns = max(float(until_ns), times_ns[-1])
         if len(times_ns) < 2 or end_ns <= times_ns[0]:
             continue
         most = max(1, int((end_ns - times_ns[0]) // shortest_ns)) if shortest_ns else bins
         edges_ns = np.linspace(times_ns[0], end_ns, min(bins, most, len(times_ns) - 1) + 1)
-        rates_bps = np.diff(np.interp(edges_ns, times_ns, sent)) * 8e9 / np.diff(edges_ns)
-        found[str(source), str(destination)] = LinkRates(edges_ns, rates_bps)
+        found[link] = LinkRates(edges_ns, _rates_bps(edges_ns, times_ns, sent))
     return found
+
+
+def rates_within(
+    link_samples: pd.DataFrame, edges_ns: Mapping[tuple[str, str], Numbers]
+) -> dict[tuple[str, str], Numbers]:
+    """The rates of one trial's directed links in bins that are given, those of another trial for example, in bit/s."""
+    return {
+        link: _rates_bps(edges_ns[link], times_ns, sent)
+        for link, times_ns, sent in _counters(link_samples)
+        if link in edges_ns
+    }
+
+
+def _counters(link_samples: pd.DataFrame) -> Iterator[tuple[tuple[str, str], Numbers, Numbers]]:
+    """Every directed link with the times at which its counter was read, and what it said."""
+    links = link_samples[(link_samples["scope"] == "link").to_numpy(bool)]
+    for (source, destination), own in links.groupby(["source", "destination"], sort=False):
+        ordered = own.sort_values("time_ns", kind="stable")
+        times_ns, sent = (ordered[name].to_numpy(np.float64) for name in ("time_ns", "wire_bytes"))
+        yield (str(source), str(destination)), times_ns, sent
+
+
+def _rates_bps(edges_ns: Numbers, times_ns: Numbers, sent: Numbers) -> Numbers:
+    rates_bps: Numbers = np.diff(np.interp(edges_ns, times_ns, sent)) * 8e9 / np.diff(edges_ns)
+    return rates_bps
 
 
 @dataclass(frozen=True)

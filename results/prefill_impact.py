@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from results.comparison.bootstrap import CONFIDENCE, median_of_medians, ratio_interval
+from results.comparison.repeatability import repeatable_within
 from results.headline import cell_text
 from results.prefill_service import serves
 from results.run import Run
@@ -28,8 +29,9 @@ class Impact:
     """One variant that serves against the first one that does not and is equal otherwise, in one cell of one run.
 
     ``ratio`` is its iteration time over the other's, each the median over repeats of their medians, from the repeats
-    that both have; ``interval`` is that ratio's with 95 % confidence (``results.comparison.bootstrap``), None where too
-    little was measured. A simulation repeats nothing and is the same each time: its ratio is exact.
+    that both have; ``interval`` is that ratio's with 95 % confidence (``results.comparison.bootstrap``), None where
+    too few repeats were measured. ``repeatable_within`` is how far the ratio may be off where that needs no repeats, 0
+    for a simulation, which is the same each time.
     """
 
     run: str
@@ -40,6 +42,7 @@ class Impact:
     pairs: int
     ratio: float
     interval: tuple[float, float] | None
+    repeatable_within: float | None
     simulated: bool
 
     @property
@@ -49,8 +52,10 @@ class Impact:
 
     @property
     def verdict(self) -> str:
-        """Whether the whole interval, or an exact ratio, lies within the margin, or outside, or neither."""
-        ends = (self.ratio, self.ratio) if self.simulated else self.interval
+        """Whether the whole interval, or what is known of the ratio without one, lies within the margin, or outside."""
+        ends = self.interval
+        if ends is None and self.repeatable_within is not None:
+            ends = self.ratio / (1 + self.repeatable_within), self.ratio * (1 + self.repeatable_within)
         if ends is None:
             return UNDECIDED
         if all(1 - MARGIN <= end <= 1 + MARGIN for end in ends):
@@ -60,9 +65,10 @@ class Impact:
     @property
     def words(self) -> str:
         """The verdict in a table."""
-        few = not self.simulated and self.pairs < FEWEST_PAIRS
+        few = self.repeatable_within is None and self.pairs < FEWEST_PAIRS
         told = {WITHIN: "no impact", BEYOND: "slower" if self.ratio > 1 else "faster", UNDECIDED: "cannot tell"}
-        return told[self.verdict] + (f", of {self.pairs} of at least {FEWEST_PAIRS} pairs" if few else "")
+        none = ", no interval" if few and self.interval is None else ""
+        return told[self.verdict] + (f", of {self.pairs} of at least {FEWEST_PAIRS} pairs{none}" if few else "")
 
 
 def impacts(run: Run, label: str = "") -> list[Impact]:
@@ -93,9 +99,21 @@ def impacts(run: Run, label: str = "") -> list[Impact]:
         if not alone_s or both_s is None:
             continue
         interval = None if run.simulated else ratio_interval(alone, both, CONFIDENCE)
-        values = swept_values(run.manifest, cell)
-        pairs = len(shared)
-        found.append(Impact(label, cell, values, without, variant, pairs, both_s / alone_s, interval, run.simulated))
+        each_within = repeatable_within(run, cell)
+        found.append(
+            Impact(
+                run=label,
+                cell=cell,
+                values=swept_values(run.manifest, cell),
+                without=without,
+                variant=variant,
+                pairs=len(shared),
+                ratio=both_s / alone_s,
+                interval=interval,
+                repeatable_within=None if each_within is None else 2 * each_within,
+                simulated=run.simulated,
+            )
+        )
     return found
 
 

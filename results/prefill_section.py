@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from results.charts.gpu_time import PART_NAMES
-from results.comparison.bootstrap import CONFIDENCE
+from results.comparison.bootstrap import CONFIDENCE, FEWEST_REPEATS
+from results.comparison.repeatability import IN_VIRTUAL_TIME
 from results.gpu_time_shares import GpuTimeShares
 from results.headline import cell_text
 from results.metrics import IDLE_CAUSES
@@ -115,5 +116,16 @@ def _impact_reading(found: Sequence[Impact]) -> str:
     return (
         f"No impact: the whole {100 * CONFIDENCE:.0f} % bootstrap interval of the ratio of iteration times lies within "
         f"{_MARGIN_TEXT} of 1. The repeats of both are those that both have, run in turn; at least "
-        f"{FEWEST_PAIRS} pairs are asked for."
+        f"{FEWEST_PAIRS} pairs are asked for, and fewer than {FEWEST_REPEATS} have no interval."
+        + (f" {_VIRTUAL}" if any(_in_virtual_time(each) for each in found) else "")
     )
+
+
+_VIRTUAL = (
+    f"In virtual time, which repeats within {100 * IN_VIRTUAL_TIME:g} %, a ratio that stays within the margin by "
+    "that much needs none."
+)
+
+
+def _in_virtual_time(impact: Impact) -> bool:
+    return impact.interval is None and bool(impact.repeatable_within)

@@ -26,10 +26,10 @@ class PrefillRow:
 
     ``counts`` are ``metrics.outcome_counts`` of the requests that arrived in the measured windows, which were
     ``window_s`` long in all. ``ttft_ns`` and ``ttft_without_kv_ns`` are those of these requests, sorted, of which the
-    percentiles are taken. ``deadline_overruns`` are counted over whole trials: how often training had to wait for a
-    GPU, ``overrun_ns`` how long in all; None where the trial does not tell. ``gpus`` of a trial train or stand in the
-    pool. ``pool_equivalent`` and ``pool_equivalent_at_80`` are GPUs of a dedicated pool that would have done the same
-    prefill, busy all the time or to ``POOL_UTILIZATION`` of it.
+    percentiles are taken; ``ttft_of_repeats_ns`` is the former repeat by repeat. ``deadline_overruns`` are counted over
+    whole trials: how often training had to wait for a GPU, ``overrun_ns`` how long in all; None where the trial does
+    not tell. ``gpus`` of a trial train or stand in the pool. ``pool_equivalent`` and ``pool_equivalent_at_80`` are GPUs
+    of a dedicated pool that would have done the same prefill, busy all the time or to ``POOL_UTILIZATION`` of it.
     """
 
     run: str
@@ -42,6 +42,7 @@ class PrefillRow:
     counts: Mapping[str, int]
     ttft_ns: Numbers
     ttft_without_kv_ns: Numbers
+    ttft_of_repeats_ns: tuple[Numbers, ...]
     slo_s: float | None
     deadline_overruns: int | None
     overrun_ns: int | None
@@ -161,6 +162,7 @@ def _row(run: Run, label: str, cell: int, variant: str, parts: list[_Part]) -> P
         counts={name: sum(part.counts.get(name, 0) for part in parts) for name in names},
         ttft_ns=np.sort(np.concatenate([part.ttft_ns for part in parts])),
         ttft_without_kv_ns=np.sort(np.concatenate([part.ttft_without_kv_ns for part in parts])),
+        ttft_of_repeats_ns=tuple(np.sort(part.ttft_ns) for part in parts),
         slo_s=slo_ns / NS_PER_S if slo_ns else None,
         deadline_overruns=_sum_of(parts, "deadline_overruns"),
         overrun_ns=_sum_of(parts, "overrun_ns"),

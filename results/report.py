@@ -12,7 +12,7 @@ from results.charts.colours import Styles
 from results.charts.paper import write_figures
 from results.cut_connections import cut_warnings
 from results.device_table import DeviceTable, device_table
-from results.headline import HeadlineRow, by_cell, headline, interval_note
+from results.headline import HeadlineRow, by_cell, headline, interval_note, saturation_note
 from results.manifest_differences import ManifestDifference, ToldDifferences, told_differences
 from results.page_templates import page_environment
 from results.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
@@ -58,6 +58,7 @@ class _Table:
     several_runs: bool
     several_repeats: bool
     measured: bool
+    intervals: bool
     note: str
 
     @property
@@ -134,7 +135,8 @@ def _table(rows: Sequence[HeadlineRow]) -> _Table:
         several_runs=len({row.run for row in rows}) > 1,
         several_repeats=any(row.repeats > 1 for row in rows),
         measured=any(not (row.simulated and row.calibrated) for row in rows),
-        note=interval_note(rows),
+        intervals=any(row.interval_s is not None for row in rows),
+        note=" ".join(filter(None, (interval_note(rows), saturation_note(rows)))),
     )
 
 

@@ -8,16 +8,11 @@ from results.manifest_differences import incomparable
 from results.not_modelled import NotModelled, gathered, not_modelled_text, of_links, planned_without, simulated_without
 from results.number_text import count_text, list_text, size_text
 from results.run import Run
+from results.saturation import MachineLoad
 from results.summary import calibrated_cells, swept_values
 
 MAX_VALUES_TOLD = 12
 """Of a swept path, and cells of a warning."""
-
-WORRYING_SHARE = 0.1
-"""Of a trial's time with all cores busy: the start of the ranks alone takes some."""
-
-WORRYING_NETWORK_SHARE = 0.6
-"""Of a trial's time with the network's core busy: traffic comes in bursts, in which it then has none to spare."""
 
 
 def _at(document: Any, *path: str) -> Any:
@@ -122,13 +117,13 @@ def warnings(run: Run) -> list[str]:
             f"The links were not calibrated{_in_cells(run, unmeasured)}: whether the network was what was asked is "
             "unknown, and the figures must not be compared with others."
         )
-    saturated = [trial for trial in run.trials if saturation(trial.facts)]
+    loads = [(trial.variant, MachineLoad.of(trial.facts)) for trial in run.trials]
+    saturated = [(variant, load) for variant, load in loads if load.saturated]
     if saturated:
-        worst = max(saturated, key=lambda trial: _overload(trial.facts))
+        variant, worst = max(saturated, key=lambda each: each[1].worst)
         found.append(
             f"In {_of_trials(len(saturated), len(run.trials))} the machine was overloaded, worst with "
-            f"{worst.variant}: {saturation(worst.facts)}. More cores, or for replayed compute a larger dilation, would "
-            "tell."
+            f"{variant}: {worst.sentence}. More cores, or for replayed compute a larger dilation, would tell."
         )
     profiles = {str(profile) for trial in run.trials if (profile := trial.facts.get("torch_times_of_profile"))}
     if profiles:
@@ -173,30 +168,6 @@ def overlay_warnings(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
             "and the figures must not be compared with others."
         )
     return found
-
-
-def saturation(facts: Mapping[str, Any]) -> str:
-    """What to say of a trial in which cores set the pace and not the network, else "".
-
-    That is one whose machine had no core to spare for more than ``WORRYING_SHARE`` of it, or whose network kept its one
-    core busy for more than ``WORRYING_NETWORK_SHARE``.
-    """
-    share, network = (_share(facts, name) for name in ("saturated", "network"))
-    if share > WORRYING_SHARE:
-        return f"the machine was saturated for {share:.0%} of the trial: its cores set the pace, and not the network"
-    if network > WORRYING_NETWORK_SHARE:
-        busy = f"for {network:.0%} of the trial on its one core"
-        return f"the guest kernel that carries the network was busy {busy}, so that packets waited for it"
-    return ""
-
-
-def _overload(facts: Mapping[str, Any]) -> float:
-    return max(_share(facts, "saturated"), _share(facts, "network"))
-
-
-def _share(facts: Mapping[str, Any], name: str) -> float:
-    share = _at(facts, "machine_load", name)
-    return float(share) if isinstance(share, (int, float)) else 0.0
 
 
 def _in_cells(run: Run, cells: list[int]) -> str:

@@ -159,6 +159,13 @@ SUMMARY = _schema(
     ("wan_goodput_bps", pa.float64(), "payload rate across the WAN after warm-up, null if unknown"),
     ("tokens_per_s", pa.float64(), "tokens trained on a second, null if unknown"),
     ("calibrated", pa.bool_(), "whether the cell's links were measured and all within tolerance, or simulated"),
+    ("saturated", pa.bool_(), "whether cores set the trial's pace, by the next two: more than 0.1, or than 0.6"),
+    ("cores_saturated_fraction", pa.float64(), "share of the trial's time with all cores busy, null if not recorded"),
+    (
+        "network_core_busy_fraction",
+        pa.float64(),
+        "the same of the core that carries the guest's network, null if unknown",
+    ),
     ("dilation", pa.float64(), "how many times slower than the experiment the machine went"),
     ("engine", pa.string(), "emulate or simulate"),
     ("clock", pa.string(), "real or virtual"),

@@ -46,6 +46,7 @@ _UNITS = {
     "packets": "packets",
     "drops": "packets",
     "_loss": "fraction",
+    "_fraction": "fraction",
     "utilization": "fraction",
     "_with_prefill": "fraction",
 }

@@ -8,6 +8,7 @@ import pandas as pd
 
 from results import metrics
 from results.not_modelled import of_links, of_variant, simulated_without
+from results.saturation import MachineLoad
 
 FIELDS = (
     "cell",
@@ -21,6 +22,9 @@ FIELDS = (
     "wan_goodput_bps",
     "tokens_per_s",
     "calibrated",
+    "saturated",
+    "cores_saturated_fraction",
+    "network_core_busy_fraction",
     "dilation",
     "engine",
     "clock",
@@ -36,6 +40,9 @@ _TYPES = {
     "wan_goodput_bps": "float64",
     "tokens_per_s": "float64",
     "calibrated": "bool",
+    "saturated": "bool",
+    "cores_saturated_fraction": "float64",
+    "network_core_busy_fraction": "float64",
 }
 _TRIAL = ["cell", "variant", "repeat"]
 
@@ -87,6 +94,7 @@ def summarize(
         without = simulated_without(manifest, trial.cell)
         key = (trial.cell, trial.variant, trial.repeat)
         settings = {**manifest, **trial.facts}
+        load = MachineLoad.of(trial.facts)
         figures = _figures(settings, spans_of.get(key, spans[:0]), samples_of.get(key, link_samples[:0]))
         rows.append(
             {
@@ -96,6 +104,9 @@ def summarize(
                 **figures,
                 "calibrated": (settings.get("engine") == SIMULATE and not of_links(without))
                 or trial.cell in calibrated,
+                "saturated": load.saturated,
+                "cores_saturated_fraction": load.cores_saturated,
+                "network_core_busy_fraction": load.network_core_busy,
                 "dilation": settings.get("dilation"),
                 "engine": settings.get("engine"),
                 "clock": settings.get("clock"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from results.gpu_time_shares import PARTS, GpuTimeShares, gpu_time_shares
-from results.headline import HeadlineRow, by_cell, headline, interval_note
+from results.headline import HeadlineRow, by_cell, headline, interval_note, saturation_note
 from results.manifest_differences import manifest_differences
 from results.markdown_text import markdown_text, table_line
 from results.metrics import IDLE_CAUSES
@@ -79,6 +79,10 @@ def _records(
             "wan_goodput_bps": row.wan_goodput_bps,
             "tokens_per_s": row.tokens_per_s,
             "calibrated": row.calibrated,
+            "saturated": bool(row.saturation.saturated),
+            "saturated_repeats": row.saturation.saturated,
+            "cores_saturated_fraction": row.saturation.worst.cores_saturated,
+            "network_core_busy_fraction": row.saturation.worst.network_core_busy,
             "simulated": row.simulated,
             "not_modelled": list(row.not_modelled),
         }
@@ -157,10 +161,9 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
     for where, own in by_cell(rows):
         for row in own:
             named = [*([where] if swept else []), row.variant, *([row.run] if several else [])]
-            interval = seconds_interval_text(row.interval_s) if row.interval_s else UNKNOWN
             told = (
                 seconds_text(row.iteration_time_s),
-                interval,
+                _interval(row),
                 ratio_text(row.speed_up),
                 percent_text(row.gpu_utilization),
                 *([percent_text(row.gpu_utilization_with_prefill)] if prefilled else []),
@@ -169,13 +172,24 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
                 _standing(row),
             )
             lines.append(table_line([*map(markdown_text, named), *told]))
-    note = interval_note(rows)
-    return "\n".join([*lines, *(["", note] if note else [])]) + "\n"
+    notes = [note for note in (interval_note(rows), saturation_note(rows)) if note]
+    return "\n".join([*lines, *(line for note in notes for line in ("", note))]) + "\n"
+
+
+def _interval(row: HeadlineRow) -> str:
+    """The interval of the iteration time, or why there is none."""
+    if row.interval_s:
+        return seconds_interval_text(row.interval_s)
+    told = [row.without_interval or UNKNOWN, *([seconds_interval_text(row.range_s)] if row.range_s else [])]
+    return ": ".join(told)
 
 
 def _standing(row: HeadlineRow) -> str:
-    """Whether the row's links were as asked."""
+    """Whether the row's links were as asked, and its machine kept up."""
     if row.simulated:
         without = markdown_text(", ".join(row.not_modelled))
         return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}"
-    return "yes" if row.calibrated else "**no**"
+    links = "yes" if row.calibrated else "**no**"
+    if not row.saturation.saturated:
+        return links
+    return f"{links}, {'but' if row.calibrated else 'and'} **saturated**: {row.saturation.mark}"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from results.run_description import saturation
 from results.run_store import RunStore
+from results.saturation import MachineLoad
 from results.schema import CalibrationRow
 from runner.connection_count import count_connections
 from runner.experiment import Cell, Experiment
@@ -63,7 +63,7 @@ def emulate(
                 progress.trial_finished()
                 for fault in record.facts.get("prefill", {}).get("faults", ()):
                     tell(f"{variant.name}, repeat {repeat}: {fault}")
-                if saturated := saturation(record.facts):
+                if saturated := MachineLoad.of(record.facts).sentence:
                     remedy = (
                         "give a larger dilation" if cell.spec.compute.kind == "replay" else "torch wants more cores"
                     )

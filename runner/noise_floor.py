@@ -14,8 +14,6 @@ from runner.progress import Progress
 from runner.run_folder import begin_run, check_runs_folder, exclusively
 from testbed.strict_model import InputError
 
-FEWEST_REPEATS = 3
-
 
 def noise_experiment(run: Run, variants: Collection[str], repeats: int) -> Experiment:
     """An emulated run's experiment again, ``repeats`` times, of those ``variants`` alone unless a sweep counts them.

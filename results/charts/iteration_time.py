@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from results.charts.canvas import Layout
 from results.charts.chart import Chart, Drawing, points_legend, series_legend
 from results.charts.colours import Style, Styles
+from results.charts.interval_bar import interval_bar
 from results.headline import LATENCY_PATH, HeadlineRow, cell_text
 from results.number_text import list_text, ratio_text, seconds_text, shortened
 
@@ -30,8 +30,9 @@ def latency_ms(values: Mapping[str, str]) -> float | None:
 
 
 def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str) -> Chart | None:
-    """Median iteration time, of all runs, with the range over repeats; None if nothing was measured.
+    """Median iteration time, of all runs, with its interval, or the single repeats where there are too few for one.
 
+    None if nothing was measured.
     Where latency was swept it is the x axis, with a panel for each combination of the other swept values; otherwise the
     cells stand side by side.
     """
@@ -46,7 +47,7 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
     drawn = measured if by_latency else [row for row in measured if row.where in cells[:MAX_CELLS]]
     panels = _panels(drawn) if by_latency else {"": drawn}
     shown = dict(list(panels.items())[:MAX_PANELS])
-    slowest_s = max(row.slowest_s or 0 for row in measured)
+    slowest_s = max(time_s for row in measured for time_s in (*row.repeat_times_s, *(row.interval_s or ())))
 
     def paint(figure: Figure, layout: Layout) -> float:
         columns = 1 if layout.narrow else min(3, len(shown))
@@ -66,8 +67,7 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
     reading = _latency_reading(measured) if by_latency else _cells_reading(drawn)
     if not by_latency and len(names[1]) > 1:
         reading += " Of one variant, the runs stand side by side in the legend's order."
-    if any(row.repeats > 1 for row in drawn):
-        reading += " Bars reach from the fastest repeat to the slowest."
+    reading += _intervals_reading(drawn)
     if len(drawn) < len(measured):
         reading += f" The first {MAX_CELLS} of {len(cells)} cells are drawn, the table has all."
     if len(shown) < len(panels):
@@ -96,14 +96,30 @@ def _series(
 ) -> None:
     # A later series is drawn thinner, so that one which coincides with it still shows beneath.
     thinner = scale * max(0.5, 1 - 0.2 * position)
-    median = np.array([row.iteration_time_s for row in rows], dtype=float)
-    low = median - np.array([row.fastest_s for row in rows], dtype=float)
-    high = np.array([row.slowest_s for row in rows], dtype=float) - median
-    axis.errorbar(
-        x, median, yerr=(low, high), color=style.colour, marker=style.marker, linestyle=style.line or "none",
-        markersize=9 * thinner, linewidth=3 * thinner, elinewidth=1.2 * scale, capsize=3 * scale, clip_on=False,
-        markerfacecolor=style.colour if style.filled else "white",
+    axis.plot(
+        x, [row.iteration_time_s or 0 for row in rows], color=style.colour, linestyle=style.line or "none",
+        linewidth=3 * thinner, clip_on=False,
     )  # fmt: skip
+    points = [(at, time_s) for at, row in zip(x, rows, strict=True) for time_s in _points_of(row)]
+    axis.plot(
+        *zip(*points, strict=True), color=style.colour, marker=style.marker, linestyle="none",
+        markersize=9 * thinner, clip_on=False, markerfacecolor=style.colour if style.filled else "white",
+    )  # fmt: skip
+    for at, row in zip(x, rows, strict=True):
+        if row.interval_s is not None:
+            interval_bar(axis, at, row.interval_s, scale)
+
+
+def _points_of(row: HeadlineRow) -> Sequence[float]:
+    """The median where it has an interval, else every repeat."""
+    return row.repeat_times_s if row.interval_s is None else (row.iteration_time_s or 0,)
+
+
+def _intervals_reading(rows: Sequence[HeadlineRow]) -> str:
+    """What bars and points are."""
+    several = [row for row in rows if row.interval_s is None and len(row.repeat_times_s) > 1]
+    bars = " Bars are 95 % intervals of the median." if any(row.interval_s is not None for row in rows) else ""
+    return bars + (" Where there are two repeats, each is a point." if several else "")
 
 
 def _by_series(rows: Sequence[HeadlineRow]) -> dict[tuple[str, str], list[HeadlineRow]]:

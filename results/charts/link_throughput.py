@@ -10,13 +10,15 @@ from matplotlib.figure import Figure
 from results.charts.canvas import Layout
 from results.charts.chart import Chart, Drawing, LegendEntry
 from results.charts.colours import BLACK, GREY, Style, Styles, lightened
-from results.charts.representative import representative_cell, typical_trial
+from results.charts.representative import measured_trials, representative_cell, typical_trial
+from results.comparison.bootstrap import FEWEST_REPEATS
+from results.comparison.pooled_repeats import Interval, moment_intervals
 from results.headline import cell_text
-from results.link_rates import AskedRates, LinkRates, asked_rates, link_rates
+from results.link_rates import AskedRates, LinkRates, asked_rates, link_rates, rates_within
 from results.metrics import NS_PER_S
 from results.number_text import interval_text, list_text, rate_text, shortened
 from results.run import Run
-from results.summary import swept_values
+from results.summary import Trial, swept_values
 from results.trial_frames import rows_of_trial
 
 MAX_LINKS = 6
@@ -42,6 +44,9 @@ class _Series:
     run: str
     rates: Mapping[tuple[str, str], LinkRates]
     smoothed: Mapping[tuple[str, str], LinkRates]
+    intervals: Mapping[tuple[str, str], Interval]
+    """Of the median over repeats in the bins of ``smoothed``; empty where there are too few repeats."""
+    repeats: int
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
 
     where = cells[0] if len(set(cells)) == 1 else ""
     title = "Link throughput over time" + (f", at {where}" if where else "")
-    reading = _reading(series, shown, asked, drawn_asked)
+    reading = _reading(series, shown, asked, drawn_asked) + _repeats_reading(series)
     if len(shown) < len(links):
         reading += f" The {len(shown)} of {len(links)} directed links that carried most are drawn."
     if len(lanes) < len(variants):
@@ -109,7 +114,26 @@ def _series(run: Run, label: str, cell: int, variant: str) -> _Series | None:
     samples = rows_of_trial(run.link_samples, trial)
     smoothed = link_rates(samples, end_ns, BINS, PEAK_BIN_NS)
     # A simulation's counters are read exactly when they say.
-    return _Series(variant, label, link_rates(samples, end_ns, BINS) if run.simulated else smoothed, smoothed)
+    rates = link_rates(samples, end_ns, BINS) if run.simulated else smoothed
+    measured = measured_trials(run, cell, variant)
+    intervals = _intervals(run, measured, smoothed)
+    return _Series(variant, label, rates, smoothed, intervals, len(measured))
+
+
+def _intervals(
+    run: Run, trials: Sequence[Trial], smoothed: Mapping[tuple[str, str], LinkRates]
+) -> dict[tuple[str, str], Interval]:
+    if len(trials) < FEWEST_REPEATS:
+        return {}
+    edges_ns = {link: rates.edges_ns for link, rates in smoothed.items()}
+    repeats = [rates_within(rows_of_trial(run.link_samples, trial), edges_ns) for trial in trials]
+    found = {}
+    for link in edges_ns:
+        own = [rates_bps[link] for rates_bps in repeats if link in rates_bps]
+        interval = moment_intervals(np.array(own))
+        if interval is not None:
+            found[link] = interval
+    return found
 
 
 def _in_view(rate_bps: float | None, peak_bps: float) -> float | None:
@@ -187,6 +211,8 @@ def _paint_lane(
             if len(of.styles.runs) > 1 and _is_area(style):
                 style = replace(style, colour=lightened(style.colour))
             _step(axis, each.rates[link], base_bps, style, layout)
+            if link in each.intervals and _is_area(style):
+                _band(axis, each.smoothed[link], each.intervals[link], base_bps, layout)
     if link in of.asked:
         lines = _asked_lines(of.styles, list(of.styles.runs))
         asked = (of.asked[link].link_bps, of.asked[link].node_pair_bps)
@@ -206,6 +232,15 @@ def _step(axis: Axes, rates: LinkRates, base_bps: float, style: Style, layout: L
         )  # fmt: skip
 
 
+def _band(axis: Axes, smoothed: LinkRates, interval: Interval, base_bps: float, layout: Layout) -> None:
+    """Between the interval's ends; outlined, so that it shows on the area of any colour, and in grey."""
+    low_bps, high_bps = interval
+    axis.stairs(
+        base_bps + high_bps, smoothed.edges_ns / NS_PER_S, baseline=base_bps + low_bps, fill=True,
+        facecolor=(1, 1, 1, 0.45), edgecolor=BLACK, linewidth=0.6 * layout.scale,
+    )  # fmt: skip
+
+
 def _label_lanes(axis: Axes, lanes: int, top_bps: float, unit_bps: float) -> None:
     """A zero and one round rate at every lane."""
     power = 10 ** np.floor(np.log10(top_bps / _ROOM))
@@ -214,6 +249,18 @@ def _label_lanes(axis: Axes, lanes: int, top_bps: float, unit_bps: float) -> Non
     axis.set_yticks([place for base in bases for place in (base, base + round_bps)])
     axis.set_yticklabels([text for _ in bases for text in ("0", f"{round_bps / unit_bps:g}")])
     axis.set_ylim(0, lanes * top_bps)
+
+
+def _repeats_reading(series: Sequence[_Series]) -> str:
+    """Which of several repeats is drawn, and what the bands are."""
+    most = max(each.repeats for each in series)
+    if most == 1:
+        return ""
+    reading = f" Of up to {most} repeats the one with the typical iteration time is drawn."
+    if any(each.intervals for each in series):
+        several = len({each.run for each in series}) > 1
+        reading += f" Bands are 95 % intervals of the median over repeats{', of the first run' if several else ''}."
+    return reading
 
 
 def _reading(

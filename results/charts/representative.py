@@ -29,6 +29,16 @@ def closest_to_median(values: "Sequence[float] | pd.Series[float]") -> int:
     return int(np.argmin(np.abs(known - np.median(known))))
 
 
+def measured_trials(run: Run, cell: int, variant: str) -> list[Trial]:
+    """The repeats that measured an iteration time."""
+    known = run.summary["iteration_time_s"].notna()
+    return [
+        trial
+        for trial, measured in zip(run.trials, known, strict=True)
+        if measured and (trial.cell, trial.variant) == (cell, variant)
+    ]
+
+
 def typical_trial(run: Run, cell: int, variant: str) -> Trial | None:
     """Of the repeats the one whose iteration time is closest to their median; None if nothing was measured."""
     chosen = [trial.cell == cell and trial.variant == variant for trial in run.trials]

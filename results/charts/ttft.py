@@ -9,9 +9,13 @@ from matplotlib.axis import Axis as MatplotlibAxis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from results import metrics
 from results.charts.canvas import Layout
 from results.charts.chart import Chart, Drawing, series_legend
-from results.charts.colours import GREY, Styles
+from results.charts.colours import BLACK, GREY, Style, Styles, lightened
+from results.charts.interval_bar import interval_bar
+from results.comparison.bootstrap import FEWEST_REPEATS
+from results.comparison.pooled_repeats import Interval, percentile_intervals
 from results.headline import RATE_PATH
 from results.metrics import NS_PER_S
 from results.metrics.intervals import Numbers
@@ -25,6 +29,8 @@ DRAWN_PERCENTILES = (50, 99)
 LOGARITHMIC_FROM = 30
 """Times that differ by this factor are drawn on a logarithmic axis."""
 MAX_VARIANTS_READ = 3
+
+_BAND_PERCENTS = range(1, 101)
 
 _Series = dict[tuple[str, str], list[PrefillRow]]
 
@@ -54,6 +60,7 @@ def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart |
     reading = _reading(list(cells.values())[-1])
     reading += " Thin lines leave the KV transfer out"
     reading += ", the dash-dotted line is the SLO." if any(row.slo_s for row in served) else "."
+    reading += _intervals_reading(served)
     if not by_rate and len(shown) < len(cells):
         reading += f" The last {len(shown)} of {len(cells)} cells are drawn, the table has all."
     drawing = Drawing(f"{title}. {reading}", f"{salt}-ttft", paint)
@@ -78,7 +85,15 @@ def _paint_distributions(
         axis.set_title(shortened(where, 40), fontsize="medium", loc="left")
         for row in own:
             style = styles.of_series(row.variant, row.run)
-            for times_ns, width, strength in ((row.ttft_without_kv_ns, 1.0, 0.7), (row.ttft_ns, 2.2, 1.0)):
+            interval = percentile_intervals(row.ttft_of_repeats_ns, _BAND_PERCENTS)
+            if interval is not None:
+                _band(axis, interval, style, layout)
+            # Without an interval the repeats stand for themselves, one or two of them.
+            whole = [row.ttft_ns] if interval is not None else row.ttft_of_repeats_ns
+            for times_ns, width, strength in (
+                (row.ttft_without_kv_ns, 1.0, 0.7),
+                *((each, 2.2, 1.0) for each in whole),
+            ):
                 if len(times_ns):
                     axis.step(
                         *_steps(times_ns), where="post", color=style.colour, linestyle=style.line,
@@ -112,11 +127,18 @@ def _paint_percentiles(figure: Figure, layout: Layout, rows: Sequence[PrefillRow
                 for of_rows in ([row.ttft_s for row in own], [row.ttft_without_kv_s for row in own])
             )
             axis.plot(rates, without_s, color=style.colour, linestyle=style.line, linewidth=layout.scale, alpha=0.7)
+            axis.plot(rates, times_s, color=style.colour, linestyle=style.line, linewidth=2.2 * layout.scale)
+            points = [
+                (rate, time_s) for rate, row in zip(rates, own, strict=True) for time_s in _points_of(row, percent)
+            ]
             axis.plot(
-                rates, times_s, color=style.colour, marker=style.marker, linestyle=style.line,
-                linewidth=2.2 * layout.scale, markersize=6 * layout.scale,
-                markerfacecolor=style.colour if style.filled else "white",
+                *zip(*points, strict=True), color=style.colour, marker=style.marker, linestyle="none",
+                markersize=6 * layout.scale, markerfacecolor=style.colour if style.filled else "white",
             )  # fmt: skip
+            for rate, row in zip(rates, own, strict=True):
+                interval = percentile_intervals(row.ttft_of_repeats_ns, [percent])
+                if interval is not None:
+                    interval_bar(axis, rate, (interval[0][0] / NS_PER_S, interval[1][0] / NS_PER_S), layout.scale)
         for slo_s in {row.slo_s for row in rows if row.slo_s}:
             axis.axhline(slo_s, color=GREY, linestyle="-.", linewidth=layout.scale)
         _logarithmic_if_wide(axis.set_yscale, axis.yaxis, np.array(drawn_s, float))
@@ -127,6 +149,33 @@ def _paint_percentiles(figure: Figure, layout: Layout, rows: Sequence[PrefillRow
         axis.set_ylabel("time to first token (s)" if layout.narrow or percent == DRAWN_PERCENTILES[0] else "")
         axis.grid()
     return height
+
+
+def _band(axis: Axes, interval: Interval, style: Style, layout: Layout) -> None:
+    """Between the ends of the percentiles' intervals; outlined, so that it shows in grey."""
+    low_s, high_s = (ends / NS_PER_S for ends in interval)
+    axis.fill_betweenx(
+        _BAND_PERCENTS, low_s, high_s, facecolor=lightened(style.colour), edgecolor=BLACK, alpha=0.5,
+        linewidth=0.6 * layout.scale,
+    )  # fmt: skip
+
+
+def _points_of(row: PrefillRow, percent: int) -> list[float]:
+    """The percentile of all requests where it has an interval, else that of every repeat."""
+    has_interval = percentile_intervals(row.ttft_of_repeats_ns, [percent]) is not None
+    repeats = (row.ttft_ns,) if has_interval else row.ttft_of_repeats_ns
+    found = (metrics.nearest_rank(times_ns, percent) for times_ns in repeats)
+    return [each / NS_PER_S for each in found if each is not None]
+
+
+def _intervals_reading(rows: Sequence[PrefillRow]) -> str:
+    """What bands, bars and points are."""
+    measured = [sum(1 for times_ns in row.ttft_of_repeats_ns if len(times_ns)) for row in rows]
+    sure = (
+        " Bands and bars are 95 % intervals, by the bootstrap over repeats." if max(measured) >= FEWEST_REPEATS else ""
+    )
+    few = any(1 < repeats < FEWEST_REPEATS for repeats in measured)
+    return sure + (" Where there are two repeats, each is drawn by itself." if few else "")
 
 
 def _logarithmic_if_wide(

@@ -8,6 +8,9 @@ then iterations within each drawn repeat, both with replacement and as many as t
 
 and an interval of confidence c runs from the (1 - c)/2 to the (1 + c)/2 quantile of the resampled statistics.
 
+Fewer than ``FEWEST_REPEATS`` repeats have no interval, however many iterations each has: iterations of one repeat share
+its connections, its processes and its moment, so that they say how steady that repeat was and not where the next lies.
+
 Source: B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap, Chapman & Hall 1993: the percentile interval in
 chapter 13; A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application, Cambridge 1997, section 3.8:
 hierarchical data.
@@ -20,6 +23,13 @@ import numpy.typing as npt
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
+
+FEWEST_REPEATS = 3
+"""Fewer have no interval: that all of B's are slower than all of A's happens by chance once in 2 times with one repeat
+each, once in 6 with two, and once in 20 with three."""
+
+ENOUGH_REPEATS = 5
+"""From here on an interval holds the true median about as often as it says."""
 
 Trials = Sequence[Sequence[float]]
 """The iteration times of every repeat; a repeat without any counts for nothing."""
@@ -64,11 +74,11 @@ def _resampled_median(times: _Times, resamples: int, generator: np.random.Genera
 
 
 def median_interval(trials: Trials, confidence: float = CONFIDENCE, seed: int = 0) -> tuple[float, float] | None:
-    """The interval of the statistic in seconds; None for fewer than two measurements in all.
+    """The interval of the statistic in seconds; None for fewer than ``FEWEST_REPEATS`` repeats.
 
     The same seed gives the same interval.
     """
-    if not _has_interval(trials):
+    if not has_interval(trials):
         return None
     return _quantile_interval(resampled_medians(trials, np.random.default_rng(seed)), confidence)
 
@@ -76,18 +86,18 @@ def median_interval(trials: Trials, confidence: float = CONFIDENCE, seed: int = 
 def ratio_interval(a: Trials, b: Trials, confidence: float = CONFIDENCE, seed: int = 0) -> tuple[float, float] | None:
     """The interval of the ratio, statistic of ``b`` over that of ``a``, the two resampled independently.
 
-    None if either has fewer than two measurements in all. The same seed gives the same interval.
+    None if either has fewer than ``FEWEST_REPEATS`` repeats. The same seed gives the same interval.
     """
-    if not (_has_interval(a) and _has_interval(b)):
+    if not (has_interval(a) and has_interval(b)):
         return None
     generator = np.random.default_rng(seed)
     of_a, of_b = resampled_medians(a, generator), resampled_medians(b, generator)
     return _quantile_interval(of_b / of_a, confidence)
 
 
-def _has_interval(trials: Trials) -> bool:
-    """Whether there are two measurements at least, without which nothing tells how far they scatter."""
-    return sum(len(times) for times in trials) > 1
+def has_interval(trials: Trials) -> bool:
+    """Whether enough repeats measured something to tell how far repeats lie apart."""
+    return sum(1 for times in trials if len(times)) >= FEWEST_REPEATS
 
 
 def _quantile_interval(values: _Times, confidence: float) -> tuple[float, float]:

@@ -3,13 +3,15 @@
 from collections.abc import Iterable
 from typing import Any
 
+from results.comparison.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
 from results.comparison.differences import NOT_SET, Difference, differing
 from results.comparison.pairing import Pair
 from results.manifest_fields import flattened
 from results.not_modelled import not_modelled_text, of_variant, simulated_without
-from results.number_text import list_text, shortened
+from results.number_text import count_text, list_text, shortened
 from results.run import Run
-from results.run_description import first_cell, saturation
+from results.run_description import first_cell
+from results.saturation import MachineLoad
 
 MAX_TOLD = 3
 """Fields of one section; of more, how many."""
@@ -34,7 +36,7 @@ def caveats(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
     Of a run held against itself the machine is told once.
     """
     pairs = list(pairs)
-    found = _not_modelled(a, b, pairs) + _lone_repeats(pairs) + _overloaded(a, b, pairs)
+    found = _not_modelled(a, b, pairs) + _few_repeats(pairs) + _overloaded(a, b, pairs)
     if a is not b and a.manifest.get("run_id") and a.manifest.get("run_id") == b.manifest.get("run_id"):
         found.append("A and B are copies of one run: that they are alike says nothing.")
     for name, run in (("A", a), ("B", b))[: 1 if a is b else 2]:
@@ -70,12 +72,16 @@ def _circumstances(run: Run) -> dict[str, Any]:
     return {**fields, "git.revision": (manifest.get("git") or {}).get("revision")}
 
 
-def _lone_repeats(pairs: list[Pair]) -> list[str]:
-    measured = [(name, side) for pair in pairs for name, side in (("A", pair.a), ("B", pair.b)) if not side.exact]
-    names = dict.fromkeys(name for name, side in measured if side.repeats == 1)
+def _few_repeats(pairs: list[Pair]) -> list[str]:
+    fewest: dict[str, int] = {}
+    for pair in pairs:
+        for name, side in (("A", pair.a), ("B", pair.b)):
+            if side.repeatable_within is None and 0 < side.repeats < FEWEST_REPEATS:
+                fewest[name] = min(side.repeats, fewest.get(name, side.repeats))
     return [
-        f"{name} has one repeat: how far repeats differ from each other is not in its interval, give repeats: 5."
-        for name in names
+        f"{name} has {count_text(repeats, 'repeat')}: how far repeats differ from each other is not known, give "
+        f"repeats: {ENOUGH_REPEATS}."
+        for name, repeats in fewest.items()
     ]
 
 
@@ -86,14 +92,14 @@ def _overloaded(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
         ("B", b, {(pair.b.cell, pair.b.variant) for pair in pairs}),
     )
     for name, run, compared in sides:
-        told = [
-            (trial.variant, text)
+        loads = [
+            (trial.variant, load)
             for trial in run.trials
-            if (trial.cell, trial.variant) in compared and (text := saturation(trial.facts))
+            if (trial.cell, trial.variant) in compared and (load := MachineLoad.of(trial.facts)).saturated
         ]
-        if told:
-            variant, text = told[0]
-            found.append(f"{name} was overloaded in {len(told)} of its trials, first with {variant}: {text}.")
+        if loads:
+            variant, load = loads[0]
+            found.append(f"{name} was overloaded in {len(loads)} of its trials, first with {variant}: {load.sentence}.")
     return found
 
 

@@ -125,6 +125,7 @@ def _pair_document(judgement: Judgement) -> dict[str, Any]:
         "repeats": {"a": pair.a.repeats, "b": pair.b.repeats},
         "iterations": {"a": pair.a.iterations, "b": pair.b.iterations},
         "exact": pair.a.exact and pair.b.exact,
+        "saturated": {"a": pair.a.saturated, "b": pair.b.saturated},
         "margin": judgement.margin,
         "noise_floor": judgement.noise_floor,
         "reading": judgement.reading,

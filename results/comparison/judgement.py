@@ -8,7 +8,10 @@ import numpy as np
 
 from results.comparison.bootstrap import (
     CONFIDENCE,
+    ENOUGH_REPEATS,
+    FEWEST_REPEATS,
     Trials,
+    has_interval,
     ratio_interval,
     resampled_medians,
 )
@@ -25,8 +28,8 @@ MANY_REPEATS = 100
 class Judgement:
     """What came out for one pair. ``ratio`` is B's iteration time over A's, above 1 where B is slower.
 
-    ``margin`` is the one that was applied, the larger of the margin asked for and ``noise_floor``; None: not measured.
-    ``reading`` says the verdict in one line.
+    ``interval`` is None where either side has too few repeats for one. ``margin`` is the one that was applied;
+    ``noise_floor`` None: not measured. ``reading`` says the verdict in one line.
     """
 
     pair: Pair
@@ -39,15 +42,17 @@ class Judgement:
 
 
 def judge(pair: Pair, margin: float, noise_floor: float | None = None, seed: int = 0) -> Judgement:
-    """Hold the 95 % interval of the ratio against the margin m, a fraction.
+    """Hold the 95 % interval of the ratio against the margin m, a fraction, or the noise floor if that is larger.
 
     - regressed: the interval's low end is above 1 + m
     - improved: its high end is below 1 / (1 + m), so that swapping the runs swaps the verdicts
     - same: it lies within these two
     - unclear: it reaches past one of them, or past both
-    - no_data: there is no ratio or, for want of a second measurement, no interval
+    - no_data: there is no ratio, or nothing tells how far repeats lie apart
 
-    A simulation gives the same every time: its interval is the ratio itself.
+    A simulation gives the same every time: its interval is the ratio itself. Fewer than ``FEWEST_REPEATS`` repeats have
+    no interval. How far the ratio may be off is then the noise floor if it was measured, which is held against the
+    ``margin`` as asked, or what virtual time repeats within.
     """
     applied = max(margin, noise_floor or 0.0)
     a_s, b_s = pair.a.median_s, pair.b.median_s
@@ -56,13 +61,34 @@ def judge(pair: Pair, margin: float, noise_floor: float | None = None, seed: int
         return Judgement(pair, None, None, "no_data", applied, noise_floor, reading)
     ratio = b_s / a_s
     interval = _interval(pair, ratio, seed)
-    if interval is None:
-        reading = "one measurement tells nothing of the noise: run both with repeats: 5"
+    if interval is not None:
+        verdict = _verdict(interval, applied)
+        reading = _reading(pair, ratio, interval, verdict, applied)
+        return Judgement(pair, ratio, interval, verdict, applied, noise_floor, reading)
+    reach = _repeatable_within(pair) if noise_floor is None else noise_floor
+    if reach is None:
+        reading = (
+            f"{change_text(ratio)}, but {few_repeats_text(pair)}: run both with repeats: {ENOUGH_REPEATS}, or measure "
+            f"the noise with --noise {ENOUGH_REPEATS}"
+        )
         return Judgement(pair, ratio, None, "no_data", applied, noise_floor, reading)
-    verdict = _verdict(interval, applied)
-    return Judgement(
-        pair, ratio, interval, verdict, applied, noise_floor, _reading(pair, ratio, interval, verdict, applied)
-    )
+    span = ratio / (1 + reach), ratio * (1 + reach)
+    source = "as virtual time repeats" if noise_floor is None else "by the noise that was measured"
+    verdict = _verdict(span, margin)
+    reading = _without_interval(pair, ratio, verdict, f"{_span_text(span)} {source}", percent_text(margin))
+    return Judgement(pair, ratio, None, verdict, margin, noise_floor, reading)
+
+
+def few_repeats_text(pair: Pair) -> str:
+    """Why a pair has no interval: ``1 repeat in A and 2 repeats in B, no interval``."""
+    few = {name: side.repeats for name, side in (("A", pair.a), ("B", pair.b)) if not _enough(side)}
+    alike = len(few) == 2 and len(set(few.values())) == 1
+    counts = [count_text(repeats, "repeat") + ("" if alike else f" in {name}") for name, repeats in few.items()]
+    return f"{list_text(list(dict.fromkeys(counts)))}, no interval"
+
+
+def _enough(side: Side) -> bool:
+    return side.exact or has_interval(side.times_s)
 
 
 def _interval(pair: Pair, ratio: float, seed: int) -> tuple[float, float] | None:
@@ -72,9 +98,15 @@ def _interval(pair: Pair, ratio: float, seed: int) -> tuple[float, float] | None
     return ratio_interval(_exact_or_measured(a), _exact_or_measured(b), seed=seed)
 
 
+def _repeatable_within(pair: Pair) -> float | None:
+    """How far the ratio of two runs may be off that need no repeats, None if either does need them."""
+    known = [side.repeatable_within for side in (pair.a, pair.b) if side.repeatable_within is not None]
+    return sum(known) if len(known) == 2 else None
+
+
 def _exact_or_measured(side: Side) -> Trials:
-    """An exact median stands twice, as a measurement without scatter."""
-    return [[side.median_s or 0.0] * 2] if side.exact else side.times_s
+    """An exact median stands as often as it takes, repeats without scatter."""
+    return [[side.median_s or 0.0]] * FEWEST_REPEATS if side.exact else side.times_s
 
 
 def _verdict(interval: tuple[float, float], margin: float) -> PairVerdict:
@@ -93,13 +125,24 @@ def change_text(ratio: float) -> str:
     return f"{percent_text(abs(ratio - 1))} {'slower' if ratio > 1 else 'faster'}".replace("\u00a0", " ")
 
 
+def _span_text(span: tuple[float, float]) -> str:
+    return f"{span[0]:.3f} to {span[1]:.3f}"
+
+
 def _reading(pair: Pair, ratio: float, interval: tuple[float, float], verdict: PairVerdict, margin: float) -> str:
-    change, span = change_text(ratio), f"{interval[0]:.3f} to {interval[1]:.3f}"
+    change, span = change_text(ratio), _span_text(interval)
     within = percent_text(margin).replace("\u00a0", " ")
     if verdict == "unclear":
         return f"{change}, but {span} reaches past {within}: {_advice(pair, ratio, interval, margin)}"
     sure = "exact, as simulated" if pair.a.exact and pair.b.exact else f"95 % sure: {span}"
     return f"{change} ({sure}; margin {within})"
+
+
+def _without_interval(pair: Pair, ratio: float, verdict: PairVerdict, span: str, margin: str) -> str:
+    change, few, within = change_text(ratio), few_repeats_text(pair), margin.replace("\u00a0", " ")
+    if verdict == "unclear":
+        return f"{change}, but {few}, and {span} reaches past {within}: run both with repeats: {ENOUGH_REPEATS}"
+    return f"{change} ({few}; {span}; margin {within})"
 
 
 def _advice(pair: Pair, ratio: float, interval: tuple[float, float], margin: float) -> str:

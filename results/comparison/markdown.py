@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from results.comparison.comparison import Comparison, Verdict
 from results.comparison.differences import Difference
 from results.comparison.judgement import Judgement, PairVerdict
+from results.comparison.pairing import Pair
 from results.number_text import count_text, percent_text, seconds_text
 
 MAX_TEXT = 80
@@ -83,17 +84,33 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def pair_row(judgement: Judgement) -> tuple[str, ...]:
     """Cell, variant, A, B, ratio, interval, verdict and its reading, as text."""
-    pair, interval = judgement.pair, judgement.interval
+    pair = judgement.pair
     return (
         pair.cell_text,
         pair.variant_text,
         seconds_text(pair.a.median_s),
         seconds_text(pair.b.median_s),
         "n/a" if judgement.ratio is None else f"{judgement.ratio:.3f}",
-        "none" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
-        WORDS[judgement.verdict],
+        _interval_text(judgement),
+        WORDS[judgement.verdict] + _saturated_text(pair),
         judgement.reading,
     )
+
+
+def _interval_text(judgement: Judgement) -> str:
+    """The interval, or why there is none."""
+    pair, interval = judgement.pair, judgement.interval
+    if pair.a.exact and pair.b.exact:
+        return "exact"
+    if interval is not None:
+        return f"{interval[0]:.3f} to {interval[1]:.3f}"
+    return f"none, {count_text(min(side.repeats for side in (pair.a, pair.b) if not side.exact), 'repeat')}"
+
+
+def _saturated_text(pair: Pair) -> str:
+    """Whose machine did not keep up, so that the row does not read as if both had."""
+    sides = [name for name, side in (("A", pair.a), ("B", pair.b)) if side.saturated]
+    return f", {' and '.join(sides)} saturated" if sides else ""
 
 
 def difference_row(difference: Difference) -> tuple[str, ...]:

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from results.comparison.bootstrap import median_of_medians
+from results.comparison.repeatability import repeatable_within
 from results.headline import cell_text
 from results.number_text import list_text
 from results.run import Run
+from results.saturation import Saturation
 from results.summary import swept_values
 
 
@@ -18,13 +21,17 @@ class PairingError(ValueError):
 class Side:
     """One variant in one cell of one run: the iteration times of each repeat, in seconds.
 
-    ``exact``: of a simulation, which gives the same every time.
+    ``exact``: of a simulation, which gives the same every time. ``repeatable_within`` is by how much, as a fraction,
+    two runs of it may differ, where that is known without repeats. ``saturated`` repeats had a machine that did not
+    keep up.
     """
 
     cell: int
     variant: str
     times_s: tuple[tuple[float, ...], ...]
     exact: bool
+    repeatable_within: float | None = None
+    saturated: int = 0
 
     @property
     def median_s(self) -> float | None:
@@ -104,12 +111,12 @@ def pair_runs(a: Run, b: Run, names: Sequence[tuple[str, str]] = ()) -> Pairing:
         order = {name: position for position, name in enumerate(a.variants)}
         paired.sort(key=lambda pair: order[pair[0]])
     cells_a, cells_b = _cells(a), _cells(b)
-    times_a, times_b = _times(a), _times(b)
+    sides_a, sides_b = _Sides.of(a), _Sides.of(b)
     pairs = tuple(
         Pair(
             swept_values(a.manifest, cells_a[key]),
-            Side(cells_a[key], own, times_a.get((cells_a[key], own), ()), a.simulated),
-            Side(cells_b[key], other, times_b.get((cells_b[key], other), ()), b.simulated),
+            sides_a.side(cells_a[key], own),
+            sides_b.side(cells_b[key], other),
         )
         for key in cells_a
         if key in cells_b
@@ -127,12 +134,33 @@ def _cells(run: Run) -> dict[_CellKey, int]:
     return {frozenset(swept_values(run.manifest, number).items()): number for number in dict.fromkeys(numbers)}
 
 
-def _times(run: Run) -> dict[tuple[int, str], tuple[tuple[float, ...], ...]]:
-    found: dict[tuple[int, str], tuple[tuple[float, ...], ...]] = {}
-    for trial, times_s in zip(run.trials, run.summary["iteration_times_s"], strict=True):
-        key = trial.cell, trial.variant
-        found[key] = (*found.get(key, ()), tuple(times_s))
-    return found
+@dataclass(frozen=True)
+class _Sides:
+    """A run's trials by cell and variant."""
+
+    run: Run
+    times_s: Mapping[tuple[int, str], Sequence[tuple[float, ...]]]
+    facts: Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]
+
+    @classmethod
+    def of(cls, run: Run) -> "_Sides":
+        times_s: dict[tuple[int, str], list[tuple[float, ...]]] = {}
+        facts: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
+        for trial, own_s in zip(run.trials, run.summary["iteration_times_s"], strict=True):
+            times_s.setdefault((trial.cell, trial.variant), []).append(tuple(own_s))
+            facts.setdefault((trial.cell, trial.variant), []).append(trial.facts)
+        return cls(run, times_s, facts)
+
+    def side(self, cell: int, variant: str) -> Side:
+        key = cell, variant
+        return Side(
+            cell,
+            variant,
+            tuple(self.times_s.get(key, ())),
+            self.run.simulated,
+            repeatable_within(self.run, cell),
+            Saturation.of(self.facts.get(key, ())).saturated,
+        )
 
 
 def _left_over(a: Run, b: Run, paired: Sequence[tuple[str, str]]) -> list[Unpaired]:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from results import load
+from results.comparison.bootstrap import FEWEST_REPEATS
 from results.comparison.comparison import (
     Check,
     Comparison,
@@ -29,7 +30,7 @@ from runner.commands.arguments import STANDARD_OUTPUT, AsJson, RunsFolder
 from runner.commands.outcome import tell
 from runner.document import one_line
 from runner.exit_status import DONE, NO_DATA, NOT_COMPARABLE, REGRESSED, fail, told_in_one_line
-from runner.noise_floor import FEWEST_REPEATS, check_noise, noise_experiment, noise_floors, run_again
+from runner.noise_floor import check_noise, noise_experiment, noise_floors, run_again
 from testbed.strict_model import InputError
 from testbed.units import parse_fraction
 

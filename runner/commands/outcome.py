@@ -11,6 +11,7 @@ from rich.text import Text
 
 from results import load
 from results.not_modelled import NotModelled, not_modelled_text, of_links
+from results.saturation import MachineLoad
 from runner.experiment import Experiment
 
 _WIDTH = 120
@@ -78,7 +79,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
     if judged:
         table.add_column("links as\nasked", justify="right", no_wrap=True)
     for row in rows:
-        measured = ["yes" if row["calibrated"] else "NO"] if judged else []
+        measured = [_standing(row)] if judged else []
         table.add_row(
             ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["cell"].items()),
             Text(row["variant"]),
@@ -89,6 +90,13 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
             *measured,
         )
     return table
+
+
+def _standing(row: dict[str, Any]) -> str:
+    """Whether the trial's links were as asked, and its machine kept up."""
+    load = MachineLoad(row["cores_saturated_fraction"], row["network_core_busy_fraction"])
+    links = "yes" if row["calibrated"] else "NO"
+    return f"{links}, SATURATED: {load.mark}" if load.saturated else links
 
 
 def _figure(value: float | None, form: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from results.headline import HeadlineRow, cell_text, headline
 from results.not_modelled import not_modelled_text
 from results.run import Run
-from results.run_description import saturation
+from results.saturation import MachineLoad
 from results.summary import calibrated_cells
 from runner.document import one_line
 from runner.experiment import Cell, Experiment, parse_experiment
@@ -118,7 +118,7 @@ def _compare(run: Run, row: HeadlineRow, cell: Cell, calibrated: bool, simulate:
     simulation = simulate(cell.topology, variant, cell.spec.training.iterations, dilation=dilation)
     cautions = {
         OUTSIDE: not calibrated,
-        SATURATED: any(saturation(trial.facts) for trial in trials),
+        SATURATED: any(MachineLoad.of(trial.facts).saturated for trial in trials),
         RECOUNTED: any(
             _connections(trial.facts) not in {None, frozenset(simulation.connections.items())} for trial in trials
         ),

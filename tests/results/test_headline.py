@@ -1,11 +1,12 @@
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import results
 from results.comparison.bootstrap import median_interval
-from results.headline import by_cell, cell_text, headline, interval_note
+from results.headline import by_cell, cell_text, headline, interval_note, saturation_note
 
 BuildRun = Callable[..., Path]
 
@@ -65,12 +66,39 @@ def test_a_simulation_has_no_interval(build_run: BuildRun) -> None:
     assert interval_note(rows) == ""
 
 
+@pytest.mark.parametrize(("repeats", "words"), [(1, "1 repeat, no interval"), (2, "2 repeats, no interval")])
+def test_below_three_repeats_there_is_no_interval_and_the_row_says_why(
+    build_run: BuildRun, repeats: int, words: str
+) -> None:
+    rows = headline(results.load(build_run(repeats=repeats, latencies=("10ms",))))
+    assert [row.interval_s for row in rows] == [None, None]
+    assert [row.without_interval for row in rows] == [words, words]
+    assert [row.range_s for row in rows] == [(row.fastest_s, row.slowest_s) if repeats > 1 else None for row in rows]
+    assert "bootstrap" not in interval_note(rows)
+    assert "Fewer than 3 repeats have no interval" in interval_note(rows)
+
+
 def test_the_note_tells_what_an_interval_is_made_of(build_run: BuildRun) -> None:
-    one, several = (interval_note(headline(results.load(build_run(repeats=repeats)))) for repeats in (1, 2))
-    assert "from 1 repeat of 2 measured iterations" in one
-    assert "no noise from run to run" in one
-    assert "from 2 repeats of 2 measured iterations" in several
-    assert "no noise from run to run" not in several
+    three, five = (
+        interval_note(headline(results.load(build_run(repeats=repeats, latencies=("10ms",))))) for repeats in (3, 5)
+    )
+    assert "from 3 repeats of 2 measured iterations" in three
+    assert "with 3 repeats about 20 times" in three
+    assert "from 5 repeats of 2 measured iterations" in five
+    assert "hardly more than their range" not in five
+
+
+def test_a_row_tells_in_how_many_repeats_the_machine_was_saturated(build_run: BuildRun) -> None:
+    run = results.load(build_run(repeats=2, latencies=("10ms",), variants=("x",)))
+    loads: list[dict[str, float | None]] = [{"saturated": 0.02, "network": 0.7}, {"saturated": 0.05, "network": None}]
+    trials = (
+        replace(trial, facts={**trial.facts, "machine_load": load})
+        for trial, load in zip(run.trials, loads, strict=True)
+    )
+    (row,) = headline(replace(run, trials=tuple(trials)))
+    assert row.saturation.mark.replace("\u00a0", " ") == "network core 70.0 % in 1 of 2 repeats"
+    assert "Saturated:" in saturation_note([row])
+    assert saturation_note(headline(run)) == ""
 
 
 def test_rows_of_several_runs_stand_side_by_side_by_swept_values(build_run: BuildRun) -> None:

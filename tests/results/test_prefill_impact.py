@@ -13,7 +13,7 @@ BuildRun = Callable[..., Path]
 
 
 def impact(low: float, high: float, **more: Any) -> Impact:
-    given = Impact("", 0, {}, "alone", "filled", 5, (low + high) / 2, (low, high), simulated=False)
+    given = Impact("", 0, {}, "alone", "filled", 5, (low + high) / 2, (low, high), None, simulated=False)
     return replace(given, **more)
 
 
@@ -46,11 +46,32 @@ def test_only_repeats_that_both_have_are_pairs(served: Run) -> None:
     kept = [
         each
         for each in range(len(served.trials))
-        if served.trials[each].variant != "atlas" or served.trials[each].repeat < 2
+        if served.trials[each].variant != "atlas" or served.trials[each].repeat < 3
     ]
     trials = tuple(served.trials[each] for each in kept)
     (found,) = impacts(replace(served, trials=trials, summary=served.summary.iloc[kept].reset_index(drop=True)))
-    assert (found.pairs, found.words) == (2, "no impact, of 2 of at least 5 pairs")
+    assert (found.pairs, found.words) == (3, "no impact, of 3 of at least 5 pairs")
+
+
+def first_repeats(run: Run, repeats: int) -> Run:
+    kept = [position for position, trial in enumerate(run.trials) if trial.repeat < repeats]
+    trials = tuple(run.trials[position] for position in kept)
+    return replace(run, trials=trials, summary=run.summary.iloc[kept].reset_index(drop=True))
+
+
+@pytest.mark.parametrize("pairs", [1, 2])
+def test_below_three_pairs_there_is_no_interval_and_no_verdict(served: Run, pairs: int) -> None:
+    (found,) = impacts(first_repeats(served, pairs))
+    assert found.interval is None
+    assert found.words == f"cannot tell, of {pairs} of at least 5 pairs, no interval"
+
+
+def test_one_pair_in_virtual_time_is_enough_by_what_it_repeats_within(served: Run) -> None:
+    cells = [{**entry, "wan": []} for entry in served.manifest["cells"]]
+    lone = first_repeats(served, 1)
+    (found,) = impacts(replace(lone, manifest={**lone.manifest, "clock": "virtual", "cells": cells}))
+    assert (found.interval, found.words) == (None, "no impact")
+    assert replace(found, ratio=1 + MARGIN - 0.001).verdict == UNDECIDED
 
 
 def test_variants_that_differ_in_more_than_prefill_are_not_held_against_each_other(served: Run) -> None:

@@ -1,3 +1,4 @@
+import json
 import re
 from collections.abc import Callable
 from html import escape
@@ -213,6 +214,26 @@ def test_an_uncalibrated_run_says_so_before_any_figure_and_in_each_row(build_run
     page = report(tmp_path, build_run(within_tolerance=False))
     assert page.text.index("links outside tolerance") < page.text.index("iteration time")
     assert page.source.count('<span class="bad">no</span>') == 4 + 12
+
+
+def test_a_saturated_machine_stands_in_its_row(build_run: BuildRun, tmp_path: Path) -> None:
+    path = build_run(latencies=("10ms",))
+    (trial,) = path.glob("trials/*/one*/repeat-0/trial.json")
+    trial.write_text(json.dumps({**json.loads(trial.read_text()), "machine_load": {"saturated": 1.0}}))
+    page = report(tmp_path, path)
+    one, many = re.findall(r'<td data-label="calibrated">(.*?)</td>', page.source, flags=re.DOTALL)
+    assert re.sub(r"<[^>]*>", " ", one).split() == ["yes,", "but", "saturated", "all", "cores", "100", "%"]
+    assert re.sub(r"<[^>]*>", " ", many).split() == ["yes"]
+    assert "Such figures are the machine's, not the network's." in page.text
+
+
+@pytest.mark.parametrize(("repeats", "intervals"), [(1, False), (2, False), (3, True)])
+def test_a_page_has_an_interval_from_three_repeats_on(
+    build_run: BuildRun, tmp_path: Path, repeats: int, intervals: bool
+) -> None:
+    page = report(tmp_path, build_run(latencies=("10ms",), repeats=repeats))
+    assert ("95 % interval" in page.text) == ("bootstrap" in page.text) == intervals
+    assert page.source.count(f"{repeats} repeat{'s' * (repeats > 1)}, no interval") == (0 if intervals else 2)
 
 
 def test_a_run_without_a_finished_trial_has_a_report_too(build_run: BuildRun, tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.axes import Axes
 
 import results
 from results.charts.colours import Styles
 from results.charts.iteration_time import MAX_CELLS, MAX_PANELS, MAX_TICKS, iteration_time_chart, latency_ms
 from results.headline import HeadlineRow, headline
+from results.saturation import Saturation
 
 BuildRun = Callable[..., Path]
 STYLES = Styles.of({"": ["gpipe", "atlas"]})
@@ -24,8 +28,7 @@ def row(
         iterations=1,
         iteration_time_s=time_s,
         interval_s=None,
-        fastest_s=time_s,
-        slowest_s=time_s,
+        repeat_times_s=() if time_s is None else (time_s,),
         speed_up=speed_up,
         gpu_utilization=0.5,
         gpu_utilization_with_prefill=0.5,
@@ -33,8 +36,54 @@ def row(
         wan_goodput_bps=1.0,
         tokens_per_s=1.0,
         calibrated=True,
+        saturation=Saturation.of([{}]),
         simulated=False,
     )
+
+
+def drawn(rows: Sequence[HeadlineRow], monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], list[Any]]:
+    """The heights of the points that are drawn, and the intervals."""
+    points: list[float] = []
+    bars: list[Any] = []
+    plot = Axes.plot
+
+    def note(axis: Axes, x: Any, y: Any, **look: Any) -> Any:
+        points.extend(y if look.get("marker") else ())
+        return plot(axis, x, y, **look)
+
+    monkeypatch.setattr(Axes, "plot", note)
+    monkeypatch.setattr(
+        "results.charts.iteration_time.interval_bar", lambda axis, at, interval, scale: bars.append(interval)
+    )
+    chart = iteration_time_chart(rows, STYLES, "a")
+    assert chart is not None
+    assert chart.drawings[0].wide
+    return points, bars
+
+
+@pytest.mark.parametrize("swept", [{}, {"topology_wan_latency": "10ms"}])
+def test_below_three_repeats_every_repeat_is_a_point_and_nothing_has_a_bar(
+    swept: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [replace(row(0, "gpipe", 1.5, **swept), repeat_times_s=(1.0, 2.0)), row(0, "atlas", 3.0, **swept)]
+    assert drawn(rows, monkeypatch) == ([1.0, 2.0, 3.0], [])
+
+
+def test_an_interval_is_a_bar_on_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [replace(row(0, "gpipe", 2.0), repeat_times_s=(1.0, 2.0, 4.0), interval_s=(1.0, 4.0))]
+    assert drawn(rows, monkeypatch) == ([2.0], [(1.0, 4.0)])
+
+
+def test_the_reading_says_what_bars_and_points_are() -> None:
+    sure = replace(row(0, "gpipe", 2.0), repeat_times_s=(1.0, 2.0, 4.0), interval_s=(1.0, 4.0))
+    two = replace(row(0, "atlas", 1.5), repeat_times_s=(1.0, 2.0))
+    readings = [
+        chart.reading
+        for rows in ([sure, two], [row(0, "gpipe", 2.0)])
+        if (chart := iteration_time_chart(rows, STYLES, "a"))
+    ]
+    assert "Bars are 95 % intervals of the median. Where there are two repeats, each is a point." in readings[0]
+    assert "interval" not in readings[1]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,17 @@ def chart_of(**runs: Run) -> Chart:
     found = link_throughput_chart(runs, Styles.of({label: run.variants for label, run in runs.items()}), "a")
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize(("repeats", "bands"), [(1, False), (2, False), (3, True)])
+def test_a_band_takes_three_repeats(build_run: BuildRun, repeats: int, bands: bool) -> None:
+    chart = chart_of(only=results.load(build_run(repeats=repeats, latencies=("40ms",))))
+    assert ("Bands are 95 % intervals of the median over repeats." in chart.reading) == bands
+    assert (f"Of up to {repeats} repeats the one with the typical iteration time" in chart.reading) == (repeats > 1)
+    with patch("results.charts.link_throughput._band") as drawn:
+        assert chart.drawings[0].wide
+    # A band in each of four panels, in a lane for each of two variants.
+    assert drawn.call_count == (8 if bands else 0)
 
 
 def test_every_link_that_carried_anything_has_a_panel_with_units(run: Run) -> None:

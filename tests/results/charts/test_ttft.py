@@ -1,8 +1,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from matplotlib.axes import Axes
 
 import results
 from results.charts.colours import Styles
@@ -43,6 +45,22 @@ def test_where_the_rate_alone_was_swept_percentiles_stand_against_it(rows: Seque
     assert chart.title == "Time to first token against the rate of requests"
     for text in ("50th percentile", "99th percentile", "requests a second, offered"):
         assert f">{text}<" in chart.drawings[0].wide
+
+
+@pytest.mark.parametrize(("repeats", "sure"), [(1, False), (2, False), (3, True)])
+def test_a_band_takes_three_repeats(build_run: BuildRun, repeats: int, sure: bool) -> None:
+    path = build_run(variants=("alone", "filled"), latencies=("10ms",), repeats=repeats, prefill={"filled": 30.0})
+    found = prefill_rows(results.load(path))
+    assert [len(row.ttft_of_repeats_ns) for row in found] == [repeats]
+    swept = [replace(row, values={"prefill.rate": f"{rate}/s"}) for rate in (4, 8) for row in found]
+    for rows, marks in ((found, "fill_betweenx"), (swept, "errorbar")):
+        chart = ttft_chart(rows, styles(*rows), "a")
+        assert chart is not None
+        assert ("95 % intervals" in chart.reading) == sure
+        assert ("each is drawn by itself" in chart.reading) == (repeats == 2)
+        with patch.object(Axes, marks, autospec=True, side_effect=getattr(Axes, marks)) as drawn:
+            assert chart.drawings[0].wide
+        assert drawn.called == sure
 
 
 def test_runs_lie_over_each_other_in_the_cells_that_they_share(rows: Sequence[PrefillRow]) -> None:

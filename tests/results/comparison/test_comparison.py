@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from results.comparison.comparison import Comparison, UnknownFieldError, check, compare
+from results.comparison.markdown import pair_row
 from results.run import Run, load_run
 from tests.results.comparison.runs import Times, flat, made
 
@@ -127,7 +128,7 @@ def test_much_that_differs_in_one_section_is_one_warning_after_those_that_weigh_
     read_back = {"0": {f"net.{name}": "1" for name in "abcde"}}
     lone = made(tmp_path, {("10ms", "x"): [[1.0, 1.0]]}, sysctls=read_back)
     first, second = told(lone, made(tmp_path, times(x=1.0)))
-    assert first.startswith("A has one repeat:")
+    assert first.startswith("A has 1 repeat:")
     assert second == "sysctls: only A has these 5, net.a (1), net.b (1), net.c (1) and 2 more."
     other = {"0": {**dict.fromkeys(read_back["0"], "2" * 99)}}
     _, second = told(lone, made(tmp_path, times(x=1.0), sysctls=other))
@@ -135,10 +136,37 @@ def test_much_that_differs_in_one_section_is_one_warning_after_those_that_weigh_
     assert len(second) < 250
 
 
-def test_a_lone_repeat_is_a_warning_and_one_of_a_simulation_is_not(tmp_path: Path) -> None:
+def test_few_repeats_are_a_warning_but_for_those_that_need_none(tmp_path: Path) -> None:
     lone = {("10ms", "x"): [[1.0, 1.0]]}
-    assert [text[:17] for text in told(made(tmp_path, lone), made(tmp_path, times(x=1.0)))] == ["A has one repeat:"]
+    (warning,) = told(made(tmp_path, lone), made(tmp_path, times(x=1.0)))
+    assert warning.startswith("A has 1 repeat:")
+    two = made(tmp_path, {("10ms", "x"): [[1.0, 1.0], [1.0, 1.0]]})
+    assert [text[:16] for text in told(two, made(tmp_path, times(x=1.0)))] == ["A has 2 repeats:"]
     assert told(*(made(tmp_path, lone, engine="simulate") for _ in range(2))) == ()
+    assert told(*(made(tmp_path, lone, clock="virtual") for _ in range(2))) == ()
+
+
+def test_one_repeat_in_virtual_time_is_judged_by_what_it_repeats_within(tmp_path: Path) -> None:
+    a, slower = {("10ms", "x"): [[1.0]]}, {("10ms", "x"): [[1.05]]}
+    virtual = [made(tmp_path, each, clock="virtual") for each in (a, slower)]
+    comparison = compare(check(*virtual))
+    (judgement,) = comparison.judgements
+    assert (comparison.verdict, judgement.interval) == ("regressed", None)
+    assert compare(check(virtual[0], made(tmp_path, a, clock="virtual"))).verdict == "same"
+
+
+@pytest.mark.parametrize("drawn", [{"loss": 0.01}, {"jitter_ns": 1000}])
+def test_packets_whose_fate_is_drawn_take_repeats_in_virtual_time_too(tmp_path: Path, drawn: dict[str, Any]) -> None:
+    runs = [made(tmp_path, {("10ms", "x"): [[1.0]]}, clock="virtual") for _ in range(2)]
+    for run in runs:
+        run.manifest["cells"][0]["wan"][0].update(drawn)
+    (judgement,) = compare(check(*map(load_again, runs))).judgements
+    assert (judgement.verdict, judgement.interval) == ("no_data", None)
+
+
+def load_again(run: Run) -> Run:
+    (run.path / "manifest.json").write_text(json.dumps(run.manifest))
+    return load_run(run.path)
 
 
 def test_a_copy_of_a_run_is_told(tmp_path: Path) -> None:
@@ -147,13 +175,13 @@ def test_a_copy_of_a_run_is_told(tmp_path: Path) -> None:
     assert told(a, load_run(tmp_path / "copy")) == ("A and B are copies of one run: that they are alike says nothing.",)
 
 
-def test_an_overloaded_machine_is_a_warning(tmp_path: Path) -> None:
+def test_an_overloaded_machine_is_a_warning_and_stands_in_the_row(tmp_path: Path) -> None:
     a, b = made(tmp_path, times(x=1.0)), made(tmp_path, times(x=1.0))
     for file in b.path.glob("trials/*/x/repeat-[01]/trial.json"):
         file.write_text(json.dumps({**json.loads(file.read_text()), "machine_load": {"saturated": 0.5}}))
-    (warning,) = told(a, type(b)(**vars(check(a, _again(b)).b)))
+    comparison = compare(check(a, load_run(b.path)))
+    (warning,) = comparison.check.caveats
     assert warning.startswith("B was overloaded in 2 of its trials, first with x: the machine was saturated for 50%")
-
-
-def _again(run: Run) -> Run:
-    return load_run(run.path)
+    (judgement,) = comparison.judgements
+    assert pair_row(judgement)[6] == "same, B saturated"
+    assert comparison.document()["cells"][0]["saturated"] == {"a": 0, "b": 2}

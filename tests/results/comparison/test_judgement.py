@@ -12,7 +12,7 @@ from results.comparison.pairing import Pair, Side
 
 Times = Sequence[Sequence[float]]
 
-measured = st.lists(st.lists(st.floats(0.01, 100), min_size=2, max_size=3), min_size=2, max_size=5)
+measured = st.lists(st.lists(st.floats(0.01, 100), min_size=2, max_size=3), min_size=3, max_size=5)
 MIRROR: dict[PairVerdict, PairVerdict] = {"regressed": "improved", "improved": "regressed"}
 
 
@@ -90,16 +90,41 @@ def test_a_simulation_is_exact_though_it_ran_once() -> None:
 
 
 def test_a_simulation_held_against_measurements_has_their_noise_alone() -> None:
-    exact, other = Side(0, "atlas", ((1.0,),), exact=True), Side(0, "atlas", ((1.1, 1.2), (1.1, 1.3)), exact=False)
+    exact, other = (
+        Side(0, "atlas", ((1.0,),), exact=True),
+        Side(0, "atlas", ((1.1, 1.2), (1.1, 1.3), (1.2,)), exact=False),
+    )
     judgement = judge(Pair({}, exact, other), margin=0.02)
     assert judgement.interval is not None
     assert 1.1 <= judgement.interval[0] < judgement.interval[1] <= 1.3
 
 
-def test_one_measurement_a_side_gives_no_verdict_and_the_remedy() -> None:
-    judgement = judge(pair([[1.0]], flat(2.0)), margin=0.02)
+@pytest.mark.parametrize(
+    ("few", "words"),
+    [([[1.0]], "1 repeat in A"), ([[1.0] * 30], "1 repeat in A"), ([[1.0, 1.0], [1.0, 1.0]], "2 repeats in A")],
+)
+def test_below_three_repeats_there_is_neither_interval_nor_verdict_but_the_remedy(few: Times, words: str) -> None:
+    judgement = judge(pair(few, flat(2.0)), margin=0.02)
     assert (judgement.ratio, judgement.interval, judgement.verdict) == (2.0, None, "no_data")
-    assert "repeats: 5" in judgement.reading
+    assert judgement.reading.startswith(f"100 % slower, but {words}, no interval: run both with repeats: 5")
+
+
+def test_iterations_of_one_trial_are_not_taken_for_repeats() -> None:
+    """Steady within each trial, and 5 % apart by the trial alone: nothing may be said of it."""
+    generator = np.random.default_rng(7)
+    a, b = (noisy(generator, 1.0, 0.05, 0.0001, repeats=1) for _ in "ab")
+    assert judge(pair([times * 20 for times in a], [times * 20 for times in b]), margin=0.0).verdict == "no_data"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "floor", "verdict"),
+    [(1.05, 0.01, "regressed"), (0.95, 0.01, "improved"), (1.005, 0.01, "same"), (1.025, 0.01, "unclear")],
+)
+def test_a_lone_repeat_is_judged_by_the_noise_that_was_measured(ratio: float, floor: float, verdict: str) -> None:
+    judgement = judge(pair([[1.0]], [[ratio]]), margin=0.02, noise_floor=floor)
+    assert (judgement.verdict, judgement.interval, judgement.margin) == (verdict, None, 0.02)
+    assert "1 repeat, no interval" in judgement.reading
+    assert "by the noise that was measured" in judgement.reading
 
 
 def test_no_measurement_gives_no_ratio() -> None:

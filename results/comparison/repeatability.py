@@ -1,0 +1,28 @@
+"""By how much two runs of one thing may differ, where that is known without repeating it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from results.run import Run
+
+IN_VIRTUAL_TIME = 0.001
+"""Two runs in virtual time lie no further apart, which ``tests/system/test_virtual_time.py`` holds them to."""
+
+
+def repeatable_within(run: Run, cell: int) -> float | None:
+    """The fraction by which another run of that cell may differ from this one, None if only repeats can tell.
+
+    A simulation gives the same every time. So, nearly, does virtual time, unless packets are lost or delayed at random.
+    """
+    if run.simulated:
+        return 0.0
+    if run.manifest.get("clock") != "virtual" or _random(run.manifest, cell):
+        return None
+    return IN_VIRTUAL_TIME
+
+
+def _random(manifest: Mapping[str, Any], cell: int) -> bool:
+    """Whether any link of the cell draws its packets' fate, or the manifest does not say."""
+    entry: Mapping[str, Any] = next((each for each in manifest.get("cells") or () if each.get("index") == cell), {})
+    links = entry.get("wan")
+    return links is None or any(link.get("loss") or link.get("jitter_ns") for link in links)

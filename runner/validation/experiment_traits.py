@@ -105,7 +105,13 @@ def _of_transport(topology: Topology, variant: ResolvedVariant) -> Iterator[str]
     if variant.pipelines_per_cell > 1:
         yield "temporal sharing"
     connections = max(count_connections(topology, variant.pairs, transport, variant.clock).values(), default=1)
-    yield "one connection" if connections == 1 else "2 to 15 connections" if connections < 16 else "16 connections or more"
+    yield (
+        "one connection"
+        if connections == 1
+        else "2 to 15 connections"
+        if connections < 16
+        else "16 connections or more"
+    )
     if transport.connections == "auto":
         yield "auto connections"
     if not transport.slow_start_after_idle:

@@ -1,4 +1,4 @@
-"""How far simulations of experiments drawn at random agree with virtual time, kept as a file beside its explanations."""
+"""How far simulations of experiments drawn at random agree with virtual time, kept as a file."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What holds one experiment after another against virtual time, inside one guest: booting it costs more than they do."""
+"""What runs several experiments inside one guest, one after the other: booting it costs more than one of them."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Drawn experiments, run in virtual time: several in each guest, a guest on each of some cores, simulated afterwards."""
+"""Drawn experiments, run in virtual time, several in a guest and a guest on each core; then simulated."""
 
 import io
 import os
@@ -72,7 +72,8 @@ class RandomRuns:
         """Run all. Raises what keeps guests from starting; whatever ends this, the guests end too."""
         cores = sorted(os.sched_getaffinity(0))
         workers = [
-            threading.Thread(target=self._work, args=(cores[place % len(cores)],)) for place in range(side_by_side)
+            threading.Thread(target=self._work, args=(cores[place % len(cores)],), daemon=True)
+            for place in range(side_by_side)
         ]
         try:
             for worker in workers:
@@ -93,7 +94,8 @@ class RandomRuns:
                 self._run(batch, core)
         except _StoppedError:
             pass
-        except BaseException as fault:  # noqa: BLE001 - raised again by whoever waits for this thread
+        except BaseException as fault:
+            # Raised again by whoever waits for this thread.
             self._fault = fault
             self._stopping = True
 
@@ -167,9 +169,7 @@ def _last_line(said: io.BytesIO) -> str:
     return lines[-1].strip() if lines else "it said nothing"
 
 
-def agreement_of(
-    seed: int, drawn: Sequence[DrawnExperiment], stores: Stores, simulate: Simulate
-) -> RandomAgreement:
+def agreement_of(seed: int, drawn: Sequence[DrawnExperiment], stores: Stores, simulate: Simulate) -> RandomAgreement:
     """Simulate what has run, and hold each against its run."""
     results: list[DrawnResult] = []
     failed: dict[int, str] = {}
@@ -188,9 +188,7 @@ def agreement_of(
 def _result(drawn: DrawnExperiment, path: Path, simulate: Simulate) -> DrawnResult:
     (cell,) = drawn.experiment.cells()
     (found,) = compare(load(path), simulate)
-    return DrawnResult(
-        drawn.number, drawn.name, traits(cell), found.emulated_s, found.simulated_s, found.cautions
-    )
+    return DrawnResult(drawn.number, drawn.name, traits(cell), found.emulated_s, found.simulated_s, found.cautions)
 
 
 Tell = Callable[[str], None]

@@ -16,6 +16,7 @@ from runner.validation.random_execution import agreement_of, run_random
 from runner.validation.random_files import MOST_EXPERIMENTS, DrawnExperiment, copy_experiments, write_experiments
 from runner.validation.random_page import RandomSection
 from testbed.strict_model import InputError
+from testbed.virtual_time.guest_boot import check_visible
 from testbed.virtual_time.kernel_cache import virtual_kernel
 
 DEFAULT_SEED = 1
@@ -68,6 +69,7 @@ def random_section(options: RandomOptions, simulate: Simulate) -> RandomSection 
     folder = options.drawn
     explanations = read_explanations(folder) if folder is not None else None
     check_runs_folder(options.runs)
+    check_visible(options.runs, "--runs")
     drawn = write_experiments(seed, options.count, options.runs / "random")
     stores = run_random(seed, drawn, kernel, resume=options.resume, side_by_side=options.side_by_side, tell=tell)
     agreement = agreement_of(seed, drawn, stores, simulate)

@@ -33,6 +33,8 @@ NOTHING_BYTES = 1
 WINDOWS_BYTES = (96 * KIB, 256 * KIB, MIB, MIB, 6 * MIB, 6 * MIB, 6 * MIB, 6 * MIB, 16 * MIB)
 """6 MiB is what a stock Debian has."""
 
+CONNECTIONS: tuple[int | str, ...] = (1, 1, 1, 1, 2, 4, 8, 16, "auto", "auto", "auto")
+
 _SIZES = tuple((4 * KIB * 4**step, 3 if step < 6 else 1) for step in range(9))
 """4 KiB to 256 MiB; the large ones are dear."""
 _COMPUTE_NS = tuple(ms * MS for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000))
@@ -135,7 +137,7 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
 
 def _transport(dice: Dice, layout: Layout, network: Network) -> tuple[dict[str, Any], float]:
     """The section ``transport``, and roughly what a pair of hosts then moves."""
-    connections: int | str = dice.one((1, 1, 1, 1, 2, 4, 8, 16, "auto", "auto", "auto"))
+    connections = dice.one(CONNECTIONS)
     window_bytes = dice.one(WINDOWS_BYTES)
     transport: dict[str, Any] = {"connections": connections, "window": format_size(window_bytes)}
     if dice.chance(0.3):

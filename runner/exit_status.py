@@ -59,6 +59,9 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (GuestError, GUEST_STUCK),
 )
 
+FORESEEN = tuple(kind for kind, _ in _STATUS)
+"""What ends a command in one line; anything else is a fault of this program."""
+
 
 def fail(message: str, status: int) -> NoReturn:
     """Print one line to standard error, whatever the message holds, and end with ``status``."""
@@ -80,7 +83,7 @@ def told_in_one_line() -> Iterator[None]:
     previous = {number: signal.signal(number, unwind) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
-    except tuple(kind for kind, _ in _STATUS) as fault:
+    except FORESEEN as fault:
         fail(str(fault), next(status for kind, status in _STATUS if isinstance(fault, kind)))
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != "mininet":

@@ -4,12 +4,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from runner.experiment_model import ExperimentSpec
 from testbed.strict_model import InputError
 from testbed.virtual_time.guest import run_inside
 from testbed.virtual_time.guest_boot import check_visible
-from testbed.virtual_time.guest_place import choose_place, raise_map_count
+from testbed.virtual_time.guest_place import GuestPlace, choose_place, raise_map_count
 from testbed.virtual_time.inside import in_virtual_time
 from testbed.virtual_time.kernel_cache import VirtualKernel
 from testbed.virtual_time.watchdog import PATIENT, Patience
@@ -37,23 +38,33 @@ def enter_virtual_time(
     *,
     files: Sequence[Path],
     standard_input: bytes | None = None,
+    standard_error: BinaryIO | None = None,
+    place: GuestPlace | None = None,
     patience: Patience = PATIENT,
     sign: Callable[[], object] | None = None,
 ) -> int:
     """Run one of this project's modules inside a guest, with this process's folder and environment; its exit status.
 
-    ``files`` are those that it shall find there. Raises InputError for one that a guest does not see, MissingError
-    where the machine has no place for a guest, and what ``run_inside`` does, which gets ``patience`` and ``sign``.
+    ``files`` are those that it shall find there; ``place`` is chosen unless given. Raises InputError for a file that a
+    guest does not see, MissingError where the machine has no place for a guest, and what ``run_inside`` does, which
+    gets ``standard_error``, ``patience`` and ``sign``.
     """
     check_visible(Path.cwd(), "the current folder")
     for file in files:
         check_visible(file, str(file))
-    place = choose_place()
+    place = place or choose_place()
     raise_map_count()
     paths = [str(_PACKAGE_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     sys.stdout.flush()
     argv = [sys.executable, "-m", module, *arguments]
     return run_inside(
-        argv, kernel, place, environment=environment, standard_input=standard_input, patience=patience, sign=sign
+        argv,
+        kernel,
+        place,
+        environment=environment,
+        standard_input=standard_input,
+        standard_error=standard_error,
+        patience=patience,
+        sign=sign,
     )

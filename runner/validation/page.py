@@ -1,6 +1,5 @@
-"""The page that shows a validation, in Markdown that reads well as plain text too."""
+"""The page that shows a validation."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,34 +10,43 @@ from results.run_description import warnings
 from runner.validation.agreement import VIRTUAL_CELL_LIMIT, VIRTUAL_MEDIAN_LIMIT, Agreement
 from runner.validation.check import Check
 from runner.validation.comparison import Comparison
+from runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
+from runner.validation.random_page import RandomSection
 from runner.validation.validation import CELL_LIMIT, MEDIAN_LIMIT, Validation
 from testbed.units import format_duration
 
 
-def page(validation: Validation, run: Run | None, picture: str | None, agreement: Agreement | None = None) -> str:
-    """The whole page: verdict, golden values, closed forms, the emulated run and virtual time, where there are any.
+def page(
+    validation: Validation,
+    run: Run | None,
+    picture: str | None,
+    agreement: Agreement | None = None,
+    drawn: RandomSection | None = None,
+) -> str:
+    """The whole page: verdict, golden values, closed forms, and what else was compared: an emulated run, virtual time.
 
-    ``picture`` is the picture's address as seen from the page. The same validation, run and agreement give the same
-    text.
+    ``picture`` is the picture's address as seen from the page. The same validation, run, agreement and
+    random experiments give the same text.
     """
     sections = [
         "# Does the simulator agree?\n",
-        _paragraph(
+        paragraph(
             f"Written by `wanbed validate{'' if run is None else ' RUN'}`, not by hand. The simulator is held against "
             "what arithmetic gives, to the nanosecond, and against what emulated trials measured: the same experiment, "
             "schedules and topology, with real bytes over real TCP."
         ),
         _verdict(validation),
         *([] if agreement is None else [_agreement_verdict(agreement)]),
+        *([] if drawn is None else [drawn.verdict()]),
         "## Golden values\n",
-        _paragraph(
+        paragraph(
             "Iteration times under latency alone: S stages, M microbatches, a forward of 50 ms, a backward of 100 ms, "
             "one-way latency c, no limit on rates. Three independent public schedulers agree on 1F1B, a closed form "
             "gives GPipe."
         ),
         _checks(validation.golden),
         "## Closed forms\n",
-        _paragraph(
+        paragraph(
             "Cases small enough for paper; each is derived where it is computed, in "
             "`runner/validation/closed_forms.py`. Forward f, recompute r, backward b, a transfer of A or B bytes, "
             "node-pair rate W, rate R, one-way latency c; arrivals count from the end of the forward that made the "
@@ -46,16 +54,13 @@ def page(validation: Validation, run: Run | None, picture: str | None, agreement
         ),
         _checks(validation.closed_forms),
         "## Emulated against simulated\n",
-        _paragraph("Not compared here: no emulated run was given.")
+        paragraph("Not compared here: no emulated run was given.")
         if run is None
         else _comparisons(validation, run, picture),
         *([] if agreement is None else ["## Virtual time against simulated\n", *_virtual_time(agreement)]),
+        *([] if drawn is None else drawn.markdown()),
     ]
     return "\n".join(sections)
-
-
-def _paragraph(text: str) -> str:
-    return f"{text}\n"
 
 
 def _verdict(validation: Validation) -> str:
@@ -65,13 +70,13 @@ def _verdict(validation: Validation) -> str:
         worst = validation.worst
         lines.append(
             f"Over {count_text(len(validation.comparisons), 'emulated iteration time')} the simulator's median error "
-            f"is {validation.median_error:.1%} and its worst {_error(worst.error)} ({_which(worst)})."
+            f"is {validation.median_error:.1%} and its worst {error_text(worst.error)} ({_which(worst)})."
         )
     if validation.failures:
         lines.insert(0, "**It does not agree.** " + " ".join(validation.failures))
     else:
         lines.insert(0, "**It agrees.**")
-    return _paragraph(" ".join(lines))
+    return paragraph(" ".join(lines))
 
 
 def _checks(checks: Sequence[Check]) -> str:
@@ -84,22 +89,22 @@ def _checks(checks: Sequence[Check]) -> str:
         )
         for check in checks
     ]
-    return _table(("case", "formula", "expected", "simulated"), rows, right=(2,))
+    return table(("case", "formula", "expected", "simulated"), rows, right=(2,))
 
 
 def _comparisons(validation: Validation, run: Run, picture: str | None) -> str:
     parts = [
-        _paragraph(
+        paragraph(
             "The simulator knows what the experiment's file says and no more. Allowed is an error of "
             f"{CELL_LIMIT:.0%} in each iteration time and of {MEDIAN_LIMIT:.0%} in their median; above zero, the "
             "simulator is too slow."
         ),
-        _paragraph(_provenance(run)),
+        paragraph(_provenance(run)),
     ]
     cautions = warnings(run)
     if cautions:
-        parts += [_paragraph("Read with care:"), "".join(f"- {_text(caution)}\n" for caution in cautions)]
-    parts.append(_table(*_comparison_rows(validation.comparisons)))
+        parts += [paragraph("Read with care:"), "".join(f"- {plain(caution)}\n" for caution in cautions)]
+    parts.append(table(*_comparison_rows(validation.comparisons)))
     if picture is not None:
         parts.append(f"![Simulated against emulated iteration time, and the error of each]({picture})\n")
     return "\n".join(parts)
@@ -109,32 +114,32 @@ def _agreement_verdict(agreement: Agreement) -> str:
     worst = agreement.worst
     said = (
         f"Over {count_text(len(agreement.comparisons), 'iteration time')} in virtual time the median error is "
-        f"{agreement.median_error:.1%} and the worst {_error(worst.error)} ({_which(worst)})."
+        f"{agreement.median_error:.1%} and the worst {error_text(worst.error)} ({_which(worst)})."
     )
-    return _paragraph(" ".join([*(f"**{failure}**" for failure in agreement.failures), said]))
+    return paragraph(" ".join([*(f"**{failure}**" for failure in agreement.failures), said]))
 
 
 def _virtual_time(agreement: Agreement) -> list[str]:
     rows = [
         (
-            _text(compared.experiment),
-            _text(cell_text(each.values)),
-            _text(each.variant),
-            _seconds(each.emulated_s),
-            _seconds(each.simulated_s),
-            f"**{_error(each.error)}**" if abs(each.error) > VIRTUAL_CELL_LIMIT else _error(each.error),
-            ", ".join(map(_text, each.cautions)),
+            plain(compared.experiment),
+            plain(cell_text(each.values)),
+            plain(each.variant),
+            seconds_text(each.emulated_s),
+            seconds_text(each.simulated_s),
+            f"**{error_text(each.error)}**" if abs(each.error) > VIRTUAL_CELL_LIMIT else error_text(each.error),
+            ", ".join(map(plain, each.cautions)),
         )
         for compared in agreement.experiments
         for each in compared.comparisons
     ]
     return [
-        _paragraph(
+        paragraph(
             "Every cell of the paper's reproduction, at real rates and sizes, with real TCP in a kernel whose clock "
             "jumps over idle time: nothing disturbs it. Allowed is an error of "
             f"{VIRTUAL_CELL_LIMIT:.0%} in each iteration time and of {VIRTUAL_MEDIAN_LIMIT:.0%} in their median."
         ),
-        _table(("experiment", "cell", "variant", "virtual time", "simulated", "error", "but"), rows, right=(3, 4, 5)),
+        table(("experiment", "cell", "variant", "virtual time", "simulated", "error", "but"), rows, right=(3, 4, 5)),
     ]
 
 
@@ -150,11 +155,11 @@ def _comparison_rows(
     )
     rows = [
         (
-            *((_text(cell_text(each.values)),) if swept else ()),
-            _text(each.variant),
-            _seconds(each.emulated_s),
-            f"{_seconds(each.fastest_s)} to {_seconds(each.slowest_s)}" if each.repeats > 1 else "1 repeat",
-            _seconds(each.simulated_s),
+            *((plain(cell_text(each.values)),) if swept else ()),
+            plain(each.variant),
+            seconds_text(each.emulated_s),
+            f"{seconds_text(each.fastest_s)} to {seconds_text(each.slowest_s)}" if each.repeats > 1 else "1 repeat",
+            seconds_text(each.simulated_s),
             _judged(each.error),
             *((", ".join(each.cautions),) if careful else ()),
         )
@@ -188,7 +193,7 @@ def _revision(git: Mapping[str, Any]) -> str:
 
 
 def _fact(value: Any, template: str) -> str:
-    return template.format(_text(str(value))) if value not in {None, ""} else ""
+    return template.format(plain(str(value))) if value not in {None, ""} else ""
 
 
 def _durations(durations_ns: Sequence[int]) -> str:
@@ -196,44 +201,18 @@ def _durations(durations_ns: Sequence[int]) -> str:
     return f"{texts[0]} each" if len(texts) > 1 and len(set(texts)) == 1 else ", ".join(texts)
 
 
-def _seconds(value_s: float) -> str:
-    return f"{value_s:.3f} s"
-
-
-def _error(error: float) -> str:
-    return f"{error:+.1%}"
-
-
 def _judged(error: float) -> str:
-    return f"**{_error(error)}**" if abs(error) > CELL_LIMIT else _error(error)
+    return f"**{error_text(error)}**" if abs(error) > CELL_LIMIT else error_text(error)
 
 
 def _which(comparison: Comparison) -> str:
-    at = _text(cell_text(comparison.values))
-    return _text(comparison.variant) + (f" at {at}" if at else "")
+    at = plain(cell_text(comparison.values))
+    return plain(comparison.variant) + (f" at {at}" if at else "")
 
 
-def _text(text: str) -> str:
-    """Text that somebody else wrote, with nothing in it that Markdown would read."""
-    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """A table whose columns stand one below the other in plain text too; ``right`` are aligned to the right."""
-    widths = [max(3, *(len(row[column]) for row in [headings, *rows])) for column in range(len(headings))]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return f"| {' | '.join(padded)} |\n"
-
-    rule = [f"{'-' * (width - 1)}:" if column in right else "-" * width for column, width in enumerate(widths)]
-    return "".join([line(headings), line(rule), *(line(row) for row in rows)])
-
-
-def document(validation: Validation, agreement: Agreement | None = None) -> Mapping[str, Any]:
+def document(
+    validation: Validation, agreement: Agreement | None = None, drawn: RandomSection | None = None
+) -> Mapping[str, Any]:
     """The validation in plain JSON types; of virtual time the errors alone."""
 
     def checks(found: Sequence[Check]) -> list[dict[str, Any]]:
@@ -278,4 +257,5 @@ def document(validation: Validation, agreement: Agreement | None = None) -> Mapp
             "worst_error": agreement.worst.error,
             "failures": list(agreement.failures),
         },
+        "random": None if drawn is None else drawn.document(),
     }

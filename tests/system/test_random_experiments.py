@@ -1,0 +1,52 @@
+"""The first experiments of the seed whose results are published, in virtual time and simulated.
+
+No test here minds what else the machine does: virtual time does not.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.commands.validate_random import DEFAULT_SEED
+from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT
+from runner.validation.explanations import read_explanations
+from runner.validation.random_agreement import EXPLAINED_LIMIT
+from testbed.substrate.probe import MissingError
+from testbed.virtual_time.kernel_cache import virtual_kernel
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = ROOT / "results" / "reference" / "random"
+FEW = 10
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    try:
+        virtual_kernel()
+    except MissingError as missing:
+        pytest.skip(f"{missing} (four minutes, once)")
+    command = [sys.executable, "-m", "runner.command_line", "validate", "--json"]
+    drawn = ["--random", str(FEW), "--seed", str(DEFAULT_SEED), "--runs", str(tmp_path_factory.mktemp("runs"))]
+    done = subprocess.run([*command, *drawn], capture_output=True, text=True, timeout=1800, check=False, cwd=ROOT)
+    assert done.returncode in {0, 1}, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)["random"]
+    return document
+
+
+def test_every_experiment_comes_to_its_end(found: dict[str, Any]) -> None:
+    assert [each["number"] for each in found["experiments"]] == list(range(FEW))
+    assert found["failed"] == {}
+
+
+def test_they_agree_in_the_median(found: dict[str, Any]) -> None:
+    assert found["median_error"] <= VIRTUAL_MEDIAN_LIMIT
+
+
+def test_what_is_far_off_is_explained_by_name(found: dict[str, Any]) -> None:
+    explained = read_explanations(PUBLISHED).experiments
+    far = {each["name"]: each["error"] for each in found["experiments"] if abs(each["error"]) > EXPLAINED_LIMIT}
+    assert {name: error for name, error in far.items() if name not in explained} == {}

@@ -11,7 +11,7 @@ from results.metrics.gpu_time import Gpus
 from results.metrics.intervals import GroupedIntervals, Numbers
 from results.metrics.iterations import ALL_REDUCE
 from results.number_text import percent_text, ratio_text, seconds_text
-from results.run_description import saturation
+from results.saturation import MachineLoad
 from results.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT
 
 PAUSE_NS = 200_000_000
@@ -37,7 +37,7 @@ def plan_causes(facts: Mapping[str, Any], spans: pd.DataFrame) -> tuple[str, ...
     work = spans[spans["kind"].isin(PLANNED_KINDS).to_numpy(bool)]
     transfers = _transfers(spans, int(facts.get("pipelines_per_cell") or 1))
     found = [
-        saturation(facts),
+        MachineLoad.of(facts).sentence,
         _computing(plan.get("computing_s") or (), work),
         _transferring(plan.get("transfer_s") or (), transfers),
         _held(spans),

@@ -131,10 +131,9 @@ def _tcp(
     cutting = Cutting(activation_bytes, parts, path.connections)
     mates = Line(topology.intra_rate_bps, topology.intra_latency_ns, headers=True)
     return BoundaryTcp(
-        Line(None if path.wire_bps == inf else int(path.wire_bps), path.latency_ns, headers=True),
+        Line(None if path.wire_bps == inf else max(int(path.wire_bps), 1), path.latency_ns, headers=True),
         share_bytes + cutting.chunks * HEADER_BYTES // parts,
-        settings.in_flight_bytes,
-        settings.restarts_after_idle,
+        settings,
         Dealing(path.connections, len(cutting.share(0)), cutting.largest_bytes),
         0 if parts == 1 else mates.latency_ns + mates.duration_ns(cutting.largest_bytes),
     )

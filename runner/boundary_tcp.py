@@ -5,9 +5,11 @@ The windows are the simulator's own, so that a plan and its simulation agree on 
 
 from dataclasses import dataclass
 
-from runner.simulator.dealing import Dealing, NarrowestConnection
+from runner.simulator.channel import PrivateChannel
+from runner.simulator.dealing import Dealing
 from runner.simulator.line import Line
-from runner.simulator.tcp_window import INITIAL_SEGMENTS, SEGMENT_BYTES, TcpWindow
+from runner.simulator.tcp_window import opened
+from testbed.host_attachment import TcpSettings
 
 MOST_WINDOWS = 100
 """Of a transfer. What is longer has its rate and the windows' as its price: looking at every round would take long, and
@@ -18,15 +20,14 @@ the few in which windows open are not what makes it so."""
 class BoundaryTcp:
     """The TCP connections of one node pair, for transfers of one size over a line of its own.
 
-    ``size_bytes`` is the pair's share of a transfer, dealt as ``dealing`` says; ``window_bytes`` what one connection
-    may have in flight; ``restarts`` whether it starts slowly after idle. ``mates_ns`` is what a chunk takes from one
+    ``size_bytes`` is the pair's share of a transfer, dealt as ``dealing`` says; ``settings`` are those of
+    the hosts' TCP. ``mates_ns`` is what a chunk takes from one
     cell mate to the next, on either side: 0 where nothing is shared.
     """
 
     line: Line
     size_bytes: int
-    window_bytes: int
-    restarts: bool
+    settings: TcpSettings
     dealing: Dealing
     mates_ns: int = 0
 
@@ -44,36 +45,11 @@ class OpenBoundary:
     """One direction of a boundary, with the state of its connections."""
 
     def __init__(self, tcp: BoundaryTcp) -> None:
-        connections, initial_bytes = tcp.dealing.connections, INITIAL_SEGMENTS * SEGMENT_BYTES
         self._tcp = tcp
-        self._free_ns = 0
-        self._open_bytes = tcp.line.payload_per_rtt()
-        self._window = TcpWindow(
-            2 * tcp.line.latency_ns,
-            connections * tcp.window_bytes,
-            connections * initial_bytes,
-            restarts=tcp.restarts,
-            narrowest=NarrowestConnection(tcp.window_bytes, initial_bytes) if connections > 1 else None,
-        )
+        self._channel = PrivateChannel(tcp.line, opened(tcp.line, tcp.dealing.connections, tcp.settings))
 
     def send(self, ready_ns: int) -> tuple[int, int]:
         """Send the next transfer, behind those before it: when it has left, and when all of it is at the other end."""
-        tcp, window, line = self._tcp, self._window, self._tcp.line
-        now_ns = first_ns = max(ready_ns + tcp.mates_ns, self._free_ns)
-        unsent = tcp.size_bytes
-        while unsent > 0:
-            allowed = window.allowance(now_ns)
-            openly = self._open_bytes > 0 and window.opens_for(self._open_bytes)
-            if allowed <= 0 and not openly:
-                now_ns = window.next_credit_ns
-                continue
-            part = unsent if openly else min(unsent, allowed)
-            end_ns = now_ns + line.duration_ns(part)
-            if openly:
-                window.sent_openly(end_ns, part)
-            else:
-                window.sent(now_ns, end_ns, part)
-            now_ns, unsent = end_ns, unsent - part
-        self._free_ns = now_ns
-        whole_ns = max(now_ns, first_ns + window.waits_ns(tcp.dealing, line))
-        return now_ns, whole_ns + line.latency_ns + tcp.mates_ns
+        tcp = self._tcp
+        _, whole_ns = self._channel.transmit(ready_ns + tcp.mates_ns, tcp.size_bytes, tcp.dealing)
+        return self._channel.free_ns, whole_ns + tcp.line.latency_ns + tcp.mates_ns

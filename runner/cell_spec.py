@@ -10,7 +10,8 @@ from runner.document import one_line, override_source, read_document
 from runner.experiment_model import ExperimentSpec
 from runner.experiment_path import with_override, with_value
 from runner.sweep import combinations, swept_paths, value_text
-from testbed.strict_model import InputError, parse_model, shortened
+from testbed.shown_text import shortened
+from testbed.strict_model import InputError, parse_model
 from testbed.topology import LinkConditions, Topology, TopologySpec, resolve_topology
 
 

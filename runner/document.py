@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from testbed.strict_model import MAX_DIGITS, InputError, shortened, shown
+from testbed.shown_text import MAX_DIGITS, shortened, shown
+from testbed.strict_model import InputError
 
 MAX_FILE_BYTES = 2**20
 MAX_VALUES = 100_000

@@ -35,7 +35,8 @@ from runner.experiment_quantities import (
     whole_number,
 )
 from runner.prefill_spec import Policy, PrefillSpec
-from testbed.strict_model import StrictModel, shown
+from testbed.shown_text import shown
+from testbed.strict_model import StrictModel
 from testbed.topology import TopologySpec
 from workloads.model.gpt_config import (
     MAX_CONTEXT_TOKENS,

@@ -12,7 +12,8 @@ from pydantic import BaseModel, JsonValue
 
 from runner.document import override_source, parse_yaml
 from runner.experiment_model import ExperimentSpec
-from testbed.strict_model import InputError, shown
+from testbed.shown_text import shown
+from testbed.strict_model import InputError
 
 Steps = tuple[str, ...]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import PlainSerializer, PlainValidator
 
-from testbed.strict_model import shown
+from testbed.shown_text import shown
 from testbed.units import format_duration, format_size, parse_duration_ns, parse_size_bytes
 
 AUTO: Literal["auto"] = "auto"

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, PlainSerializer, PlainValidator, model_validator
 
 from runner.experiment_quantities import NameOrPath, Truth, whole_number
-from testbed.strict_model import StrictModel, shown
+from testbed.shown_text import shown
+from testbed.strict_model import StrictModel
 from testbed.units import DurationNs, SizeBytes, format_size
 from workloads.prefill.inference_model import INFERENCE_MODELS
 from workloads.prefill.request_source import SourceKind

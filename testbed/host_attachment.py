@@ -63,6 +63,11 @@ class TcpSettings:
         """
         return self.slow_start_after_idle and self.congestion not in SELF_PACED
 
+    @property
+    def leaves_slow_start_early(self) -> bool:
+        """Whether a connection leaves slow start by the pace of its acknowledgements, as cubic's HyStart does."""
+        return self.congestion == "cubic"
+
     def sysctls(self) -> dict[str, str]:
         """The settings as sysctls of a namespace; metrics of past connections are not kept, so that runs are alike."""
         return {

@@ -6,33 +6,9 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-MAX_SHOWN_CHARACTERS = 60
-"""Of a value in a message: what is longer would hide the remedy."""
-
-MAX_DIGITS = 40
-"""Of a number that is read: more than any bound has, and few enough to work with at once."""
-
 
 class InputError(Exception):
     """What the user gave is unusable; the message is one line naming place, field and remedy. Exit status 2."""
-
-
-def shortened(text: str) -> str:
-    """``text``, or the beginning of one that is too long for a message."""
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
-
-
-def shown(value: object) -> str:
-    """A value of the user's as a message shows it: as Python writes it, and short."""
-    if type(value) is int and abs(value) >= 10**MAX_DIGITS:
-        # Python itself refuses to write out what has thousands of digits.
-        return f"a number of more than {MAX_DIGITS} digits"
-    if isinstance(value, str):
-        return repr(shortened(value))
-    try:
-        return shortened(repr(value))
-    except ValueError:
-        return f"a {type(value).__name__} with a number of more than {MAX_DIGITS} digits"
 
 
 class StrictModel(BaseModel):

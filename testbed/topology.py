@@ -13,7 +13,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_validator
 
-from testbed.strict_model import InputError, StrictModel, shown
+from testbed.shown_text import shown
+from testbed.strict_model import InputError, StrictModel
 from testbed.units import DurationNs, Fraction, RateBps, format_duration
 
 MAX_DELAY_NS = 60 * 10**9

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from testbed.strict_model import MAX_DIGITS, shown
+from testbed.shown_text import MAX_DIGITS, shown
 
 _QUANTITY = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ%/]+)\s*$")
 

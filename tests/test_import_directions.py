@@ -13,7 +13,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "testbed": (),
     "results": (),
     "netem_profiles": ("testbed",),
-    "workloads": ("testbed.strict_model", "testbed.topology", "testbed.units", "results.span_log"),
+    "workloads": (
+        "testbed.shown_text",
+        "testbed.strict_model",
+        "testbed.topology",
+        "testbed.units",
+        "results.span_log",
+    ),
     "runner": ("testbed", "results", "netem_profiles", "workloads"),
 }
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.experiment_model import NAMED_MODELS, ModelSpec
-from testbed.strict_model import MAX_DIGITS, InputError, parse_model, shown
+from testbed.shown_text import MAX_DIGITS, shown
+from testbed.strict_model import InputError, parse_model
 from testbed.substrate.probe import MissingError
 from workloads.model.gpt_config import GptConfig
 from workloads.prefill.inference_model import INFERENCE_MODELS, InferenceModel

@@ -47,6 +47,11 @@ class PrivateChannel:
         self._whole = whole or line
         self._open_bytes = self._whole.payload_per_rtt()
 
+    @property
+    def free_ns(self) -> int:
+        """When all that was queued has left, but for what waits for a narrow connection."""
+        return self._free_ns
+
     def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
         """As ``Channel.queue``; ``left`` is called at once."""
         left(*self.transmit(available_ns, size_bytes, dealing))

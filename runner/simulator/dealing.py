@@ -47,7 +47,7 @@ class Dealing:
 class NarrowestConnection:
     """The congestion window of that connection of a group which has carried the least so far.
 
-    It grows as ``TcpWindow`` says. ``window_bytes`` is what the receiver allows each connection, None for anything.
+    It grows as slow start does. ``window_bytes`` is what the receiver allows each connection, None for anything.
     """
 
     __slots__ = ("_congestion", "_in_turn", "_initial", "_window")
@@ -64,7 +64,7 @@ class NarrowestConnection:
     def waiting(self, dealing: Dealing) -> Waiting:
         """How long it needs beyond the first burst, should it be dealt the most, and the others be as narrow.
 
-        Connections take turns: its window grows by what has been dealt to each of them since it was asked last.
+        Its window grows by what the connection carries that is dealt the least.
         """
         if self._window is not None and self._congestion >= self._window:
             return NO_WAITING
@@ -78,12 +78,18 @@ class NarrowestConnection:
                 break
             sent += burst
             congestion, rounds = 2 * congestion, rounds + 1
-        turns, self._in_turn = divmod(self._in_turn + dealing.chunks, dealing.connections)
-        self._grow(turns * dealing.chunk_bytes)
+        self._grow(self._turns(dealing) * dealing.chunk_bytes)
         if not rounds:
             return NO_WAITING
         in_step = min(dealing.connections, dealing.chunks)
         return Waiting(rounds, max(in_step * burst, dealing.total_bytes - in_step * sent))
+
+    def _turns(self, dealing: Dealing) -> int:
+        """How many chunks it is dealt at least; where a transfer has too few for all, they take turns."""
+        if dealing.chunks >= dealing.connections:
+            return dealing.chunks // dealing.connections
+        turns, self._in_turn = divmod(self._in_turn + dealing.chunks, dealing.connections)
+        return turns
 
     def _grow(self, left: int) -> None:
         """Open the window by what goes in rounds of as much as it allows."""

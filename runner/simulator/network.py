@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from runner.placement import StagePlace
 from runner.resolved_variant import ResolvedVariant
 from runner.simulator.channel import Channel, PrivateChannel
-from runner.simulator.dealing import NarrowestConnection
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.line import Line
 from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.shared_channel import SharedChannel
 from runner.simulator.tcp_effects import TcpEffects
-from runner.simulator.tcp_window import INITIAL_SEGMENTS, LEAST_TIMEOUT_NS, SEGMENT_BYTES, TcpWindow
+from runner.simulator.tcp_window import LEAST_TIMEOUT_NS, TcpWindow, opened
 from testbed.topology import Topology
 
 Ends = tuple[StagePlace, StagePlace]
@@ -69,20 +68,13 @@ class Network:
 
     def window(self, ends: Ends) -> TcpWindow:
         """The TCP connections between the two, as they are when they have just been opened."""
-        settings, effects = self.variant.tcp, self.effects
-        line = self.line(ends)
-        # No round trip, nothing to wait for: a window of any size is as good as none.
-        counts = line.latency_ns > 0
-        connections = self.connections_between(ends)
-        window_bytes = settings.in_flight_bytes if counts and effects.window else None
-        initial_bytes = INITIAL_SEGMENTS * SEGMENT_BYTES if counts and effects.slow_start else None
-        return TcpWindow(
-            2 * line.latency_ns,
-            None if window_bytes is None else connections * window_bytes,
-            None if initial_bytes is None else connections * initial_bytes,
-            restarts=settings.restarts_after_idle,
+        return opened(
+            self.line(ends),
+            self.connections_between(ends),
+            self.variant.tcp,
+            window=self.effects.window,
+            slow_start=self.effects.slow_start,
             least_timeout_ns=round(LEAST_TIMEOUT_NS / self.dilation),
-            narrowest=NarrowestConnection(window_bytes, initial_bytes) if connections > 1 and initial_bytes else None,
         )
 
     def channels(self, wanted: Iterable[Ends], events: EventQueue) -> dict[Ends, Channel]:

@@ -7,22 +7,21 @@ carries whole chunks, is ``runner.simulator.dealing``'s.
   behavior of the TCP congestion avoidance algorithm", 1997, for a window that does not change).
 - Bytes sent at time t are acknowledged at t + RTT. What is sent in one go is taken as acknowledged when its first byte
   is: acknowledgements come back at the rate at which the bytes went, so that the next bytes find room in time.
-- The congestion window begins with 10 segments a connection (RFC 6928) and grows by what is acknowledged, doubling
-  every RTT, while it is less than twice what was in flight (RFC 7661; Linux: ``tcp_is_cwnd_limited``).
-- After idle of more than one retransmission timeout (RTT + 200 ms, the least that Linux adds) it is halved for every
-  whole timeout, down to 10 segments (RFC 2861; Linux: ``tcp_cwnd_restart``), unless ``slow_start_after_idle`` is off
+- The congestion window opens as ``runner.simulator.congestion_window`` has it. After idle of more than one
+  retransmission timeout (RTT + 200 ms, the least that Linux adds) it restarts, unless ``slow_start_after_idle`` is off
   or the congestion control does without, as BBR does.
 
-There is no loss: a window that does not fill the bottleneck's queue meets none. Congestion avoidance is never reached.
+There is no loss: queues hold whatever windows let out.
 """
 
 from collections import deque
 
+from runner.simulator.congestion_window import INITIAL_SEGMENTS, CongestionWindow
 from runner.simulator.dealing import Dealing, NarrowestConnection
 from runner.simulator.line import PAYLOAD_BYTES, Line
+from testbed.host_attachment import TcpSettings
 
 SEGMENT_BYTES = PAYLOAD_BYTES
-INITIAL_SEGMENTS = 10
 LEAST_TIMEOUT_NS = 200_000_000
 
 _UNBOUNDED = 1 << 62
@@ -31,8 +30,9 @@ _UNBOUNDED = 1 << 62
 class TcpWindow:
     """The state of one direction. Sizes are payload, times nanoseconds; a None switches that effect off.
 
-    ``least_timeout_ns`` is what a retransmission timeout has beyond an RTT. ``narrowest`` is one of the connections,
-    None where there is only one or windows are always open.
+    ``window_bytes`` and ``initial_bytes`` are those of all ``connections``; ``held_bytes`` as ``CongestionWindow`` has
+    it. ``least_timeout_ns`` is what a retransmission timeout has beyond an RTT. ``narrowest`` is one of the
+    connections, None where there is only one or windows are always open.
 
     Callers ask ``allowance`` when they are about to send, tell ``sent``, and where the allowance is 0 ask again at
     ``next_credit_ns``; times never go back.
@@ -41,7 +41,6 @@ class TcpWindow:
     __slots__ = (
         "_congestion",
         "_in_flight",
-        "_initial",
         "_last_sent_ns",
         "_narrowest",
         "_restarts",
@@ -57,6 +56,8 @@ class TcpWindow:
         window_bytes: int | None,
         initial_bytes: int | None,
         *,
+        connections: int = 1,
+        held_bytes: int | None = None,
         restarts: bool = True,
         least_timeout_ns: int = LEAST_TIMEOUT_NS,
         narrowest: NarrowestConnection | None = None,
@@ -64,8 +65,9 @@ class TcpWindow:
         self._rtt_ns = rtt_ns
         self._timeout_ns = rtt_ns + least_timeout_ns
         self._window = _UNBOUNDED if window_bytes is None else max(window_bytes, 1)
-        self._initial = _UNBOUNDED if initial_bytes is None else initial_bytes
-        self._congestion = self._initial
+        self._congestion = (
+            None if initial_bytes is None else CongestionWindow(connections, initial_bytes, rtt_ns, held_bytes)
+        )
         self._restarts = restarts and initial_bytes is not None
         self._runs: deque[list[int]] = deque()
         self._in_flight = 0
@@ -81,13 +83,15 @@ class TcpWindow:
 
     def opens_for(self, bytes_per_rtt: int) -> bool:
         """Whether sending so much in an RTT, without idle, does not have to wait; as of the last ``allowance``."""
-        return min(self._window, self._congestion) >= bytes_per_rtt
+        return self._allowed >= bytes_per_rtt
 
     def sent_openly(self, end_ns: int, size_bytes: int) -> None:
         """Tell of bytes sent until ``end_ns`` where ``opens_for`` held: nothing in flight can be in their way."""
         self._runs.clear()
         self._in_flight = 0
-        self._congestion = max(self._congestion, min(self._congestion + size_bytes, 2 * self._window))
+        if self._congestion is not None:
+            flown = min(self._window, self._congestion.size_bytes)
+            self._congestion.grow(size_bytes, flown, 2 * self._window)
         self._last_sent_ns = end_ns
 
     def allowance(self, now_ns: int) -> int:
@@ -97,11 +101,15 @@ class TcpWindow:
             size_bytes = runs.popleft()[2]
             flown = self._in_flight
             self._in_flight = flown - size_bytes
-            if self._congestion < 2 * flown:
-                self._congestion = min(self._congestion + size_bytes, 2 * flown)
+            if self._congestion is not None:
+                self._congestion.grow(size_bytes, flown, 2 * flown)
         if not runs:
             self._restart_if_idle(now_ns)
-        return min(self._window, self._congestion) - self._in_flight
+        return self._allowed - self._in_flight
+
+    @property
+    def _allowed(self) -> int:
+        return self._window if self._congestion is None else min(self._window, self._congestion.size_bytes)
 
     @property
     def next_credit_ns(self) -> int:
@@ -120,7 +128,8 @@ class TcpWindow:
             self._runs.append([start_ns, end_ns, size_bytes])
 
     def _restart_if_idle(self, now_ns: int) -> None:
-        if not self._restarts or self._congestion <= self._initial:
+        congestion = self._congestion
+        if not self._restarts or congestion is None or congestion.is_initial:
             return
         timeout_ns = self._timeout_ns
         idle_ns = now_ns - self._last_sent_ns - timeout_ns
@@ -128,8 +137,38 @@ class TcpWindow:
             return
         # Whoever asks sends: this idle has had its effect, and is not to have it again.
         self._last_sent_ns = now_ns
-        while idle_ns > 0 and self._congestion > self._initial:
-            self._congestion = max(self._congestion // 2, self._initial)
+        while idle_ns > 0 and not congestion.is_initial:
+            congestion.halve()
             if self._narrowest is not None:
                 self._narrowest.halve()
             idle_ns -= timeout_ns
+
+
+def opened(
+    line: Line,
+    connections: int,
+    settings: TcpSettings,
+    *,
+    window: bool = True,
+    slow_start: bool = True,
+    least_timeout_ns: int = LEAST_TIMEOUT_NS,
+) -> TcpWindow:
+    """Return the state of so many connections over a line when they have just been opened.
+
+    Without ``window`` and ``slow_start`` neither limits. Where there is no round trip nothing does: a window of any
+    size is as good as none.
+    """
+    counts = line.latency_ns > 0
+    window_bytes = settings.in_flight_bytes if counts and window else None
+    initial_bytes = INITIAL_SEGMENTS * SEGMENT_BYTES if counts and slow_start else None
+    settles = settings.leaves_slow_start_early and line.rate_bps is not None
+    return TcpWindow(
+        2 * line.latency_ns,
+        None if window_bytes is None else connections * window_bytes,
+        None if initial_bytes is None else connections * initial_bytes,
+        connections=connections,
+        held_bytes=line.payload_per_rtt() if settles else None,
+        restarts=settings.restarts_after_idle,
+        least_timeout_ns=least_timeout_ns,
+        narrowest=NarrowestConnection(window_bytes, initial_bytes) if connections > 1 and initial_bytes else None,
+    )

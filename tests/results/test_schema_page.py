@@ -97,5 +97,6 @@ def test_every_key_of_a_simulated_trial_is_on_the_page(tmp_path: Path) -> None:
     (cell,) = parse_experiment(document, "exp.yaml", tmp_path).cells()
     record = simulated_record(SimulatedTrial.of(cell, cell.variants[0]), simulate_on_paper)
     told = keys_below("trial.json")
-    # What an emulation or a prefill service adds is not in this one.
-    assert told == {"cell", "variant", "repeat", *record.facts, "machine_load", "sysctls", "prefill"}
+    # What an emulation, a prefill service, a planned schedule or connections that are cut add is not in this one.
+    others = {"machine_load", "sysctls", "prefill", "plan", "connections_cut"}
+    assert told == {"cell", "variant", "repeat", *record.facts, *others}

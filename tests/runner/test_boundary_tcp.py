@@ -1,14 +1,12 @@
 """Transfers in a row over the connections of a boundary, as a plan takes them."""
 
-import random
-
 import pytest
 
 from runner.boundary_tcp import BoundaryTcp
-from runner.simulator.channel import PrivateChannel
-from runner.simulator.dealing import Dealing, NarrowestConnection
+from runner.simulator.dealing import Dealing
 from runner.simulator.line import Line
-from runner.simulator.tcp_window import INITIAL_SEGMENTS, SEGMENT_BYTES, TcpWindow
+from runner.simulator.tcp_window import INITIAL_SEGMENTS, SEGMENT_BYTES
+from testbed.host_attachment import TcpSettings
 
 MS = 1_000_000
 FIRST_BYTES = INITIAL_SEGMENTS * SEGMENT_BYTES
@@ -16,7 +14,8 @@ UNLIMITED = Line(None, 20 * MS, headers=True)
 
 
 def tcp(size_bytes: int, *, line: Line = UNLIMITED, connections: int = 1, restarts: bool = True) -> BoundaryTcp:
-    return BoundaryTcp(line, size_bytes, 2**22, restarts, Dealing(connections, 16, -(-size_bytes // 16)))
+    settings = TcpSettings(2**23, congestion="reno", slow_start_after_idle=restarts, window_share=0.5)
+    return BoundaryTcp(line, size_bytes, settings, Dealing(connections, 16, -(-size_bytes // 16)))
 
 
 @pytest.mark.parametrize(("size_bytes", "rounds"), [(FIRST_BYTES, 0), (FIRST_BYTES + 1, 1), (7 * FIRST_BYTES, 2)])
@@ -38,18 +37,3 @@ def test_transfers_leave_one_after_the_other() -> None:
     assert links.send(0) == (100 * MS, 100 * MS)
     assert links.send(0) == (200 * MS, 200 * MS)
     assert links.send(250 * MS)[0] == 350 * MS
-
-
-@pytest.mark.parametrize("connections", [1, 3, 12])
-def test_they_take_what_the_simulators_channel_gives_them(connections: int) -> None:
-    line, chance = Line(2_000_000_000, 20 * MS, headers=True), random.Random(connections)
-    asked = tcp(9_000_000, line=line, connections=connections)
-    narrowest = NarrowestConnection(asked.window_bytes, FIRST_BYTES) if connections > 1 else None
-    window = TcpWindow(40 * MS, connections * asked.window_bytes, connections * FIRST_BYTES, narrowest=narrowest)
-    channel, links, now_ns = PrivateChannel(line, window), asked.opened(), 0
-    channel.dealing = asked.dealing
-    for _ in range(60):
-        now_ns += chance.choice((0, 5, 30, 300, 2_000)) * MS
-        arrivals: list[int] = []
-        channel.queue(now_ns, asked.size_bytes, lambda _, end_ns: arrivals.append(end_ns + line.latency_ns))  # noqa: B023
-        assert links.send(now_ns)[1] == arrivals[0]

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from testbed.strict_model import MAX_DIGITS, InputError, StrictModel, parse_model
+from testbed.shown_text import MAX_DIGITS
+from testbed.strict_model import InputError, StrictModel, parse_model
 
 MAX_FILE_BYTES = 4 * 2**20
 

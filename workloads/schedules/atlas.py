@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from testbed.strict_model import shown
+from testbed.shown_text import shown
 from workloads.schedules.cell_plan import CellPlan, CellProfile
 from workloads.schedules.cell_planner import plan_cell
 from workloads.schedules.cell_simulation import TurnRule

@@ -82,7 +82,7 @@ def test_rounds_that_are_alike_are_counted_as_if_one_by_one(
     congestion = INITIAL
     for number in range(transfers):
         expected = NO_WAITING
-        turns = (number + 1) * chunks // connections - number * chunks // connections
+        turns = chunks // connections or (number + 1) * chunks // connections - number * chunks // connections
         if congestion < WINDOW:
             expected, congestion = round_by_round(congestion, WINDOW, dealing, turns)
         assert narrowest.waiting(dealing) == expected

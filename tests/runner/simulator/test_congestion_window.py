@@ -1,0 +1,90 @@
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.simulator.channel import PrivateChannel
+from runner.simulator.congestion_window import CongestionWindow
+from runner.simulator.line import Line
+from runner.simulator.tcp_window import opened
+from testbed.host_attachment import TcpSettings
+
+INITIAL = 14_480
+RTT_NS = 40_000_000
+HELD = 500_000
+"""What 100 Mbit/s carry in an RTT."""
+
+
+def rounds(window: CongestionWindow, count: int) -> list[int]:
+    """How wide it is after so many rounds, in each of which all of it is sent and acknowledged."""
+    sizes = []
+    for _ in range(count):
+        size_bytes = window.size_bytes
+        window.grow(size_bytes, size_bytes, 2 * size_bytes)
+        sizes.append(window.size_bytes)
+    return sizes
+
+
+def test_slow_start_doubles_and_is_never_left_where_no_line_is_given() -> None:
+    assert rounds(CongestionWindow(1, INITIAL, RTT_NS, None), 8) == [INITIAL * 2**power for power in range(1, 9)]
+
+
+def test_a_connection_that_is_alone_leaves_it_between_one_and_one_and_a_half_of_what_the_line_holds() -> None:
+    sizes = rounds(CongestionWindow(1, INITIAL, RTT_NS, HELD), 8)
+    left = next(size for size, wider in pairwise(sizes) if wider < 1.5 * size)
+    assert HELD <= left <= 1.5 * HELD
+
+
+def test_from_then_on_it_grows_by_a_twentieth() -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, HELD)
+    *_, size_bytes = rounds(window, 8)
+    assert rounds(window, 1) == [size_bytes + size_bytes // 20]
+
+
+def test_after_idle_it_comes_back_to_where_it_was_by_slow_start() -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, HELD)
+    *_, left = (size for size in rounds(window, 6) if size <= 1.5 * HELD)
+    for _ in range(3):
+        window.halve()
+    sizes = [window.size_bytes, *rounds(window, 5)]
+    assert sizes[0] < left / 6
+    # Doubled as far as it had been, then a twentieth a round.
+    assert max(size for size in sizes if size <= left) > 0.95 * left
+    assert sizes[-1] < 1.2 * left
+
+
+def test_of_several_that_send_in_step_some_leave_as_soon_as_they_wait_for_the_others() -> None:
+    alone, group = CongestionWindow(1, INITIAL, RTT_NS, HELD), CongestionWindow(8, 8 * INITIAL, RTT_NS, HELD)
+    assert rounds(alone, 3)[-1] == 8 * INITIAL
+    assert rounds(group, 3)[-1] < 8 * 8 * INITIAL
+
+
+@given(st.integers(1, 64), st.integers(0, 10**8), st.one_of(st.none(), st.integers(1, 10**9)), st.lists(st.booleans()))
+def test_it_is_never_below_its_initial_size_nor_above_what_it_may_become(
+    connections: int, rtt_ns: int, held: int | None, pauses: list[bool]
+) -> None:
+    window = CongestionWindow(connections, connections * INITIAL, rtt_ns, held)
+    for pause in pauses:
+        size_bytes = window.size_bytes
+        if pause:
+            window.halve()
+            assert size_bytes // 2 - 1 <= window.size_bytes <= size_bytes
+        else:
+            window.grow(size_bytes, size_bytes, 3 * size_bytes // 2)
+            assert size_bytes <= window.size_bytes <= 3 * size_bytes // 2
+        assert window.size_bytes >= connections * INITIAL - 1
+
+
+def test_cubic_is_slower_after_a_pause_than_reno_which_left_slow_start_never() -> None:
+    """Transfers of twice what the line holds: cubic's window, hardly wider than that, is halved below it."""
+    line, pause_ns = Line(100_000_000, RTT_NS // 2, headers=False), RTT_NS + 300_000_000
+
+    def last_ns(congestion: str) -> int:
+        channel = PrivateChannel(line, opened(line, 1, TcpSettings(2**24, congestion=congestion)))
+        start_ns = end_ns = 0
+        for _ in range(4):
+            start_ns, end_ns = channel.transmit(end_ns + pause_ns, 2 * HELD)
+        return end_ns - start_ns
+
+    assert last_ns("reno") == line.duration_ns(2 * HELD)
+    assert last_ns("cubic") > last_ns("reno")

@@ -126,20 +126,21 @@ class _Layout:
         return can_bind(rate_bps, arriving)
 
     def _super_packet_frames(self, datacenter: Datacenter) -> int | None:
-        """What hosts there may send as one packet: in virtual time no more than keeps what is shared exact."""
+        """What hosts there may send as one packet: in virtual time no more than keeps lines exact."""
         if self._lossy:
             # So that loss falls on single packets.
             return 1
         if self._timers is not Timers.VIRTUAL:
             return None
-        slowest: list[int | None] = []
-        for peer in self._peers(datacenter):
-            conditions = self._topology.conditions(datacenter.name, peer.name)
-            if _trunk_can_bind(conditions, datacenter, peer) or self._shared_ports[peer.name]:
-                slowest.append(conditions.pair_rate_bps)
-        if any(self._shared_ports.values()):
-            slowest.append(self._topology.intra_rate_bps)
-        return super_packet_frames(min(each for each in slowest if each is not None)) if slowest else None
+        links = [self._topology.conditions(datacenter.name, peer.name) for peer in self._peers(datacenter)]
+        frames = [
+            super_packet_frames(link.pair_rate_bps, 2 * link.latency_ns or None)
+            for link in links
+            if link.pair_rate_bps is not None
+        ]
+        if any(self._shared_ports.values()) and self._topology.intra_rate_bps is not None:
+            frames.append(super_packet_frames(self._topology.intra_rate_bps))
+        return min(frames, default=None)
 
 
 def _trunk_can_bind(conditions: LinkConditions, datacenter: Datacenter, peer: Datacenter) -> bool:

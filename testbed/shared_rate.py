@@ -11,7 +11,7 @@ charges it. Its bucket decides between two errors, each as large as the bucket o
 So the best bucket is one packet large, and the error then as large as a packet, on a clock that wakes HTB in time.
 
 In virtual time it always does, and packets are free to be small: hosts there send no packet that takes longer than
-``SUPER_PACKET_NS``, or than two frames, on the slowest path through something shared.
+``SUPER_PACKET_NS``, or than two frames, on the slowest line on its way.
 
 On the real clock packets are as large as hosts make them, 64 KiB, since smaller ones would cost the guest kernel its
 throughput; and a timer that fires late loses for good what the bucket cannot hold by then. So the bucket is as long as
@@ -34,6 +34,7 @@ MIN_BYTES_PER_S = 8
 """Below it a full frame lasts longer than the kernel's rate tables tell, which count 64 ns in 32 bits."""
 
 SUPER_PACKET_NS = 250_000
+_RTT_PART = 40
 _FRAMES_MIN, _FRAMES_MAX = 2, 45
 """TCP sends two at least, and 64 KiB at most."""
 
@@ -65,9 +66,14 @@ def can_bind(rate_bps: int | None, feeding_bps: Iterable[int | None]) -> bool:
     return sum(rate_bps if each is None else min(rate_bps, each) for each in feeding_bps) > rate_bps
 
 
-def super_packet_frames(slowest_bps: int) -> int:
-    """How many full frames a host may send as one packet in virtual time, where that rate is the slowest on the way."""
-    return min(_FRAMES_MAX, max(_FRAMES_MIN, slowest_bps * SUPER_PACKET_NS // (8 * 10**9 * FRAME_BYTES)))
+def super_packet_frames(rate_bps: int, rtt_ns: int | None = None) -> int:
+    """How many full frames a host may send as one packet in virtual time, over what has that rate.
+
+    A line passes a packet on when its last byte has gone, so that it is acknowledged by so much later than its first
+    byte alone would be: by a fortieth of the line's ``rtt_ns`` at most.
+    """
+    lasts_ns = SUPER_PACKET_NS if rtt_ns is None else min(SUPER_PACKET_NS, rtt_ns // _RTT_PART)
+    return min(_FRAMES_MAX, max(_FRAMES_MIN, rate_bps * lasts_ns // (8 * 10**9 * FRAME_BYTES)))
 
 
 def shared_rate(rate_bps: int, timers: Timers, super_packet_bytes: int) -> SharedRate:

@@ -220,18 +220,23 @@ def test_without_a_rate_of_its_own_a_port_does_not_tell_far_hosts_apart() -> Non
 @pytest.mark.parametrize(
     ("wan", "intra", "frames"),
     [
-        # Nothing is shared: packets are as large as the kernel makes them.
-        ({"rate": "1Gbit", "node_pair_rate": "10Mbit"}, {}, None),
+        # No line has a rate: packets are as large as the kernel makes them.
+        ({}, {}, None),
+        ({"rate": "1Gbit", "node_pair_rate": "10Mbit"}, {}, 2),
         # 0.25 ms of 100 Mbit/s are 2.06 frames; of 1 Gbit/s, 20.6; of 10 Gbit/s more than a packet may hold.
         ({"rate": "100Mbit"}, {}, 2),
         ({"rate": "1Gbit"}, {}, 20),
         ({"rate": "10Gbit"}, {}, 45),
+        # A fortieth of an RTT of 2 ms is 50 us.
+        ({"rate": "1Gbit", "latency": "1ms"}, {}, 4),
+        ({"rate": "10Gbit", "latency": "1ms"}, {}, 41),
+        ({"rate": "1Gbit", "latency": "20ms"}, {}, 20),
         ({"rate": "1Mbit"}, {}, 2),
         ({"rate": "10Gbit"}, {"rate": "1Gbit"}, 20),
         ({"rate": "1Gbit", "loss": "0.1%"}, {}, 1),
     ],
 )
-def test_in_virtual_time_a_packet_is_short_on_what_is_shared(
+def test_in_virtual_time_a_packet_is_short_on_every_line(
     wan: dict[str, str], intra: dict[str, str], frames: int | None
 ) -> None:
     (east, _) = plan_gateways(two_datacenters(wan, intra), slot=1, timers=Timers.VIRTUAL).gateways

@@ -34,7 +34,7 @@ MIN_BYTES_PER_S = 8
 """Below it a full frame lasts longer than the kernel's rate tables tell, which count 64 ns in 32 bits."""
 
 SUPER_PACKET_NS = 250_000
-_RTT_PART = 40
+_RTT_PART = 80
 _FRAMES_MIN, _FRAMES_MAX = 2, 45
 """TCP sends two at least, and 64 KiB at most."""
 
@@ -70,7 +70,7 @@ def super_packet_frames(rate_bps: int, rtt_ns: int | None = None) -> int:
     """How many full frames a host may send as one packet in virtual time, over what has that rate.
 
     A line passes a packet on when its last byte has gone, so that it is acknowledged by so much later than its first
-    byte alone would be: by a fortieth of the line's ``rtt_ns`` at most.
+    byte alone would be: by an eightieth of the line's ``rtt_ns`` at most.
     """
     lasts_ns = SUPER_PACKET_NS if rtt_ns is None else min(SUPER_PACKET_NS, rtt_ns // _RTT_PART)
     return min(_FRAMES_MAX, max(_FRAMES_MIN, rate_bps * lasts_ns // (8 * 10**9 * FRAME_BYTES)))

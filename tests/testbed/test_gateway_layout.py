@@ -227,9 +227,9 @@ def test_without_a_rate_of_its_own_a_port_does_not_tell_far_hosts_apart() -> Non
         ({"rate": "100Mbit"}, {}, 2),
         ({"rate": "1Gbit"}, {}, 20),
         ({"rate": "10Gbit"}, {}, 45),
-        # A fortieth of an RTT of 2 ms is 50 us.
-        ({"rate": "1Gbit", "latency": "1ms"}, {}, 4),
-        ({"rate": "10Gbit", "latency": "1ms"}, {}, 41),
+        # An eightieth of an RTT of 2 ms is 25 us.
+        ({"rate": "1Gbit", "latency": "1ms"}, {}, 2),
+        ({"rate": "10Gbit", "latency": "1ms"}, {}, 20),
         ({"rate": "1Gbit", "latency": "20ms"}, {}, 20),
         ({"rate": "1Mbit"}, {}, 2),
         ({"rate": "10Gbit"}, {"rate": "1Gbit"}, 20),

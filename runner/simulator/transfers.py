@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from runner.simulator.channel import Channel
+from runner.simulator.channel import Channel, Left
 from runner.simulator.dealing import Dealing
+from runner.simulator.event_queue import EventQueue
 from runner.simulator.line import Line
 
 Arrived = Callable[[int, int, int, int], None]
@@ -25,6 +26,15 @@ class _Offer:
     last_left_ns: int = 0
     first_there_ns: int = -1
     last_there_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What goes over the channel of one mate."""
+
+    mate: int
+    size_bytes: int
+    left: Left
 
 
 class OwnTransfers:
@@ -56,10 +66,12 @@ class SharedTransfers:
     ``gather`` are the lines between mates on either side, None where mates share a host.
 
     With ``turns``, of (pipeline of the cell, microbatch), every channel takes the transfers in that order, and the next
-    one only when those before it have left; without, in the order in which they are offered. ``dealings`` tell how the
-    chunks of each share go over the connections of its node pair.
+    one only when those before it have left. Without, it takes parts as the first chunk of each is there: what a mate
+    has of its own goes before what is still on its way to it. ``dealings`` tell how the chunks of each share go over
+    the connections of its node pair.
     """
 
+    events: EventQueue
     channels: Sequence[Channel]
     size_bytes: int
     chunk_bytes: int
@@ -91,8 +103,15 @@ class SharedTransfers:
             size_bytes = self.size_bytes * (mate + 1) // count - self.size_bytes * mate // count
             available_ns = offer.time_ns if mate == owner else first_ns
             whole_ns = 0 if mate == owner else scattered_ns + channel.line.duration_ns(chunk_bytes)
-            dealing = None if self.dealings is None else self.dealings[mate]
-            channel.queue(available_ns, size_bytes, self._leaving(owner, mate, offer, whole_ns), dealing)
+            part = _Part(mate, size_bytes, self._leaving(owner, mate, offer, whole_ns))
+            if self.turns or available_ns <= offer.time_ns:
+                self._queue(available_ns, part)
+            else:
+                self.events.at(available_ns, self._queue, part)
+
+    def _queue(self, available_ns: int, part: "_Part") -> None:
+        dealing = None if self.dealings is None else self.dealings[part.mate]
+        self.channels[part.mate].queue(available_ns, part.size_bytes, part.left, dealing)
 
     def _leaving(self, owner: int, mate: int, offer: _Offer, whole_ns: int) -> Callable[[int, int], None]:
         line = self.channels[mate].line

@@ -60,7 +60,7 @@ def simulate_variant(
     boundary_ends = _boundary_ends(variant, pipelines)
     of_rings = [pair for ends in ring_ends(network).values() for pair in ends]
     channels = network.channels([*boundary_ends.values(), *of_rings], events)
-    boundaries, rings = _Boundaries(network, boundary_ends, channels), Rings(network, channels, events)
+    boundaries, rings = _Boundaries(network, boundary_ends, channels, events), Rings(network, channels, events)
     service = None
     if variant.service is not None:
         service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(topology, variant))
@@ -113,8 +113,11 @@ def _boundary_ends(variant: ResolvedVariant, pipelines: Sequence[int]) -> dict[B
 class _Boundaries:
     """The transfers over all boundaries of some pipelines."""
 
-    def __init__(self, network: Network, ends: Mapping[Boundary, Ends], channels: Mapping[Ends, Channel]) -> None:
+    def __init__(
+        self, network: Network, ends: Mapping[Boundary, Ends], channels: Mapping[Ends, Channel], events: EventQueue
+    ) -> None:
         self._network = network
+        self._events = events
         self._ends = ends
         self._channels = channels
         self.transfers: dict[Boundary, Transfers] = {}
@@ -143,6 +146,7 @@ class _Boundaries:
             planned = variant.plan.activation_turns if kind is MessageKind.ACTIVATION else variant.plan.gradient_turns
             turns = planned[boundary]
         self.transfers[pipeline, stage, kind] = SharedTransfers(
+            self._events,
             [self._channels[each] for each in mates],
             self._framed(cutting),
             cutting.largest_bytes,

@@ -3,6 +3,7 @@ from functools import partial
 import pytest
 
 from runner.simulator.channel import PrivateChannel
+from runner.simulator.event_queue import EventQueue
 from runner.simulator.line import Line
 from runner.simulator.tcp_window import TcpWindow
 from runner.simulator.transfers import OwnTransfers, SharedTransfers
@@ -20,7 +21,7 @@ def channel(latency_ns: int = 0) -> PrivateChannel:
 def shared(
     count: int, size_bytes: int, turns: tuple[tuple[int, int], ...] = (), inside: Line = FREE
 ) -> SharedTransfers:
-    return SharedTransfers([channel(5) for _ in range(count)], size_bytes, 10, inside, inside, turns)
+    return SharedTransfers(EventQueue(), [channel(5) for _ in range(count)], size_bytes, 10, inside, inside, turns)
 
 
 Offer = tuple[int, int, int]
@@ -34,8 +35,11 @@ def told_of(transfers: SharedTransfers | OwnTransfers, offers: list[Offer]) -> d
     def note(which: tuple[int, int], _left: int, _gone: int, _there: int, whole_ns: int) -> None:
         there[which] = whole_ns
 
-    for time_ns, mate, microbatch in offers:
-        transfers.offer(time_ns, mate, microbatch, partial(note, (mate, microbatch)))
+    events = EventQueue() if isinstance(transfers, OwnTransfers) else transfers.events
+    for offer in offers:
+        events.at(offer[0], lambda now_ns, which: transfers.offer(now_ns, *which, partial(note, which)), offer[1:])
+    while events.handle_next_instant():
+        pass
     return there
 
 
@@ -81,3 +85,16 @@ def test_where_the_network_inside_is_the_slower_one_it_sets_the_pace(slower: int
     # Half of the bytes has to leave the sender's port, and to come in at the receiver's.
     (there_ns,) = told_of(shared(2, 2000, inside=inside), [(0, 0, 0)]).values()
     assert 1000 * slower + 5 <= there_ns <= 1000 * slower + 5 + 4 * 10 * slower
+
+
+def test_without_turns_what_a_mate_has_of_its_own_goes_before_what_is_still_on_its_way_to_it() -> None:
+    inside = Line(None, 50, headers=False)
+    there = told_of(shared(2, 200, inside=inside), [(0, 0, 0), (10, 1, 0)])
+    # Own halves have left by 100 and 110; those of the other wait for them, and are handed over in 50.
+    assert there == {(0, 0): 110 + 100 + 5 + 50, (1, 0): 100 + 100 + 5 + 50}
+
+
+def test_with_turns_a_transfer_waits_for_the_one_before_it_though_it_is_still_on_its_way() -> None:
+    inside = Line(None, 50, headers=False)
+    there = told_of(shared(2, 200, ((0, 0), (1, 0)), inside=inside), [(0, 0, 0), (10, 1, 0)])
+    assert there == {(0, 0): 150 + 5 + 50, (1, 0): 200 + 5 + 50}

@@ -62,8 +62,9 @@ class SharedTransfers:
     ``channels`` has one for each pipeline of the cell. A transfer of pipeline p is cut in as many equal parts; part q
     goes from p to its mate q inside the datacenter (scatter), over q's channel, and on the far side to p (gather). The
     legs overlap: a part may leave q once the first ``chunk_bytes`` of it are there, and is gathered but for the last
-    ones when its last byte arrives. Scattering and gathering take ``A (C-1)/C`` of a port's time each. ``scatter`` and
-    ``gather`` are the lines between mates on either side, None where mates share a host.
+    ones when its last byte arrives. Scattering takes ``A / C`` of the port's time of each mate, since a host may send
+    to several at full rate, and gathering ``A (C-1)/C`` of the receiver's. ``scatter`` and ``gather`` are the lines
+    between mates on either side, without a rate where mates share a host; what else comes to these ports is not slowed.
 
     With ``turns``, of (pipeline of the cell, microbatch), every channel takes the transfers in that order, and the next
     one only when those before it have left. Without, it takes parts as the first chunk of each is there: what a mate
@@ -95,9 +96,9 @@ class SharedTransfers:
 
     def _send(self, owner: int, offer: _Offer) -> None:
         count = len(self.channels)
-        others_bytes = self.size_bytes * (count - 1) // count
-        chunk_bytes = min(self.chunk_bytes, -(-self.size_bytes // count))
-        scattered_ns = offer.time_ns + self.scatter.latency_ns + self.scatter.duration_ns(others_bytes)
+        largest_bytes = -(-self.size_bytes // count)
+        chunk_bytes = min(self.chunk_bytes, largest_bytes)
+        scattered_ns = offer.time_ns + self.scatter.latency_ns + self.scatter.duration_ns(largest_bytes)
         first_ns = offer.time_ns + self.scatter.latency_ns + self.scatter.duration_ns(chunk_bytes)
         for mate, channel in enumerate(self.channels):
             size_bytes = self.size_bytes * (mate + 1) // count - self.size_bytes * mate // count

@@ -6,7 +6,6 @@ Everything follows from what the experiment asks for, not from a measurement, so
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from math import ceil, inf
 
 from runner.boundary_tcp import MOST_WINDOWS, BoundaryTcp
@@ -78,12 +77,15 @@ def between_iterations_ns(
 ) -> tuple[int, ...]:
     """What each stage's replicas need between two iterations: the ring that sums their gradients, and the optimizer.
 
-    Over the slowest hop a ring of P takes ``2 (P - 1) / P x A / R``, and ``2 (P - 1)`` latencies at least.
+    Over the slowest hop a ring of P takes ``2 (P - 1) / P x A / R``, and ``2 (P - 1)`` latencies at least. The rings of
+    all stages share the trunks that they cross.
     """
     found = []
+    rings = [pair for stage in range(placement.stages) for pair in placement.ring_pairs(stage)]
+    on_link = Counter((one.datacenter, other.datacenter) for one, other in rings)
     for stage, optimizer_ns in enumerate(work.optimizer_ns):
-        ring = placement.ring(stage)
-        paths = _paths(topology, pairwise([*ring, *ring[:1]]), transport, clock, {})
+        ring = placement.ring_pairs(stage)
+        paths = _paths(topology, ring, transport, clock, on_link)
         steps, ring_ns = 2 * (len(ring) - 1), 0
         if paths and work.gradient_bytes[stage]:
             bits_per_s = min(_path_bps(transport, clock, path) for path in paths)
@@ -117,8 +119,8 @@ def _path(
     conditions = topology.conditions(one.datacenter, other.datacenter)
     shares = on_link.get((one.datacenter, other.datacenter), 1)
     trunk_bps = inf if conditions.rate_bps is None else conditions.rate_bps / shares
-    pair_bps = inf if conditions.pair_rate_bps is None else conditions.pair_rate_bps
-    return _Path(conditions.latency_ns, min(pair_bps, trunk_bps), connections)
+    line_bps = topology.line_rate_bps(one.datacenter, other.datacenter)
+    return _Path(conditions.latency_ns, min(inf if line_bps is None else line_bps, trunk_bps), connections)
 
 
 def _tcp(

@@ -76,6 +76,7 @@ def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec, clock: 
         return None
     conditions = topology.conditions(one.datacenter, other.datacenter)
     single_bps = window_bps(transport, clock, conditions.latency_ns)
-    if conditions.pair_rate_bps is None or single_bps == float("inf"):
+    rate_bps = topology.line_rate_bps(one.datacenter, other.datacenter)
+    if rate_bps is None or single_bps == float("inf"):
         return None
-    return tcp_goodput_bps(conditions.pair_rate_bps), single_bps
+    return tcp_goodput_bps(rate_bps), single_bps

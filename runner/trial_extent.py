@@ -30,7 +30,7 @@ MAX_REQUESTS = 10**7
 _YEAR_NS = 365 * 86_400 * 10**9
 _LEAST_SPANS_PER_MICROBATCH = 2
 """A forward and a backward."""
-_SLOW_START_ROUNDS = 64
+_SLOW_START_ROUNDS = 256
 """More than a window takes to open, however small it begins and however often it starts anew."""
 
 
@@ -128,7 +128,8 @@ class _Paths:
     def _between(self, pair: Pair) -> _Path:
         conditions = self._topology.path(pair[0].datacenter, pair[1].datacenter)
         (connections,) = count_connections(self._topology, [pair], self._transport, self._clock).values()
-        return self._path(conditions.latency_ns, conditions.pair_rate_bps, connections)
+        rate_bps = self._topology.line_rate_bps(pair[0].datacenter, pair[1].datacenter)
+        return self._path(conditions.latency_ns, rate_bps, connections)
 
     def _path(self, latency_ns: int, rate_bps: int | None, connections: int) -> _Path:
         if self._transport.model == "ideal":

@@ -52,9 +52,8 @@ class Network:
             return Line(None, 0, self.effects.headers)
         if one.datacenter == other.datacenter:
             return self.intra_line
-        conditions = self.topology.conditions(one.datacenter, other.datacenter)
-        rates = [rate for rate in (conditions.pair_rate_bps, self.topology.intra_rate_bps) if rate is not None]
-        return Line(min(rates, default=None), conditions.latency_ns, self.effects.headers)
+        latency_ns = self.topology.conditions(one.datacenter, other.datacenter).latency_ns
+        return Line(self.topology.line_rate_bps(one.datacenter, other.datacenter), latency_ns, self.effects.headers)
 
     @property
     def intra_line(self) -> Line:

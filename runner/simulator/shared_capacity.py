@@ -74,9 +74,19 @@ class SharedCapacity:
         self._touch(flow, now_ns)
 
     def _most_bps(self, flow: NodePairFlow, resource: int) -> int:
-        """What the rest of its way lets a flow ask of a resource; more than there is, where nothing else limits it."""
-        others = (self._capacities_bps[each] for each in flow.resources if each != resource)
-        return min(others, default=self._capacities_bps[resource] + 1)
+        """What the rest of its way lets a flow ask of a resource; more than there is, where nothing else limits it.
+
+        Of several that have the least, one has to limit: that with the lowest number.
+        """
+        own_bps = self._capacities_bps[resource]
+        return min(
+            (
+                self._capacities_bps[each] + (self._capacities_bps[each] == own_bps and each > resource)
+                for each in flow.resources
+                if each != resource
+            ),
+            default=own_bps + 1,
+        )
 
     def _limits(self, resource: int) -> bool:
         return self._asked_bps[resource] > self._capacities_bps[resource]

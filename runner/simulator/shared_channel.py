@@ -107,6 +107,7 @@ class SharedChannel:
         _, _, left, dealing = self._waiting.popleft()
         first_ns = now_ns if self._first_ns is None else self._first_ns
         waits_ns = 0 if dealing is None else self._window.waits_ns(dealing, self.line)
+        others = bool(self._waiting)
         left(first_ns, max(now_ns, first_ns + waits_ns))
-        if self._waiting:
+        if others:
             self._await_next()

@@ -79,6 +79,7 @@ class _Round:
             self._begin(position, step, now_ns)
         while (step := self._complete[position] + 1) in self._left[position] and self._whole_come[position] >= step - 1:
             self._complete[position] = step
+            self._left[position].remove(step)
             latency_ns = self._ring.channels[position].line.latency_ns
             self._ring.events.at(now_ns + latency_ns, self._whole, ((position + 1) % self._count, step))
         done = self._done[position]

@@ -113,6 +113,7 @@ class Training:
             durations = variant.work.replay(rank.stage).durations
             rank.durations_ns = {kind: durations.of(kind) for kind in ActionKind}
         self._asked: set[int] = set()
+        self._training = len(self._ranks)
         self._last: deque[tuple[int, _Rank, Action | Message]] = deque(maxlen=_LAST_EVENTS)
         self.rows = array("q")
         """Eight numbers a span: rank, code of its kind, iteration, microbatch, start, end, size and the peer's rank."""
@@ -126,7 +127,8 @@ class Training:
                 asked, self._asked = sorted(self._asked), set()
                 for number in asked:
                     self._ask(self._ranks[number])
-            if not self._next_instant():
+            # What is left to happen then is of rates that were never reached.
+            if not self._training or not self._next_instant():
                 break
         stuck = next((rank for rank in self._ranks if not rank.done), None)
         if stuck is not None:
@@ -326,6 +328,7 @@ class Training:
         rank.iteration += 1
         if rank.iteration == self._iterations:
             rank.done = True
+            self._training -= 1
         else:
             self._begin(rank)
 

@@ -36,12 +36,12 @@ def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: 
     return tuple(every)
 
 
-def part_sent(size: int, moved_ns: Column, whole_ns: int) -> Column:
-    """How much of ``size`` has gone after so long of the whole time, rounded down."""
-    if size * whole_ns < 2**63:
-        return size * moved_ns // whole_ns
+def part_sent(sizes: Column, moved_ns: Column, whole_ns: Column) -> Column:
+    """How much of each size has gone after so long of the whole time, rounded down."""
+    if not len(sizes) or int(sizes.max()) * int(whole_ns.max()) < 2**63:
+        return sizes * moved_ns // whole_ns
     # The product would not fit in 64 bits: what a double rounds is less than a billionth of the size.
-    return np.floor(size * (moved_ns / whole_ns)).astype(np.int64)
+    return np.floor(sizes * (moved_ns / whole_ns)).astype(np.int64)
 
 
 def _cumulative(source: str, destination: str, channels: Sequence[Channel]) -> WanTraffic:
@@ -55,8 +55,17 @@ def _cumulative(source: str, destination: str, channels: Sequence[Channel]) -> W
         sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
         payload = sums[np.searchsorted(ends, times, side="right")]
     else:
-        payload = np.zeros(len(times), np.int64)
-        for begin, end, size in history:
-            moved = np.clip(times, begin, end) - begin
-            payload += np.where(times >= end, size, part_sent(int(size), moved, max(int(end - begin), 1)))
+        payload = np.sum([_sent_by(times, channel) for channel in channels], axis=0)
     return WanTraffic(source, destination, times, line.wire_bytes(payload))
+
+
+def _sent_by(times: Column, channel: Channel) -> Column:
+    """How much one channel had sent by each of these times: its stretches follow each other."""
+    begins, ends, sizes = np.frombuffer(channel.history, np.int64).reshape(-1, 3).T
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    stretch = np.searchsorted(ends, times, side="right")
+    under_way = np.minimum(stretch, len(sizes) - 1)
+    moved_ns = np.clip(times - begins[under_way], 0, None)
+    whole_ns = np.maximum(ends[under_way] - begins[under_way], 1)
+    part = np.where(stretch < len(sizes), part_sent(sizes[under_way], moved_ns, whole_ns), 0)
+    return before[stretch] + part

@@ -37,6 +37,7 @@ CONNECTIONS: tuple[int | str, ...] = (1, 1, 1, 1, 2, 4, 8, 16, "auto", "auto", "
 
 _SIZES = tuple((4 * KIB * 4**step, 3 if step < 6 else 1) for step in range(9))
 """4 KiB to 256 MiB; the large ones are dear."""
+_LEAST_BYTES = 4 * NOTHING_BYTES
 _COMPUTE_NS = tuple(ms * MS for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000))
 _WINDOW_SHARE = 0.4
 _FIRST_FLIGHT_BYTES = 14_480
@@ -81,6 +82,10 @@ class _Load:
         if self.microbatches > 1:
             return replace(self, microbatches=self.microbatches // 2)
         most = self.largest_bytes
+        if most < _LEAST_BYTES:
+            raise ValueError(
+                f"{most} bytes, {self.microbatches} microbatch and {self.iterations} iterations are too much"
+            )
         return replace(
             self,
             activation_bytes=tuple(size // 4 if size == most else size for size in self.activation_bytes),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from results.number_text import count_text
+from results.number_text import count_text, list_text
 from runner.validation.agreement import VIRTUAL_CELL_LIMIT, VIRTUAL_MEDIAN_LIMIT
 from runner.validation.explanations import Explanations
 from runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
@@ -34,7 +34,11 @@ class RandomSection:
     @property
     def failures(self) -> tuple[str, ...]:
         """What does not hold, a sentence each."""
-        return self.agreement.failures
+        found = self.agreement.failures
+        if self.unexplained:
+            names = list_text([result.name for result in self.unexplained])
+            found += (f"More than {EXPLAINED_LIMIT:.0%} off and not explained: {names}.",)
+        return found
 
     def verdict(self) -> str:
         """A sentence for the page's head."""

@@ -16,11 +16,11 @@ AUTO = TransportSpec(connections="auto")
 MEGABYTE = 10**6
 
 
-def network(hosts: int = 4, **wan: Any) -> Topology:
+def network(hosts: int = 4, intra_rate: str = "8Gbit", **wan: Any) -> Topology:
     document = {
         "datacenters": [{"name": name, "hosts": hosts} for name in ("east", "west")],
         "wan": {"latency": "40ms", "rate": "unlimited", "node_pair_rate": "80Mbit", **wan},
-        "intra": {"latency": "50us", "rate": "8Gbit"},
+        "intra": {"latency": "50us", "rate": intra_rate},
     }
     return resolve_topology(TopologySpec.model_validate(document))
 
@@ -67,8 +67,14 @@ def test_the_pairs_of_all_pipelines_share_a_trunk() -> None:
 
 
 def test_what_nothing_limits_takes_no_time() -> None:
-    topology = network(node_pair_rate="unlimited")
+    topology = network(node_pair_rate="unlimited", intra_rate="unlimited")
     assert boundary_profiles(topology, at(topology, 1, 2), AUTO, work(2), 1, clock="real")[0].occupancy_ns == 0
+
+
+def test_a_port_that_is_slower_than_the_wan_sets_the_pace_of_what_comes_to_it() -> None:
+    topology = network(node_pair_rate="800Mbit", intra_rate="80Mbit")
+    profile = boundary_profiles(topology, at(topology, 1, 2), AUTO, work(2), 1, clock="real")[0]
+    assert profile.occupancy_ns == pytest.approx(8 * MEGABYTE / tcp_goodput_bps(80e6) * 1e9, rel=1e-6)
 
 
 @pytest.mark.parametrize(

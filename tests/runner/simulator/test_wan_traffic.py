@@ -13,7 +13,8 @@ DAY_NS = 86_400 * 10**9
 @given(st.integers(1, 2**42), st.integers(1, 100 * 365 * DAY_NS), st.lists(st.floats(0, 1), min_size=1, max_size=9))
 def test_a_part_of_a_stretch_grows_with_time_to_the_whole(size: int, whole_ns: int, shares: list[float]) -> None:
     moved_ns = np.array([0, *sorted(int(share * whole_ns) for share in shares), whole_ns], np.int64)
-    sent = part_sent(size, moved_ns, whole_ns)
+    alike = np.ones(len(moved_ns), np.int64)
+    sent = part_sent(size * alike, moved_ns, whole_ns * alike)
     assert (sent[0], sent[-1]) == (0, size)
     assert (np.diff(sent) >= 0).all()
     exact = [size * moved // whole_ns for moved in moved_ns.tolist()]

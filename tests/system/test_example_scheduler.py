@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.docs.example_scheduler import commands, copied, run
 
-FEWER = " --set repeats=2"
+FEWER = " --set repeats=3"
 
 
 def test_a_schedule_in_a_package_of_its_own_runs_on_real_tcp_and_passes_the_gate(tmp_path: Path) -> None:

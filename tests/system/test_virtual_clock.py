@@ -164,7 +164,8 @@ def test_exec_passes_everything_through(file: Path) -> None:
     done = wanbed("exec", file, "east-0", "--", "sh", "-c", script, input="given\n", status=9)
     assert done.stdout.splitlines()[:2] == ["east-0", "given"]
     assert "3 received" in done.stdout
-    assert "= 40.00" in done.stdout
+    # Each way a frame takes some microseconds of the line beside the latency.
+    assert "= 40.0" in done.stdout
 
 
 def test_a_run_is_one_like_any_other_and_says_that_its_clock_was_virtual(

@@ -138,7 +138,7 @@ class _Layout:
             for link in links
             if link.pair_rate_bps is not None
         ]
-        if any(self._shared_ports.values()) and self._topology.intra_rate_bps is not None:
+        if self._topology.intra_rate_bps is not None:
             frames.append(super_packet_frames(self._topology.intra_rate_bps))
         return min(frames, default=None)
 

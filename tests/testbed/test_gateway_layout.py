@@ -233,6 +233,9 @@ def test_without_a_rate_of_its_own_a_port_does_not_tell_far_hosts_apart() -> Non
         ({"rate": "1Gbit", "latency": "20ms"}, {}, 20),
         ({"rate": "1Mbit"}, {}, 2),
         ({"rate": "10Gbit"}, {"rate": "1Gbit"}, 20),
+        # Ports that one sender alone cannot fill serialise as well.
+        ({}, {"rate": "100Mbit"}, 2),
+        ({"rate": "10Gbit", "node_pair_rate": "200Mbit"}, {"rate": "1Gbit"}, 4),
         ({"rate": "1Gbit", "loss": "0.1%"}, {}, 1),
     ],
 )

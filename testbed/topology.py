@@ -221,6 +221,11 @@ class Topology:
             LinkConditions(self.intra_latency_ns, self.intra_rate_bps) if one == other else self.conditions(one, other)
         )
 
+    def line_rate_bps(self, one: str, other: str) -> int | None:
+        """The narrowest rate on the way between two hosts: of node pair and trunk, and of the port where it ends."""
+        rates = [rate for rate in (self.path(one, other).pair_rate_bps, self.intra_rate_bps) if rate is not None]
+        return min(rates, default=None)
+
     def dilated(self, factor: float) -> "Topology":
         """The same network in dilated time: every delay times ``factor``, every rate divided by it."""
 

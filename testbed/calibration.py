@@ -172,13 +172,19 @@ class _Path:
 def _paths(topology: Topology) -> Iterator[_Path]:
     for link in topology.wan:
         one, other = (topology.datacenter(name).hosts[0].name for name in link.between)
-        yield _Path("wan", link.between, (one, other), link.conditions)
-        yield _Path("wan", link.between[::-1], (other, one), link.conditions)
-    intra = LinkConditions(latency_ns=topology.intra_latency_ns, rate_bps=topology.intra_rate_bps)
+        line = _as_it_arrives(topology, *link.between)
+        yield _Path("wan", link.between, (one, other), line)
+        yield _Path("wan", link.between[::-1], (other, one), line)
     for datacenter in topology.datacenters:
         if len(datacenter.hosts) > 1:
             hosts = (datacenter.hosts[0].name, datacenter.hosts[1].name)
-            yield _Path("intra", (datacenter.name, datacenter.name), hosts, intra)
+            ends = (datacenter.name, datacenter.name)
+            yield _Path("intra", ends, hosts, _as_it_arrives(topology, *ends))
+
+
+def _as_it_arrives(topology: Topology, one: str, other: str) -> LinkConditions:
+    """Conditions between two hosts, the port where the way ends included: it may be slower than the node pair."""
+    return replace(topology.path(one, other), node_pair_rate_bps=topology.line_rate_bps(one, other))
 
 
 def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:

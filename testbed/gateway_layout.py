@@ -16,25 +16,26 @@ from testbed.gateway_plan import LOSS_DIGITS, FarHosts, Gateway, GatewayPlan, Ho
 from testbed.shared_rate import FRAME_BYTES, Timers, bytes_per_s, can_bind, shared_rate, super_packet_frames
 from testbed.topology import Datacenter, Host, LinkConditions, Topology
 
-QUEUE_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 2**32 - 1
-"""Room for all that the windows of a node pair's connections let out at once, 150 MB of full frames: what a queue drops
-is a loss that nobody asked for, and that no simulation has."""
+SHORT_PACKETS_MIN, SUPER_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 1000, 2**32 - 1
+"""Room for all that the windows of a node pair's connections let out at once: what a queue drops is a loss that nobody
+asked for, and that no simulation has. In virtual time packets are short, and 100,000 of a frame hold 150 MB; on the
+real clock a super-packet counts as one, and 1000 of them hold 64 MB."""
 QUEUE_DELAY_MIN_NS = 20_000_000
 UNLIMITED_RATE_BPS = 400_000_000_000
 """What bounds a queue where no rate does: the fastest network card sold."""
 
 
-def queue_limit_packets(rate_bps: int | None, latency_ns: int, jitter_ns: int = 0) -> int:
+def queue_limit_packets(rate_bps: int | None, latency_ns: int, jitter_ns: int = 0, *, floor_packets: int) -> int:
     """How many packets a netem leaf may hold.
 
     netem counts the packets in flight together with those queued behind the rate, so the limit is the sum of both:
     ``rate x (latency + jitter)`` in flight, and one bandwidth-delay product ``rate x 2 x latency`` of queue (at least
-    20 ms worth), in full-sized frames. Never below ``QUEUE_PACKETS_MIN``, nor above what its 32 bits hold. An offloaded
+    20 ms worth), in full-sized frames. Never below ``floor_packets``, nor above what its 32 bits hold. An offloaded
     super-packet counts as one, which only makes the limit more generous.
     """
     rate = UNLIMITED_RATE_BPS if rate_bps is None else rate_bps
     held_ns = latency_ns + jitter_ns + max(2 * latency_ns, QUEUE_DELAY_MIN_NS)
-    return min(QUEUE_PACKETS_MAX, max(QUEUE_PACKETS_MIN, math.ceil(rate * held_ns / 10**9 / (8 * FRAME_BYTES))))
+    return min(QUEUE_PACKETS_MAX, max(floor_packets, math.ceil(rate * held_ns / 10**9 / (8 * FRAME_BYTES))))
 
 
 def plan_gateways(topology: Topology, slot: int, timers: Timers = Timers.KERNEL) -> GatewayPlan:
@@ -52,6 +53,7 @@ class _Layout:
         self._slot = slot
         self._timers = timers
         self._lossy = lossy
+        self._floor_packets = SHORT_PACKETS_MIN if timers is Timers.VIRTUAL else SUPER_PACKETS_MIN
         self._shared_ports = {each.name: self._port_can_bind(each) for each in topology.datacenters}
         self._frames = {each.name: self._super_packet_frames(each) for each in topology.datacenters}
 
@@ -71,7 +73,8 @@ class _Layout:
 
     def _host_port(self, datacenter: Datacenter, host: Host) -> HostPort:
         here, rate_bps, latency_ns = datacenter.index, self._topology.intra_rate_bps, self._topology.intra_latency_ns
-        near = NetemPlan(latency_ns, 0, 0.0, queue_limit_packets(rate_bps, latency_ns), _leaf_rate(rate_bps))
+        limit = queue_limit_packets(rate_bps, latency_ns, floor_packets=self._floor_packets)
+        near = NetemPlan(latency_ns, 0, 0.0, limit, _leaf_rate(rate_bps))
         shared = None
         if rate_bps is not None and self._shared_ports[datacenter.name]:
             shared = self._shared(rate_bps, self._topology.datacenters)
@@ -92,7 +95,7 @@ class _Layout:
         conditions, rate_bps = self._topology.conditions(peer.name, datacenter.name), self._topology.intra_rate_bps
         assert rate_bps is not None
         slower = conditions.pair_rate_bps is None or rate_bps < conditions.pair_rate_bps
-        limit = queue_limit_packets(rate_bps, conditions.latency_ns)
+        limit = queue_limit_packets(rate_bps, conditions.latency_ns, floor_packets=self._floor_packets)
         return FarHosts(
             peer.index, len(peer.hosts), NetemPlan(0, 0, 0.0, limit, _leaf_rate(rate_bps) if slower else None)
         )
@@ -109,7 +112,7 @@ class _Layout:
             trunk=self._shared(conditions.rate_bps, [datacenter]) if shared and conditions.rate_bps else None,
             sources=tuple(host.name for host in datacenter.hosts),
             destinations=tuple(host.name for host in peer.hosts),
-            netem=_wan_netem(conditions),
+            netem=_wan_netem(conditions, self._floor_packets),
         )
 
     def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
@@ -138,7 +141,7 @@ class _Layout:
             for link in links
             if link.pair_rate_bps is not None
         ]
-        if any(self._shared_ports.values()) and self._topology.intra_rate_bps is not None:
+        if self._topology.intra_rate_bps is not None:
             frames.append(super_packet_frames(self._topology.intra_rate_bps))
         return min(frames, default=None)
 
@@ -152,11 +155,13 @@ def _leaf_rate(rate_bps: int | None) -> int | None:
     return None if rate_bps is None else bytes_per_s(rate_bps)
 
 
-def _wan_netem(conditions: LinkConditions) -> NetemPlan:
+def _wan_netem(conditions: LinkConditions, floor_packets: int) -> NetemPlan:
     return NetemPlan(
         conditions.latency_ns,
         conditions.jitter_ns,
         round(conditions.loss, LOSS_DIGITS),
-        queue_limit_packets(conditions.pair_rate_bps, conditions.latency_ns, conditions.jitter_ns),
+        queue_limit_packets(
+            conditions.pair_rate_bps, conditions.latency_ns, conditions.jitter_ns, floor_packets=floor_packets
+        ),
         _leaf_rate(conditions.pair_rate_bps),
     )

@@ -95,7 +95,7 @@ class Network:
             rate, latency = self.topology.intra_rate_bps, self.topology.intra_latency_ns
             return {"latency_ns": latency, "rate_bps": rate, "jitter_ns": 0, "loss": 0.0}
         conditions = self.topology.conditions(one, other)
-        return {**asdict(conditions), "rate_bps": conditions.pair_rate_bps}
+        return {**asdict(conditions), "rate_bps": self.topology.line_rate_bps(one, other)}
 
 
 def calibrated(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[LinkMeasurement]:
@@ -243,6 +243,16 @@ def test_what_is_asked_follows_from_the_pairs_rate_and_twice_the_latency(monkeyp
     assert (inside.asked_rtt_ms, inside.asked_goodput_bps) == (0.1, pytest.approx(10e9 * 1448 / 1514))
 
 
+@pytest.mark.parametrize("wan_rate", ["1Gbit", "unlimited"])
+def test_a_port_slower_than_a_node_pair_is_what_the_wan_is_held_to(
+    wan_rate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topology = network({"latency": "5ms", "rate": wan_rate}, intra={"rate": "200Mbit"})
+    for link in calibrated(Network(topology), monkeypatch):
+        assert link.asked_goodput_bps == pytest.approx(200e6 * 1448 / 1514)
+        assert link.within_tolerance
+
+
 def test_a_link_with_jitter_and_loss_is_measured_by_udp_at_more_than_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     testbed = Network(network({"latency": "40ms", "rate": "100Mbit", "jitter": "2ms", "loss": "1%"}, hosts=1))
     there, back = calibrated(testbed, monkeypatch)
@@ -257,7 +267,8 @@ def test_a_link_with_jitter_and_loss_is_measured_by_udp_at_more_than_its_rate(mo
 
 
 def test_an_unlimited_link_is_asked_for_no_goodput(monkeypatch: pytest.MonkeyPatch) -> None:
-    (there, _) = calibrated(Network(network({"latency": "5ms"}, hosts=1)), monkeypatch)
+    topology = network({"latency": "5ms"}, hosts=1, intra={"rate": "unlimited"})
+    (there, _) = calibrated(Network(topology), monkeypatch)
     assert there.asked_goodput_bps is None
     assert there.within_tolerance
 
@@ -297,7 +308,7 @@ def test_short_transfers_are_measured_where_there_is_a_rate_and_no_chance(monkey
         assert (link.asked_short_ms, link.measured_short_ms) == (36.0, 36.0)
         assert (link.asked_share_bps, link.asked_both_ways_ms, link.burst_bytes) == (50e6, None, 1500)
     for wan in ({"latency": "20ms"}, {"latency": "20ms", "rate": "100Mbit", "loss": "1%"}):
-        (link, _) = calibrated(Network(network(wan, hosts=1)), monkeypatch)
+        (link, _) = calibrated(Network(network(wan, hosts=1, intra={"rate": "unlimited"})), monkeypatch)
         assert (link.asked_short_ms, link.measured_short_ms, link.burst_bytes) == (None, None, None)
 
 

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.gateway_layout import QUEUE_PACKETS_MIN, UNLIMITED_RATE_BPS, plan_gateways, queue_limit_packets
+from testbed.gateway_layout import (
+    SHORT_PACKETS_MIN,
+    SUPER_PACKETS_MIN,
+    UNLIMITED_RATE_BPS,
+    plan_gateways,
+    queue_limit_packets,
+)
 from testbed.gateway_plan import GatewayPlan, WanPort, pair_class
 from testbed.shared_rate import FRAME_BYTES, Timers, bytes_per_s
 from testbed.strict_model import parse_model
@@ -13,6 +19,7 @@ from testbed.topology import Datacenter, Host, LinkConditions, Topology, Topolog
 
 FRAME_BITS = 8 * 1514
 NETEM_LIMIT_MAX = 2**32 - 1
+FLOOR = 1000
 
 RATES = st.none() | st.integers(1, 10**12)
 DELAYS_NS = st.integers(0, 2 * 10**9)
@@ -56,31 +63,38 @@ def test_a_queue_holds_what_is_in_flight_and_a_bandwidth_delay_product_behind_it
 ) -> None:
     in_flight_bits = Fraction(rate_bps * (latency_ns + jitter_ns), 10**9)
     queued_bits = Fraction(rate_bps * 2 * latency_ns, 10**9)
-    limit = queue_limit_packets(rate_bps, latency_ns, jitter_ns)
+    limit = queue_limit_packets(rate_bps, latency_ns, jitter_ns, floor_packets=FLOOR)
     assert limit * FRAME_BITS >= (in_flight_bits + queued_bits) * (1 - Fraction(1, 10**12))
-    assert limit >= QUEUE_PACKETS_MIN
+    assert limit >= FLOOR
 
 
 @given(st.integers(1, 10**12), DELAYS_NS)
 def test_a_queue_is_no_larger_than_that_and_20_ms(rate_bps: int, latency_ns: int) -> None:
     held_bits = Fraction(rate_bps * (3 * latency_ns + 20_000_000), 10**9)
-    assert queue_limit_packets(rate_bps, latency_ns) <= max(QUEUE_PACKETS_MIN, held_bits / FRAME_BITS + 1)
+    assert queue_limit_packets(rate_bps, latency_ns, floor_packets=FLOOR) <= max(FLOOR, held_bits / FRAME_BITS + 1)
 
 
 def test_a_40_ms_link_of_20_gbit_holds_three_latencies_of_full_frames() -> None:
     # 120 ms of 20 Gbit/s are 2.4 Gbit, which are 198,150.6 frames of 1514 bytes.
-    assert queue_limit_packets(20_000_000_000, 40_000_000) == 198_151
+    assert queue_limit_packets(20_000_000_000, 40_000_000, floor_packets=FLOOR) == 198_151
 
 
 def test_a_slow_link_holds_what_stock_windows_let_out() -> None:
-    # 16 connections with 4.4 MB in flight each.
-    assert queue_limit_packets(10_000_000, 1_000_000) * 1448 > 16 * 4_400_000
+    # 16 connections with 3.9 MB in flight each, in frames and in super-packets.
+    topology = two_datacenters({"rate": "10Mbit", "latency": "1ms"}, {"rate": "10Mbit"})
+    packets = {Timers.VIRTUAL: (SHORT_PACKETS_MIN, 1448), Timers.KERNEL: (SUPER_PACKETS_MIN, 64 * 1024)}
+    for timers, (limit, packet_bytes) in packets.items():
+        assert limit * packet_bytes > 16 * 3_900_000
+        for gateway in plan_gateways(topology, 1, timers).gateways:
+            leaves = [port.netem for port in gateway.wan_ports]
+            leaves += [leaf for port in gateway.host_ports for leaf in (port.intra, port.far[0].netem)]
+            assert {leaf.limit_packets for leaf in leaves} == {limit}
 
 
 @given(DELAYS_NS, DELAYS_NS)
 def test_an_unlimited_rate_is_bounded_by_the_fastest_card(latency_ns: int, jitter_ns: int) -> None:
-    assert queue_limit_packets(None, latency_ns, jitter_ns) == queue_limit_packets(
-        UNLIMITED_RATE_BPS, latency_ns, jitter_ns
+    assert queue_limit_packets(None, latency_ns, jitter_ns, floor_packets=FLOOR) == queue_limit_packets(
+        UNLIMITED_RATE_BPS, latency_ns, jitter_ns, floor_packets=FLOOR
     )
 
 
@@ -88,7 +102,7 @@ def test_an_unlimited_rate_is_bounded_by_the_fastest_card(latency_ns: int, jitte
 def test_a_queues_limit_fits_the_kernels_field_whatever_the_latency(
     rate_bps: int | None, latency_ns: int, jitter_ns: int
 ) -> None:
-    assert queue_limit_packets(rate_bps, latency_ns, jitter_ns) <= NETEM_LIMIT_MAX
+    assert queue_limit_packets(rate_bps, latency_ns, jitter_ns, floor_packets=FLOOR) <= NETEM_LIMIT_MAX
 
 
 @given(topologies())
@@ -233,6 +247,9 @@ def test_without_a_rate_of_its_own_a_port_does_not_tell_far_hosts_apart() -> Non
         ({"rate": "1Gbit", "latency": "20ms"}, {}, 20),
         ({"rate": "1Mbit"}, {}, 2),
         ({"rate": "10Gbit"}, {"rate": "1Gbit"}, 20),
+        # Ports that one sender alone cannot fill serialise as well.
+        ({}, {"rate": "100Mbit"}, 2),
+        ({"rate": "10Gbit", "node_pair_rate": "200Mbit"}, {"rate": "1Gbit"}, 4),
         ({"rate": "1Gbit", "loss": "0.1%"}, {}, 1),
     ],
 )

@@ -8,7 +8,8 @@ from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from testbed.gateway_plan import LOSS_DIGITS, NetemPlan
 from testbed.qdiscs.netem import ORDER_KEEPING_RATE_BYTES_PER_S, netem_options, read_back
-from testbed.shared_rate import MIN_BYTES_PER_S
+from testbed.shared_rate import MIN_BYTES_PER_S, bytes_per_s
+from testbed.units import MAX_RATE_BPS
 
 PLANS = st.builds(
     NetemPlan,
@@ -83,6 +84,12 @@ def test_a_rate_that_shapes_nothing_keeps_jittered_packets_in_order() -> None:
     assert told(PLAN) == 0
     assert told(replace(PLAN, jitter_ns=1)) == ORDER_KEEPING_RATE_BYTES_PER_S
     assert told(replace(PLAN, jitter_ns=1, rate_bytes_per_s=1000)) == 1000
+
+
+@pytest.mark.parametrize("rate_bps", [8 * 10**12, MAX_RATE_BPS])
+def test_no_rate_that_can_be_asked_for_reads_back_as_none(rate_bps: int) -> None:
+    plan = replace(PLAN, jitter_ns=1, rate_bytes_per_s=bytes_per_s(rate_bps))
+    assert read_back(over_netlink(plan)) == plan
 
 
 @given(PLANS, PLANS)

@@ -12,7 +12,7 @@ from pyroute2.netlink.rtnl.tcmsg import sched_netem
 from testbed.gateway_plan import LOSS_DIGITS, NetemPlan
 
 ORDER_KEEPING_RATE_BYTES_PER_S = 10**15
-"""Shapes nothing, and is above any rate that can be asked for; with a rate set, netem sends packets in the order they came."""
+"""Shapes nothing, and is above any rate that can be asked for; with a rate set, netem keeps the order of packets."""
 
 _PROBABILITY_ONE = 2**32 - 1
 _UINT32_MAX = 2**32 - 1

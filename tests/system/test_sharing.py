@@ -1,6 +1,8 @@
-"""A node pair's cap and a trunk's rate hold, whatever the neighbours do, in both directions at once.
+"""A node pair's cap and a trunk's rate hold, whatever the neighbours do.
 
-What is held is the rate on the wire: with traffic both ways each direction carries the other's acknowledgements too.
+What is held is the rate on the wire: with traffic both ways each direction carries the other's acknowledgements too. A
+pair's cap is reached each way by itself: with both ways full of a few long flows, acknowledgements wait behind data and
+come in clumps, and TCP leaves a tenth of the line empty.
 """
 
 import time
@@ -83,11 +85,13 @@ def both_ways(*pairs: Pair) -> list[Pair]:
 
 
 def test_a_pair_reaches_its_cap_and_no_more_while_its_neighbours_are_idle(testbed: Testbed) -> None:
-    rates_once_reached(testbed, both_ways(("a-0", "wide-0")), all_at_cap)
+    for pair in both_ways(("a-0", "wide-0")):
+        rates_once_reached(testbed, [pair], all_at_cap)
 
 
 def test_every_pair_reaches_its_cap_and_no_more_while_all_are_busy(testbed: Testbed) -> None:
-    rates_once_reached(testbed, both_ways(("a-0", "wide-0"), ("a-1", "wide-1")), all_at_cap)
+    rates_once_reached(testbed, [("a-0", "wide-0"), ("a-1", "wide-1")], all_at_cap)
+    rates_once_reached(testbed, [("wide-0", "a-0"), ("a-1", "wide-1")], all_at_cap)
 
 
 def test_pairs_that_ask_for_more_than_the_trunk_share_it(testbed: Testbed) -> None:

@@ -10,6 +10,7 @@ leave gaps that are TCP's and not the link's.
 import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from testbed.host_attachment import TcpSettings
 from testbed.shared_rate import FRAME_BYTES, can_bind
 from testbed.timed_transfers import PATIENCE_S, Connection, open_connection, open_windows, transfers_s, wire_bytes
 from testbed.topology import Datacenter, LinkConditions
-from testbed.virtual_time.bounded_transfer import SEGMENT_BYTES, Ends
+from testbed.virtual_time.bounded_transfer import BUFFER_MAX_BYTES, SEGMENT_BYTES, Ends
 from testbed.virtual_time.inside import in_virtual_time
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ _SHORT_MIN_BYTES, _SHORT_MAX_BYTES = 16 * 1024, 16 * 2**20
 _PAUSES_S = (0.1, 0.05, 0.2)
 _TOGETHER_S, _TOGETHER_VIRTUAL_S = 0.4, 0.1
 _TOGETHER_MAX_BYTES = 256 * 2**20
+_GRAINS = 100
+_TOGETHER_MAX_S = 4
+"""Pairs that fill a trunk send many times what it handles in one piece, for no longer than that: see together_bytes."""
 _BUFFER_TIMES = 3
 """A receive buffer over what is to be in flight: Linux gives 0.5 to 0.7 of it to the window, and a queue holds that."""
 _BUFFER_MIN_BYTES = 256 * 1024
@@ -51,7 +55,8 @@ class TransferMeasurement:
     """Seconds of a short transfer, alone and while the other direction is busy; bit/s of pairs that fill a trunk.
 
     ``share_bps`` is that of the pair farthest from its share, ``together_bps`` all of them; ``burst_bytes`` is what the
-    trunk let go at once beyond its rate. None where there is nothing to measure.
+    trunk let go at once beyond its rate. None where there is nothing to measure, or too little
+    to tell a wrong rate from whole packets (``together_bytes``).
     """
 
     short_s: Compared
@@ -80,31 +85,68 @@ def measure_transfers(
             return TransferMeasurement(short_s)
         (back,) = path.opened(held, [hosts[::-1]])
         both_ways_s = path.both_ways(there, back)
-    pairs = _filling_pairs(testbed, datacenters, conditions)
+    pairs = filling_pairs(*datacenters, conditions, testbed.topology.intra_rate_bps)
     if not pairs:
         return TransferMeasurement(short_s, both_ways_s)
     with ExitStack() as held:
-        return path.together(path.opened(held, pairs), short_s, both_ways_s)
+        return path.together(
+            path.opened(held, pairs), short_s, both_ways_s, _grain_bytes(testbed, datacenters, len(pairs))
+        )
 
 
-def _filling_pairs(
-    testbed: "Testbed", datacenters: tuple[Datacenter, Datacenter], conditions: LinkConditions
+def filling_pairs(
+    here: Datacenter, there: Datacenter, conditions: LinkConditions, port_bps: int | None
 ) -> list[tuple[str, str]]:
-    """As few node pairs as can fill the trunk, on different hosts where there are; none if they cannot."""
-    sources, destinations = ([host.name for host in each.hosts] for each in datacenters)
-    steps = max(len(sources), len(destinations))
-    pairs = [
-        (sources[step % len(sources)], destinations[(step + shift) % len(destinations)])
-        for shift in range(min(len(sources), len(destinations)))
-        for step in range(steps)
-    ]
+    """As few node pairs as can fill the trunk, on different hosts where there are; none if they cannot.
+
+    Ports at their ends, of ``port_bps`` each, let every pair have its share: where they do not, it is they that fill.
+    """
+    pairs = spread_pairs(*([host.name for host in each.hosts] for each in (here, there)))
     for count in range(2, min(len(pairs), _PAIRS_MAX) + 1):
-        if can_bind(conditions.rate_bps, [conditions.pair_rate_bps] * count):
-            port_bps, ends = testbed.topology.intra_rate_bps, {destination for _, destination in pairs[:count]}
-            # Where ports are slower than the trunk it is they that are filled.
-            reached = port_bps is None or port_bps * len(ends) >= count * (conditions.rate_bps or 0)
-            return pairs[:count] if reached else []
+        if conditions.rate_bps and can_bind(conditions.rate_bps, [conditions.pair_rate_bps] * count):
+            (_, busiest), *_ = Counter(destination for _, destination in pairs[:count]).most_common(1)
+            if port_bps is None or port_bps * count >= busiest * conditions.rate_bps:
+                return pairs[:count]
     return []
+
+
+def spread_pairs(sources: Sequence[str], destinations: Sequence[str]) -> list[tuple[str, str]]:
+    """Every pair once, by diagonals, so that those that follow one another are on different hosts."""
+    lap = math.lcm(len(sources), len(destinations))
+    return [
+        (sources[step % len(sources)], destinations[(step + step // lap) % len(destinations)])
+        for step in range(len(sources) * len(destinations))
+    ]
+
+
+def windows_bytes(short_bytes: int, rate_bps: int, rtt_s: float) -> tuple[int, int]:
+    """What is to be in flight, and the buffers for it: what the line or a short transfer holds, as far as TCP goes."""
+    flight_bytes = min(BUFFER_MAX_BYTES // _BUFFER_TIMES, max(short_bytes, math.ceil(rtt_s * rate_bps / 8)))
+    return flight_bytes, max(_BUFFER_MIN_BYTES, _BUFFER_TIMES * flight_bytes)
+
+
+def together_bytes(trunk_bps: int, short_bytes: int, grain_bytes: int) -> int | None:
+    """How much pairs that fill a trunk send in all.
+
+    It is many times ``grain_bytes``, which the trunk handles in one piece, so that this alone moves no figure out of
+    tolerance; None where that takes longer than ``_TOGETHER_MAX_S``.
+    """
+    least_bytes = _GRAINS * grain_bytes
+    if 8 * least_bytes > _TOGETHER_MAX_S * trunk_bps:
+        return None
+    seconds = _TOGETHER_VIRTUAL_S if in_virtual_time() else _TOGETHER_S
+    return max(least_bytes, min(_TOGETHER_MAX_BYTES, max(4 * short_bytes, round(trunk_bps * seconds / 8))))
+
+
+def _grain_bytes(testbed: "Testbed", datacenters: tuple[Datacenter, Datacenter], pairs: int) -> int:
+    """What a trunk handles in one piece: a packet of each other pair, or its bucket if that is larger."""
+    here, there = (each.name for each in datacenters)
+    gateway = next(each for each in testbed.gateway_plan.gateways if each.datacenter == here)
+    trunk = next(port.trunk for port in gateway.wan_ports if port.peer == there)
+    frames = gateway.super_packet_frames
+    packet_bytes = _PACKET_MAX_BYTES if frames is None else frames * FRAME_BYTES
+    bucket_bytes = 0 if trunk is None else trunk.rate_bytes_per_s * trunk.burst_us // 10**6
+    return max((pairs - 1) * packet_bytes, bucket_bytes)
 
 
 def _acknowledgement_bytes(size_bytes: int) -> int:
@@ -121,13 +163,13 @@ class _Path:
         self._short_bytes = min(_SHORT_MAX_BYTES, max(_SHORT_MIN_BYTES, rate_bps * _SHORT_NS // (8 * 10**9)))
         # A slow link says nothing for as long as a packet of each pair takes.
         self._patience_s = PATIENCE_S + _PAIRS_MAX * 8 * _PACKET_MAX_BYTES / rate_bps + 4 * self._latency_s
-        self._flight_bytes = max(self._short_bytes, math.ceil(2 * self._latency_s * rate_bps / 8))
+        self._flight_bytes, self._buffer_bytes = windows_bytes(self._short_bytes, rate_bps, 2 * self._latency_s)
 
     def opened(self, held: ExitStack, pairs: Sequence[tuple[str, str]]) -> list[Connection]:
         """A connection for each pair of hosts, windows open."""
-        buffer_bytes = max(_BUFFER_MIN_BYTES, _BUFFER_TIMES * self._flight_bytes)
-        connections = [held.enter_context(open_connection(Ends(self._testbed, *pair), buffer_bytes)) for pair in pairs]
-        open_windows(connections, self._flight_bytes, 2 * self._latency_s, self._patience_s)
+        ends = [Ends(self._testbed, *pair) for pair in pairs]
+        connections = [held.enter_context(open_connection(each, self._buffer_bytes)) for each in ends]
+        open_windows(connections, self._flight_bytes, self._rate_bps, 2 * self._latency_s, self._patience_s)
         return connections
 
     def short(self, connections: Sequence[Connection]) -> Compared:
@@ -135,7 +177,7 @@ class _Path:
         measured_s = []
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
-            measured_s.append(max(transfers_s(connections, self._short_bytes, self._patience_s)))
+            measured_s.append(max(transfers_s(connections, self._short_bytes, self._rate_bps, self._patience_s)))
         rate_bps = self._rate_bps if len(connections) == 1 else self._trunk_bps
         assert rate_bps is not None
         asked_s = 8 * len(connections) * wire_bytes(self._short_bytes) / rate_bps + self._latency_s
@@ -147,7 +189,7 @@ class _Path:
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
             before = self._counted_bytes(there.ends)
-            measured_s.append(transfers_s([there, back], self._short_bytes, self._patience_s)[0])
+            measured_s.append(transfers_s([there, back], self._short_bytes, self._rate_bps, self._patience_s)[0])
             counted = self._counted_bytes(there.ends) - before
             # Acknowledgements that come after the last byte are counted as well; a transfer has these at most.
             carried = min(counted, wire_bytes(self._short_bytes) + _acknowledgement_bytes(self._short_bytes))
@@ -155,14 +197,18 @@ class _Path:
         return Compared(statistics.median(asked_s), statistics.median(measured_s))
 
     def together(
-        self, connections: Sequence[Connection], short_s: Compared, both_ways_s: Compared | None
+        self, connections: Sequence[Connection], short_s: Compared, both_ways_s: Compared | None, grain_bytes: int
     ) -> TransferMeasurement:
         """What pairs that fill the trunk get of it, and what it gives away beyond."""
         assert self._trunk_bps is not None
         at_once_s = self.short(connections)
         early_bytes = (at_once_s.asked - at_once_s.measured) * self._trunk_bps / 8
-        size_bytes = self._lasting_bytes(self._trunk_bps) // len(connections)
-        taken_s = transfers_s(connections, size_bytes, self._patience_s)
+        burst_bytes = max(0, round(early_bytes))
+        total_bytes = together_bytes(self._trunk_bps, self._short_bytes, grain_bytes)
+        if total_bytes is None:
+            return TransferMeasurement(short_s, both_ways_s, burst_bytes=burst_bytes)
+        size_bytes = total_bytes // len(connections)
+        taken_s = transfers_s(connections, size_bytes, self._trunk_bps, self._patience_s)
         share_bps = self._trunk_bps / len(connections) * SEGMENT_BYTES / FRAME_BYTES
         paces_bps = [self._pace_bps(size_bytes, each) for each in taken_s]
         return TransferMeasurement(
@@ -170,12 +216,8 @@ class _Path:
             both_ways_s,
             Compared(share_bps, max(paces_bps, key=lambda pace_bps: abs(pace_bps - share_bps))),
             Compared(share_bps * len(connections), self._pace_bps(size_bytes * len(connections), max(taken_s))),
-            max(0, round(early_bytes)),
+            burst_bytes,
         )
-
-    def _lasting_bytes(self, rate_bps: int) -> int:
-        seconds = _TOGETHER_VIRTUAL_S if in_virtual_time() else _TOGETHER_S
-        return min(_TOGETHER_MAX_BYTES, max(4 * self._short_bytes, round(rate_bps * seconds / 8)))
 
     def _pace_bps(self, size_bytes: int, taken_s: float) -> float:
         return 8 * size_bytes / max(1e-9, taken_s - self._latency_s)

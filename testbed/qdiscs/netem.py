@@ -12,7 +12,7 @@ from pyroute2.netlink.rtnl.tcmsg import sched_netem
 from testbed.gateway_plan import LOSS_DIGITS, NetemPlan
 
 ORDER_KEEPING_RATE_BYTES_PER_S = 10**15
-"""Shapes nothing, and is above any rate that can be asked for; with a rate set, netem keeps the order of packets."""
+"""Above any rate that can be asked for, so that it shapes nothing: with a rate set, netem keeps packets in order."""
 
 _PROBABILITY_ONE = 2**32 - 1
 _UINT32_MAX = 2**32 - 1

@@ -26,11 +26,13 @@ SEGMENT_BYTES = 1448
 """Payload of a full TCP segment with timestamps."""
 
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+BUFFER_MAX_BYTES = 2**30
+"""The kernel keeps twice a send buffer in 31 bits, and TCP's windows end there."""
 _CHUNK_BYTES = 256 * 1024
 _PATIENCE_S, _PATIENCE_TIMES, _SLOW_START_ROUNDS = 5.0, 3, 20
 """A path that is far slower than it was to be is not waited for: what arrived by then tells enough."""
 _TURN_BYTES = 2**18
-_CONNECTING_S = 60.0
+_CONNECTING_S, _CONNECTING_ROUNDS = 60.0, 4
 _TURN_MIN_S = 1e-4
 _DRAINING_ROUNDS, _DRAINING_S = 8, 1.0
 _TAKEN_BYTES = 4 * 2**20
@@ -62,6 +64,13 @@ class Ends:
 
     def __str__(self) -> str:
         return f"{self.source} to {self.destination}"
+
+    @property
+    def rtt_s(self) -> float:
+        """Of the path between them, as asked, at its longest."""
+        hosts = (self.testbed.topology.host(name) for name in (self.source, self.destination))
+        conditions = self.testbed.topology.path(*(host.datacenter for host in hosts))
+        return 2 * (conditions.latency_ns + conditions.jitter_ns) / 1e9
 
     def socket(self, host: str, kind: int) -> socket.socket:
         """A socket on one of the two, bound to its address."""
@@ -169,25 +178,35 @@ def discard(receiver: socket.socket, scratch: bytearray) -> int:
 def connected(
     ends: Ends, connections: int, buffer_bytes: int | None
 ) -> Iterator[tuple[list[socket.socket], list[socket.socket]]]:
-    """Connections between the ends, their senders and receivers; buffers have their size from the start, if given."""
+    """Connections between the ends, their senders and receivers; buffers have their size from the start, if given.
+
+    That size is cut to ``BUFFER_MAX_BYTES``. Raises StalledError.
+    """
+    if buffer_bytes is not None:
+        buffer_bytes = min(BUFFER_MAX_BYTES, buffer_bytes)
+    patience_s = _CONNECTING_S + _CONNECTING_ROUNDS * ends.rtt_s
     with ExitStack() as held:
         listener = held.enter_context(ends.socket(ends.destination, socket.SOCK_STREAM))
         if buffer_bytes is not None:
             # The kernel gives twice what it is asked for.
             listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes // 2)
         listener.listen(connections)
+        listener.settimeout(patience_s)
         senders, receivers = [], []
         for _ in range(connections):
             sender = held.enter_context(ends.socket(ends.source, socket.SOCK_STREAM))
             if buffer_bytes is not None:
                 sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, buffer_bytes)
-            sender.settimeout(_CONNECTING_S)
-            sender.connect(listener.getsockname())
+            sender.settimeout(patience_s)
+            try:
+                sender.connect(listener.getsockname())
+                receiver, _ = listener.accept()
+            except OSError as fault:
+                raise StalledError(f"{ends}: no connection ({fault}; it may take {patience_s:.0f} s)") from None
+            held.enter_context(receiver).setblocking(False)
             sender.setblocking(False)
             # At the end nothing more is sent of what was accepted, so that the link is free for others.
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            receiver, _ = listener.accept()
-            held.enter_context(receiver).setblocking(False)
             senders.append(sender)
             receivers.append(receiver)
         yield senders, receivers

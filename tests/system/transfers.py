@@ -44,11 +44,11 @@ def transfers(substrate: str, pairs: int, sizes: Iterable[int], pauses_s: Iterab
                 flight_bytes = min(size, OPEN_BYTES)
                 ends = [Ends(testbed, f"east-{pair}", f"west-{pair}") for pair in range(pairs)]
                 connections = [held.enter_context(open_connection(each, 3 * OPEN_BYTES)) for each in ends]
-                open_windows(connections, flight_bytes, 2 * LATENCY_S)
+                open_windows(connections, flight_bytes, RATE_BPS, 2 * LATENCY_S)
                 for pause_s in pauses_s:
                     time.sleep(pause_s)
                     asked_s = 8 * pairs * wire_bytes(size) / RATE_BPS + LATENCY_S
-                    told.append((size, pause_s, asked_s, max(transfers_s(connections, size))))
+                    told.append((size, pause_s, asked_s, max(transfers_s(connections, size, RATE_BPS))))
     return told
 
 

@@ -62,7 +62,8 @@ def test_what_is_kept_makes_the_page_again_without_running(monkeypatch: pytest.M
     assert wanbed(monkeypatch, *arguments).exit_code == 1
     again = (folder / "page.md").read_text()
     assert "| a cause" in again
-    assert again.count("not explained") == written.count("not explained") - 1 == 1
+    assert again.count("| not explained") == written.count("| not explained") - 1 == 1
+    assert "off and not explained: random-1-001." in again
 
 
 def test_json_has_every_experiment(monkeypatch: pytest.MonkeyPatch) -> None:

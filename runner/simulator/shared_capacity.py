@@ -49,6 +49,7 @@ class SharedCapacity:
         self._capacities_bps = capacities_bps
         self._sending: dict[int, dict[NodePairFlow, None]] = {resource: {} for resource in capacities_bps}
         self._asked_bps = dict.fromkeys(capacities_bps, 0)
+        self._most_bps: dict[NodePairFlow, list[int]] = {}
         self._touched: dict[NodePairFlow, None] = {}
         self._freed: set[int] = set()
 
@@ -56,9 +57,11 @@ class SharedCapacity:
         """From now on ``channel`` sends, as one of ``flow``; it is told its rate before any time passes."""
         flow.sending[channel] = None
         if len(flow.sending) == 1:
-            for resource in flow.resources:
+            if flow not in self._most_bps:
+                self._most_bps[flow] = [self._most_of(flow, resource) for resource in flow.resources]
+            for resource, most_bps in zip(flow.resources, self._most_bps[flow], strict=True):
                 self._sending[resource][flow] = None
-                self._asked_bps[resource] += self._most_bps(flow, resource)
+                self._asked_bps[resource] += most_bps
         self._touch(flow, now_ns)
 
     def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
@@ -66,15 +69,15 @@ class SharedCapacity:
         del flow.sending[channel]
         if not flow.sending:
             flow.rate_bps = 0
-            for resource in flow.resources:
+            for resource, most_bps in zip(flow.resources, self._most_bps[flow], strict=True):
                 if self._limits(resource):
                     self._freed.add(resource)
                 del self._sending[resource][flow]
-                self._asked_bps[resource] -= self._most_bps(flow, resource)
+                self._asked_bps[resource] -= most_bps
         self._touch(flow, now_ns)
 
-    def _most_bps(self, flow: NodePairFlow, resource: int) -> int:
-        """What the rest of its way lets a flow ask of a resource; more than there is, where nothing else limits it.
+    def _most_of(self, flow: NodePairFlow, resource: int) -> int:
+        """Return what the rest of its way lets a flow ask of a resource: more than there is, where nothing else limits.
 
         Of several that have the least, one has to limit: that with the lowest number.
         """

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results.span_log import COMPUTE_KINDS
-from runner.experiment import Cell, parse_experiment
+from runner.experiment import Cell
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.equal_parts import equal_parts
 from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.simulator.tcp_effects import IDEAL, TcpEffects
 from runner.simulator.variant_simulation import simulate_variant
+from tests.runner.simulator.variants import sweep_point
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.gpipe import GPipe
@@ -88,11 +88,6 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 effects_of = st.builds(TcpEffects, st.booleans(), st.booleans(), st.booleans())
 
 
-def cell_of(document: Mapping[str, Any]) -> Cell:
-    (cell,) = parse_experiment(document, "exp.yaml", Path()).cells()
-    return cell
-
-
 def simulated(cell: Cell, effects: TcpEffects, *, symmetry: bool = True) -> Simulation:
     return simulate_variant(cell.topology, cell.variants[0], ITERATIONS, effects=effects, symmetry=symmetry)
 
@@ -112,7 +107,7 @@ def same(one: Simulation, other: Simulation) -> bool:
 def test_no_gpu_does_two_things_at_once_and_each_does_all_its_work(
     document: Mapping[str, Any], effects: TcpEffects
 ) -> None:
-    cell = cell_of(document)
+    cell = sweep_point(document)
     variant, spans = cell.variants[0], simulated(cell, effects).spans
     for place in variant.placement.places:
         rank = variant.placement.rank(place)
@@ -126,7 +121,7 @@ def test_no_gpu_does_two_things_at_once_and_each_does_all_its_work(
 
 @given(documents(), effects_of)
 def test_what_is_sent_is_received_later_by_a_latency_at_least(document: Mapping[str, Any], effects: TcpEffects) -> None:
-    cell = cell_of(document)
+    cell = sweep_point(document)
     variant, spans = cell.variants[0], simulated(cell, effects).spans
     places = variant.placement.places
     sends, receives = spans.kind == KIND_CODES["send"], spans.kind == KIND_CODES["receive"]
@@ -163,7 +158,7 @@ def test_what_is_sent_is_received_later_by_a_latency_at_least(document: Mapping[
 def test_as_many_bytes_cross_the_wan_as_its_boundaries_ask_for(
     document: Mapping[str, Any], effects: TcpEffects
 ) -> None:
-    cell = cell_of(document)
+    cell = sweep_point(document)
     variant = cell.variants[0]
     asked = sum(
         2 * ITERATIONS * variant.microbatches * variant.work.activation_bytes[one.stage]
@@ -179,7 +174,7 @@ def test_as_many_bytes_cross_the_wan_as_its_boundaries_ask_for(
 
 @given(documents(), effects_of)
 def test_no_link_is_above_its_rate_at_any_instant(document: Mapping[str, Any], effects: TcpEffects) -> None:
-    cell = cell_of(document)
+    cell = sweep_point(document)
     on_trunk = defaultdict(list)
     homes = {host.name: host.datacenter for host in cell.topology.hosts}
     for traffic in simulated(cell, effects).traffic:
@@ -201,7 +196,7 @@ def test_no_link_is_above_its_rate_at_any_instant(document: Mapping[str, Any], e
 def test_an_iteration_takes_as_long_as_its_busiest_gpu_and_its_longest_path_at_least(
     document: Mapping[str, Any], effects: TcpEffects
 ) -> None:
-    cell = cell_of(document)
+    cell = sweep_point(document)
     variant, simulation = cell.variants[0], simulated(cell, effects)
     work, microbatches = variant.work, variant.microbatches
     busiest_ns = max(
@@ -224,7 +219,7 @@ def test_an_iteration_takes_as_long_as_its_busiest_gpu_and_its_longest_path_at_l
 def test_one_of_several_equal_parts_stands_for_all_to_the_byte(
     document: Mapping[str, Any], effects: TcpEffects
 ) -> None:
-    cell = cell_of(document)
+    cell = sweep_point(document)
     assert same(simulated(cell, effects), simulated(cell, effects, symmetry=False))
 
 
@@ -245,7 +240,7 @@ def test_equal_parts_are_the_smallest_that_share_no_host() -> None:
         document["topology"]["datacenters"] = [
             {"name": name, "hosts": hosts, "gpus_per_host": gpus} for name in ("east", "west")
         ]
-        cell = cell_of(document)
+        cell = sweep_point(document)
         assert equal_parts(cell.variants[0]) == parts
         assert same(simulated(cell, TcpEffects()), simulated(cell, TcpEffects(), symmetry=False))
 
@@ -253,7 +248,7 @@ def test_equal_parts_are_the_smallest_that_share_no_host() -> None:
 @given(documents(), effects_of)
 @settings(max_examples=20)
 def test_the_same_input_gives_the_same_output(document: Mapping[str, Any], effects: TcpEffects) -> None:
-    assert same(simulated(cell_of(document), effects), simulated(cell_of(document), effects))
+    assert same(simulated(sweep_point(document), effects), simulated(sweep_point(document), effects))
 
 
 def test_iterations_do_not_wait_for_each_other_beyond_what_they_need() -> None:
@@ -265,7 +260,7 @@ def test_iterations_do_not_wait_for_each_other_beyond_what_they_need() -> None:
         "training": {"stages": 2, "microbatches": 1, "iterations": 2, "warmup": 0},
         "variants": [{"name": "any", "schedule": "gpipe"}],
     }
-    simulation = simulated(cell_of(document), IDEAL)
+    simulation = simulated(sweep_point(document), IDEAL)
     assert simulation.windows_ns == [(0, 62_000_000), (62_000_000, 124_000_000)]
 
 
@@ -280,7 +275,7 @@ def test_what_replicas_far_apart_sum_crosses_the_wan() -> None:
         "training": {"stages": 1, "pipelines": 4, "microbatches": 2, "iterations": ITERATIONS, "warmup": 0},
         "variants": [{"name": "any", "schedule": "dp"}],
     }
-    traffic = simulated(cell_of(document), IDEAL).traffic
+    traffic = simulated(sweep_point(document), IDEAL).traffic
     # The ring goes over and back once, and every replica sends 2 (P - 1)/P of the data.
     assert [(pair.source, pair.destination) for pair in traffic] == [("east-1", "west-0"), ("west-1", "east-0")]
     assert [pair.wire_bytes[-1] for pair in traffic] == [ITERATIONS * 2 * 3 * 2_000_000] * 2
@@ -304,7 +299,7 @@ def test_whatever_a_schedule_does_wrong_is_told_in_one_line(schedule: str, told:
         "training": {"stages": 2, "microbatches": 2, "iterations": 1, "warmup": 0},
         "variants": [{"name": "any", "schedule": "gpipe"}],
     }
-    cell = cell_of(document)
+    cell = sweep_point(document)
     vars(cell.variants[0])["schedule"] = f"{__name__}:{schedule}"
     with pytest.raises(SimulationError, match=told):
         simulated(cell, IDEAL)
@@ -318,7 +313,7 @@ def test_a_schedule_that_deadlocks_is_named_with_its_stage_its_action_and_the_la
         "training": {"stages": 2, "microbatches": 2, "iterations": 2, "warmup": 0},
         "variants": [{"name": "any", "schedule": "gpipe"}],
     }
-    cell = cell_of(document)
+    cell = sweep_point(document)
     vars(cell.variants[0])["schedule"] = f"{__name__}:Stubborn"
     with pytest.raises(
         SimulationError,

@@ -15,8 +15,7 @@ from runner.commands.validate_random import DEFAULT_SEED
 from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT
 from runner.validation.explanations import read_explanations
 from runner.validation.random_agreement import EXPLAINED_LIMIT
-from testbed.substrate.probe import MissingError
-from testbed.virtual_time.kernel_cache import virtual_kernel
+from tests.system.inside_virtual_time import kernel_or_skip
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "reference" / "random"
@@ -25,10 +24,7 @@ FEW = 10
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    try:
-        virtual_kernel()
-    except MissingError as missing:
-        pytest.skip(f"{missing} (four minutes, once)")
+    kernel_or_skip()
     command = [sys.executable, "-m", "runner.command_line", "validate", "--json"]
     drawn = ["--random", str(FEW), "--seed", str(DEFAULT_SEED), "--runs", str(tmp_path_factory.mktemp("runs"))]
     done = subprocess.run([*command, *drawn], capture_output=True, text=True, timeout=1800, check=False, cwd=ROOT)

@@ -1,43 +1,18 @@
 """A link is a line: a transfer takes its wire bytes over the rate, and the latency, whatever the pause before it."""
 
-import io
-import json
-import os
-import sys
-from pathlib import Path
-
 import pytest
 
 from testbed.shared_rate import FRAME_BYTES, SUPER_PACKET_NS
-from testbed.substrate.probe import MissingError
-from testbed.virtual_time.guest import run_inside
-from testbed.virtual_time.guest_place import choose_place
-from testbed.virtual_time.kernel_cache import virtual_kernel
+from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
 from tests.system.transfers import PAUSES_S, RATE_BPS, SIZES, Told, transfers
 
-ROOT = Path(__file__).resolve().parents[2]
 SUPER_PACKET_S = max(SUPER_PACKET_NS / 1e9, 8 * 2 * FRAME_BYTES / RATE_BPS)
 
 
 @pytest.fixture(scope="module")
 def in_virtual_time() -> list[Told]:
     """By the number of node pairs at once, from 1."""
-    try:
-        kernel = virtual_kernel()
-    except MissingError as missing:
-        pytest.skip(f"{missing} (four minutes, once)")
-    said, complained = io.BytesIO(), io.BytesIO()
-    status = run_inside(
-        [sys.executable, "-m", "tests.system.transfers"],
-        kernel,
-        choose_place(),
-        folder=ROOT,
-        environment={**os.environ, "PYTHONPATH": str(ROOT)},
-        standard_output=said,
-        standard_error=complained,
-    )
-    assert status == 0, complained.getvalue().decode()
-    told: list[Told] = json.loads(said.getvalue())
+    told: list[Told] = printed_inside("tests.system.transfers", kernel_or_skip())
     return told
 
 

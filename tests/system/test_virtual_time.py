@@ -3,7 +3,6 @@
 Load matters to none of these tests: that is what the last one shows. Together they take about a minute of a core.
 """
 
-import io
 import json
 import os
 import subprocess
@@ -15,10 +14,8 @@ from typing import Any
 
 import pytest
 
-from testbed.substrate.probe import MissingError
-from testbed.virtual_time.guest import run_inside
-from testbed.virtual_time.guest_place import choose_place
-from testbed.virtual_time.kernel_cache import VirtualKernel, virtual_kernel
+from testbed.virtual_time.kernel_cache import VirtualKernel
+from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
 from tests.system.links_in_virtual_time import LATENCIES_MS, MANY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,26 +43,12 @@ DIFFERENCE = 0.001
 
 @pytest.fixture(scope="module")
 def kernel() -> VirtualKernel:
-    try:
-        return virtual_kernel()
-    except MissingError as missing:
-        pytest.skip(f"{missing} (four minutes, once)")
+    return kernel_or_skip()
 
 
 @pytest.fixture(scope="module")
 def links(kernel: VirtualKernel) -> dict[str, Any]:
-    said, complained = io.BytesIO(), io.BytesIO()
-    status = run_inside(
-        [sys.executable, "-m", "tests.system.links_in_virtual_time"],
-        kernel,
-        choose_place(),
-        folder=ROOT,
-        environment={**os.environ, "PYTHONPATH": str(ROOT)},
-        standard_output=said,
-        standard_error=complained,
-    )
-    assert status == 0, complained.getvalue().decode()
-    document: dict[str, Any] = json.loads(said.getvalue())
+    document: dict[str, Any] = printed_inside("tests.system.links_in_virtual_time", kernel)
     return document
 
 

@@ -1,0 +1,41 @@
+"""Modules of these tests that run inside the kernel of virtual time, and print what they measured as JSON."""
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.substrate.probe import MissingError
+from testbed.virtual_time.guest import run_inside
+from testbed.virtual_time.guest_place import choose_place
+from testbed.virtual_time.kernel_cache import VirtualKernel, virtual_kernel
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def kernel_or_skip() -> VirtualKernel:
+    """The kernel of virtual time; without one the test is skipped with that reason."""
+    try:
+        return virtual_kernel()
+    except MissingError as missing:
+        pytest.skip(f"{missing} (four minutes, once)")
+
+
+def printed_inside(module: str, kernel: VirtualKernel) -> Any:
+    """What the module prints, run as a program inside that kernel."""
+    said, complained = io.BytesIO(), io.BytesIO()
+    status = run_inside(
+        [sys.executable, "-m", module],
+        kernel,
+        choose_place(),
+        folder=ROOT,
+        environment={**os.environ, "PYTHONPATH": str(ROOT)},
+        standard_output=said,
+        standard_error=complained,
+    )
+    assert status == 0, complained.getvalue().decode()
+    return json.loads(said.getvalue())

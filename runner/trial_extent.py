@@ -61,12 +61,12 @@ def check_extent(
     work: StageWork,
     *,
     microbatches: int,
-    pipelines_per_cell: int,
     source: str,
 ) -> None:
     """Raise InputError, one line that starts with ``source``, for a trial beyond the bounds above.
 
-    Times are those of everything one after the other, which no schedule exceeds.
+    Times are those of everything one after the other, which no schedule exceeds. How many pipelines share is not asked:
+    that number is worked out with transfers which must be within the bounds before.
     """
     paths = _Paths(spec, topology, transport)
     iterations = spec.training.iterations
@@ -80,7 +80,7 @@ def check_extent(
         for path, count in paths.between(placement.pipelines, boundary).items():
             _check_windows(path.windows(size_bytes) * transfers // 2, "compute.activation", source)
             legs_ns = path.transfer_ns(size_bytes)
-            if pipelines_per_cell > 1:
+            if transport.sharing != "none":
                 legs_ns += 2 * paths.intra.transfer_ns(size_bytes)
             sent_ns += transfers * count * legs_ns
             sent_bytes += transfers * count * size_bytes

@@ -91,21 +91,12 @@ def resolve_variant(
     )
     check_all_reduce(spec, variant, placement, here)
     work = stage_work(spec, cut.stages, cut.pipelines, source, directory)
+    check_extent(spec, topology, placement, variant.transport, work, microbatches=cut.microbatches, source=source)
     if candidate is not None:
         pipelines_per_cell = candidate.pipelines_per_cell
     else:
         pipelines_per_cell = _pipelines_per_cell(topology, placement, variant.transport, work, here, clock=spec.clock)
     _check_cells(placement, pipelines_per_cell, here)
-    check_extent(
-        spec,
-        topology,
-        placement,
-        variant.transport,
-        work,
-        microbatches=cut.microbatches,
-        pipelines_per_cell=pipelines_per_cell,
-        source=source,
-    )
     resolved = ResolvedVariant(
         variant,
         placement,

@@ -45,6 +45,20 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"topology.wan": {"latency": "20ms", "rate": "1bit"}, "compute.activation": "1000GiB"},
         "compute.activation: one after the other, what there is to do takes ",
     ),
+    "terabytes at a bit a second that pipelines would share": (
+        {
+            "topology.wan": {"latency": "1ns", "rate": "1bit"},
+            "compute.activation": "100GiB",
+            "variants": [
+                {
+                    "name": "a",
+                    "schedule": "gpipe",
+                    "transport": {"window": "1GiB", "connections": 64, "sharing": "temporal"},
+                }
+            ],
+        },
+        "compute.activation: one after the other, what there is to do takes ",
+    ),
     "a sum of terabytes at a bit a second": (
         {
             "topology.intra": {"rate": "1bit"},

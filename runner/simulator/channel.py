@@ -78,5 +78,4 @@ class PrivateChannel:
             now_ns, unsent = end_ns, unsent - part
         self._free_ns = now_ns
         start_ns = now_ns if start_ns is None else start_ns
-        waits_ns = 0 if dealing is None else window.waits_ns(dealing, self._whole)
-        return start_ns, max(now_ns, start_ns + waits_ns)
+        return start_ns, window.last_byte_ns(start_ns, now_ns, dealing, self._whole)

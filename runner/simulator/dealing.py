@@ -3,11 +3,15 @@
 A group's windows taken together forget that chunks are not cut: of 16 chunks over 12 connections four carry two. As
 long as windows are still opening, one that has carried little is narrow, and may be dealt more than it lets out at
 once: the rest of the transfer waits for a round trip, or several, while the other connections go on with what follows.
+Where a transfer has fewer chunks than there are connections, they take turns, the longest unused first: each may have
+been idle for so long that its window is halved, although the group never was.
 Connections that are all narrow send in step, and the line has the bursts of all of them to carry in every round: the
 last one of a round ends by so much later, and begins the next round by so much later.
 """
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -38,69 +42,122 @@ class Dealing:
         """What all of them carry, at most."""
         return self.chunks * self.chunk_bytes
 
-    @property
-    def most_bytes(self) -> int:
-        """What the connection with the most chunks carries."""
-        return -(-self.chunks // self.connections) * self.chunk_bytes
 
+class Connections:
+    """The congestion window of each connection of a group, as far as what it was dealt has opened it.
 
-class NarrowestConnection:
-    """The congestion window of that connection of a group which has carried the least so far.
-
-    It grows as slow start does. ``window_bytes`` is what the receiver allows each connection, None for anything.
+    They grow as slow start does. ``window_bytes`` is what the receiver allows each connection, None for anything; after
+    idle of more than ``timeout_ns`` a connection's window is halved for every whole one, None for never.
     """
 
-    __slots__ = ("_congestion", "_in_turn", "_initial", "_window")
+    __slots__ = ("_congestion", "_initial", "_last_ns", "_next", "_timeout_ns", "_unchanged", "_window")
 
-    def __init__(self, window_bytes: int | None, initial_bytes: int) -> None:
+    def __init__(
+        self, connections: int, window_bytes: int | None, initial_bytes: int, timeout_ns: int | None = None
+    ) -> None:
         self._window = window_bytes
-        self._initial = self._congestion = initial_bytes
-        self._in_turn = 0
+        self._initial = initial_bytes
+        self._timeout_ns = timeout_ns
+        self._congestion = [initial_bytes] * connections
+        self._last_ns = [0] * connections
+        self._next = 0
+        self._unchanged: tuple[Dealing | None, int] = None, 0
 
-    def halve(self) -> None:
-        """A timeout of idle has passed."""
-        self._congestion = max(self._congestion // 2, self._initial)
-
-    def waiting(self, dealing: Dealing) -> Waiting:
-        """How long it needs beyond the first burst, should it be dealt the most, and the others be as narrow.
-
-        Its window grows by what the connection carries that is dealt the least.
-        """
-        if self._window is not None and self._congestion >= self._window:
+    def waiting(self, dealing: Dealing, now_ns: int) -> Waiting:
+        """How long the transfer that begins now needs beyond its first burst; ``sent`` is to follow."""
+        count = len(self._congestion)
+        if self._unchanged[0] == dealing and self._unchanged[1] >= count and not self._idle(self._next, now_ns):
             return NO_WAITING
-        rounds, sent, burst, congestion = 0, 0, 0, self._congestion
-        while sent + self._allowed(congestion) < dealing.most_bytes:
-            burst = self._allowed(congestion)
-            if self._window is not None and congestion >= self._window:
+        each, more = divmod(dealing.chunks, count)
+        rounds: dict[tuple[int, int], _Rounds] = {}
+        dealt: Counter[_Rounds] = Counter()
+        changed = False
+        for turn in range(count if each else more):
+            connection = (self._next + turn) % count
+            before = self._congestion[connection]
+            congestion = before if not self._idle(connection, now_ns) else self._halved(connection, now_ns)
+            load_bytes = (each + (turn < more)) * dealing.chunk_bytes
+            known = rounds.get((congestion, load_bytes))
+            if known is None:
+                known = rounds[congestion, load_bytes] = self._rounds(congestion, load_bytes)
+            dealt[known] += 1
+            changed = changed or known.before > 0 or known.congestion_bytes != before
+            self._congestion[connection] = known.congestion_bytes
+        alike = not changed and self._unchanged[0] in (dealing, None)
+        self._unchanged = (dealing, self._unchanged[1] + len(range(count if each else more))) if alike else (None, 0)
+        return _slowest(dealt)
+
+    def sent(self, dealing: Dealing, end_ns: int) -> None:
+        """Tell that what was asked about last has left by ``end_ns``."""
+        count = len(self._last_ns)
+        each, more = divmod(dealing.chunks, count)
+        if each:
+            self._last_ns = [end_ns] * count
+        else:
+            for turn in range(more):
+                self._last_ns[(self._next + turn) % count] = end_ns
+        self._next = (self._next + more) % count
+
+    def _idle(self, connection: int, now_ns: int) -> bool:
+        return self._timeout_ns is not None and now_ns - self._last_ns[connection] > self._timeout_ns
+
+    def _halved(self, connection: int, now_ns: int) -> int:
+        assert self._timeout_ns is not None
+        congestion = self._congestion[connection]
+        idle_ns = now_ns - self._last_ns[connection] - self._timeout_ns
+        while idle_ns > 0 and congestion > self._initial:
+            congestion = max(congestion // 2, self._initial)
+            idle_ns -= self._timeout_ns
+        return congestion
+
+    def _rounds(self, congestion: int, load_bytes: int) -> "_Rounds":
+        """How a connection that allows so much sends so much."""
+        rounds, sent, burst, opening = 0, 0, 0, congestion
+        while sent + self._allowed(opening) < load_bytes:
+            burst = self._allowed(opening)
+            if self._window is not None and opening >= self._window:
                 # From here on every round is alike.
-                full_rounds = -(-(dealing.most_bytes - sent) // burst) - 1
+                full_rounds = -(-(load_bytes - sent) // burst) - 1
                 rounds, sent = rounds + full_rounds, sent + full_rounds * burst
                 break
             sent += burst
-            congestion, rounds = 2 * congestion, rounds + 1
-        self._grow(self._turns(dealing) * dealing.chunk_bytes)
-        if not rounds:
-            return NO_WAITING
-        in_step = min(dealing.connections, dealing.chunks)
-        return Waiting(rounds, max(in_step * burst, dealing.total_bytes - in_step * sent))
+            opening, rounds = 2 * opening, rounds + 1
+        return _Rounds(rounds, burst, load_bytes - sent, self._grown(congestion, load_bytes))
 
-    def _turns(self, dealing: Dealing) -> int:
-        """How many chunks it is dealt at least; where a transfer has too few for all, they take turns."""
-        if dealing.chunks >= dealing.connections:
-            return dealing.chunks // dealing.connections
-        turns, self._in_turn = divmod(self._in_turn + dealing.chunks, dealing.connections)
-        return turns
-
-    def _grow(self, left: int) -> None:
-        """Open the window by what goes in rounds of as much as it allows."""
+    def _grown(self, congestion: int, left: int) -> int:
+        """The window after so much has gone, in rounds of as much as it allows."""
         while left > 0:
-            flown = min(self._allowed(self._congestion), left)
-            if self._congestion < 2 * flown:
-                self._congestion = min(self._congestion + flown, 2 * flown)
+            flown = min(self._allowed(congestion), left)
+            if congestion < 2 * flown:
+                congestion = min(congestion + flown, 2 * flown)
             elif flown < left:
                 # As open as it gets.
-                return
+                break
             left -= flown
+        return congestion
 
     def _allowed(self, congestion: int) -> int:
         return congestion if self._window is None else min(congestion, self._window)
+
+
+class _Rounds(NamedTuple):
+    """Of one connection: rounds before the last, what it sends in the one before and in the last, its window then."""
+
+    before: int
+    burst_bytes: int
+    last_bytes: int
+    congestion_bytes: int
+
+
+def _slowest(dealt: "Counter[_Rounds]") -> Waiting:
+    """What those that need the most rounds make of it, with all that send beside them in their last two."""
+    rounds = max((each.before for each in dealt), default=0)
+    if not rounds:
+        return NO_WAITING
+    last = sum(number * each.last_bytes for each, number in dealt.items() if each.before == rounds)
+    before = sum(
+        number * (each.burst_bytes if each.before == rounds else each.last_bytes)
+        for each, number in dealt.items()
+        if each.before >= rounds - 1
+    )
+    return Waiting(rounds, max(before, last))

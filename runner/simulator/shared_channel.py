@@ -106,8 +106,7 @@ class SharedChannel:
     def _end_transfer(self, now_ns: int) -> None:
         _, _, left, dealing = self._waiting.popleft()
         first_ns = now_ns if self._first_ns is None else self._first_ns
-        waits_ns = 0 if dealing is None else self._window.waits_ns(dealing, self.line)
         others = bool(self._waiting)
-        left(first_ns, max(now_ns, first_ns + waits_ns))
+        left(first_ns, self._window.last_byte_ns(first_ns, now_ns, dealing, self.line))
         if others:
             self._await_next()

@@ -17,7 +17,7 @@ There is no loss: queues hold whatever windows let out.
 from collections import deque
 
 from runner.simulator.congestion_window import INITIAL_SEGMENTS, CongestionWindow
-from runner.simulator.dealing import Dealing, NarrowestConnection
+from runner.simulator.dealing import Connections, Dealing
 from runner.simulator.line import PAYLOAD_BYTES, Line
 from testbed.host_attachment import TcpSettings
 
@@ -31,8 +31,8 @@ class TcpWindow:
     """The state of one direction. Sizes are payload, times nanoseconds; a None switches that effect off.
 
     ``window_bytes`` and ``initial_bytes`` are those of all ``connections``; ``held_bytes`` as ``CongestionWindow`` has
-    it. ``least_timeout_ns`` is what a retransmission timeout has beyond an RTT. ``narrowest`` is one of the
-    connections, None where there is only one or windows are always open.
+    it. ``least_timeout_ns`` is what a retransmission timeout has beyond an RTT. ``each`` are the
+    connections by themselves, None where there is only one or windows are always open.
 
     Callers ask ``allowance`` when they are about to send, tell ``sent``, and where the allowance is 0 ask again at
     ``next_credit_ns``; times never go back.
@@ -40,9 +40,9 @@ class TcpWindow:
 
     __slots__ = (
         "_congestion",
+        "_each",
         "_in_flight",
         "_last_sent_ns",
-        "_narrowest",
         "_restarts",
         "_rtt_ns",
         "_runs",
@@ -60,7 +60,7 @@ class TcpWindow:
         held_bytes: int | None = None,
         restarts: bool = True,
         least_timeout_ns: int = LEAST_TIMEOUT_NS,
-        narrowest: NarrowestConnection | None = None,
+        each: Connections | None = None,
     ) -> None:
         self._rtt_ns = rtt_ns
         self._timeout_ns = rtt_ns + least_timeout_ns
@@ -72,14 +72,19 @@ class TcpWindow:
         self._runs: deque[list[int]] = deque()
         self._in_flight = 0
         self._last_sent_ns = 0
-        self._narrowest = narrowest
+        self._each = each
 
-    def waits_ns(self, dealing: Dealing, line: Line) -> int:
-        """How long after its first byte the last one of a transfer leaves that line at least, dealt like that."""
-        if self._narrowest is None:
-            return 0
-        waiting = self._narrowest.waiting(dealing)
-        return waiting.rounds * self._rtt_ns + line.duration_ns(waiting.burst_bytes)
+    def last_byte_ns(self, first_ns: int, left_ns: int, dealing: Dealing | None, line: Line) -> int:
+        """When the last byte of a transfer leaves that line whose first one left at ``first_ns``.
+
+        All windows together would have let it go at ``left_ns``; ``dealing`` says which connections had to carry it.
+        """
+        if self._each is None or dealing is None:
+            return left_ns
+        waiting = self._each.waiting(dealing, first_ns)
+        end_ns = max(left_ns, first_ns + waiting.rounds * self._rtt_ns + line.duration_ns(waiting.burst_bytes))
+        self._each.sent(dealing, end_ns)
+        return end_ns
 
     def opens_for(self, bytes_per_rtt: int) -> bool:
         """Whether sending so much in an RTT, without idle, does not have to wait; as of the last ``allowance``."""
@@ -139,8 +144,6 @@ class TcpWindow:
         self._last_sent_ns = now_ns
         while idle_ns > 0 and not congestion.is_initial:
             congestion.halve()
-            if self._narrowest is not None:
-                self._narrowest.halve()
             idle_ns -= timeout_ns
 
 
@@ -162,13 +165,17 @@ def opened(
     window_bytes = settings.in_flight_bytes if counts and window else None
     initial_bytes = INITIAL_SEGMENTS * SEGMENT_BYTES if counts and slow_start else None
     settles = settings.leaves_slow_start_early and line.rate_bps is not None
+    rtt_ns, restarts = 2 * line.latency_ns, settings.restarts_after_idle
+    timeout_ns = rtt_ns + least_timeout_ns if restarts else None
     return TcpWindow(
-        2 * line.latency_ns,
+        rtt_ns,
         None if window_bytes is None else connections * window_bytes,
         None if initial_bytes is None else connections * initial_bytes,
         connections=connections,
         held_bytes=line.payload_per_rtt() if settles else None,
-        restarts=settings.restarts_after_idle,
+        restarts=restarts,
         least_timeout_ns=least_timeout_ns,
-        narrowest=NarrowestConnection(window_bytes, initial_bytes) if connections > 1 and initial_bytes else None,
+        each=Connections(connections, window_bytes, initial_bytes, timeout_ns)
+        if connections > 1 and initial_bytes
+        else None,
     )

@@ -6,7 +6,8 @@
   2011; Linux: ``hystart_update``). A connection that is alone does when acknowledgements of a round have come without a
   pause for half an RTT: its window is then between one and one and a half of what the line holds. Of several that send
   in step each waits for the bursts of those before it: one leaves when that has become an eighth of an RTT, 4 to 16 ms,
-  more than it was in the first round. From then on a window grows by a twentieth of what is acknowledged, which is what
+  more than it was in the first round. So does one whose acknowledgements wait for as long behind what the other
+  direction sends. From then on a window grows by a twentieth of what is acknowledged, which is what
   cubic does that has lost nothing yet.
 - After idle of more than one retransmission timeout it is halved for every whole one, down to 10 segments (RFC 2861;
   Linux: ``tcp_cwnd_restart``). What has left slow start goes back to where it was by slow start.
@@ -14,6 +15,8 @@
 
 INITIAL_SEGMENTS = 10
 _LEAST_SEGMENTS = 16
+_NOTICED_SEGMENTS = 16
+"""What the first eight acknowledgements of a round acknowledge: when they are late, slow start ends with them."""
 _SETTLED_PART = 20
 _DELAY_PART, _LEAST_DELAY_NS, _MOST_DELAY_NS = 8, 4_000_000, 16_000_000
 _ALL = 1 << 20
@@ -30,6 +33,7 @@ class CongestionWindow:
     __slots__ = (
         "_connections",
         "_delay_bytes",
+        "_delay_ns",
         "_held",
         "_initial",
         "_opening",
@@ -45,16 +49,19 @@ class CongestionWindow:
         self._part_opening = _ALL
         self._connections = connections
         self._held = held_bytes
-        delay_ns = min(max(rtt_ns // _DELAY_PART, _LEAST_DELAY_NS), _MOST_DELAY_NS)
-        self._delay_bytes = 0 if held_bytes is None or not rtt_ns else held_bytes * delay_ns // rtt_ns
+        self._delay_ns = min(max(rtt_ns // _DELAY_PART, _LEAST_DELAY_NS), _MOST_DELAY_NS)
+        self._delay_bytes = 0 if held_bytes is None or not rtt_ns else held_bytes * self._delay_ns // rtt_ns
 
     @property
     def size_bytes(self) -> int:
         """What may be in flight, as far as congestion goes."""
         return self._opening + self._settled
 
-    def grow(self, acknowledged_bytes: int, flown_bytes: int, most_bytes: int) -> None:
-        """So many bytes of those that were in flight are acknowledged; the window becomes ``most_bytes`` at most."""
+    def grow(self, acknowledged_bytes: int, flown_bytes: int, most_bytes: int, later_ns: int = 0) -> None:
+        """So many bytes of those that were in flight are acknowledged; the window becomes ``most_bytes`` at most.
+
+        The acknowledgements came later by so much, behind what the other direction sends.
+        """
         size_bytes = self.size_bytes
         if size_bytes >= most_bytes:
             return
@@ -64,6 +71,11 @@ class CongestionWindow:
         settled = back + (settled - back) // _SETTLED_PART
         room = most_bytes - size_bytes
         opening = min(opening, room)
+        leaves = self._held is not None and self._opening > 0 and self._judges(flown_bytes)
+        if leaves and later_ns > self._delay_ns:
+            self._opening += min(opening, self._initial * _NOTICED_SEGMENTS // INITIAL_SEGMENTS)
+            self._settle(self._opening, 0)
+            return
         self._opening += opening
         self._settled += min(settled, room - opening)
         if self._held is not None and self._opening:
@@ -81,6 +93,10 @@ class CongestionWindow:
         """Whether nothing is left to be halved."""
         return self.size_bytes <= self._initial
 
+    def _judges(self, flown_bytes: int) -> bool:
+        """Whether enough was in flight for the round's delays to be looked at."""
+        return flown_bytes * INITIAL_SEGMENTS >= self._initial * _LEAST_SEGMENTS
+
     def _leave_slow_start(self, flown_bytes: int) -> None:
         assert self._held is not None
         if self._connections == 1:
@@ -88,7 +104,7 @@ class CongestionWindow:
                 self._settle(min(self._opening, flown_bytes + self._held // 2), 0)
             return
         later_bytes = flown_bytes - self._initial
-        if flown_bytes * INITIAL_SEGMENTS < self._initial * _LEAST_SEGMENTS or later_bytes <= self._delay_bytes:
+        if not self._judges(flown_bytes) or later_bytes <= self._delay_bytes:
             return
         stays = _ALL * self._delay_bytes // later_bytes
         if stays < self._part_opening:

@@ -24,6 +24,9 @@ Resource = tuple[str, str, str]
 _RESOURCES = {"node_pair": 0, "trunk": 1, "port": 2}
 """In the order in which a transfer crosses them: each lets no more through to those behind it than it has."""
 
+_NOTICED_PART = 8
+"""Windows that let out less at once than this part of what the line holds are not looked at: nobody waits for it."""
+
 
 @dataclass(frozen=True)
 class Network:
@@ -84,12 +87,13 @@ class Network:
         numbers = {resource: number for number, resource in enumerate(sorted(binding))}
         capacity = SharedCapacity(events, {numbers[resource]: rate_bps for resource, rate_bps in binding.items()})
         users = Counter(resource for resources in crossed.values() for resource in resources if resource in binding)
+        meeting = self._meeting(crossed)
         flows: dict[tuple[str, str], NodePairFlow] = {}
         channels: dict[Ends, Channel] = {}
         for pair in ends:
             own = [resource for resource in crossed[pair] if resource in binding]
-            if any(users[resource] > 1 for resource in own):
-                hosts = pair[0].host.name, pair[1].host.name
+            hosts = pair[0].host.name, pair[1].host.name
+            if any(users[resource] > 1 for resource in own) or hosts in meeting:
                 if hosts not in flows:
                     flows[hosts] = NodePairFlow(len(flows), sorted(numbers[resource] for resource in own))
                 channels[pair] = SharedChannel(self.line(pair), self.window(pair), flows[hosts], capacity)
@@ -97,7 +101,24 @@ class Network:
                 whole = self.line(pair)
                 line = replace(whole, rate_bps=min((binding[resource] for resource in own), default=None))
                 channels[pair] = PrivateChannel(line, self.window(pair), whole)
+        for hosts in meeting:
+            flows[hosts].opposite = flows[hosts[::-1]]
         return channels
+
+    def _meeting(self, crossed: Mapping[Ends, Mapping[Resource, int]]) -> set[tuple[str, str]]:
+        """The node pairs whose acknowledgements may wait noticeably behind what the other direction sends.
+
+        Their two directions are in use, over the WAN, with windows that let out enough at once.
+        """
+        let_out: Counter[tuple[str, str]] = Counter()
+        if self.effects.window:
+            for ends in crossed:
+                held_bytes = self.line(ends).payload_per_rtt()
+                hosts = ends[0].host.name, ends[1].host.name
+                if ends[0].datacenter != ends[1].datacenter and held_bytes:
+                    window_bytes = self.connections_between(ends) * self.variant.tcp.in_flight_bytes
+                    let_out[hosts] += _NOTICED_PART * window_bytes // held_bytes
+        return {one for one in let_out if one[::-1] in let_out and (let_out[one] or let_out[one[::-1]])}
 
     def _resources(self, ends: Ends) -> dict[Resource, int]:
         """What a channel crosses that has a limit, with its capacity in bit/s."""

@@ -18,17 +18,31 @@ class Sender(Protocol):
     def send_at(self, rate_bps: int, now_ns: int) -> None:
         """From now on it sends at this rate."""
 
+    def queued_bits_ns(self, now_ns: int) -> int:
+        """How much of what its windows have let out still waits for the line, in bits on the wire times 10^9."""
+
 
 class NodePairFlow:
-    """All channels from one host to another; ``number`` breaks ties and differs between node pairs."""
+    """All channels from one host to another; ``number`` breaks ties and differs between node pairs.
 
-    __slots__ = ("number", "rate_bps", "resources", "sending")
+    ``opposite`` are those of the other direction, among whose bytes acknowledgements wait; None where none waits
+    noticeably.
+    """
+
+    __slots__ = ("number", "opposite", "rate_bps", "resources", "sending")
 
     def __init__(self, number: int, resources: Sequence[int]) -> None:
         self.number = number
         self.resources = tuple(resources)
         self.sending: dict[Sender, None] = {}
         self.rate_bps = 0
+        self.opposite: NodePairFlow | None = None
+
+    def acknowledged_later_ns(self, now_ns: int) -> int:
+        """How long an acknowledgement that comes now waits until what is queued before it has left."""
+        if self.opposite is None or not self.opposite.rate_bps:
+            return 0
+        return sum(channel.queued_bits_ns(now_ns) for channel in self.opposite.sending) // self.opposite.rate_bps
 
     def split(self, now_ns: int) -> None:
         """Tell every channel that sends its part, in whole bit/s, at least 1."""

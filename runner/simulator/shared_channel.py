@@ -10,7 +10,7 @@ from runner.simulator.channel import Left
 from runner.simulator.dealing import Dealing
 from runner.simulator.line import FRAME_BYTES, PAYLOAD_BYTES, Line
 from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.tcp_window import TcpWindow
+from runner.simulator.tcp_window import Delay, TcpWindow
 
 _BITS_NS = 8 * 10**9
 
@@ -25,6 +25,7 @@ class SharedChannel:
         self._window = window
         self._open_bytes = line.payload_per_rtt()
         self._openly = False
+        self._delay: Delay | None = None
         self._capacity = capacity
         self._waiting: deque[tuple[int, int, Left, Dealing | None]] = deque()
         self._unsent = 0
@@ -57,7 +58,8 @@ class SharedChannel:
             self._end_transfer(now_ns)
             return
         allowed = self._window.allowance(now_ns)
-        self._openly = self._open_bytes > 0 and self._window.opens_for(self._open_bytes)
+        alone = self._flow.opposite is None
+        self._openly = alone and self._open_bytes > 0 and self._window.opens_for(self._open_bytes)
         if allowed <= 0 and not self._openly:
             self._capacity.events.at(self._window.next_credit_ns, self._go_on, None)
             return
@@ -65,6 +67,9 @@ class SharedChannel:
             self._first_ns = now_ns
         self._part_ns = now_ns
         self._part = self._unsent if self._openly else min(self._unsent, allowed)
+        if not alone:
+            self._delay = Delay()
+            self._capacity.events.at(now_ns + self.line.latency_ns, self._heard, self._delay)
         self._left_bits_ns, self._noted = self._part * self._bits_ns_per_byte, 0
         self._rate_bps, self._since_ns = 0, now_ns
         self._capacity.begin(self, self._flow, now_ns)
@@ -78,6 +83,14 @@ class SharedChannel:
         self._change += 1
         remaining_ns = -(-self._left_bits_ns // (rate_bps * self._payload_share))
         self._capacity.events.at(now_ns + max(remaining_ns, 0), self._end_part, self._change)
+
+    def _heard(self, now_ns: int, delay: Delay) -> None:
+        """The other end begins to acknowledge what is in flight."""
+        delay.later_ns = self._flow.acknowledged_later_ns(now_ns)
+
+    def queued_bits_ns(self, now_ns: int) -> int:
+        """As ``Sender.queued_bits_ns``."""
+        return max(self._left_bits_ns // self._payload_share - self._rate_bps * (now_ns - self._since_ns), 0)
 
     def _progress(self, now_ns: int) -> None:
         if now_ns == self._since_ns:
@@ -95,7 +108,7 @@ class SharedChannel:
         if self._openly:
             self._window.sent_openly(now_ns, self._part)
         else:
-            self._window.sent(self._part_ns, now_ns, self._part)
+            self._window.sent(self._part_ns, now_ns, self._part, self._delay)
         self._unsent -= self._part
         self._capacity.stop(self, self._flow, now_ns)
         if self._unsent:

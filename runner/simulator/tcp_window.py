@@ -7,6 +7,10 @@ carries whole chunks, is ``runner.simulator.dealing``'s.
   behavior of the TCP congestion avoidance algorithm", 1997, for a window that does not change).
 - Bytes sent at time t are acknowledged at t + RTT. What is sent in one go is taken as acknowledged when its first byte
   is: acknowledgements come back at the rate at which the bytes went, so that the next bytes find room in time.
+- Acknowledgements share the line with what the other direction sends: those that come to a node pair while it has
+  something to send leave after it, all at once (Zhang, Shenker and Clark, "Observations on the dynamics of a congestion
+  control algorithm: the effects of two-way traffic", 1991). Two directions that are full at once each wait for the
+  other, and neither fills the line.
 - The congestion window opens as ``runner.simulator.congestion_window`` has it. After idle of more than one
   retransmission timeout (RTT + 200 ms, the least that Linux adds) it restarts, unless ``slow_start_after_idle`` is off
   or the congestion control does without, as BBR does.
@@ -15,6 +19,7 @@ There is no loss: queues hold whatever windows let out.
 """
 
 from collections import deque
+from dataclasses import dataclass
 
 from runner.simulator.congestion_window import INITIAL_SEGMENTS, CongestionWindow
 from runner.simulator.dealing import Connections, Dealing
@@ -25,6 +30,28 @@ SEGMENT_BYTES = PAYLOAD_BYTES
 LEAST_TIMEOUT_NS = 200_000_000
 
 _UNBOUNDED = 1 << 62
+
+
+class Delay:
+    """How much later than a round trip acknowledgements come: told when the other end begins to send them."""
+
+    __slots__ = ("later_ns",)
+
+    def __init__(self) -> None:
+        self.later_ns = 0
+
+
+_NO_DELAY = Delay()
+
+
+@dataclass(slots=True)
+class _Run:
+    """Bytes in flight that left one after the other."""
+
+    start_ns: int
+    end_ns: int
+    size_bytes: int
+    delay: Delay
 
 
 class TcpWindow:
@@ -69,7 +96,7 @@ class TcpWindow:
             None if initial_bytes is None else CongestionWindow(connections, initial_bytes, rtt_ns, held_bytes)
         )
         self._restarts = restarts and initial_bytes is not None
-        self._runs: deque[list[int]] = deque()
+        self._runs: deque[_Run] = deque()
         self._in_flight = 0
         self._last_sent_ns = 0
         self._each = each
@@ -102,12 +129,12 @@ class TcpWindow:
     def allowance(self, now_ns: int) -> int:
         """Bytes that may be sent now; above 2^61 where nothing bounds them."""
         runs, rtt_ns = self._runs, self._rtt_ns
-        while runs and runs[0][0] + rtt_ns <= now_ns:
-            size_bytes = runs.popleft()[2]
+        while runs and runs[0].start_ns + rtt_ns + runs[0].delay.later_ns <= now_ns:
+            run = runs.popleft()
             flown = self._in_flight
-            self._in_flight = flown - size_bytes
+            self._in_flight = flown - run.size_bytes
             if self._congestion is not None:
-                self._congestion.grow(size_bytes, flown, 2 * flown)
+                self._congestion.grow(run.size_bytes, flown, 2 * flown, run.delay.later_ns)
         if not runs:
             self._restart_if_idle(now_ns)
         return self._allowed - self._in_flight
@@ -119,18 +146,18 @@ class TcpWindow:
     @property
     def next_credit_ns(self) -> int:
         """When something in flight is acknowledged next, where ``allowance`` has just been 0."""
-        return self._runs[0][0] + self._rtt_ns
+        return self._runs[0].start_ns + self._rtt_ns + self._runs[0].delay.later_ns
 
-    def sent(self, start_ns: int, end_ns: int, size_bytes: int) -> None:
+    def sent(self, start_ns: int, end_ns: int, size_bytes: int, delay: Delay | None = None) -> None:
         """Tell that so many bytes, as allowed, left from ``start_ns`` to ``end_ns``."""
         self._in_flight += size_bytes
         self._last_sent_ns = end_ns
         last = self._runs[-1] if self._runs else None
-        if last is not None and last[1] == start_ns and end_ns - last[0] <= self._rtt_ns:
+        if delay is None and last is not None and last.end_ns == start_ns and end_ns - last.start_ns <= self._rtt_ns:
             # One run, so that many small transfers in a row are not remembered one by one.
-            last[1], last[2] = end_ns, last[2] + size_bytes
+            last.end_ns, last.size_bytes = end_ns, last.size_bytes + size_bytes
         else:
-            self._runs.append([start_ns, end_ns, size_bytes])
+            self._runs.append(_Run(start_ns, end_ns, size_bytes, delay or _NO_DELAY))
 
     def _restart_if_idle(self, now_ns: int) -> None:
         congestion = self._congestion

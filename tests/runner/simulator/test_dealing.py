@@ -1,117 +1,135 @@
+from collections.abc import Sequence
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.simulator.channel import PrivateChannel
-from runner.simulator.dealing import NO_WAITING, Dealing, NarrowestConnection, Waiting
+from runner.simulator.dealing import Connections, Dealing, Waiting
 from runner.simulator.line import Line
 from runner.simulator.tcp_window import TcpWindow
 
 INITIAL = 14_480
 WINDOW = 68_812
 RTT_NS = 80_000_000
+TIMEOUT_NS = 280_000_000
 
 
-def test_of_sixteen_chunks_over_twelve_connections_four_carry_two() -> None:
-    assert Dealing(12, 16, 16_384).most_bytes == 2 * 16_384
-
-
-def test_chunks_that_go_evenly_leave_nobody_out() -> None:
-    assert Dealing(4, 16, 1000).most_bytes == 4000
+def rounds(connections: Connections, dealing: Dealing, times_ns: Sequence[int]) -> list[int]:
+    """How many rounds the transfers that begin at those times wait for; each leaves at once."""
+    found = []
+    for time_ns in times_ns:
+        found.append(connections.waiting(dealing, time_ns).rounds)
+        connections.sent(dealing, time_ns)
+    return found
 
 
 def test_connections_that_get_too_few_chunks_take_turns_and_open_only_after_a_round() -> None:
-    narrowest, single = NarrowestConnection(None, INITIAL), Dealing(3, 1, 3 * INITIAL)
     # Each of the three carries one chunk before any of them has grown by it.
-    assert [narrowest.waiting(single).rounds for _ in range(4)] == [1, 1, 1, 0]
+    assert rounds(Connections(3, None, INITIAL), Dealing(3, 1, 3 * INITIAL), range(4)) == [1, 1, 1, 0]
 
 
-def test_a_narrow_connection_that_is_dealt_the_most_waits_until_it_has_grown() -> None:
-    narrowest = NarrowestConnection(WINDOW, INITIAL)
+def test_of_sixteen_chunks_over_twelve_connections_four_carry_two() -> None:
+    # Two chunks are more than ten segments, and at first more than what one chunk has let them grow to.
+    assert rounds(Connections(12, WINDOW, INITIAL), Dealing(12, 16, 16_384), range(4)) == [1, 1, 0, 0]
+
+
+def test_idle_of_more_than_a_timeout_makes_connections_narrow_again() -> None:
     dealing = Dealing(12, 16, 16_384)
-    # Two chunks are more than ten segments, and at first more than what one chunk has let it grow to.
-    assert [narrowest.waiting(dealing).rounds for _ in range(4)] == [1, 1, 0, 0]
+    connections = Connections(12, WINDOW, INITIAL, timeout_ns=TIMEOUT_NS)
+    assert rounds(connections, dealing, [0, 1, 2, TIMEOUT_NS + 2, 2 * TIMEOUT_NS + 3]) == [1, 1, 0, 0, 1]
 
 
-def test_idle_makes_it_narrow_again() -> None:
-    narrowest = NarrowestConnection(WINDOW, INITIAL)
-    dealing = Dealing(12, 16, 16_384)
-    for _ in range(2):
-        narrowest.waiting(dealing)
-    narrowest.halve()
-    assert narrowest.waiting(dealing).rounds == 1
+def test_connections_that_take_turns_are_idle_although_the_group_is_not() -> None:
+    # Each has its turn every fourth time, and has halved its window by then.
+    between_ns = TIMEOUT_NS // 4 + 1
+    times_ns = range(0, 40 * between_ns, between_ns)
+    single = Dealing(4, 1, 16_384)
+    assert rounds(Connections(4, None, INITIAL, timeout_ns=TIMEOUT_NS), single, times_ns) == [1] * 40
+    assert rounds(Connections(4, None, INITIAL), single, times_ns) == [1] * 4 + [0] * 36
 
 
-def test_one_that_is_as_wide_as_the_receiver_allows_is_not_narrow() -> None:
-    narrowest = NarrowestConnection(INITIAL, INITIAL)
-    assert narrowest.waiting(Dealing(2, 100, 16_384)) == NO_WAITING
+def test_connections_as_wide_as_the_receiver_allows_are_not_narrow_until_a_chunk_is_wider() -> None:
+    assert rounds(Connections(2, INITIAL, INITIAL), Dealing(2, 2, INITIAL), range(3)) == [0, 0, 0]
+    assert rounds(Connections(2, INITIAL, INITIAL), Dealing(2, 2, INITIAL + 1), range(3)) == [1, 1, 1]
 
 
 @given(st.integers(2, 64), st.integers(1, 200), st.integers(1, 300_000), st.sampled_from([None, WINDOW]))
 def test_nobody_waits_for_ever(connections: int, chunks: int, chunk_bytes: int, window: int | None) -> None:
-    narrowest, dealing = NarrowestConnection(window, INITIAL), Dealing(connections, chunks, chunk_bytes)
-    rounds = [narrowest.waiting(dealing).rounds for _ in range(40)]
-    assert rounds == sorted(rounds, reverse=True)
-    assert rounds[0] <= dealing.most_bytes // INITIAL + 1
-    if chunks >= connections:
-        assert rounds[-1] <= (0 if window is None else dealing.most_bytes // window)
+    dealing = Dealing(connections, chunks, chunk_bytes)
+    most_bytes = -(-chunks // connections) * chunk_bytes
+    found = rounds(Connections(connections, window, INITIAL), dealing, range(20 * connections))
+    assert all(later <= earlier for earlier, later in pairwise(found[::connections]))
+    assert found[0] <= most_bytes // INITIAL + 1
+    assert found[-1] <= (0 if window is None else most_bytes // window)
 
 
-def round_by_round(congestion: int, window: int, dealing: Dealing, turns: int) -> tuple[Waiting, int]:
-    """The same, each round by itself: how long it waits, and the congestion window afterwards."""
-    rounds, sent, burst, opening = 0, 0, 0, congestion
-    while sent + min(opening, window) < dealing.most_bytes:
-        burst = min(opening, window)
-        rounds, sent, opening = rounds + 1, sent + burst, 2 * opening
-    left = turns * dealing.chunk_bytes
+def round_by_round(congestion: int, load_bytes: int) -> tuple[int, int]:
+    """The same for one connection, each round by itself: how many rounds it waits, and its window afterwards."""
+    count, sent, opening = 0, 0, congestion
+    while sent + min(opening, WINDOW) < load_bytes:
+        count, sent, opening = count + 1, sent + min(opening, WINDOW), 2 * opening
+    left = load_bytes
     while left > 0:
-        flown = min(congestion, window, left)
+        flown = min(congestion, WINDOW, left)
         if congestion < 2 * flown:
             congestion = min(congestion + flown, 2 * flown)
         left -= flown
-    in_step = min(dealing.connections, dealing.chunks)
-    waits = Waiting(rounds, max(in_step * burst, dealing.total_bytes - in_step * sent)) if rounds else NO_WAITING
-    return waits, congestion
+    return count, congestion
 
 
-@given(st.integers(2, 64), st.integers(1, 5000), st.integers(1, 300_000), st.integers(1, 5))
-def test_rounds_that_are_alike_are_counted_as_if_one_by_one(
-    connections: int, chunks: int, chunk_bytes: int, transfers: int
+@given(
+    st.integers(2, 64),
+    st.lists(st.tuples(st.integers(1, 500), st.integers(1, 100_000), st.integers(0, 3)), min_size=1, max_size=8),
+)
+def test_a_transfer_waits_for_the_slowest_of_the_connections_whose_turn_it_is(
+    count: int, transfers: list[tuple[int, int, int]]
 ) -> None:
-    narrowest, dealing = NarrowestConnection(WINDOW, INITIAL), Dealing(connections, chunks, chunk_bytes)
-    congestion = INITIAL
-    for number in range(transfers):
-        expected = NO_WAITING
-        turns = chunks // connections or (number + 1) * chunks // connections - number * chunks // connections
-        if congestion < WINDOW:
-            expected, congestion = round_by_round(congestion, WINDOW, dealing, turns)
-        assert narrowest.waiting(dealing) == expected
+    connections = Connections(count, WINDOW, INITIAL, timeout_ns=TIMEOUT_NS)
+    # Of each, the longest unused first: when it was used last, and its window.
+    each, now_ns = [(0, INITIAL)] * count, 0
+    for chunks, chunk_bytes, idle in transfers:
+        now_ns += idle * TIMEOUT_NS + idle
+        dealing, expected = Dealing(count, chunks, chunk_bytes), 0
+        used = []
+        for turn in range(min(count, chunks)):
+            last_ns, congestion = each[turn]
+            for _ in range(-(-(now_ns - last_ns) // TIMEOUT_NS) - 1):
+                congestion = max(congestion // 2, INITIAL)
+            waits, congestion = round_by_round(congestion, len(range(turn, chunks, count)) * chunk_bytes)
+            expected = max(expected, waits)
+            used.append((now_ns, congestion))
+        each = each[len(used) :] + used
+        if chunks >= count:
+            each = each[chunks % count :] + each[: chunks % count]
+        assert connections.waiting(dealing, now_ns).rounds == expected
+        connections.sent(dealing, now_ns)
 
 
 def test_terabytes_through_a_narrow_window_are_reckoned_at_once() -> None:
-    waiting = NarrowestConnection(2 * INITIAL, INITIAL).waiting(Dealing(2, 2**42, 2**20))
+    waiting = Connections(2, 2 * INITIAL, INITIAL).waiting(Dealing(2, 2**42, 2**20), 0)
     assert waiting.rounds == -(-(2**61 - INITIAL) // (2 * INITIAL))
 
 
 def test_the_line_carries_the_bursts_of_all_connections_in_every_round() -> None:
     # 7 windows each: bursts of 1, 2 and 4 of them, the last round being the longest.
-    even = Dealing(10, 70, INITIAL)
-    assert NarrowestConnection(None, INITIAL).waiting(even) == Waiting(2, 10 * 4 * INITIAL)
+    assert Connections(10, None, INITIAL).waiting(Dealing(10, 70, INITIAL), 0) == Waiting(2, 10 * 4 * INITIAL)
     # One window more is left for a round of its own, and the one before was longer.
-    assert NarrowestConnection(None, INITIAL).waiting(Dealing(10, 80, INITIAL)) == Waiting(3, 10 * 4 * INITIAL)
+    assert Connections(10, None, INITIAL).waiting(Dealing(10, 80, INITIAL), 0) == Waiting(3, 10 * 4 * INITIAL)
 
 
 def test_the_last_byte_leaves_when_the_line_has_carried_the_last_round_of_all() -> None:
     rate_bps, size_bytes = 100_000_000, 70 * INITIAL
     line = Line(rate_bps, RTT_NS // 2, headers=False)
-    window = TcpWindow(RTT_NS, None, 10 * INITIAL, narrowest=NarrowestConnection(None, INITIAL))
+    window = TcpWindow(RTT_NS, None, 10 * INITIAL, each=Connections(10, None, INITIAL))
     channel = PrivateChannel(line, window)
     assert channel.transmit(0, size_bytes, Dealing(10, 70, INITIAL)) == (0, 2 * RTT_NS + line.duration_ns(40 * INITIAL))
 
 
 @pytest.mark.parametrize("dealt", [True, False])
 def test_a_transfer_is_late_by_what_its_unluckiest_connection_waits_and_the_next_one_is_not(dealt: bool) -> None:
-    window = TcpWindow(RTT_NS, 12 * WINDOW, 12 * INITIAL, narrowest=NarrowestConnection(WINDOW, INITIAL))
+    window = TcpWindow(RTT_NS, 12 * WINDOW, 12 * INITIAL, each=Connections(12, WINDOW, INITIAL))
     channel = PrivateChannel(Line(None, RTT_NS // 2, headers=False), window)
     dealing = Dealing(12, 16, 16_384) if dealt else None
     size_bytes = 16 * 16_384

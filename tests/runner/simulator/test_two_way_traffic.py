@@ -1,0 +1,79 @@
+"""Acknowledgements wait behind what the other direction sends: two full directions slow each other down."""
+
+import pytest
+
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.line import Line
+from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
+from runner.simulator.shared_channel import SharedChannel
+from runner.simulator.tcp_window import SEGMENT_BYTES, TcpWindow, opened
+from testbed.host_attachment import TcpSettings
+
+LATENCY_NS = 40_000_000
+LINE = Line(8_000_000, LATENCY_NS, headers=False)
+"""A byte takes a microsecond."""
+
+
+class TwoWays:
+    """Two hosts that send to each other over one line each way, with such windows."""
+
+    def __init__(self, *windows: TcpWindow, line: Line = LINE) -> None:
+        self.events = EventQueue()
+        assert line.rate_bps is not None
+        capacity = SharedCapacity(self.events, {0: line.rate_bps, 1: line.rate_bps})
+        flows = [NodePairFlow(number, [number]) for number in range(2)]
+        flows[0].opposite, flows[1].opposite = flows[1], flows[0]
+        self.channels = [
+            SharedChannel(line, window, flow, capacity) for window, flow in zip(windows, flows, strict=True)
+        ]
+
+    def ends_ns(self, *transfers: tuple[int, int, int]) -> list[int]:
+        """When each transfer, of a direction, a time and a size, has left."""
+        found = [0] * len(transfers)
+        for number, (direction, available_ns, size_bytes) in enumerate(transfers):
+
+            def left(_: int, end_ns: int, number: int = number) -> None:
+                found[number] = end_ns
+
+            self.channels[direction].queue(available_ns, size_bytes, left)
+        while self.events.handle_next_instant():
+            pass
+        return found
+
+
+def window(size_bytes: int) -> TcpWindow:
+    """One that is open from the beginning."""
+    return TcpWindow(2 * LATENCY_NS, size_bytes, None)
+
+
+@pytest.mark.parametrize("window_bytes", [100_000, 140_000])
+def test_two_full_directions_take_turns_at_the_speed_of_the_round_trip_and_what_waits(window_bytes: int) -> None:
+    # Zhang et al.: all acknowledgements of a window wait until the other one has left, and come back at once.
+    round_ns = 2 * LATENCY_NS + (window_bytes * 1000 - LATENCY_NS)
+    both = TwoWays(window(window_bytes), window(window_bytes))
+    ends_ns = both.ends_ns((0, 0, 5 * window_bytes), (1, 0, 5 * window_bytes))
+    assert ends_ns == [4 * round_ns + window_bytes * 1000] * 2
+
+
+def test_a_direction_that_is_alone_fills_the_line() -> None:
+    assert TwoWays(window(100_000), window(100_000)).ends_ns((0, 0, 500_000)) == [500_000_000]
+
+
+def test_what_the_other_direction_sends_after_the_acknowledgements_delays_none() -> None:
+    both = TwoWays(window(50_000), window(100_000))
+    ends_ns = both.ends_ns((0, 0, 100_000), (1, LATENCY_NS + 1, 100_000))
+    assert ends_ns[0] == 2 * LATENCY_NS + 50_000_000
+
+
+def test_a_slow_start_whose_first_acknowledgements_wait_for_an_eighth_of_the_round_trip_ends_with_them() -> None:
+    line = Line(800_000_000, LATENCY_NS, headers=False)
+    size_bytes = 170 * SEGMENT_BYTES
+
+    def left_ns(other_bytes: int) -> int:
+        both = TwoWays(opened(line, 1, TcpSettings()), window(8_000_000), line=line)
+        return both.ends_ns((0, 0, size_bytes), (1, 2 * LATENCY_NS, other_bytes))[0]
+
+    # Rounds of 10, 20, 40, 80 and 20 segments.
+    assert 4 <= left_ns(1) / (2 * LATENCY_NS) < 4.1
+    # Late are eight acknowledgements of two segments each: 10, 20, 36, and then a twentieth more in each round.
+    assert 5 <= left_ns(16_000_000) / (2 * LATENCY_NS) < 6

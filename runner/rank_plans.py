@@ -57,6 +57,11 @@ class TrialSetting:
         """Where a rank writes what it did."""
         return self.folder / f"rank-{rank}.spans"
 
+    @property
+    def start_gate(self) -> Path:
+        """Where ranks wait for each other before they begin."""
+        return self.folder / "start"
+
     def gradients(self, rank: int) -> Path | None:
         """Where a rank writes its summed gradients, None where they are not kept."""
         return self.folder / f"rank-{rank}.gradients.npz" if self.keep_gradients else None
@@ -96,6 +101,7 @@ def _plan(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: St
         parent_pid=setting.parent_pid,
         meeting_timeout_ns=DEFAULT_MEETING_TIMEOUT_NS if cell.spec.compute.kind == "replay" else TORCH_MEETING_NS,
         collective=_collective(variant, setting, place),
+        start_gate=str(setting.start_gate),
     )
 
 

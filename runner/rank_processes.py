@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from runner.exit_status import TrialError
+from runner.start_gate import StartGate
 from testbed.host_process import HostProcess, wait_for_any
 from testbed.testbed import Testbed
 from testbed.virtual_time.inside import in_virtual_time
@@ -36,13 +37,19 @@ class Plan(Protocol):
 
 
 def run_ranks(
-    testbed: Testbed, program: str, plans: Sequence[Plan], folder: Path, meanwhile: Callable[[], None]
+    testbed: Testbed,
+    program: str,
+    plans: Sequence[Plan],
+    folder: Path,
+    meanwhile: Callable[[], None],
+    *,
+    gate: StartGate | None = None,
 ) -> None:
     """Run the module ``program`` for every plan on its host until all have ended well.
 
     ``folder`` receives the plans and what the ranks say; ``meanwhile`` is called several times a second, in virtual
-    time once. Raises
-    TrialError, one line with the first rank that failed and its own words.
+    time once. ``gate`` is opened when all have come to it, or one has failed. Raises TrialError, one line with the
+    first rank that failed and its own words.
     """
     ranks: list[HostProcess] = []
     try:
@@ -52,8 +59,10 @@ def run_ranks(
             with _words(folder, plan.rank).open("wb") as words:
                 words_to = words.fileno()
                 ranks.append(testbed.start_module(plan.host, program, [str(path)], words_to, gpu=plan.gpu))
-        failed = _first_failure(ranks, meanwhile)
+        failed = _first_failure(ranks, meanwhile, gate)
         if failed is not None:
+            if gate is not None:
+                gate.open()
             _give_time_to_notice(ranks)
             raise TrialError(_obituary(plans[failed], ranks[failed].returncode, folder))
     finally:
@@ -62,8 +71,10 @@ def run_ranks(
             process.wait()
 
 
-def _first_failure(ranks: list[HostProcess], meanwhile: Callable[[], None]) -> int | None:
+def _first_failure(ranks: list[HostProcess], meanwhile: Callable[[], None], gate: StartGate | None) -> int | None:
     while True:
+        if gate is not None and not gate.is_open:
+            gate.look()
         states = [process.poll() for process in ranks]
         for rank, status in enumerate(states):
             if status not in {None, 0}:
@@ -71,7 +82,8 @@ def _first_failure(ranks: list[HostProcess], meanwhile: Callable[[], None]) -> i
         if None not in states:
             return None
         meanwhile()
-        wait_for_any(ranks, _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S)
+        look_s = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S
+        wait_for_any(ranks, look_s, or_readable=None if gate is None or gate.is_open else gate)
 
 
 def _give_time_to_notice(ranks: list[HostProcess]) -> None:

@@ -26,6 +26,7 @@ from runner.rank_processes import run_ranks
 from runner.serving_outcome import gather
 from runner.serving_plans import plan_serving
 from runner.serving_processes import serving
+from runner.start_gate import StartGate
 from runner.tcp_sampler import TcpSampler, tcp_samples
 from testbed.testbed import Testbed
 from testbed.virtual_time.inside import in_virtual_time
@@ -101,7 +102,8 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
                         run_ranks(testbed, PEER_RANK, plan_peers(cell, variant, setting), folder, each_while)
                     else:
                         plans = plan_ranks(cell, variant, setting, None if serves is None else serves.gpus)
-                        run_ranks(testbed, RANK, plans, folder, each_while)
+                        with StartGate(setting.start_gate, len(plans)) as gate:
+                            run_ranks(testbed, RANK, plans, folder, each_while, gate=gate)
             finally:
                 readings = links.stop()
         finally:

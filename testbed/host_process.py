@@ -51,11 +51,23 @@ class Program(subprocess.Popen[bytes]):
         super().__del__()
 
 
-def wait_for_any(processes: Iterable[HostProcess], timeout_s: float) -> None:
-    """Sleep until one of those that still run ends, at most for ``timeout_s``; not at all where none runs."""
+class Readable(Protocol):
+    """What can be waited for until something is there to be read."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+
+
+def wait_for_any(processes: Iterable[HostProcess], timeout_s: float, *, or_readable: Readable | None = None) -> None:
+    """Sleep until one of those that still run ends, at most for ``timeout_s``; not at all where none runs.
+
+    Wake up earlier once there is something to read from ``or_readable``.
+    """
     ends = select.poll()
     running = [process for process in processes if process.returncode is None]
     for process in running:
         ends.register(process, select.POLLIN)
+    if or_readable is not None:
+        ends.register(or_readable, select.POLLIN)
     if running:
         ends.poll(timeout_s * 1000)

@@ -1,9 +1,9 @@
 """One rank: ``python -m workloads.rank PLAN.json`` runs one stage of one pipeline on one GPU.
 
 It asks its schedule what to do, computes, exchanges activations and gradients with its neighbours, and sums its
-gradients with the other replicas of its stage, without any barrier: an iteration begins as soon as the schedule and the
-data allow. Exit status 0 if all iterations are done and every peer has said goodbye; else 1 and one line on standard
-error, at every rank within 10 s of the fault.
+gradients with the other replicas of its stage. All ranks begin at one instant; from then on there is no barrier: an
+iteration begins as soon as the schedule and the data allow. Exit status 0 if all iterations are done and every peer has
+said goodbye; else 1 and one line on standard error, at every rank within 10 s of the fault.
 """
 
 import os
@@ -30,6 +30,7 @@ from workloads.schedules.schedule import Schedule, ScheduleError
 from workloads.serving.gpu_worker import GpuWorker, WorkerThread
 from workloads.serving.serving_gpu import serving_gpu
 from workloads.serving.shared_gpu import SharedGpu
+from workloads.start_gate import wait_at_gate
 from workloads.transport.buffer_pool import BufferPool
 from workloads.transport.event import Closed, DeviceSummed, Event, Failed, Received, SegmentReceived, SegmentsSent, Sent
 from workloads.transport.neighbour import TransportError
@@ -289,6 +290,8 @@ def run_rank(plan: RankPlan) -> None:
         device=computation.device,
         all_reduce=all_reduce,
     )
+    if plan.start_gate is not None:
+        wait_at_gate(Path(plan.start_gate))
     if worker is not None:
         worker.start()
     rank.run()

@@ -31,7 +31,8 @@ class RankPlan:
     span log. ``gradients`` is a file that receives the last iteration's summed gradients, of torch's computation only.
     With ``parent_pid`` the rank dies with that process, which must have started it. ``serving`` is the prefill that the
     GPU does while training leaves it idle, replayed or computed by torch as training itself is. With ``collective`` it
-    is torch that sums the gradients over the replicas. Raises ValueError naming the field.
+    is torch that sums the gradients over the replicas. With ``start_gate``, the folder of
+    ``workloads.start_gate``, the rank begins when all have met. Raises ValueError naming the field.
     """
 
     rank: int
@@ -58,6 +59,7 @@ class RankPlan:
     parent_pid: int | None = None
     serving: GpuServingPlan | None = None
     collective: CollectivePlan | None = None
+    start_gate: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("rank", 0), ("gpu", 0), ("pipeline", 0), ("iterations", 1), ("meeting_timeout_ns", 1)):

@@ -18,6 +18,9 @@ from testbed.topology import Topology
 Ends = tuple[StagePlace, StagePlace]
 """Who sends, and to whom."""
 
+_Hosts = tuple[str, str]
+"""The names of who sends and of who receives."""
+
 Resource = tuple[str, str, str]
 """A kind (``node_pair``, ``trunk``, ``port``) and its ends; a port has one, and an empty name."""
 
@@ -87,12 +90,12 @@ class Network:
         numbers = {resource: number for number, resource in enumerate(sorted(binding))}
         capacity = SharedCapacity(events, {numbers[resource]: rate_bps for resource, rate_bps in binding.items()})
         users = Counter(resource for resources in crossed.values() for resource in resources if resource in binding)
-        meeting = self._meeting(crossed)
-        flows: dict[tuple[str, str], NodePairFlow] = {}
+        meeting = self._meeting(ends)
+        flows: dict[_Hosts, NodePairFlow] = {}
         channels: dict[Ends, Channel] = {}
         for pair in ends:
             own = [resource for resource in crossed[pair] if resource in binding]
-            hosts = pair[0].host.name, pair[1].host.name
+            hosts = _hosts(pair)
             if any(users[resource] > 1 for resource in own) or hosts in meeting:
                 if hosts not in flows:
                     flows[hosts] = NodePairFlow(len(flows), sorted(numbers[resource] for resource in own))
@@ -101,24 +104,35 @@ class Network:
                 whole = self.line(pair)
                 line = replace(whole, rate_bps=min((binding[resource] for resource in own), default=None))
                 channels[pair] = PrivateChannel(line, self.window(pair), whole)
-        for hosts in meeting:
-            flows[hosts].opposite = flows[hosts[::-1]]
+        for hosts, opposite in meeting.items():
+            flows[hosts].opposite = flows[opposite]
         return channels
 
-    def _meeting(self, crossed: Mapping[Ends, Mapping[Resource, int]]) -> set[tuple[str, str]]:
-        """The node pairs whose acknowledgements may wait noticeably behind what the other direction sends.
+    def _meeting(self, wanted: Iterable[Ends]) -> dict[_Hosts, _Hosts]:
+        """The node pairs whose acknowledgements may wait noticeably behind another one's bytes, each with that one.
 
-        Their two directions are in use, over the WAN, with windows that let out enough at once.
+        That is where both directions are in use, with windows that let out enough at once.
         """
-        let_out: Counter[tuple[str, str]] = Counter()
-        if self.effects.window:
-            for ends in crossed:
-                held_bytes = self.line(ends).payload_per_rtt()
-                hosts = ends[0].host.name, ends[1].host.name
-                if ends[0].datacenter != ends[1].datacenter and held_bytes:
-                    window_bytes = self.connections_between(ends) * self.variant.tcp.in_flight_bytes
-                    let_out[hosts] += _NOTICED_PART * window_bytes // held_bytes
-        return {one for one in let_out if one[::-1] in let_out and (let_out[one] or let_out[one[::-1]])}
+        let_out: Counter[_Hosts] = Counter()
+        opposites: dict[_Hosts, _Hosts] = {}
+        for ends in wanted:
+            held_bytes = self.line(ends).payload_per_rtt()
+            if held_bytes and self.effects.window:
+                hosts = _hosts(ends)
+                window_bytes = self.connections_between(ends) * self.variant.tcp.in_flight_bytes
+                let_out[hosts] += _NOTICED_PART * window_bytes // held_bytes
+                opposites[hosts] = hosts if self._is_its_mirror(ends) else hosts[::-1]
+        return {
+            hosts: opposite
+            for hosts, opposite in opposites.items()
+            if opposite in opposites and (let_out[hosts] or let_out[opposite])
+        }
+
+    def _is_its_mirror(self, ends: Ends) -> bool:
+        """Whether of two equal parts each sends to the other, which are alike: one direction stands for both."""
+        one, other = ends
+        mirror = self._in_first_part(other)
+        return self.equal_parts == 2 and mirror.host != other.host and mirror.host == one.host
 
     def _resources(self, ends: Ends) -> dict[Resource, int]:
         """What a channel crosses that has a limit, with its capacity in bit/s."""
@@ -156,3 +170,7 @@ class Network:
             for resource, bps in capacities.items()
             if resource[0] == "node_pair" or sum(most_bps[resource].values()) > bps
         }
+
+
+def _hosts(ends: Ends) -> _Hosts:
+    return ends[0].host.name, ends[1].host.name

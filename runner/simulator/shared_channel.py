@@ -90,7 +90,10 @@ class SharedChannel:
 
     def queued_bits_ns(self, now_ns: int) -> int:
         """As ``Sender.queued_bits_ns``."""
-        return max(self._left_bits_ns // self._payload_share - self._rate_bps * (now_ns - self._since_ns), 0)
+        left_bits_ns = self._left_bits_ns - self._rate_bps * self._payload_share * (now_ns - self._since_ns)
+        # What has been acknowledged while the stretch left has let out more behind it.
+        behind = min(self._unsent, self._window.allowance_without_growth(now_ns)) - self._part
+        return (max(left_bits_ns, 0) + max(behind, 0) * self._bits_ns_per_byte) // self._payload_share
 
     def _progress(self, now_ns: int) -> None:
         if now_ns == self._since_ns:

@@ -139,6 +139,15 @@ class TcpWindow:
             self._restart_if_idle(now_ns)
         return self._allowed - self._in_flight
 
+    def allowance_without_growth(self, now_ns: int) -> int:
+        """The same for somebody who looks on: what has been acknowledged by now has no effect yet but to be free."""
+        free = self._allowed - self._in_flight
+        for run in self._runs:
+            if run.start_ns + self._rtt_ns + run.delay.later_ns > now_ns:
+                break
+            free += run.size_bytes
+        return free
+
     @property
     def _allowed(self) -> int:
         return self._window if self._congestion is None else min(self._window, self._congestion.size_bytes)

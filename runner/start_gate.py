@@ -1,0 +1,54 @@
+"""The runner's side of the gate at which ranks wait for each other."""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from workloads.start_gate import BEGIN, MET
+
+
+class StartGate:
+    """A gate for so many ranks in a folder of its own; ``with`` opens it at the latest when it ends."""
+
+    def __init__(self, folder: Path, ranks: int) -> None:
+        folder.mkdir()
+        for name in (MET, BEGIN):
+            os.mkfifo(folder / name, 0o600)
+        self._missing = ranks
+        # With a writer of its own neither pipe ends before all have come, and opening one never waits.
+        self._met = os.open(folder / MET, os.O_RDWR | os.O_NONBLOCK)
+        self._begin: int | None = os.open(folder / BEGIN, os.O_RDWR | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.open()
+        os.close(self._met)
+
+    def fileno(self) -> int:
+        """Readable when a rank has come."""
+        return self._met
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the ranks may begin."""
+        return self._begin is None
+
+    def look(self) -> None:
+        """Open the gate if all ranks have come."""
+        try:
+            self._missing -= len(os.read(self._met, 65_536))
+        except BlockingIOError:
+            return
+        if self._missing <= 0:
+            self.open()
+
+    def open(self) -> None:
+        """Let everybody begin, who is there and who is still to come."""
+        if self._begin is not None:
+            os.close(self._begin)
+            self._begin = None

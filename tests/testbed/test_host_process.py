@@ -1,3 +1,4 @@
+import socket
 import subprocess
 import sys
 
@@ -21,6 +22,15 @@ def test_waiting_ends_with_the_first_that_ends() -> None:
 def test_waiting_ends_when_its_time_is_over_though_all_run() -> None:
     with program(FOREVER) as lasting:
         wait_for_any([lasting], 0.01)
+        assert lasting.poll() is None
+        lasting.kill()
+
+
+def test_waiting_ends_when_there_is_something_else_to_read() -> None:
+    reading, writing = socket.socketpair()
+    with reading, writing, program(FOREVER) as lasting:
+        writing.send(b"!")
+        wait_for_any([lasting], 3600, or_readable=reading)
         assert lasting.poll() is None
         lasting.kill()
 

@@ -61,6 +61,7 @@ class Connections:
         self._congestion = [initial_bytes] * connections
         self._last_ns = [0] * connections
         self._next = 0
+        # The transfer that has been dealt alike of late without changing any window, and how many have had their turn.
         self._unchanged: tuple[Dealing | None, int] = None, 0
 
     def waiting(self, dealing: Dealing, now_ns: int) -> Waiting:
@@ -84,7 +85,7 @@ class Connections:
             changed = changed or known.before > 0 or known.congestion_bytes != before
             self._congestion[connection] = known.congestion_bytes
         alike = not changed and self._unchanged[0] in (dealing, None)
-        self._unchanged = (dealing, self._unchanged[1] + len(range(count if each else more))) if alike else (None, 0)
+        self._unchanged = (dealing, self._unchanged[1] + (more or count)) if alike else (None, 0)
         return _slowest(dealt)
 
     def sent(self, dealing: Dealing, end_ns: int) -> None:

@@ -19,14 +19,15 @@ class Waiting:
     """How much later than its first byte the last one of a transfer leaves at least.
 
     Round trips, and then the time that the line takes for ``burst_bytes``: what all connections send in the last round,
-    or in the one before if that was more.
+    ``last_bytes``, or what the others send in the one before, if that is more.
     """
 
     rounds: int
     burst_bytes: int
+    last_bytes: int
 
 
-NO_WAITING = Waiting(0, 0)
+NO_WAITING = Waiting(0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -155,10 +156,12 @@ def _slowest(dealt: "Counter[_Rounds]") -> Waiting:
     rounds = max((each.before for each in dealt), default=0)
     if not rounds:
         return NO_WAITING
+    slowest = max(each for each in dealt if each.before == rounds)
     last = sum(number * each.last_bytes for each, number in dealt.items() if each.before == rounds)
     before = sum(
         number * (each.burst_bytes if each.before == rounds else each.last_bytes)
         for each, number in dealt.items()
         if each.before >= rounds - 1
     )
-    return Waiting(rounds, max(before, last))
+    # The last of them begins a round when all the others have sent theirs.
+    return Waiting(rounds, max(before - slowest.burst_bytes + slowest.last_bytes, last), last)

@@ -1,1 +1,1 @@
-"""What a WAN looks like: named sets of link conditions and their loader."""
+"""Named sets of WAN link conditions, and their loader."""

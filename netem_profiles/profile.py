@@ -28,7 +28,7 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 class SourceSpec(StrictModel):
-    """Where figures come from: which ones, out of what, under which licence."""
+    """The source of figures: which figures, their origin, and their licence."""
 
     figures: str = Field(min_length=1)
     origin: str = Field(min_length=1)
@@ -68,7 +68,7 @@ class ProfileSpec(StrictModel):
         return self
 
     def conditions(self, one: str, other: str) -> LinkConditions:
-        """Conditions between two datacenters, in either order. Raises KeyError if there are no figures for them."""
+        """Return the conditions between two datacenters, in either order. Raises KeyError if there are no figures."""
         found = next((pair for pair in self.pairs if set(pair.between) == {one, other}), None)
         if found is None and self.default is None:
             raise KeyError((one, other))
@@ -83,7 +83,7 @@ def _written(spec: WanSpec | None) -> dict[str, Any]:
 
 
 class _FlatLoader(yaml.SafeLoader):
-    """Reads what a profile needs: no aliases, by which a small file could grow without bound, no key twice."""
+    """Reads only what a profile needs: no aliases, by which a small file could grow without bound, no key twice."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -113,7 +113,7 @@ def read_profile(path: Path) -> ProfileSpec:
 
 @lru_cache(maxsize=16)
 def _parsed(path: Path, content: bytes) -> ProfileSpec:
-    """What that content of a file says; a sweep reads the same for every cell."""
+    """Parse the content of a profile's file. It is cached, because a sweep reads the same for every cell."""
     if len(content) > MAX_FILE_BYTES:
         raise InputError(f"{path}: larger than {MAX_FILE_BYTES} bytes, which no profile is")
     try:
@@ -132,12 +132,12 @@ def _parsed(path: Path, content: bytes) -> ProfileSpec:
 
 @cache
 def _entry_points(_searched: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """What installed packages bring; finding them takes milliseconds, and a sweep asks for every cell."""
+    """Return the entry points of installed packages. Cached: a search takes milliseconds, for every cell of a sweep."""
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
 def _profile_paths() -> dict[str, Path]:
-    """Every profile known by name. Raises InputError if two packages give one name."""
+    """Return the path of every profile known by name. Raises InputError if two packages give one name."""
     paths = {path.stem: path for path in _SHIPPED.iterdir() if path.suffix in _SUFFIXES}
     for point in _entry_points(tuple(sys.path)):
         package = point.dist.name if point.dist else point.value
@@ -155,14 +155,14 @@ def _profile_paths() -> dict[str, Path]:
 
 
 def profile_names() -> tuple[str, ...]:
-    """Every profile that is known by name, shipped ones and those of other packages, sorted."""
+    """Return the names of every known profile, shipped ones and those of other packages, sorted."""
     return tuple(sorted(_profile_paths()))
 
 
 def load_profile_spec(name: str, *, relative_to: Path | None = None) -> ProfileSpec:
-    """The profile of that name, or in the file of that path.
+    """Load the profile of that name, or in the file of that path.
 
-    What ends in .yaml or .yml, or holds a slash, is a path, taken from the folder ``relative_to`` (the working
+    A name that ends in .yaml or .yml, or holds a slash, is a path, taken from the folder ``relative_to`` (the working
     directory if None). Raises InputError naming the nearest profile for an unknown name, and for an unusable file.
     """
     if name.endswith(_SUFFIXES) or "/" in name:
@@ -176,7 +176,7 @@ def load_profile_spec(name: str, *, relative_to: Path | None = None) -> ProfileS
 def load_profile(
     name: str, datacenter_names: Collection[str], *, relative_to: Path | None = None
 ) -> Mapping[frozenset[str], LinkConditions]:
-    """Conditions of every pair of the datacenters named, out of the profile of that name or path.
+    """Return the conditions of every pair of the named datacenters, from the profile of that name or path.
 
     Raises InputError, one line, for an unknown profile or unusable file (see ``load_profile_spec``), and for a
     datacenter that is not one of the profile's regions, with the nearest region.

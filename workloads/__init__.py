@@ -1,1 +1,1 @@
-"""What runs on a host: schedules, compute back ends, transports, and the rank's loop."""
+"""Everything that runs on an emulated host: schedules, compute back ends, transports, and the rank's loop."""

@@ -1,4 +1,4 @@
-"""What stages say to each other: one microbatch's activation going down the pipeline, or its gradient coming back."""
+"""The messages between stages: one microbatch's activation going down the pipeline, or its gradient coming back."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""A frozen dataclass as a JSON file: how the runner hands a plan to each of its processes.
+"""Write a frozen dataclass as a JSON file and read it back. The runner hands each process its plan this way.
 
-Fields may be other dataclasses, tuples, unions of those and None, enumerations of text, and what JSON
-knows. Only the standard library is used.
+Fields may be other dataclasses, tuples, unions of those and None, enumerations of text, and JSON's own types. Only the
+standard library is used.
 """
 
 import json
@@ -38,7 +38,7 @@ def read_plan(expected: type[Plan], path: Path) -> Plan:
 
 
 def _built(expected: Any, value: object, where: str) -> Any:
-    """``value``, as JSON gave it, as what the annotation ``expected`` says. Raises ValueError naming ``where``."""
+    """Build what the annotation ``expected`` says from ``value``, parsed JSON. Raises ValueError naming ``where``."""
     if isinstance(expected, UnionType):
         return _built_one_of(get_args(expected), value, where)
     if is_dataclass(expected) and isinstance(expected, type):
@@ -59,7 +59,7 @@ def _built(expected: Any, value: object, where: str) -> Any:
 
 
 def _elements(expected: Any, count: int, where: str) -> tuple[Any, ...]:
-    """The annotation of each of ``count`` elements. Raises ValueError naming ``where`` if it has not so many."""
+    """Return the annotation of each of ``count`` elements. Raises ValueError naming ``where`` if the count is wrong."""
     elements = get_args(expected)
     if elements[-1] is Ellipsis:
         return (elements[0],) * count

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 class Rank:
     """The rank's loop. Construct it once the connections stand and the transport runs.
 
-    ``keep_gradients`` is called when the last iteration's gradients have been summed. ``gpu`` is told when the rank
-    waits for others, where ``compute`` shares one. ``device`` is what ``compute`` really computes on, if it does.
-    ``all_reduce`` sums the gradients there, where that is not done by the ring over the transport.
+    ``keep_gradients`` is called when the last iteration's gradients have been summed. ``gpu``, where ``compute`` shares
+    one, learns when the rank waits for others. ``device`` is what ``compute`` really computes on, if it does.
+    ``all_reduce`` sums the gradients there, where the ring over the transport does not.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Rank:
             self._heed(self._next_event())
 
     def complete_log(self) -> None:
-        """Nothing happens any more, in prefill either."""
+        """Complete the log. Nothing may happen any more, in prefill either."""
         self._record_prefills()
         if self._device is not None:
             self._log.record_device(self._device.record())
@@ -184,7 +184,7 @@ class Rank:
         schedule.arrived(self._plan.stage, message)
 
     def _next_event(self) -> Event:
-        """Wait for others; the GPU is idle meanwhile."""
+        """Wait for the next event and return it. The GPU is idle meanwhile."""
         if self._gpu is not None:
             self._gpu.idle()
         return self._events.get()
@@ -224,7 +224,7 @@ class Rank:
             self._record(Span(PREFILL, span.iteration, NO_MICROBATCH, span.start_ns, span.end_ns, request=span.request))
 
     def _record_computed(self) -> None:
-        """Keep when the device was busy in this iteration, as itself tells where it has a clock."""
+        """Log when the device was busy in this iteration, by its own clock where it has one."""
         computed, self._computed = self._computed, []
         if self._device is not None:
             busy_ns = self._device.resolve()
@@ -246,7 +246,7 @@ class Rank:
 
 
 def run_rank(plan: RankPlan) -> None:
-    """Run the rank of ``plan`` in this process. Raises what ends it, each with one line that says why."""
+    """Run the rank of ``plan`` in this process. Raises what ends it, each with one line that gives the cause."""
     if plan.parent_pid is not None:
         die_with_parent(plan.parent_pid)
     wake_precisely()
@@ -308,7 +308,7 @@ def _make_worker(plan: RankPlan, gpu: SharedGpu) -> WorkerThread:
 
 
 class _Failure:
-    """Tells a computation, which is made before the connections stand, that they have failed."""
+    """Passes a failure of the connections to a computation, which is made before they stand."""
 
     transport: StripedTransport | None = None
 
@@ -320,9 +320,9 @@ class _Failure:
 
 @dataclass(frozen=True)
 class _Computation:
-    """What computes, how its gradients are kept where they are to be, and its device where it is a real one.
+    """The computation of one rank, how it keeps its gradients in a file, and its device where it is a real one.
 
-    ``sum_with`` makes the collective that sums them, where torch does, given what it reports to.
+    ``sum_with`` makes the collective that sums the gradients, where torch does; its argument receives the events.
     """
 
     compute: Compute
@@ -353,7 +353,7 @@ def _make_compute(plan: RankPlan, pool: BufferPool, check: Callable[[], None], g
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; the exit status."""
+    """Run the rank of the plan named on the command line. Returns the exit status."""
     if len(arguments) != 1:
         _say("wanbed rank", "usage: python -m workloads.rank PLAN.json")
         return 1

@@ -1,4 +1,4 @@
-"""Everything that one rank needs to know, as a file: it follows its plan alone.
+"""The plan of one rank, as a file. The rank follows its plan alone.
 
 The runner makes a plan for each rank and writes it; the rank reads it, with the standard library only.
 """
@@ -25,13 +25,13 @@ class RankPlan:
 
     ``iterations`` counts the warm-up ones too. ``schedule`` is the path of a class, ``package.module:Class``;
     ``schedule_options`` are its keyword arguments. Exactly one of ``replay`` and ``torch`` says how the stage computes.
-    ``links`` tells the rank's peers; those with a lower number call it on ``listen_address`` and ``listen_port``, and
+    ``links`` names the rank's peers; those with a lower number call it on ``listen_address`` and ``listen_port``, and
     every socket of the rank is bound to that address. Ports belong below the kernel's ephemeral range. ``run_token`` is
     16 bytes in hexadecimal, one for all ranks of a trial. ``epoch_ns`` is the CLOCK_MONOTONIC time that is 0 in the
     span log. ``gradients`` is a file that receives the last iteration's summed gradients, of torch's computation only.
     With ``parent_pid`` the rank dies with that process, which must have started it. ``serving`` is the prefill that the
-    GPU does while training leaves it idle, replayed or computed by torch as training itself is. With ``collective`` it
-    is torch that sums the gradients over the replicas. With ``start_gate``, the folder of
+    GPU does while training leaves it idle, replayed or computed by torch as training itself is. With ``collective``,
+    torch sums the gradients over the replicas. With ``start_gate``, the folder of
     ``workloads.start_gate``, the rank begins when all have met. Raises ValueError naming the field.
     """
 

@@ -1,1 +1,1 @@
-"""Sums of gradients that torch's own collectives make, between GPUs, in place of this project's ring over sockets."""
+"""All-reduce of gradients by torch's own collectives, between GPUs, in place of this project's ring over sockets."""

@@ -1,4 +1,4 @@
-"""Which ranks sum their gradients by a collective of torch's, and over what: told without torch."""
+"""The plan of an all-reduce by torch's collective: which ranks sum, and over which interface. Needs no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ BACKENDS = (NCCL, GLOO)
 
 @dataclass(frozen=True)
 class CollectivePlan:
-    """The replicas of one stage, as one of them sees them.
+    """The replicas of one stage, from the point of view of one of them.
 
     ``hosts`` are the emulated hosts of all replicas in their order, this rank's being ``hosts[position]``; the first
     one's rank keeps the store where they meet, at ``store_address`` and ``store_port``. ``interface`` is the network
@@ -44,12 +44,12 @@ class CollectivePlan:
 
 
 def collective_environment(plan: CollectivePlan) -> dict[str, str]:
-    """What keeps the collective on the emulated network, as environment variables, to be set before it is made.
+    """Return the environment that keeps the collective on the emulated network. Set it before the collective is made.
 
     All emulated hosts are one machine, and NCCL would find that out by the machine's boot id: it would go around every
     emulated link through the GPUs' own connections or shared memory. So every host has an id of its own, the ways
     around sockets are shut, and sockets are those of one interface. Replicas of one emulated host may take any way, as
-    GPUs of one real host would. Gloo knows of nothing but sockets.
+    GPUs of one real host would. Gloo uses nothing but sockets.
     """
     if plan.backend == GLOO:
         return {"GLOO_SOCKET_IFNAME": plan.interface}
@@ -66,7 +66,7 @@ def collective_environment(plan: CollectivePlan) -> dict[str, str]:
 
 
 def check_devices(devices: Sequence[str], hosts: Sequence[str]) -> None:
-    """Raise ValueError, one line, where two of the replicas, on these ``hosts``, have the same of the ``devices``."""
+    """Raise ValueError, one line, if two of the replicas, on these ``hosts``, have the same one of the ``devices``."""
     for position, device in enumerate(devices):
         if device in devices[:position]:
             first = hosts[devices.index(device)]

@@ -1,4 +1,4 @@
-"""An all-reduce by torch's own collectives, where the gradients are: nothing is staged, and the rank's loop goes on."""
+"""All-reduce by torch's own collectives, where the gradients lie: nothing is staged, and the rank's loop goes on."""
 
 import os
 from collections.abc import Callable
@@ -31,11 +31,11 @@ def check_backend(backend: str) -> None:
 
 
 class DeviceAllReduce:
-    """A rank's side of the sum of ``gradients``, a tensor on the device that ``device`` names, over all replicas.
+    """One rank's side of the all-reduce of ``gradients``, a tensor on the device that ``device`` names.
 
-    Made once the others are about to make theirs; blocks until they have, for ``plan.timeout_ns`` at most. ``report``
-    is told the end of each sum by another thread. Raises ValueError for what this torch or these devices cannot do,
-    TransportError where the replicas do not meet.
+    Construct it when the other replicas construct theirs: it blocks until they have, for ``plan.timeout_ns`` at most.
+    Another thread calls ``report`` at the end of each sum. Raises ValueError for what this torch or these devices
+    cannot do, TransportError where the replicas do not meet.
     """
 
     def __init__(self, plan: CollectivePlan, gradients: Tensor, device: str, report: Report) -> None:
@@ -66,12 +66,12 @@ class DeviceAllReduce:
             raise self._lost(fault) from None
 
     def start(self) -> int:
-        """Begin to sum, in place; how many bytes. The gradients are the collective's until ``report`` is called."""
+        """Begin to sum, in place, and return how many bytes. Do not touch the gradients until ``report`` is called."""
         Thread(target=self._sum, name="device all-reduce", daemon=True).start()
         return self._gradients.nbytes
 
     def close(self) -> None:
-        """Leave the others, which must have summed as often."""
+        """Leave the process group. All replicas must have summed equally often."""
         dist.destroy_process_group()
 
     def _sum(self) -> None:

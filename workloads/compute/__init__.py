@@ -1,1 +1,1 @@
-"""Compute back ends: what carries out the actions that a schedule names."""
+"""Compute back ends, which carry out the actions that a schedule names."""

@@ -1,4 +1,4 @@
-"""What carries out a stage's computation, as the rank's loop sees it."""
+"""The interface between the rank's loop and a stage's computation."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from workloads.schedules.action import Action
 
 
 class TrainingGpu(Protocol):
-    """A GPU that training shares with others, as training sees it. All calls come from its one thread.
+    """A GPU that training shares with others, as training sees it. All calls come from training's one thread.
 
     For each action it claims the GPU, begins, and ends.
     """
@@ -18,27 +18,27 @@ class TrainingGpu(Protocol):
         """Block until the GPU is training's, until ``ended``."""
 
     def began(self, start_ns: int, iteration: int, kind: str, microbatch: int) -> None:
-        """An action has begun, at that CLOCK_MONOTONIC time. No two of an iteration share kind and microbatch."""
+        """Record the start of an action, a CLOCK_MONOTONIC time. No two of an iteration share kind and microbatch."""
 
     def ended(self, end_ns: int) -> None:
-        """The action is over."""
+        """Record that the action ended at that CLOCK_MONOTONIC time."""
 
 
 class MeasuredDevice(Protocol):
-    """The device of a computation that is done for real, as the rank's loop sees it."""
+    """The device of a real computation, as the rank's loop sees it."""
 
     @property
     def overlaps_copies(self) -> bool:
         """Whether ``Compute.outgoing`` waits for a copy, so that one other thread should call it meanwhile."""
 
     def resolve(self) -> Sequence[tuple[int, int]]:
-        """When the device was busy with each ``perform`` and ``update`` since the last call, in their order.
+        """Return when the device was busy with each ``perform`` and ``update`` since the last call, in their order.
 
-        In CLOCK_MONOTONIC nanoseconds, never outside of what they returned. To be called once an iteration.
+        In CLOCK_MONOTONIC nanoseconds, never outside of what they returned. Call it once an iteration.
         """
 
     def record(self) -> DeviceRecord:
-        """What is known of the device so far."""
+        """Return what is known of the device so far."""
 
 
 class Compute(Protocol):
@@ -51,34 +51,34 @@ class Compute(Protocol):
     """
 
     def begin(self, iteration: int) -> None:
-        """A new iteration: gradients are zero again."""
+        """Begin a new iteration, with gradients of zero."""
 
     def arrived(self, message: Message, payload: memoryview) -> None:
         """Keep what a neighbour has sent until the action that needs it.
 
-        ``payload`` belongs to the computation now, which lets it go in the way that it was constructed with.
+        ``payload`` now belongs to the computation, which releases it in the way given to its constructor.
         """
 
     def perform(self, action: Action) -> tuple[int, int]:
-        """Carry out ``action``, whose inputs have arrived; when it began and ended, in CLOCK_MONOTONIC nanoseconds."""
+        """Carry out ``action``, whose inputs have arrived. Returns its start and end in CLOCK_MONOTONIC nanoseconds."""
 
     def outgoing(self, message: Message) -> memoryview:
-        """The bytes of ``message``, which an action has just made; they stay as they are until ``sent``."""
+        """Return the bytes of ``message``, which an action has just made. They do not change until ``sent``."""
 
     def sent(self, message: Message) -> None:
-        """The bytes of ``message`` have been handed to the kernel and may go."""
+        """Release the bytes of ``message``, which have been handed to the kernel."""
 
     def gradients(self) -> memoryview | None:
-        """This replica's gradients of the stage, one writable buffer to be summed over the replicas in place.
+        """Return this replica's gradients of the stage, one writable buffer to be summed over the replicas in place.
 
-        None where there is nothing to sum. Asked for once an iteration, when all actions have been performed.
+        Returns None where there is nothing to sum. Call it once an iteration, when all actions have been performed.
         """
 
     def add(self, total: memoryview, part: memoryview) -> None:
         """Add a part of another replica's gradients to the same part of ours, element by element."""
 
     def update(self) -> tuple[int, int] | None:
-        """Let the optimizer use the summed gradients; when it began and ended, None where nothing is computed."""
+        """Let the optimizer use the summed gradients. Returns its start and end, None where nothing is computed."""
 
     def loss(self) -> float | None:
-        """This replica's share of the iteration's mean loss, known at the last stage once all forwards are done."""
+        """Return this replica's share of the iteration's mean loss, known at the last stage after all forwards."""

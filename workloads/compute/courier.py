@@ -1,4 +1,4 @@
-"""Takes messages to the transport once they have been copied from a GPU, while the rank computes on."""
+"""Hand messages to the transport once they have been copied from a GPU, while the rank computes on."""
 
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -11,7 +11,7 @@ Send = Callable[[int, Message, memoryview], None]
 
 
 class Courier:
-    """A thread that calls ``fetch``, which waits for the copy, and ``send``, message by message in their order.
+    """A thread that calls ``fetch``, which waits for the copy, and then ``send``, message by message in their order.
 
     What either raises goes to ``report``, and nothing is sent after it.
     """

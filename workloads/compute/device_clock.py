@@ -1,4 +1,4 @@
-"""A device's clock told in that of the host, CLOCK_MONOTONIC, from moments that both have seen."""
+"""Convert times of a device's clock to the host's CLOCK_MONOTONIC, from moments that both have seen."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Sighting:
 
     @property
     def host_ns(self) -> int:
-        """The middle: never further off than ``error_ns``."""
+        """The middle of the two readings, never further off than ``error_ns``."""
         return (self.earliest_ns + self.latest_ns) // 2
 
     @property
@@ -29,9 +29,9 @@ class Sighting:
 class DeviceClock:
     """The stretch of time between two sightings, ``elapsed_ns`` apart on the device.
 
-    The two clocks may run at slightly different speeds: between the sightings time is interpolated, so that a moment
-    told is off by no more than the worse sighting is, as long as neither clock changes its speed. Raises ValueError if
-    nothing lies between the two.
+    The two clocks may run at slightly different speeds. Between the sightings time is interpolated, so that a
+    converted moment is off by no more than the worse sighting is, as long as neither clock changes its speed. Raises
+    ValueError if nothing lies between the two.
     """
 
     begin: Sighting
@@ -44,19 +44,19 @@ class DeviceClock:
 
     @property
     def error_ns(self) -> int:
-        """The most that a moment told is off."""
+        """The most that a converted moment is off."""
         return max(self.begin.error_ns, self.end.error_ns)
 
     def host_ns(self, since_begin_ns: float) -> int:
-        """The host's time at which so much had gone by on the device since the first sighting."""
+        """Return the host's time at which ``since_begin_ns`` had gone by on the device since the first sighting."""
         speed = (self.end.host_ns - self.begin.host_ns) / self.elapsed_ns
         return self.begin.host_ns + round(since_begin_ns * speed)
 
     def interval_ns(self, start_ns: float, end_ns: float, seen: tuple[int, int]) -> tuple[int, int]:
-        """What lasted from ``start_ns`` to ``end_ns`` since the first sighting, as the host's start and end.
+        """Return the host's start and end of what lasted from ``start_ns`` to ``end_ns`` since the first sighting.
 
-        ``seen`` is when the host enqueued it and when it knew it done. It cannot have been outside, so that an error of
-        the clock never makes it overlap what the host began afterwards.
+        ``seen`` is when the host enqueued it and when it knew it done. The result is kept within ``seen``, so that an
+        error of the clock never makes it overlap what the host began afterwards.
         """
         low_ns, high_ns = seen
         start_host_ns, end_host_ns = (min(max(self.host_ns(each), low_ns), high_ns) for each in (start_ns, end_ns))

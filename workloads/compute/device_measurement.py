@@ -1,4 +1,4 @@
-"""What one rank's device did: busy time, its check by torch.profiler, what was staged."""
+"""Measure one rank's device: busy time, its check by torch.profiler, what was staged."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from workloads.compute.torch_device import TorchDevice
 
 
 class DeviceMeasurement:
-    """Times every action of a rank on ``device``; torch.profiler watches ``check_iteration``, if there is one, too."""
+    """Times every action of a rank on ``device``. torch.profiler also watches ``check_iteration``, if there is one."""
 
     def __init__(self, device: TorchDevice, check_iteration: int | None = None) -> None:
         self._runtime = device.runtime
@@ -20,13 +20,13 @@ class DeviceMeasurement:
         self._checked_ns: tuple[int, int] | None = None
 
     def begin(self, iteration: int) -> None:
-        """What is timed from now on is of that iteration."""
+        """Count what is timed from now on to ``iteration``."""
         if iteration == self._check_iteration:
             self._check = ProfilerCheck(on_device=self._runtime is not None)
             self._check.begin()
 
     def timed(self, kind: str, work: Callable[[], None]) -> tuple[int, int]:
-        """Carry out ``work``, a span of that kind; when the host began it and knew it done."""
+        """Carry out ``work``, a span of that kind. Returns when the host began it and when it knew it done."""
         if self._check is None:
             return self._timer.timed(work)
         check = self._check
@@ -38,7 +38,7 @@ class DeviceMeasurement:
         return self._timer.timed(marked)
 
     def resolve(self) -> list[tuple[int, int]]:
-        """When the device was busy since the last call, one interval for each that was timed."""
+        """Return when the device was busy since the last call, one interval for each ``timed``."""
         intervals = self._timer.resolve()
         if self._check is not None:
             spans_ns = sum(end_ns - start_ns for start_ns, end_ns in intervals)
@@ -47,7 +47,7 @@ class DeviceMeasurement:
         return intervals
 
     def record(self, staging: Staging) -> DeviceRecord:
-        """Everything known so far, what ``staging`` has copied included."""
+        """Return everything known so far, including what ``staging`` has copied."""
         spans_ns, profiler_ns = self._checked_ns or (0, 0)
         return DeviceRecord(
             device="cpu" if self._runtime is None else self._runtime.device,

@@ -1,7 +1,7 @@
-"""What a GPU offers beside kernels: streams, events, pinned memory. Every call of CUDA for them is here.
+"""Streams, events and pinned memory of a GPU. Every call of CUDA for them is here.
 
 Work goes to the compute stream, which is the thread's current one, or to a stream for copies. What is enqueued on one
-stream is done in its order; nothing is known of two streams but through events.
+stream is done in its order; only events order work of two streams.
 """
 
 from abc import ABC, abstractmethod
@@ -19,18 +19,18 @@ class DeviceEvent(ABC):
 
     @abstractmethod
     def passed(self) -> bool:
-        """Whether ``wait`` would return at once."""
+        """Return whether ``wait`` would return at once."""
 
     @abstractmethod
     def since_ns(self, earlier: "DeviceEvent") -> float:
-        """Time on the device's clock from ``earlier`` to this event; both must have been passed.
+        """Return the time on the device's clock from ``earlier`` to this event. Both must have been passed.
 
-        It is a single-precision number of milliseconds: half a microsecond at best, and 2^-24 of its own size.
+        CUDA gives a single-precision number of milliseconds: half a microsecond at best, and 2^-24 of its own size.
         """
 
 
 class DeviceStream(ABC):
-    """An order in which a device copies, beside that in which it computes."""
+    """A queue of copies on a device, beside the one in which it computes."""
 
     @abstractmethod
     def record(self, event: DeviceEvent) -> None:
@@ -38,7 +38,7 @@ class DeviceStream(ABC):
 
     @abstractmethod
     def wait_for(self, event: DeviceEvent) -> None:
-        """What is enqueued from now on begins once ``event``, recorded before, has been passed. Blocks no thread."""
+        """Let what is enqueued from now on wait for ``event``, which was recorded before. Blocks no thread."""
 
     @abstractmethod
     def copy(self, target: Tensor, source: Tensor) -> None:
@@ -53,23 +53,23 @@ class DeviceRuntime(ABC):
 
     @abstractmethod
     def compute_stream(self) -> DeviceStream:
-        """The stream that this thread's kernels go to."""
+        """Return the stream that this thread's kernels go to."""
 
     @abstractmethod
     def copy_stream(self) -> DeviceStream:
-        """A new stream, beside all others."""
+        """Return a new stream, beside all others."""
 
     @abstractmethod
     def event(self) -> DeviceEvent:
-        """A new event that has not been recorded."""
+        """Return a new event that has not been recorded."""
 
     @abstractmethod
     def pinned(self, size_bytes: int) -> Tensor:
-        """Bytes in the CPU's memory that the device copies from and to by itself."""
+        """Return bytes in the CPU's memory that the device copies from and to by itself."""
 
     @abstractmethod
     def empty(self, elements: int, dtype: torch.dtype) -> Tensor:
-        """A flat tensor on the device. Its memory may be in use by what the compute stream has yet to do."""
+        """Return a flat tensor on the device. Earlier work of the compute stream may still use its memory."""
 
 
 class _CudaEvent(DeviceEvent):
@@ -105,7 +105,7 @@ class _CudaStream(DeviceStream):
 
 
 class CudaRuntime(DeviceRuntime):
-    """A GPU by way of torch."""
+    """A GPU, used through torch."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -114,21 +114,21 @@ class CudaRuntime(DeviceRuntime):
         self.device, self.model = f"GPU-{str(properties.uuid).removeprefix('GPU-')}", str(properties.name)
 
     def compute_stream(self) -> DeviceStream:
-        """The stream that torch calls current."""
+        """Return the stream that torch calls current."""
         return _CudaStream(torch.cuda.current_stream(self._device))
 
     def copy_stream(self) -> DeviceStream:
-        """A stream of torch's pool."""
+        """Return a stream of torch's pool."""
         return _CudaStream(torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
 
     def event(self) -> DeviceEvent:
-        """One that takes the time."""
+        """Return an event that takes the time."""
         return _CudaEvent()
 
     def pinned(self, size_bytes: int) -> Tensor:
-        """Page-locked memory."""
+        """Return page-locked memory."""
         return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
 
     def empty(self, elements: int, dtype: torch.dtype) -> Tensor:
-        """From torch's allocator, which hands memory out in the compute stream's order."""
+        """Return memory of torch's allocator, which hands it out in the compute stream's order."""
         return torch.empty(elements, dtype=dtype, device=self._device)

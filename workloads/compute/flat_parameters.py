@@ -62,7 +62,7 @@ class FlatParameters:
             self.weights.copy_(self._exact)
 
     def named_gradients(self) -> Iterator[tuple[str, Tensor]]:
-        """Each parameter's name and its gradient, a view."""
+        """Yield each parameter's name and its gradient, a view."""
         for name, parameter in self._named.items():
             assert parameter.grad is not None
             yield name, parameter.grad

@@ -1,4 +1,4 @@
-"""The gradients of a stage, in a file that numpy reads."""
+"""Write the gradients of a stage to a file that numpy reads."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One iteration watched by torch.profiler too: how long it says that the device was busy, beside what spans say.
+"""Watch one iteration by torch.profiler too, and compare its busy time of the device with that of the spans.
 
 The profiler slows what it watches, so the iteration belongs to the warm-up, and spans of no other are compared.
 """
@@ -15,7 +15,7 @@ _NOT_COMPUTED = ("memcpy", "nccl")
 
 
 class ProfiledEvent(NamedTuple):
-    """One thing of a profile: an operator on the CPU, a kernel or a copy on the device, or a mark of somebody's own."""
+    """One entry of a profile: an operator on the CPU, a kernel or copy on the device, or a mark set by the program."""
 
     name: str
     start_ns: int
@@ -25,9 +25,9 @@ class ProfiledEvent(NamedTuple):
 
 
 def profiled_busy_ns(events: Iterable[ProfiledEvent], *, on_device: bool) -> int:
-    """The union of what was computed, in nanoseconds: within the spans' marks, or by the device's kernels.
+    """Return the union of the computed intervals, in nanoseconds: within the spans' marks, or by the device's kernels.
 
-    On the CPU operators outside of any mark are the rank's own doings between spans, and Python between operators is
+    On the CPU, operators outside of any mark are the rank's own work between spans, and Python between operators is
     not computation. On a device, copies and communication do not count.
     """
     kept = list(events)
@@ -64,11 +64,11 @@ class ProfilerCheck:
         self._profile.__enter__()  # type: ignore[no-untyped-call]
 
     def mark(self, kind: str) -> record_function:
-        """A context for the work of one span of that kind."""
+        """Return a context for the work of one span of that kind."""
         return record_function(_MARK + kind)
 
     def end(self) -> int:
-        """Stop watching; ``profiled_busy_ns`` of what was seen."""
+        """Stop watching, and return the ``profiled_busy_ns`` of what was seen."""
         self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         events = self._profile.events() or ()  # type: ignore[no-untyped-call]
         return profiled_busy_ns(map(_event, events), on_device=self._on_device)

@@ -1,4 +1,4 @@
-"""Replayed compute: each action takes its known time, and no GPU."""
+"""Replayed compute: each action takes its known time and needs no GPU."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ LONGEST_SLEEP_NS = 500_000_000
 
 @dataclass(frozen=True)
 class ReplayDurations:
-    """How long each action of one stage takes, on the testbed's clock (dilated, where the run is).
+    """The time of each action of one stage, on the testbed's clock (dilated, where the run is).
 
     Where a schedule splits the backward, its parts take ``backward_input_ns`` and ``backward_weight_ns``, each half of
     the backward where it is not given. ``optimizer_ns`` is the step that ends an iteration. Raises ValueError naming
@@ -36,7 +36,7 @@ class ReplayDurations:
                 raise ValueError(f"{field.name}: {value} is negative")
 
     def of(self, kind: ActionKind) -> int:
-        """How long an action of that kind takes, in nanoseconds."""
+        """Return how long an action of that kind takes, in nanoseconds."""
         half_ns = self.backward_ns // 2
         match kind:
             case ActionKind.FORWARD:
@@ -53,7 +53,7 @@ class ReplayDurations:
 
 @dataclass(frozen=True)
 class ReplaySizes:
-    """How much one stage sends.
+    """The bytes that one stage sends.
 
     ``following_bytes`` is an activation, to the stage after; ``previous_bytes`` the gradient of one, to the stage
     before; ``gradient_bytes`` the gradients of all of the stage's weights, 0 where nothing is to be summed. Raises
@@ -81,7 +81,7 @@ class ReplayWork:
 class ReplayCompute(Compute):
     """Occupies one GPU, in name, for the durations of ``work``, and sends buffers of its sizes.
 
-    What it sends is memory that nobody has written, one buffer of ``pool`` for each size. Whoever receives what arrives
+    It sends memory that nobody has written, one buffer of ``pool`` for each size. Whoever receives a payload
     may give it back at once: no action reads it. ``check`` is called at least every half second of an action; what it
     raises ends the action. With ``gpu`` each action waits until that is training's.
     """
@@ -103,21 +103,21 @@ class ReplayCompute(Compute):
         self._gradients: memoryview | None = None
 
     def begin(self, iteration: int) -> None:
-        """Nothing is left behind by actions; whoever shares the GPU is told the iteration."""
+        """Keep the iteration, which is reported to ``gpu``. Actions leave nothing else to reset."""
         self._iteration = iteration
 
     def arrived(self, message: Message, payload: memoryview) -> None:
-        """Nothing to do: no action reads the payload."""
+        """Do nothing: no action reads the payload."""
 
     def perform(self, action: Action) -> tuple[int, int]:
-        """Block until ``action`` has taken its time; when it began and ended, in CLOCK_MONOTONIC nanoseconds.
+        """Block until ``action`` has taken its time. Returns its start and end in CLOCK_MONOTONIC nanoseconds.
 
         It never ends early. The deadline is set once, so waking late from a part of a long sleep adds nothing.
         """
         return self._take(self._durations.of(action.kind), action.kind.value, action.microbatch)
 
     def outgoing(self, message: Message) -> memoryview:
-        """As many bytes as the message has, the same ones for every message of that size."""
+        """Return as many bytes as the message has, the same ones for every message of that size."""
         to_following = message.kind is MessageKind.ACTIVATION
         size_bytes = self._sizes.following_bytes if to_following else self._sizes.previous_bytes
         if size_bytes not in self._payloads:
@@ -125,19 +125,19 @@ class ReplayCompute(Compute):
         return self._payloads[size_bytes]
 
     def sent(self, message: Message) -> None:
-        """Nothing to do: the buffer stays for the next message."""
+        """Do nothing: the buffer stays for the next message."""
 
     def gradients(self) -> memoryview | None:
-        """A buffer of ``gradient_bytes``, none of it touched here; None where those are 0."""
+        """Return a buffer of ``gradient_bytes``, none of it touched here; None if those are 0."""
         if self._gradients is None and self._sizes.gradient_bytes:
             self._gradients = self._pool.take(self._sizes.gradient_bytes)
         return self._gradients
 
     def add(self, total: memoryview, part: memoryview) -> None:
-        """Nothing to do: the durations given are the whole computation."""
+        """Do nothing: the given durations are the whole computation."""
 
     def update(self) -> tuple[int, int] | None:
-        """Block for the optimizer's time; None if that is 0."""
+        """Block for the optimizer's time. Returns its start and end, None if it takes no time."""
         return (
             self._take(self._durations.optimizer_ns, "optimizer", NO_MICROBATCH)
             if self._durations.optimizer_ns
@@ -145,7 +145,7 @@ class ReplayCompute(Compute):
         )
 
     def loss(self) -> float | None:
-        """None: nothing is learnt."""
+        """Return None: nothing is learnt."""
         return None
 
     def _take(self, duration_ns: int, kind: str, microbatch: int) -> tuple[int, int]:

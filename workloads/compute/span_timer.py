@@ -1,7 +1,7 @@
-"""How long each action of an iteration kept the device busy.
+"""Measure how long each action of an iteration kept the device busy.
 
 On the CPU it is from the call to the return. On a GPU it is from one event to the next, on the device's own clock: the
-events are read once an iteration, when the clock is also tied to the host's.
+events are read once an iteration, when the clock is also compared with the host's.
 """
 
 import time
@@ -22,11 +22,11 @@ class SpanTimer(ABC):
 
     @abstractmethod
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
-        """Carry out ``work``; when the host began it and knew it done, in CLOCK_MONOTONIC nanoseconds."""
+        """Carry out ``work``. Returns when the host began it and knew it done, in CLOCK_MONOTONIC nanoseconds."""
 
     @abstractmethod
     def resolve(self) -> list[tuple[int, int]]:
-        """Start and end on the host's clock of everything timed since the last call, in order; each was busy time."""
+        """Return the busy times since the last call, in order: start and end of each ``timed`` on the host's clock."""
 
     @property
     @abstractmethod
@@ -35,7 +35,7 @@ class SpanTimer(ABC):
 
 
 class HostTimer(SpanTimer):
-    """A device whose own ``timed`` tells all there is to know."""
+    """Times a device whose own ``timed`` already gives its busy time."""
 
     clock_error_ns = 0
 
@@ -44,13 +44,13 @@ class HostTimer(SpanTimer):
         self._timed: list[tuple[int, int]] = []
 
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
-        """As the device says."""
+        """Let the device time ``work``, and keep the interval."""
         interval = self._device.timed(work)
         self._timed.append(interval)
         return interval
 
     def resolve(self) -> list[tuple[int, int]]:
-        """What ``timed`` has returned."""
+        """Return what ``timed`` has returned since the last call."""
         timed, self._timed = self._timed, []
         return timed
 
@@ -63,10 +63,10 @@ class _Timed:
 
 
 class EventTimer(SpanTimer):
-    """A GPU's events around every action, made once and used again in each iteration.
+    """Records a GPU's events around every action. The events are used again in each iteration.
 
-    ``timed`` returns when the device is done, since a schedule is asked for the next action when the GPU falls idle,
-    not before. How late the host learns of it is in no busy time.
+    ``timed`` returns when the device is done, because a schedule is asked for the next action when the GPU falls idle,
+    not before. No busy time includes the delay until the host learns of it.
     """
 
     clock_error_ns = 0
@@ -79,7 +79,7 @@ class EventTimer(SpanTimer):
         self._begun = self._sighting()
 
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
-        """From before it was enqueued until the host saw its end."""
+        """Carry out ``work``. Returns when the host enqueued it and when the host saw its end."""
         before, after = self._event(), self._event()
         compute = self._runtime.compute_stream()
         start_ns = self._clock()
@@ -92,7 +92,7 @@ class EventTimer(SpanTimer):
         return seen
 
     def resolve(self) -> list[tuple[int, int]]:
-        """From event to event, and never outside of what ``timed`` returned."""
+        """Return the times from event to event, never outside of what ``timed`` returned."""
         (origin, begin), (event, end) = self._begun, self._sighting()
         clock = DeviceClock(begin, end, event.since_ns(origin))
         self.clock_error_ns = max(self.clock_error_ns, clock.error_ns)
@@ -129,5 +129,5 @@ class EventTimer(SpanTimer):
 
 
 def create_timer(device: TorchDevice) -> SpanTimer:
-    """The timer for what is computed on ``device``."""
+    """Return the timer for computation on ``device``."""
     return HostTimer(device) if device.runtime is None else EventTimer(device.runtime)

@@ -1,6 +1,6 @@
-"""How a stage's messages get from the device to where sockets read them, and back.
+"""Copy a stage's messages from the device to where sockets read them, and back.
 
-On the CPU they are there already: the tensor itself is sent, and what has arrived is computed from, without a copy. A
+On the CPU they are there already: the tensor itself is sent, and received payloads are computed from without a copy. A
 GPU copies through pinned memory, each way on a stream of its own, beside its kernels and beside the sockets.
 """
 
@@ -20,13 +20,13 @@ Release = Callable[[memoryview], None]
 
 @dataclass(frozen=True)
 class Staged:
-    """What has been copied one way so far, and for how long the device has been at it."""
+    """The total of copies one way so far: their bytes, and the time the device took for them."""
 
     size_bytes: int = 0
     copy_ns: int = 0
 
     def plus(self, size_bytes: int, copy_ns: int) -> "Staged":
-        """With one copy more."""
+        """Return the total with one copy more."""
         return Staged(self.size_bytes + size_bytes, self.copy_ns + copy_ns)
 
 
@@ -35,11 +35,11 @@ class OutgoingCopy(ABC):
 
     @abstractmethod
     def payload(self) -> memoryview:
-        """Its bytes, once they are there; writable. Any one thread may ask, and waits."""
+        """Return the tensor's bytes, writable, once they are on the host. Any one thread may call it; it waits."""
 
     @abstractmethod
     def release(self) -> None:
-        """Nobody reads the payload any more."""
+        """Release the payload, which nobody reads any more."""
 
 
 class IncomingCopy(ABC):
@@ -49,11 +49,11 @@ class IncomingCopy(ABC):
 
     @abstractmethod
     def let_compute_wait(self) -> None:
-        """What is computed from now on may use the tensor. Blocks no thread."""
+        """Let what is computed from now on wait for the tensor. Blocks no thread."""
 
 
 class Staging(ABC):
-    """Both ways of one stage's messages. Called by the thread that computes, but for ``OutgoingCopy.payload``."""
+    """Both ways of one stage's messages. The computing thread makes all calls but ``OutgoingCopy.payload``."""
 
     overlaps: bool
     """Whether a copy goes on beside what is computed next, so that somebody else should wait for its payload."""
@@ -66,7 +66,7 @@ class Staging(ABC):
 
     @abstractmethod
     def outgoing(self, tensor: Tensor) -> OutgoingCopy:
-        """Begin to copy what has been computed, or what is enqueued to compute it."""
+        """Begin to copy a tensor that has been computed, or that is enqueued to be computed."""
 
     @abstractmethod
     def incoming(self, payload: memoryview, dtype: torch.dtype, release: Release) -> IncomingCopy:
@@ -78,11 +78,11 @@ class Staging(ABC):
 
     @abstractmethod
     def receive_buffer(self, size_bytes: int) -> memoryview | None:
-        """Memory that a payload should arrive in; None where any will do."""
+        """Return memory that a payload should arrive in, None where any will do."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Let go what copies that are done have held, and add them to ``to_host`` and ``to_device``."""
+        """Release what finished copies have held, and add those copies to ``to_host`` and ``to_device``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class _OutgoingTensor(OutgoingCopy):
         return as_bytes(self.tensor)
 
     def release(self) -> None:
-        """The tensor goes with whoever holds this."""
+        """Do nothing: the tensor is freed with whoever holds this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class _IncomingTensor(IncomingCopy):
     tensor: Tensor
 
     def let_compute_wait(self) -> None:
-        """It is there."""
+        """Do nothing: the tensor is there."""
 
 
 class DirectStaging(Staging):
@@ -115,27 +115,27 @@ class DirectStaging(Staging):
         self.keeps_payload = device.shares_memory
 
     def outgoing(self, tensor: Tensor) -> OutgoingCopy:
-        """On the CPU the tensor itself, if its elements lie in order."""
+        """Return the tensor on the host; on the CPU that is the tensor itself, if its elements lie in order."""
         return _OutgoingTensor(self._device.on_host(tensor))
 
     def incoming(self, payload: memoryview, dtype: torch.dtype, release: Release) -> IncomingCopy:
-        """On the CPU the payload's own memory."""
+        """Return the payload on the device; on the CPU that is the payload's own memory."""
         tensor = self._device.received(payload, dtype)
         if not self.keeps_payload:
             release(payload)
         return _IncomingTensor(tensor)
 
     def take_back(self, tensor: Tensor, copy: OutgoingCopy) -> None:
-        """On the CPU nothing: they are the same memory."""
+        """Copy the payload back; on the CPU do nothing, because it is the same memory."""
         if not self.keeps_payload:
             tensor.copy_(as_tensor(copy.payload(), tensor.dtype).view(tensor.shape))
 
     def receive_buffer(self, size_bytes: int) -> memoryview | None:
-        """Any memory will do."""
+        """Return None: any memory will do."""
         return None
 
     def settle(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no copy is under way."""
 
 
 class _PinnedOutgoing(OutgoingCopy):
@@ -178,8 +178,8 @@ class _UnderWay:
 class PinnedStaging(Staging):
     """A GPU: copies on two streams of their own, through pinned buffers that are used again.
 
-    A copy to the host begins when the kernels enqueued so far have ended, and the next ones need not wait for it; one
-    to the device begins at once, and only what uses the tensor waits.
+    A copy to the host begins when the kernels enqueued so far have ended, and later kernels need not wait for it. A
+    copy to the device begins at once, and only what uses the tensor waits.
     """
 
     overlaps = True
@@ -193,7 +193,7 @@ class PinnedStaging(Staging):
         self.to_host = self.to_device = Staged()
 
     def outgoing(self, tensor: Tensor) -> OutgoingCopy:
-        """A copy to a pinned buffer."""
+        """Begin a copy to a pinned buffer."""
         source = tensor.detach().contiguous()
         size_bytes = source.nbytes
         free = self._buffers.setdefault(size_bytes, [])
@@ -203,24 +203,24 @@ class PinnedStaging(Staging):
         return _PinnedOutgoing(buffer, done, free.append)
 
     def incoming(self, payload: memoryview, dtype: torch.dtype, release: Release) -> IncomingCopy:
-        """A copy from the payload, which should lie in a ``receive_buffer``: from other memory it is not overlapped."""
+        """Begin a copy of ``payload``. Only a payload in a ``receive_buffer`` is copied while other work goes on."""
         source = as_tensor(payload, dtype)
         tensor = self._runtime.empty(source.numel(), dtype)
         done = self._copy(self._inward, tensor, source, held=tensor, outward=False, let_go=lambda: release(payload))
         return _PinnedIncoming(tensor, done, self._runtime.compute_stream())
 
     def take_back(self, tensor: Tensor, copy: OutgoingCopy) -> None:
-        """A copy that is complete on return."""
+        """Copy the payload back, and wait until that is done."""
         source = as_tensor(copy.payload(), tensor.dtype).view(tensor.shape)
         self._copy(self._inward, tensor, source, held=tensor, outward=False).wait()
         copy.release()
 
     def receive_buffer(self, size_bytes: int) -> memoryview | None:
-        """Pinned memory."""
+        """Return pinned memory."""
         return as_bytes(self._runtime.pinned(size_bytes))
 
     def settle(self) -> None:
-        """What has not been passed stays for the next time."""
+        """Release the copies that are done, and keep the others for the next call."""
         under_way, self._under_way = self._under_way, []
         for copy in under_way:
             if not copy.done.passed():
@@ -255,5 +255,5 @@ class PinnedStaging(Staging):
 
 
 def create_staging(device: TorchDevice) -> Staging:
-    """The staging for what is computed on ``device``."""
+    """Return the staging for computation on ``device``."""
     return DirectStaging(device) if device.runtime is None else PinnedStaging(device.runtime)

@@ -1,4 +1,4 @@
-"""How late the kernel may wake a thread that sleeps."""
+"""Set how late the kernel may wake a thread that sleeps."""
 
 import ctypes
 

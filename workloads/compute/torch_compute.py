@@ -27,7 +27,7 @@ from workloads.schedules.action import Action, ActionKind
 
 @dataclass(slots=True)
 class _InFlight:
-    """What a microbatch holds from its forward to its backward; ``payload`` is the one that ``inputs`` live in."""
+    """The state of a microbatch from its forward to its backward; ``inputs`` live in ``payload``."""
 
     inputs: Tensor
     payload: memoryview | None
@@ -36,7 +36,7 @@ class _InFlight:
 
 @dataclass(slots=True)
 class _LeftForLater:
-    """What a microbatch holds from the input part of its backward to the weight part."""
+    """The state of a microbatch from the input part of its backward to the weight part."""
 
     gradients: list[WeightGradient]
     payload: memoryview | None
@@ -48,7 +48,7 @@ class TorchCompute(Compute, MeasuredDevice):
     The loss of each microbatch is divided by microbatches x pipelines, so that gradients summed over the replicas are
     those of the mean over the iteration's whole batch. A payload that has arrived is given to ``release`` once no
     tensor lives in it: an activation when its microbatch's backward (or the input part of it) has ended, a gradient
-    when the backward has ended with all its parts. On a GPU both are copied on arrival, and released once they are.
+    when the backward has ended with all its parts. On a GPU both are copied on arrival and released after the copy.
 
     A span covers the action's computation, not the copying of messages from and to a GPU (see ``Staging``). With
     ``gpu`` each action, and the update, waits until that is training's. The number of torch's threads is set for the
@@ -104,7 +104,7 @@ class TorchCompute(Compute, MeasuredDevice):
         self._staging.settle()
 
     def perform(self, action: Action) -> tuple[int, int]:
-        """Carry out ``action``. Raises ValueError if it is a part of a backward, and the work does not split them."""
+        """Carry out ``action``. Raises ValueError for a part of a backward where the work does not split backwards."""
         if not self._work.split_backward and action.kind in (ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT):
             raise ValueError(f"split_backward: is false, but the schedule asks for {action}")
         work = self._work_of[action.kind]
@@ -118,7 +118,7 @@ class TorchCompute(Compute, MeasuredDevice):
         return interval
 
     def outgoing(self, message: Message) -> memoryview:
-        """The bytes of an activation or gradient: on the CPU the tensor's own memory, on a GPU once it is copied."""
+        """Return the bytes of an activation or gradient: on the CPU the tensor's memory, on a GPU the finished copy."""
         return self._outgoing[message].payload()
 
     def sent(self, message: Message) -> None:
@@ -126,7 +126,7 @@ class TorchCompute(Compute, MeasuredDevice):
         self._outgoing.pop(message).release()
 
     def gradients(self) -> memoryview | None:
-        """The stage's gradients in the stage's precision, None if there is one pipeline only.
+        """Return the stage's gradients in the stage's precision, None if there is one pipeline only.
 
         On the CPU they are the very memory that backwards add to; on a GPU a copy, which ``update`` takes back.
         """
@@ -141,12 +141,12 @@ class TorchCompute(Compute, MeasuredDevice):
             as_tensor(total, self._dtype).add_(as_tensor(part, self._dtype))
 
     def update(self) -> tuple[int, int]:
-        """One step of AdamW over all of the stage's weights."""
+        """Take one step of AdamW over all of the stage's weights. Returns its start and end."""
         self._take_sum()
         return self._timed(self._parameters.update, "optimizer", NO_MICROBATCH)
 
     def loss(self) -> float | None:
-        """The sum of the microbatches' losses over microbatches x pipelines; None but at the last stage.
+        """Return the sum of the microbatches' losses over microbatches x pipelines; None but at the last stage.
 
         Summed over the pipelines it is the iteration's mean loss, before the update.
         """
@@ -156,31 +156,31 @@ class TorchCompute(Compute, MeasuredDevice):
         return math.fsum(self._losses.values())
 
     def named_gradients(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
-        """A copy in fp32 of each parameter's gradient, by its name in the whole model; sums once they are summed."""
+        """Return a copy in fp32 of each parameter's gradient, by its name in the whole model; the sum, once summed."""
         self._take_sum()
         return {name: part.float().cpu().numpy().copy() for name, part in self._parameters.named_gradients()}
 
     @property
     def overlaps_copies(self) -> bool:
-        """Whether messages are copied from a GPU, beside what it computes next."""
+        """Whether messages are copied from a GPU while it computes on."""
         return self._staging.overlaps
 
     def resolve(self) -> Sequence[tuple[int, int]]:
-        """When the device was busy since the last call."""
+        """Return when the device was busy since the last call."""
         self._staging.settle()
         return self._measurement.resolve()
 
     def record(self) -> DeviceRecord:
-        """What is known of the device so far."""
+        """Return what is known of the device so far."""
         return self._measurement.record(self._staging)
 
     @property
     def device_gradients(self) -> Tensor:
-        """The stage's gradients where backwards add to them, for who sums them there in place of ``gradients``."""
+        """The stage's gradients where backwards add to them, to be summed there in place of ``gradients``."""
         return self._parameters.gradients
 
     def receive_buffer(self, size_bytes: int) -> memoryview | None:
-        """Memory that payloads should arrive in, None where any will do."""
+        """Return memory that payloads should arrive in, None where any will do."""
         return self._staging.receive_buffer(size_bytes)
 
     def _timed(self, work: Callable[[], None], kind: str, microbatch: int) -> tuple[int, int]:
@@ -210,7 +210,7 @@ class TorchCompute(Compute, MeasuredDevice):
         return copy.tensor.view(1, self._work.config.context, self._work.config.hidden)
 
     def _output(self, microbatch: int) -> Tensor:
-        """The activation for the next stage, or, at the last one, the microbatch's share of the mean loss."""
+        """Return the activation for the next stage or, at the last one, the microbatch's share of the mean loss."""
         output: Tensor = self._module(self._in_flight[microbatch].inputs)
         if not self._is_last:
             return output

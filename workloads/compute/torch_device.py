@@ -1,4 +1,4 @@
-"""Where torch computes, how bytes get there and back, and how long an action takes there."""
+"""The devices that torch computes on: they copy bytes there and back, and time actions."""
 
 import os
 import time
@@ -26,46 +26,46 @@ class TorchDevice(ABC):
 
     @abstractmethod
     def received(self, payload: memoryview, dtype: torch.dtype) -> Tensor:
-        """The elements of ``payload``, a flat tensor on the device."""
+        """Return the elements of ``payload`` as a flat tensor on the device."""
 
     @abstractmethod
     def on_host(self, tensor: Tensor) -> Tensor:
-        """A contiguous tensor in the CPU's memory with the same elements; the same tensor where it is one."""
+        """Return a contiguous tensor in the CPU's memory with the same elements; ``tensor`` itself where it is one."""
 
     @abstractmethod
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
-        """Carry out ``work``; when it began and ended, in CLOCK_MONOTONIC nanoseconds."""
+        """Carry out ``work``. Returns when it began and ended, in CLOCK_MONOTONIC nanoseconds."""
 
     @abstractmethod
     def own_stream(self) -> Callable[[], AbstractContextManager[object]]:
-        """A queue of the device's own work: what a thread asks for within such a context goes beside all else.
+        """Return a maker of contexts. What a thread enqueues within one goes to a queue beside all other work.
 
-        Within it, what the other methods give is complete on return; what ``timed`` carries out is then too.
+        Within it, what the other methods return is complete on return, and so is what ``timed`` carries out.
         """
 
 
 class CpuDevice(TorchDevice):
-    """The CPU: nothing is copied, and ``timed`` is from the call to the return."""
+    """The CPU: nothing is copied, and ``timed`` measures from the call to the return."""
 
     device = torch.device("cpu")
     shares_memory = True
 
     def received(self, payload: memoryview, dtype: torch.dtype) -> Tensor:
-        """The payload's own memory."""
+        """Return the payload's own memory."""
         return as_tensor(payload, dtype)
 
     def on_host(self, tensor: Tensor) -> Tensor:
-        """The tensor itself, unless its elements do not lie in order."""
+        """Return the tensor itself, unless its elements do not lie in order."""
         return tensor.detach().contiguous()
 
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
-        """From the call to the return."""
+        """Carry out ``work``, timed from the call to the return."""
         start_ns = time.monotonic_ns()
         work()
         return start_ns, time.monotonic_ns()
 
     def own_stream(self) -> Callable[[], AbstractContextManager[object]]:
-        """Nothing: what a thread asks for is done when it returns."""
+        """Return a context that does nothing: what a thread calls is done when it returns."""
         return nullcontext
 
 
@@ -73,8 +73,8 @@ class CudaDevice(TorchDevice):
     """The current GPU; bytes go to it and come back through pinned memory.
 
     ``timed`` ends when the host has seen the device finish, and is as long as the device took between two events, the
-    first recorded before the work was enqueued and the second after it. Kernels that could give other bits from run to
-    run are refused by torch.
+    first recorded before the work was enqueued and the second after it. torch refuses kernels that could give other
+    bits from run to run.
     """
 
     shares_memory = False
@@ -89,18 +89,18 @@ class CudaDevice(TorchDevice):
         self.runtime = CudaRuntime(self.device)
 
     def received(self, payload: memoryview, dtype: torch.dtype) -> Tensor:
-        """A copy, complete on return."""
+        """Return a copy, complete on return."""
         staged = torch.empty(payload.nbytes // dtype.itemsize, dtype=dtype, pin_memory=True)
         staged.copy_(as_tensor(payload, dtype))
         return staged.to(self.device)
 
     def on_host(self, tensor: Tensor) -> Tensor:
-        """A copy in pinned memory, complete on return."""
+        """Return a copy in pinned memory, complete on return."""
         staged = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         return staged.copy_(tensor.detach())
 
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
-        """As long as between the events, up to when the host saw the second."""
+        """Carry out ``work``. Its end is when the host saw the second event, its length the time between the events."""
         before = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         after = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         before.record()
@@ -111,13 +111,13 @@ class CudaDevice(TorchDevice):
         return end_ns - round(before.elapsed_time(after) * 1e6), end_ns
 
     def own_stream(self) -> Callable[[], AbstractContextManager[object]]:
-        """A CUDA stream. Its work shares the GPU's units with that of other streams, however it is scheduled."""
+        """Return contexts of one CUDA stream. Its work shares the GPU's units with other streams, however scheduled."""
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         return lambda: torch.cuda.stream(stream)
 
 
 def create_device(name: str) -> TorchDevice:
-    """The device of that name (see ``TorchWork``). Raises ValueError if there is none."""
+    """Return the device of that name (see ``TorchWork``). Raises ValueError if there is none."""
     if name == "cuda" or (name == "auto" and torch.cuda.is_available()):
         return CudaDevice()
     return CpuDevice()

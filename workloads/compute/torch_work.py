@@ -1,4 +1,4 @@
-"""What a torch computation is told, in a form that needs no torch and goes through JSON."""
+"""The input of a torch computation, in a form that needs no torch and goes through JSON."""
 
 from dataclasses import dataclass
 

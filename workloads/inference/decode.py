@@ -1,4 +1,4 @@
-"""The second phase of inference: one token after another, each from the keys and values of all before it."""
+"""Decode, the second phase of inference: one token after another, each from the keys and values of all before it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,22 +10,23 @@ from workloads.inference.key_value_cache import KVCache
 
 
 def greedy_token(logits: Tensor) -> int:
-    """The likeliest token, the first of equals."""
+    """Return the likeliest token, the first of equals."""
     return int(logits.argmax())
 
 
 def decode(stages: Sequence[InferenceStage], caches: Sequence[KVCache], first_token: int, tokens: int) -> list[int]:
-    """The ``tokens`` tokens that follow ``first_token``, all of them at once (see ``decoding``)."""
+    """Return the ``tokens`` tokens that follow ``first_token``, all of them at once (see ``decoding``)."""
     return list(decoding(stages, caches, first_token, tokens))
 
 
 def decoding(
     stages: Sequence[InferenceStage], caches: Sequence[KVCache], first_token: int, tokens: int
 ) -> Iterator[int]:
-    """The ``tokens`` tokens that follow ``first_token``, each the likeliest after all before it, computed when asked.
+    """Yield the ``tokens`` tokens that follow ``first_token``, each the likeliest after all before it.
 
-    The stages are the whole model in order, each with its own of the caches, which hold the prompt. ``first_token`` is
-    what the prompt's prefill gave; it is added to the caches, and so is each token that follows it but the last.
+    Each is computed when asked for. The stages are the whole model in order, each with its own of the caches, which
+    hold the prompt. ``first_token`` is the result of the prompt's prefill; it is added to the caches, and so is each
+    token that follows it but the last.
 
     Raises ValueError if the stages are not the whole model, or the caches are not theirs, or have too little room.
     """

@@ -27,7 +27,7 @@ class PrefillChunk:
         """How many steps there are to come."""
 
     def step(self) -> bool:
-        """Run the next layer, the first one after the embedding and the last one before the head; whether any is left.
+        """Run the next layer and return whether any is left. The first also embeds, the last also runs the head.
 
         On a GPU the layer has only been enqueued on return (see ``TorchDevice.timed``). Raises RuntimeError if no
         layer is left, ValueError if another chunk has taken this one's place in the cache.
@@ -47,7 +47,7 @@ class PrefillChunk:
 
     @property
     def outputs(self) -> Tensor:
-        """What the chunk gives after its last step (see ``InferenceStage.prefill_chunk``); RuntimeError before it."""
+        """The chunk's result after its last step (see ``InferenceStage.prefill_chunk``). RuntimeError before that."""
         if self.layers_left:
             raise RuntimeError(f"the chunk has {self.layers_left} layers of the stage to go through")
         return self._x
@@ -90,11 +90,11 @@ class InferenceStage:
         return self.layers.stop == self.model.layers
 
     def new_cache(self, capacity: int) -> KVCache:
-        """An empty cache of this stage's layers, for one sequence of at most ``capacity`` tokens (see ``KVCache``)."""
+        """Return an empty cache of this stage's layers, for one sequence of at most ``capacity`` tokens."""
         return KVCache(self.model, self.layers, capacity, device=self.device, dtype=self.dtype)
 
     def hidden_states(self, payload: memoryview) -> Tensor:
-        """The bytes that the stage before has sent as a chunk's inputs; on the CPU the payload's own memory."""
+        """Return the bytes that the previous stage sent as a chunk's inputs; on the CPU the payload's own memory."""
         return self.device.received(payload, self.dtype).view(-1, self.model.hidden)
 
     def begin_chunk(self, cache: KVCache, inputs: Tensor, prior_tokens: int) -> PrefillChunk:
@@ -111,8 +111,8 @@ class InferenceStage:
         """Take the next chunk of the cache's sequence, ``prior_tokens`` of which are in the cache, through all layers.
 
         ``inputs`` are the chunk's tokens, (tokens,) int64, at the first stage, and else the hidden states, (tokens,
-        hidden), that the stage before has given. The last stage gives the logits, (vocabulary,), of what follows the
-        chunk's last token. Raises ValueError if the cache is not of these layers, or the chunk not next in it.
+        hidden), of the stage before. The last stage returns the logits, (vocabulary,), of the token after the chunk's
+        last one. Raises ValueError if the cache is not of these layers, or the chunk not next in it.
         """
         chunk = self.begin_chunk(cache, inputs, prior_tokens)
         while chunk.step():

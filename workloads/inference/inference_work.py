@@ -1,4 +1,4 @@
-"""What computing a model's inference is told, in a form that needs no torch and goes through JSON."""
+"""The input of a model's inference, in a form that needs no torch and goes through JSON."""
 
 from dataclasses import dataclass
 
@@ -33,5 +33,5 @@ class InferenceWork:
 
     @property
     def precision(self) -> str:
-        """That of weights, activations and KV cache: the one that takes as many bytes as the model counts."""
+        """The precision of weights, activations and KV cache: the one that takes as many bytes as the model counts."""
         return _PRECISIONS[self.model.bytes_per_element]

@@ -9,7 +9,7 @@ from workloads.prefill.inference_model import InferenceModel
 
 
 class KVCache:
-    """What ``layers`` keep of one sequence, in memory for ``capacity`` tokens that is taken once.
+    """The keys and values that ``layers`` keep of one sequence, in memory for ``capacity`` tokens that is taken once.
 
     Keys are kept as they are after the rotation by their positions. A layer's bytes are the keys of its tokens in
     order, (tokens, kv_heads, head_dim), and then the values alike. They are contiguous in memory as soon as the cache
@@ -30,7 +30,7 @@ class KVCache:
 
     @property
     def tokens(self) -> int:
-        """How many tokens of the sequence, from its start, all of the layers have."""
+        """The number of the sequence's tokens, from its start, that all of the layers have."""
         return min(self._layer_tokens.values())
 
     def check_room(self, prior_tokens: int, tokens: int) -> None:
@@ -41,7 +41,7 @@ class KVCache:
             raise ValueError(f"tokens: the cache has room for 1 to {self.capacity - prior_tokens} more, not {tokens}")
 
     def store(self, layer: int, prior_tokens: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep a layer's part of a chunk; the layer's keys and values from the sequence's start, without copying them.
+        """Keep a layer's part of a chunk. Returns the layer's keys and values from the sequence's start, not copied.
 
         All are (tokens, kv_heads, head_dim). The chunk's tokens count once ``advance`` has been called; until then it
         may be stored again. Raises ValueError if the chunk does not come next, or does not fit.
@@ -59,15 +59,15 @@ class KVCache:
         self._layer_tokens = dict.fromkeys(self.layers, end)
 
     def layer_bytes(self, layer: int) -> memoryview:
-        """A layer's keys and values in the CPU's memory: where they lie, if they are contiguous there, else a copy."""
+        """Return a layer's keys and values in the CPU's memory, without a copy if they are contiguous there."""
         return as_bytes(self._device.on_host(self._of(layer)[:, : self._layer_tokens[layer]]))
 
     def to_bytes(self) -> memoryview:
-        """The bytes of all layers one after another, ``model.kv_bytes(len(layers), tokens)`` of them."""
+        """Return the bytes of all layers one after another, ``model.kv_bytes(len(layers), tokens)`` of them."""
         return as_bytes(self._device.on_host(self._elements[:, :, : self.tokens]))
 
     def chunk_bytes(self, prior_tokens: int, tokens: int) -> memoryview:
-        """A copy of what all layers keep of ``tokens`` tokens after the first ``prior_tokens``, as ``to_bytes`` has it.
+        """Return a copy of what all layers keep of ``tokens`` tokens after ``prior_tokens``, as ``to_bytes`` has it.
 
         Raises ValueError if the cache has not all of them.
         """
@@ -77,7 +77,7 @@ class KVCache:
         return as_bytes(self._device.on_host(chunk.clone()))
 
     def load_chunk(self, layers: range, prior_tokens: int, data: memoryview) -> None:
-        """Take up what ``chunk_bytes`` of a cache of just these layers gave, the chunks of a layer one after another.
+        """Load what ``chunk_bytes`` of a cache of just these layers returned, the chunks of a layer one after another.
 
         The same to the bit; ``data`` is free afterwards. Raises ValueError if the layers are not here, have not just
         ``prior_tokens`` tokens each, or the bytes are not those of tokens that fit.
@@ -87,7 +87,7 @@ class KVCache:
         self._load(layers, prior_tokens, data)
 
     def load(self, layers: range, data: memoryview) -> None:
-        """Take up what ``to_bytes`` of a cache of just these layers gave, or ``layer_bytes`` of the one layer.
+        """Load what ``to_bytes`` of a cache of just these layers returned, or ``layer_bytes`` of the one layer.
 
         The same to the bit; ``data`` is free afterwards. ``tokens`` counts them when all layers have been loaded.
         Raises ValueError if the layers are not here, or the bytes are not those of 1 to ``capacity`` tokens.
@@ -96,7 +96,7 @@ class KVCache:
         self._load(layers, 0, data)
 
     def _tokens_of(self, layers: range) -> set[int]:
-        """How many tokens the layers have. Raises ValueError if they are not here."""
+        """Return how many tokens the layers have. Raises ValueError if they are not here."""
         if not layers or layers.step != 1 or layers.start not in self.layers or layers[-1] not in self.layers:
             raise ValueError(f"layers: {_named(layers)} are not all among {_named(self.layers)}")
         return {self._layer_tokens[layer] for layer in layers}

@@ -16,7 +16,7 @@ NORM_EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class ChunkPlace:
-    """Where a chunk stands in its sequence: what the layers that it goes through have in common.
+    """The place of a chunk in its sequence, which the layers that it goes through share.
 
     ``mask`` says which tokens each of the chunk sees, (tokens, prior tokens + tokens). It is None where a kernel needs
     none: before a first chunk, which is plainly causal, and before a single token, which sees all.
@@ -29,7 +29,7 @@ class ChunkPlace:
 
 
 def place_chunk(model: InferenceModel, cache: KVCache, tokens: int, device: torch.device) -> ChunkPlace:
-    """The place of the next ``tokens`` tokens of the sequence in ``cache``."""
+    """Return the place of the next ``tokens`` tokens of the sequence in ``cache``."""
     prior_tokens = cache.tokens
     end = prior_tokens + tokens
     mask = None
@@ -51,7 +51,7 @@ class Attention(nn.Module):
         self.output = nn.Linear(model.heads * model.head_dim, model.hidden, bias=False)
 
     def forward(self, x: Tensor, layer: int, place: ChunkPlace) -> Tensor:
-        """From (tokens, hidden) to (tokens, hidden); keys and values stay in the cache."""
+        """Map (tokens, hidden) to (tokens, hidden). Keys and values stay in the cache."""
         query, key, value = (part(x).view(len(x), -1, self.head_dim) for part in (self.query, self.key, self.value))
         query, key = place.rotation.apply(query), place.rotation.apply(key)
         keys, values = place.cache.store(layer, place.prior_tokens, key, value)
@@ -78,7 +78,7 @@ class FeedForward(nn.Module):
         self.output = nn.Linear(model.feed_forward, model.hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From (tokens, hidden) to (tokens, hidden)."""
+        """Map (tokens, hidden) to (tokens, hidden)."""
         output: Tensor = self.output(functional.silu(self.gate(x)) * self.inner(x))
         return output
 
@@ -95,7 +95,7 @@ class Layer(nn.Module):
         self.feed_forward = FeedForward(model)
 
     def forward(self, x: Tensor, place: ChunkPlace) -> Tensor:
-        """From (tokens, hidden) to (tokens, hidden); keys and values stay in the cache."""
+        """Map (tokens, hidden) to (tokens, hidden). Keys and values stay in the cache."""
         x = x + self.attention(self.attention_norm(x), self.number, place)
         output: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
         return output
@@ -119,7 +119,7 @@ class LlamaLayers(nn.Module):
 def build_layers(
     model: InferenceModel, layers: range, *, seed: int, dtype: torch.dtype, device: torch.device
 ) -> LlamaLayers:
-    """Layers with random weights, which need no gradient.
+    """Build layers with random weights, which need no gradient.
 
     A weight depends on the seed and its parameter's name alone, and in a lower precision it is that of fp32, rounded.
     Weights are normal: those of a linear layer with a deviation of 1 / sqrt(inputs), those of the embedding with 1, so

@@ -21,10 +21,10 @@ _WARM_UP_TOKENS = 8
 
 @dataclass(frozen=True)
 class PieceResults:
-    """What a piece has made, as bytes: the ``activation`` that the next stage needs, or the ``first_token`` at the end.
+    """The results of a piece, as bytes: the ``activation`` for the next stage, or the ``first_token`` at the end.
 
-    ``cache`` is the piece's part of the KV cache, as ``KVCache.chunk_bytes`` has it. None where there is none: at the
-    last stage, and before a prompt's last token has left it.
+    ``cache`` is the piece's part of the KV cache, as ``KVCache.chunk_bytes`` has it. ``activation`` is None at the last
+    stage, ``first_token`` before a prompt's last token has left it.
     """
 
     activation: memoryview | None
@@ -40,7 +40,7 @@ class PieceResults:
 
 @dataclass(slots=True)
 class _Sequence:
-    """One request here: ``chunk`` is on its way through the layers, ``outputs`` are those of each piece so far."""
+    """One request here. ``chunk`` is on its way through the layers, ``outputs`` are those of each piece so far."""
 
     cache: KVCache
     chunk: PrefillChunk | None = None
@@ -48,7 +48,7 @@ class _Sequence:
 
 
 class PrefillCompute:
-    """The layers ``layers`` of the work's model, which go on beside training's computation.
+    """Computes the layers ``layers`` of the work's model, beside training's computation.
 
     On a GPU everything runs on a stream of its own. A sequence has its cache from its first layer here until its last
     piece has been taken. On construction the weights are made and every kernel has run once. Then all calls come from
@@ -77,7 +77,7 @@ class PrefillCompute:
             self._inputs[request, chunk] = self._stage.hidden_states(payload)
 
     def run_layer(self, run: Run) -> tuple[int, int]:
-        """Compute the next layer of the run's tokens; when it began and ended, in CLOCK_MONOTONIC nanoseconds.
+        """Compute the next layer of the run's tokens. Returns its start and end in CLOCK_MONOTONIC nanoseconds.
 
         Raises ValueError where the tokens are not the next of their sequence, KeyError where they have not arrived.
         """
@@ -98,9 +98,9 @@ class PrefillCompute:
         return times_ns
 
     def take_results(self, piece: Piece) -> PieceResults:
-        """What ``piece`` has made, all of whose layers have run; with a sequence's last piece its cache is let go.
+        """Return the results of ``piece``, all of whose layers have run. A sequence's last piece frees its cache.
 
-        Those of a sequence are taken in order; the next one may have begun, or be over.
+        The pieces of a sequence are taken in order; the next one may have begun, or be over.
         """
         sequence = self._sequences[piece.request]
         outputs = sequence.outputs.pop(piece.chunk)
@@ -117,7 +117,7 @@ class PrefillCompute:
         return PieceResults(activation, cache, first_token)
 
     def time_chunks(self, tokens: int, chunks: int) -> list[int]:
-        """Compute a prompt of so many chunks that nobody has asked for; how long each took in the mean layer, in ns."""
+        """Compute a made-up prompt of ``chunks`` chunks. Returns the mean nanoseconds of each chunk in a layer."""
         taken_ns = []
         with self._stream():
             cache = self._stage.new_cache(tokens * chunks)

@@ -1,4 +1,4 @@
-"""The tokens of a request's prompt, of which a trace tells no more than their number."""
+"""Draw the tokens of a request's prompt, because a trace gives only their number."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ _PROMPTS = 1
 
 
 def prompt_tokens(seed: int, request: int, tokens: int, vocabulary: int) -> list[int]:
-    """So many tokens, drawn evenly from the vocabulary: the same for whoever asks."""
+    """Draw ``tokens`` tokens evenly from the vocabulary, the same for every caller."""
     random = np.random.default_rng((seed, _PROMPTS, request))
     drawn: list[int] = random.integers(vocabulary, size=tokens).tolist()
     return drawn

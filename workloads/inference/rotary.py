@@ -1,4 +1,4 @@
-"""Rotary position embedding: each token's queries and keys turned by angles that grow with its position."""
+"""Rotary position embedding: turn each token's queries and keys by angles that grow with its position."""
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ class Rotation:
         self._cosine, self._sine = angles.cos().float(), angles.sin().float()
 
     def apply(self, x: Tensor) -> Tensor:
-        """Turn ``x``, (tokens, heads, head_dim), computing in fp32; in the precision of ``x``."""
+        """Turn ``x``, (tokens, heads, head_dim), computing in fp32. The result has the precision of ``x``."""
         first, second = x.float().chunk(2, dim=2)
         turned = first * self._cosine - second * self._sine, second * self._cosine + first * self._sine
         return torch.cat(turned, dim=2).to(x.dtype)

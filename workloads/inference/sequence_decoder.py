@@ -1,4 +1,4 @@
-"""The sequences of a decode host: their caches come in parts, and they go on one token at a time."""
+"""The sequences of a decode host. Their caches arrive in parts, and they continue one token at a time."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class _Prompt:
 
 
 class SequenceDecoder:
-    """The whole of the work's model. Sequences are continued greedily, in the order in which they were begun.
+    """Decodes with the work's whole model. Sequences are continued greedily, in the order in which they were begun.
 
     ``tokens`` are those of each request so far, its first one included. The number of torch's threads is set for the
     whole process. Raises ValueError for a device that is not there.
@@ -60,7 +60,7 @@ class SequenceDecoder:
             prompt.first_token = first_token
 
     def begin(self, request: int, tokens: int) -> None:
-        """Go on with a request whose cache is here, until it has ``tokens`` tokens (or ``MOST_TOKENS``).
+        """Continue a request whose cache is here, until it has ``tokens`` tokens (or ``MOST_TOKENS``).
 
         Raises ValueError if the cache is not whole, or its first token did not come.
         """

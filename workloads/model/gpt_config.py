@@ -36,7 +36,7 @@ class GptConfig:
             raise ValueError(f"heads: {self.heads} heads do not share a hidden size of {self.hidden} evenly")
 
     def layers_of(self, stage: int, stages: int) -> range:
-        """The layers of a stage: consecutive, and as many as every other stage has.
+        """Return the layers of a stage: consecutive, and as many as every other stage has.
 
         Where the layers do not share evenly, the first stages have one more: the last one has the head, which costs
         about as much as a layer. Raises ValueError if there is no such stage, or a stage would have no layer.
@@ -50,7 +50,7 @@ class GptConfig:
         return range(start, start + each + (stage < more))
 
     def parameters(self, stage: int, stages: int) -> int:
-        """How many weights a stage has.
+        """Return how many weights a stage has.
 
         A layer has 12 hidden^2 in its four linear layers, and 4 hidden in its two norms; the first stage has the
         embeddings of tokens and positions as well, the last one the final norm and the head.
@@ -63,7 +63,7 @@ class GptConfig:
         return count
 
     def forward_flops(self, stage: int, stages: int, sequences: int = 1) -> int:
-        """Floating-point operations of a stage's forward over whole sequences.
+        """Return the floating-point operations of a stage's forward over whole sequences.
 
         With B sequences of L tokens, a hidden size of H and a vocabulary of V: 24 B L H^2 + 4 B L^2 H for each layer,
         and 2 B L H V for the head (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
@@ -76,16 +76,19 @@ class GptConfig:
         return len(self.layers_of(stage, stages)) * layer + head
 
     def activation_bytes(self, precision: str) -> int:
-        """One sequence's activation at a boundary of stages, or its gradient. ValueError for the precision."""
+        """Return the bytes of one sequence's activation at a boundary of stages, or of its gradient.
+
+        Raises ValueError for an unknown precision.
+        """
         return self.context * self.hidden * bytes_per_element(precision)
 
     def gradient_bytes(self, stage: int, stages: int, precision: str) -> int:
-        """The gradients of all of a stage's weights. ValueError for the precision."""
+        """Return the bytes of the gradients of all of a stage's weights. Raises ValueError for an unknown precision."""
         return self.parameters(stage, stages) * bytes_per_element(precision)
 
 
 def bytes_per_element(precision: str) -> int:
-    """The bytes of one element. Raises ValueError for an unknown precision, with those there are."""
+    """Return the bytes of one element. Raises ValueError for an unknown precision, naming those there are."""
     if precision not in BYTES_PER_ELEMENT:
         raise ValueError(f"precision: {precision!r} is none of {', '.join(BYTES_PER_ELEMENT)}")
     return BYTES_PER_ELEMENT[precision]

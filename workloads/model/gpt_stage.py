@@ -1,4 +1,4 @@
-"""A decoder-only GPT, cut into stages that together compute what the whole does."""
+"""A decoder-only GPT, cut into stages that together compute the same as the whole."""
 
 import hashlib
 import math
@@ -27,7 +27,7 @@ class Attention(nn.Module):
         self.output = Linear(config.hidden, config.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From (B, L, H) to (B, L, H)."""
+        """Map (B, L, H) to (B, L, H)."""
         batch, length, hidden = x.shape
         query, key, value = (
             part.view(batch, length, self.heads, hidden // self.heads).transpose(1, 2)
@@ -47,7 +47,7 @@ class FeedForward(nn.Module):
         self.output = Linear(4 * config.hidden, config.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From (B, L, H) to (B, L, H)."""
+        """Map (B, L, H) to (B, L, H)."""
         output: Tensor = self.output(functional.gelu(self.inner(x)))
         return output
 
@@ -63,7 +63,7 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From (B, L, H) to (B, L, H)."""
+        """Map (B, L, H) to (B, L, H)."""
         x = x + self.attention(self.attention_norm(x))
         output: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
         return output
@@ -87,7 +87,7 @@ class GptStage(nn.Module):
         self.head = Linear(config.hidden, config.vocabulary) if last else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """One stage's part: (B, L, H) to (B, L, H), L at most the context.
+        """Map (B, L, H) to (B, L, H), this stage's part; L is at most the context.
 
         The first stage takes token numbers, (B, L) int64; the last gives logits, (B, L, vocabulary).
         """
@@ -100,9 +100,9 @@ class GptStage(nn.Module):
         return x
 
     def defer_weight_gradients(self, deferred: DeferredGradients) -> None:
-        """From now on, backwards leave the weight gradients of linear layers in ``deferred``.
+        """Let backwards leave the weight gradients of linear layers in ``deferred`` from now on.
 
-        Those of norms and embeddings, which need no product of matrices, they still compute.
+        Backwards still compute those of norms and embeddings, which need no product of matrices.
         """
         for module in self.modules():
             if isinstance(module, Linear):
@@ -110,7 +110,7 @@ class GptStage(nn.Module):
 
 
 def build_stage(config: GptConfig, stage: int, stages: int, seed: int, dtype: torch.dtype) -> GptStage:
-    """A stage with its weights as they are before training, on the CPU.
+    """Build a stage with its weights as they are before training, on the CPU.
 
     A weight depends on the seed and its parameter's name alone, so it is the same however the model is cut, and in a
     lower precision it is that of fp32, rounded. As in GPT-2, weights are normal with a deviation of 0.02, divided by
@@ -134,11 +134,11 @@ def build_stage(config: GptConfig, stage: int, stages: int, seed: int, dtype: to
 
 
 def language_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """The mean cross entropy in fp32, of logits (B, L, vocabulary) against the tokens that follow, (B, L)."""
+    """Return the mean cross entropy in fp32, of logits (B, L, vocabulary) against the tokens that follow, (B, L)."""
     return functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
 def generator_of(seed: int, name: str) -> torch.Generator:
-    """A generator for one parameter: its values depend on the seed and its name alone, however a model is cut."""
+    """Return a generator for one parameter. Its values depend on seed and name alone, however a model is cut."""
     digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

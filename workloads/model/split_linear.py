@@ -23,7 +23,7 @@ class DeferredGradients:
         self._waiting.append(gradient)
 
     def take(self) -> list[WeightGradient]:
-        """Everything left since the last ``take``; whoever takes it computes it."""
+        """Return everything left since the last ``take``. Whoever takes it computes it."""
         taken, self._waiting = self._waiting, []
         return taken
 
@@ -41,7 +41,7 @@ class Linear(nn.Module):
         self.deferred: DeferredGradients | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """From (..., inputs) to (..., outputs)."""
+        """Map (..., inputs) to (..., outputs)."""
         if self.deferred is None:
             return functional.linear(x, self.weight)
         output: Tensor = _SplitLinear.apply(x, self.weight, self.deferred)  # type: ignore[no-untyped-call]

@@ -31,7 +31,7 @@ class TokenSource:
         self._bytes = None if text is None else _bytes_of(Path(text), self._length)
 
     def batch(self, iteration: int, pipeline: int, microbatch: int) -> tuple[Tensor, Tensor]:
-        """The inputs and the targets (the token after each), each (1, context) int64."""
+        """Return the inputs and the targets (the token after each), each (1, context) int64."""
         random = np.random.default_rng((self._seed, iteration, pipeline, microbatch))
         if self._bytes is None:
             steps = random.integers(1, LONGEST_STEP + 1, self._length)

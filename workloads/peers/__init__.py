@@ -1,1 +1,1 @@
-"""Peers nobody here wrote: the same training by torch's own schedules and data parallelism, over torch's own Gloo."""
+"""Train by torch's own schedules and data parallelism over torch's own Gloo: ranks nobody here wrote, to compare."""

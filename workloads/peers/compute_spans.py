@@ -1,4 +1,4 @@
-"""When torch computed, as spans of the package's own log."""
+"""Log when torch computed, as spans of the package's own log."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ class ComputeSpans:
         self._last: Span | None = None
 
     def begin(self, iteration: int) -> None:
-        """What is measured from now on belongs to ``iteration``."""
+        """Count what is measured from now on to ``iteration``."""
         self._iteration = iteration
 
     @contextmanager
@@ -33,12 +33,12 @@ class ComputeSpans:
         self._last = Span(kind, self._iteration, microbatch, start_ns - self._epoch_ns, end_ns - self._epoch_ns)
 
     def extend(self) -> None:
-        """The last span lasts until now: what came after it belongs to it."""
+        """Let the last span last until now: what came after it belongs to it."""
         assert self._last is not None
         self._last = self._last._replace(end_ns=time.monotonic_ns() - self._epoch_ns)
 
     def flush(self, loss: float | None) -> None:
-        """The iteration is over: hand its spans, and its loss where this rank knows it, to the log's file."""
+        """End the iteration: hand its spans, and its loss where this rank knows it, to the log's file."""
         self._hand_over()
         if loss is not None:
             self._log.record_loss(self._iteration, loss)

@@ -16,8 +16,9 @@ from workloads.peers.peer_plan import PeerPlan
 class DataParallelPeer:
     """Trains one replica: gradients add up over the microbatches, and the last backward all-reduces them in buckets.
 
-    DistributedDataParallel divides by the number of replicas, the loss of each microbatch by that of microbatches: so
-    gradients are those of the mean over the global batch. Replicas are built alike and nothing is broadcast first.
+    DistributedDataParallel divides by the number of replicas, and each microbatch's loss by the number of microbatches,
+    so that gradients are those of the mean over the global batch. Replicas are built alike and nothing is broadcast
+    first.
     """
 
     def __init__(self, plan: PeerPlan, dtype: torch.dtype, spans: ComputeSpans) -> None:
@@ -32,7 +33,7 @@ class DataParallelPeer:
             parameter.register_post_accumulate_grad_hook(self._note_time)  # type: ignore[no-untyped-call]
 
     def run_iteration(self, iteration: int) -> float:
-        """Train one iteration; this replica's share of its mean loss."""
+        """Train one iteration. Returns this replica's share of its mean loss."""
         plan = self._plan
         self._spans.begin(iteration)
         self.parameters.gradients.zero_()

@@ -1,4 +1,4 @@
-"""How a rank whose training has failed ends: one line, and at once."""
+"""End a rank whose training has failed, with one line, and at once."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""How the ranks of a torch peer find each other: a TCPStore at rank 0, then Gloo's process groups."""
+"""Let the ranks of a torch peer find each other: a TCPStore at rank 0, then Gloo's process groups."""
 
 import fcntl
 import os
@@ -46,10 +46,10 @@ class ProcessGroups:
 
 
 def meet(plan: PeerPlan, late: Callable[[str], None]) -> tuple[TCPStore, Mapping[int, Member]]:
-    """Enter this rank in the store, which rank 0 keeps, and wait until all have; every member by its rank.
+    """Enter this rank in the store, which rank 0 keeps, and wait until all have. Returns every member by its rank.
 
     Raises OSError, TimeoutError naming the ranks that did not come, and RuntimeError. ``late`` is called with one line,
-    from another thread, where torch should wait longer than it was told to.
+    from another thread, if torch waits longer than the plan's timeout.
     """
     patience_s = plan.meeting_timeout_ns / 1e9
     alarm = threading.Timer(patience_s + _GRACE_S, late, [f"the ranks have not met within {patience_s:g} s"])
@@ -106,14 +106,14 @@ def join_groups(plan: PeerPlan, store: TCPStore) -> ProcessGroups:
 
 
 def connection_fault(words: str, members: Mapping[int, Member]) -> str:
-    """What Gloo says of a broken connection, in one line, with the rank at its other end where the address tells."""
+    """Return Gloo's words of a broken connection, in one line, with the rank of the peer where the address shows it."""
     line = re.sub(r"^\[\S+:\d+\] ", "", words.strip().splitlines()[0]).split(". This is typically")[0]
     at_address = [member for member in members.values() if f"[{member.address}]" in line]
     return f"{at_address[0]} is lost: {line}" if len(at_address) == 1 else line
 
 
 def interface_address(interface: str) -> str:
-    """The IPv4 address that a network interface of this host bears. Raises ValueError if it bears none."""
+    """Return the IPv4 address of a network interface of this host. Raises ValueError if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))

@@ -1,4 +1,4 @@
-"""Everything that one rank of a torch peer needs to know, as a file."""
+"""The plan of one rank of a torch peer, as a file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +89,7 @@ class PeerPlan:
 
     @property
     def world_size(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return self.pipelines * self.stages
 
     def _at_least(self, name: str, least: int) -> None:
@@ -102,7 +102,7 @@ class PeerPlan:
 
 
 def check_peer_shape(schedule: str, stages: int, microbatches: int) -> None:
-    """Raise ValueError, naming the field, for what torch's schedule of that name would refuse."""
+    """Raise ValueError, naming the field, if torch's schedule of that name would refuse the shape."""
     if schedule == TORCH_DDP:
         if stages != 1:
             raise ValueError(f"stages: torch-ddp trains whole replicas: 1 stage, not {stages}")

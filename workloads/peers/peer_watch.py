@@ -1,9 +1,9 @@
-"""Tells a lost rank from a slow network.
+"""Distinguish a lost rank from a slow network.
 
-Gloo notices a peer whose process has ended, since its connections close, but only in the ranks that wait for it; a host
-that falls silent it does not notice at all, and a timeout on a transfer would take a slow link for a lost peer. So each
-rank says once a second in the rendezvous store that it lives, over a connection of its own, and reads when the others
-did: a few hundred bytes a second that no transfer can hold up for long.
+Gloo notices a peer whose process has ended, since its connections close, but only in the ranks that wait for it. It
+does not notice a host that falls silent, and a timeout on a transfer would take a slow link for a lost peer. So each
+rank writes once a second to the rendezvous store that it lives, over a connection of its own, and reads when the
+others did: a few hundred bytes a second that no transfer can hold up for long.
 """
 
 import threading
@@ -50,7 +50,7 @@ class PeerWatch:
         self._judging.start()
 
     def farewell(self) -> None:
-        """This rank is done. Rank 0 returns once every other rank has said so too: it keeps the store."""
+        """Enter in the store that this rank is done. Rank 0, which keeps the store, waits for every other rank."""
         self._over.set()
         self._beating.join()
         self._judging.join()

@@ -40,7 +40,7 @@ class PipelinePeer:
         self._schedule = self._new_schedule(stage)
 
     def run_iteration(self, iteration: int) -> float | None:
-        """Train one iteration; this replica's share of its mean loss where this is the last stage."""
+        """Train one iteration. Returns this replica's share of its mean loss where this is the last stage."""
         plan = self._plan
         self._spans.begin(iteration)
         self.parameters.gradients.zero_()
@@ -65,13 +65,13 @@ class PipelinePeer:
         return ScheduleInterleavedZeroBubble([stage], microbatches, self._scaled_loss, scale_grads=False)
 
     def _scaled_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """The last part of a forward in the last stage, which torch computes right after the stage's own."""
+        """Compute the scaled loss, the last part of a forward in the last stage, right after the stage's own."""
         loss = language_loss(logits, targets) / (self._plan.microbatches * self._plan.pipelines)
         self._spans.extend()
         return loss
 
     def _example(self, boundary: int, dtype: torch.dtype) -> torch.Tensor:
-        """What goes into stage ``boundary`` for one microbatch: shape and type alone."""
+        """Return the input of stage ``boundary`` for one microbatch: shape and type alone."""
         config = self._plan.config
         if boundary == 0:
             return torch.empty(1, config.context, dtype=torch.int64, device="meta")

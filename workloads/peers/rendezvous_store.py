@@ -1,4 +1,4 @@
-"""The store where processes of torch's meet: a TCPStore that listens on one address alone."""
+"""Open the store where processes of torch's meet: a TCPStore that listens on one address alone."""
 
 import socket
 from datetime import timedelta

@@ -21,18 +21,18 @@ class TimedStage(PipelineStage):
         self._spans = spans
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **options: Any) -> Any:
-        """As torch does it, measured."""
+        """Run torch's forward, measured."""
         with self._spans.measured("forward", fwd_chunk_id):
             return super().forward_one_chunk(fwd_chunk_id, *args, **options)
 
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
     ) -> None:
-        """As torch does it, measured; only the gradient of the input unless ``full_backward``."""
+        """Run torch's backward, measured; only the gradient of the input unless ``full_backward``."""
         with self._spans.measured("backward" if full_backward else "backward_input", bwd_chunk_id):
             super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
-        """As torch does it, measured."""
+        """Run torch's weight backward, measured."""
         with self._spans.measured("backward_weight", bwd_chunk_id):
             super().backward_weight_one_chunk(bwd_chunk_id, last_backward)

@@ -1,7 +1,7 @@
 """One rank of a torch peer: ``python -m workloads.peers.torch_rank PLAN.json`` trains one stage, or one replica.
 
 torch's own code trains, over torch's own Gloo: the schedules of ``torch.distributed.pipelining`` or
-``DistributedDataParallel``. The rank logs when it computed, but not its transfers, of which torch does not tell. Exit
+``DistributedDataParallel``. The rank logs when it computed, but not its transfers, which torch does not report. Exit
 status 0 if all iterations are done at all ranks; else 1 and one line on standard error, at every rank within 10 s of
 the loss of another.
 """
@@ -20,7 +20,7 @@ from workloads.peers.peer_plan import PeerPlan, read_peer_plan
 
 
 def prepare_process(plan: PeerPlan) -> None:
-    """Tie this process to its parent and keep torch from adding to the one line that a failure is."""
+    """Tie this process to its parent, and keep torch from adding to the one line of a failure."""
     if plan.parent_pid is not None:
         die_with_parent(plan.parent_pid)
     if plan.epoch_ns > time.monotonic_ns():
@@ -31,7 +31,7 @@ def prepare_process(plan: PeerPlan) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; the exit status."""
+    """Run the rank of the plan named on the command line. Returns the exit status."""
     who = "wanbed torch rank"
     if len(arguments) != 1:
         die(f"{who}: usage: python -m workloads.peers.torch_rank PLAN.json")

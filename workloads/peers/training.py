@@ -1,4 +1,4 @@
-"""A torch rank's life, from meeting the others to its last gradients."""
+"""Run a torch rank, from meeting the others to its last gradients."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def train(plan: PeerPlan, lost: Callable[[str], None]) -> None:
     """Run every iteration of ``plan``, write the gradients if asked for, and complete the span log.
 
     ``lost`` is called, from another thread, with one line if a rank falls silent. Raises ValueError, OSError and
-    RuntimeError; a connection that Gloo loses is told with its peer. Spans of the iterations before are in the log.
+    RuntimeError; a connection that Gloo loses is reported with its peer. Spans of the iterations before are in the log.
     """
     torch.set_num_threads(plan.threads)
     store, members = meet(plan, lost)

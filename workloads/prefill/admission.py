@@ -1,4 +1,4 @@
-"""Which group takes a request in, if any does."""
+"""Choose which group takes a request in, if any does."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from workloads.prefill.prefill_settings import PrefillSettings
 
 @dataclass(frozen=True)
 class Admitted:
-    """The group that will have the prompt prefilled first; ``promised_ns`` is when its KV cache will have moved."""
+    """An offer of the group that will prefill the prompt first. By ``promised_ns`` its KV cache will have moved."""
 
     group: PrefillGroup
     planned: PlannedPrefill
@@ -21,7 +21,7 @@ class Admitted:
 
 
 class _Order:
-    """Groups by when they will have done what they have, the first of them in few steps."""
+    """Groups in the order in which they will have done their work. The first is found in few steps."""
 
     def __init__(self, groups: Sequence[PrefillGroup]) -> None:
         self._groups = groups
@@ -29,7 +29,7 @@ class _Order:
         self._heap = sorted((key, place) for place, key in enumerate(self._keys))
 
     def update(self, place: int) -> None:
-        """A group's plan is another now."""
+        """Enter a group's changed plan."""
         key = self._groups[place].timeline.horizon_ns
         if key != self._keys[place]:
             self._keys[place] = key
@@ -39,7 +39,7 @@ class _Order:
                 heappush(self._heap, (key, place))
 
     def places(self) -> Generator[int]:
-        """The places of the groups, first things first. Close it before the next update."""
+        """Yield the places of the groups, the one that ends first at the start. Close it before the next update."""
         taken: list[tuple[int, int]] = []
         last = None
         try:
@@ -69,9 +69,10 @@ class Admission:
         self._settings = settings
 
     def choose(self, now_ns: int, prompt_tokens: int, due_ns: int) -> Admitted | Reason:
-        """The group that ends first, among the settings' number of candidates: those whose work so far ends first.
+        """Return the offer of the group that ends first, among those whose work so far ends first.
 
-        Where none takes it, the reason that passes soonest. ``NEVER_FITS`` only if that holds for each one.
+        The settings limit the number of candidates. If no group takes the request, returns the reason that passes
+        soonest; ``NEVER_FITS`` only if that holds for each one.
         """
         best: Admitted | None = None
         reasons: set[Reason] = set()
@@ -101,7 +102,7 @@ class Admission:
         return next((reason for reason in order_of_reasons if reason in reasons), Reason.NEVER_FITS)
 
     def offer(self, group: PrefillGroup, now_ns: int, prompt_tokens: int, due_ns: int) -> Admitted | Reason:
-        """What one group can promise, or why it cannot."""
+        """Return what one group can promise, or why it cannot."""
         kv_ns = self.kv_transfer_ns(prompt_tokens)
         reason = group.memory_reason(prompt_tokens)
         if reason is not None:
@@ -112,9 +113,9 @@ class Admission:
         return Admitted(group, planned, planned.end_ns + kv_ns)
 
     def changed(self, group: PrefillGroup) -> None:
-        """A group has taken something in, or its bubbles have changed."""
+        """Enter that a group has taken something in, or that its bubbles have changed."""
         self._order.update(self._places[group.number])
 
     def kv_transfer_ns(self, prompt_tokens: int) -> int:
-        """The whole KV cache on one path of the network, nothing of it before the prefill's end: a cautious guess."""
+        """Estimate the time to move the whole KV cache on one path, none of it before the prefill's end: cautiously."""
         return self._settings.transfer_ns(self._model.kv_bytes(self._model.layers, prompt_tokens))

@@ -1,8 +1,8 @@
-"""What one GPU prefills while training leaves it idle.
+"""Fill one GPU's bubbles with prefill while training leaves it idle.
 
 The decision to start is made here, where training's next action is known first. Pieces are done in the controller's
-order. A run takes as many layers of one piece as end in time; whatever else is happening, when training wants the GPU
-the layer under way is the last one.
+order. A run takes as many layers of one piece as end in time. When training wants the GPU, the layer under way is
+always the last one.
 """
 
 from collections import deque
@@ -45,13 +45,13 @@ class _Queued:
 
 
 class BubbleFiller:
-    """The queue of one GPU and who has the GPU now.
+    """The queue of one GPU, and whether training or prefill has the GPU now.
 
-    ``next_run`` is worth asking whenever the GPU falls idle, a piece is queued or its input arrives. Each run that it
-    gives is ended by one ``run_ended``. Training says when it wants the GPU and starts when it is told that it may.
+    Ask ``next_run`` whenever the GPU falls idle, a piece is queued or its input arrives. End each run that it returns
+    by one ``run_ended``. Training reports when it wants the GPU, and starts at the time that it is given.
 
-    A ``deadline overrun`` is training having had to wait: ``deadline_overruns`` counts them, ``overrun_ns`` is how long
-    that was in all.
+    A ``deadline overrun`` is a wait of training for prefill: ``deadline_overruns`` counts them, ``overrun_ns`` is their
+    total length.
     """
 
     def __init__(self, forecast: BubbleForecast, profile: PrefillProfile, policy: FillPolicy) -> None:
@@ -68,11 +68,11 @@ class BubbleFiller:
 
     @property
     def queued_pieces(self) -> int:
-        """How many pieces are not done."""
+        """The number of pieces that are not done."""
         return len(self._queue)
 
     def enqueue(self, piece: Piece) -> None:
-        """The controller's command. Later stages wait for the piece's input, which may be here already."""
+        """Queue a piece, as the controller commanded. Later stages wait for its input, which may be here already."""
         named = (piece.request, piece.chunk)
         ready = piece.stage == 0 or named in self._early_inputs
         self._early_inputs.discard(named)
@@ -80,7 +80,7 @@ class BubbleFiller:
         self._queue.append(_Queued(piece, ready, piece.tokens, piece.prior_tokens, piece.layers, layer_ns))
 
     def input_arrived(self, request: int, chunk: int) -> None:
-        """The activation of the stage before is here."""
+        """Mark the piece as ready: the activation of the stage before is here."""
         for queued in self._queue:
             if queued.piece.request == request and queued.piece.chunk == chunk:
                 queued.ready = True
@@ -89,11 +89,11 @@ class BubbleFiller:
 
     @property
     def run_under_way(self) -> Run | None:
-        """What occupies the GPU, as it will be when it is over: shortened where training wants the GPU."""
+        """The run on the GPU, with the end that it will have: shortened if training wants the GPU."""
         return self._run
 
     def next_run(self, now_ns: int, *, idle: bool, most_layers: int | None = None) -> Run | None:
-        """What to run from now on, ``most_layers`` or fewer if that is given; None to leave the GPU idle."""
+        """Return the run to start now, of at most ``most_layers`` layers if given; None to leave the GPU idle."""
         if not idle or self._training or self._run is not None or not self._queue:
             return None
         head = self._queue[0]
@@ -115,9 +115,9 @@ class BubbleFiller:
         return self._run
 
     def run_ended(self, now_ns: int, layers: int | None = None) -> PieceDone | None:
-        """The run has left the GPU, at its end or at the release that training was told; what is done with it.
+        """End the run, at its end or at the release time given to training. Returns the finished piece, if any.
 
-        ``layers`` is how many it really did, where that is known better than by the profile's times.
+        ``layers`` is how many it really did, if that is known better than by the profile's times.
         """
         run, self._run = self._run, None
         if run is None:
@@ -140,7 +140,7 @@ class BubbleFiller:
         return PieceDone(piece.request, piece.stage, piece.chunk, head.started_ns, now_ns)
 
     def training_wants(self, now_ns: int) -> int:
-        """Training would start an action now: when it may, which is after the layer under way. Nothing starts then.
+        """Let training have the GPU after the layer under way. Returns when that is; no run starts from now on.
 
         The run under way, if any, is shortened to that moment; the layers that are left go back to the queue.
         """
@@ -158,24 +158,24 @@ class BubbleFiller:
         return release_ns
 
     def training_started(self, now_ns: int, iteration: int, key: ActionKey) -> None:
-        """Training has the GPU for an action."""
+        """Record that training has the GPU for an action."""
         self._training = True
         self.forecast.training_started(now_ns, iteration, key)
 
     def training_ended(self, now_ns: int, iteration: int, key: ActionKey) -> None:
-        """The action is over, and the GPU is free."""
+        """Record that training's action is over and the GPU is free."""
         self._training = False
         self.forecast.training_ended(now_ns, iteration, key)
 
     def training_over(self) -> None:
-        """Training will not come back: a GPU of a dedicated pool from its beginning."""
+        """Give the GPU up for ever: training will not come back. A GPU of a dedicated pool begins like this."""
         self._training = False
         self.forecast.training_over()
 
     def _cut(self, head: _Queued) -> None:
-        """Where not one layer fits into any bubble, and none is done yet, take fewer tokens through all of them first.
+        """Cut a piece to fewer tokens, where not one layer fits into any bubble and none is done yet.
 
-        The rest of the chunk follows, and is one piece with it to everybody else.
+        The rest of the chunk follows, and to all others it is one piece with it.
         """
         longest_ns = self.forecast.longest_bubble_ns
         if head.layers_left < head.piece.layers or head.layer_ns <= longest_ns:

@@ -1,16 +1,16 @@
-"""When training needs a GPU next, from its plan and from what its last iterations showed.
+"""Predict when training needs a GPU next, from its plan and from its last iterations.
 
 Training does the same again in every iteration, so the start of an action is predicted as this iteration's anchor, the
-start of its first action on this GPU, plus what usually lies between the two: the median over the last iterations of
-what was seen, which is the plan's offset and the median deviation from it. An iteration that runs ahead of that is
-expected to stay ahead by as much as its last action was; one that runs late is not expected to stay late. Beyond an
-iteration's last action the next anchor is one period away. How much earlier than predicted training really came is the
-margin: what a quantile of all actions did, and before each action at least what that one did at its earliest, since
+start of its first action on this GPU, plus the time that usually lies between the two: the median over the last
+iterations of what was seen, which is the plan's offset and the median deviation from it. An iteration that runs ahead
+of that is expected to stay ahead by as much as its last action was; one that runs late is not expected to stay late.
+Beyond an iteration's last action the next anchor is one period away. The margin is how much earlier than predicted
+training really came: by a quantile of all actions, and before each action at least by that action's earliest, since
 some (the first backward, at the end of the longest bubble) vary more than all others.
 
-The first iterations are only watched. The earlier half of them says nothing about those to come: connections have just
-been opened, and their windows still grow. The later half is held against what it came to show together, since nobody
-relied on what was predicted from one or two.
+The first iterations are only watched. Their earlier half does not predict the later ones: connections have just been
+opened, and their windows still grow. The later half is compared with its own medians, taken once all of it has been
+seen, since nobody relied on predictions from one or two iterations.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ _NEXT_ITERATION: ActionKey = ("next iteration", -1)
 
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
-    """Start and end after the start of the iteration's first action on the GPU."""
+    """An action's start and end after the start of the iteration's first action on the GPU."""
 
     key: ActionKey
     start_ns: int
@@ -55,7 +55,7 @@ class _History:
 
     @property
     def early(self) -> list[int]:
-        """By how much each was below the median, which is no less than 0."""
+        """The amounts by which the values were below the median, no less than 0."""
         median = self.median(0)
         return [max(0, median - value) for value in self._values]
 
@@ -67,9 +67,9 @@ class _History:
 
 
 class BubbleForecast:
-    """One GPU's bubbles. It is told what training does there, and says what it will do.
+    """Predicts one GPU's bubbles from training's actions there, which are reported to it.
 
-    Without ``plan`` the first whole iteration that is seen takes its place. Nothing is foretold before an anchor and a
+    Without ``plan`` the first whole iteration that is seen takes its place. Nothing is predicted before an anchor and a
     period are known and the settings' first iterations are over.
     """
 
@@ -104,24 +104,24 @@ class BubbleForecast:
 
     @property
     def margin_ns(self) -> int:
-        """By how much a bubble ends, at least, before training is predicted to need the GPU."""
+        """How long before training's predicted action a bubble ends, at least."""
         return self._margin_ns
 
     @property
     def next_margin_ns(self) -> int:
-        """The same, of the bubble that comes to its end next."""
+        """The margin of the bubble that ends next."""
         return self.margin_before(self._coming()[1])
 
     def margin_before(self, key: ActionKey) -> int:
-        """By how much a bubble ends before an action is predicted: more, where that one came earlier than others do."""
+        """Return how long before a predicted action its bubble ends: longer if that one came earlier than others do."""
         return max(self._margin_ns, self._handover_ns + self._earliest.get(key, 0))
 
     def training_wanted(self, now_ns: int) -> None:
-        """Training would start an action now, and may have to wait until the GPU is handed over."""
+        """Record that training would start an action now, and may have to wait for the GPU."""
         self._wanted_ns = now_ns
 
     def training_started(self, now_ns: int, iteration: int, key: ActionKey) -> None:
-        """Training has started an action; it counts from when the GPU was wanted for it, if that was told."""
+        """Record an action's start; it counts from when the GPU was wanted for it, if that was reported."""
         start_ns = now_ns if self._wanted_ns is None else self._wanted_ns
         self._wanted_ns = None
         if iteration != self._iteration:
@@ -137,18 +137,18 @@ class BubbleForecast:
             self._next += 1
 
     def training_ended(self, now_ns: int, iteration: int, key: ActionKey) -> None:
-        """Training has ended an action that it had started."""
+        """Record that training has ended an action that it had started."""
         running, self._running = self._running, None
         if running is not None and running[0] == key and iteration == self._iteration:
             self._seen_durations[key] = now_ns - running[1]
 
     def training_over(self) -> None:
-        """Training will not need this GPU any more, or never did: one endless bubble."""
+        """Predict one endless bubble: training will not need this GPU any more, or never did."""
         self._over = True
         self.longest_bubble_ns = ENDLESS_NS
 
     def bubble_end(self, now_ns: int) -> int:
-        """Until when an idle GPU may be used, the margin taken off: ``now_ns`` where it is not known or is over."""
+        """Return when an idle GPU must be free, less the margin; ``now_ns`` if that is unknown or over."""
         if self._over:
             return ENDLESS_NS
         if not self._known():
@@ -157,7 +157,7 @@ class BubbleForecast:
         return max(now_ns, self._anchor_ns + offset_ns - self._ahead_ns - self.margin_before(key))
 
     def bubbles(self, from_ns: int, until_ns: int) -> list[tuple[int, int]]:
-        """The bubbles that are to come in that time, the margin taken off, clipped to it."""
+        """Return the bubbles predicted in that time, less the margin, clipped to it."""
         if self._over:
             return [(from_ns, until_ns)] if from_ns < until_ns else []
         if not self._known() or not self._pattern:
@@ -173,7 +173,7 @@ class BubbleForecast:
         return found
 
     def report(self, gpu: int) -> BubbleReport | None:
-        """What the controller plans with, worth sending when an iteration has begun; None while nothing is known."""
+        """Return the report that the controller plans with, once an iteration; None while nothing is known."""
         if self._over:
             return BubbleReport(gpu, 0, 0, 0, ())
         if not self._known():
@@ -181,7 +181,7 @@ class BubbleForecast:
         return BubbleReport(gpu, self._anchor_ns, self._period_ns, self._margin_ns, self._pattern)
 
     def _coming(self) -> tuple[int, ActionKey]:
-        """What training does next, and when after the anchor."""
+        """Return when after the anchor training acts next, and what it does then."""
         return self._order[self._next] if self._next < len(self._order) else (self._period_ns, _NEXT_ITERATION)
 
     def _known(self) -> bool:
@@ -198,7 +198,7 @@ class BubbleForecast:
         self._predict()
 
     def _learn(self, anchor_ns: int) -> None:
-        """The iteration is over, as the next has begun: take what it showed."""
+        """End the iteration, as the next has begun, and learn from it."""
         self._seen += 1
         window = self._settings.window
         passed_ns = anchor_ns - self._anchor_ns
@@ -235,7 +235,7 @@ class BubbleForecast:
                 self._earliest[key] = max(early_ns, self._earliest.get(key, 0))
 
     def _early_when_watched(self) -> list[dict[ActionKey, int]]:
-        """By how much actions came earlier than predicted, had it been known what the iterations watched have shown."""
+        """Return how much earlier than predicted actions came, had the medians of the watched iterations been known."""
         early = []
         for starts, period_early_ns in zip(self._watched, self._period.early, strict=True):
             ahead_ns = 0
@@ -255,7 +255,7 @@ class BubbleForecast:
         return early[max(0, ceil(len(early) * self._settings.early_quantile) - 1)]
 
     def _predict(self) -> None:
-        """What this iteration will be like, and with it those after."""
+        """Predict this iteration, and with it those after."""
         nothing = _History(1)
         actions = []
         for key, planned in self._plan.items():
@@ -271,7 +271,7 @@ class BubbleForecast:
             self.longest_bubble_ns = longest(self._pattern)
 
     def _bubbles_between(self, actions: Sequence[tuple[int, int, ActionKey]]) -> tuple[tuple[int, int], ...]:
-        """``actions`` in order: start, duration and key."""
+        """Return the bubbles between ``actions`` in order, each a start, a duration and a key."""
         bubbles, free_ns = [], 0
         for start_ns, length_ns, key in (*actions, (self._period_ns, 0, _NEXT_ITERATION)):
             until_ns = start_ns - self.margin_before(key)
@@ -282,5 +282,5 @@ class BubbleForecast:
 
 
 def longest(bubbles: Sequence[tuple[int, int]]) -> int:
-    """The length of the longest bubble, 0 where there is none."""
+    """Return the length of the longest bubble, 0 if there is none."""
     return max((end_ns - start_ns for start_ns, end_ns in bubbles), default=0)

@@ -1,6 +1,6 @@
-"""Prefill of one DC: which requests are taken in, which GPUs do them, and what became of each.
+"""Control the prefill of one DC: which requests are taken in, which GPUs do them, and the outcome of each.
 
-It is told what happens and answers with commands for GPUs. It reads no clock and keeps no connection, so that events of
+It receives events and answers with commands for GPUs. It reads no clock and keeps no connection, so that events of
 a simulation and messages of a network drive it alike.
 """
 
@@ -25,11 +25,11 @@ class PrefillController:
     """The controller of ``datacenter``, whose groups share no GPU.
 
     Bubbles come first; the pool, if there is one, takes what they do not; then a request waits, if it could still be in
-    time; else it is rejected. Under the policy ``none`` all goes to the pool. Under ``greedy`` nothing is known of
-    bubbles, and every GPU counts as idle for ever.
+    time; else it is rejected. Under the policy ``none`` all goes to the pool. Under ``greedy`` bubbles are not known,
+    and every GPU counts as idle for ever.
 
-    Every method takes the time and gives the commands that follow. Raises ValueError naming the field or GPU where the
-    groups do not fit together, or a GPU's memory does not hold the weights.
+    Every method takes the time and returns the commands that follow. Raises ValueError naming the field or GPU where
+    the groups do not fit together, or a GPU's memory does not hold the weights.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class PrefillController:
 
     @property
     def held(self) -> int:
-        """How many requests wait for admission."""
+        """The number of requests that wait for admission."""
         return len(self._hold)
 
     def counts(self) -> dict[str, int]:
-        """The outcomes so far, as ``count_outcomes`` has them."""
+        """Count the outcomes so far (see ``count_outcomes``)."""
         return count_outcomes(self._records.values(), self._settings.slo_ns)
 
     def arrived(self, now_ns: int, request: Request) -> Commands:
-        """A request is here. Raises ValueError if one of its number was before."""
+        """Admit, hold or reject a new request. Raises ValueError if one of its number has come before."""
         if request.number in self._records:
             raise ValueError(f"request {request.number} has arrived before")
         self.expire(now_ns)
@@ -92,7 +92,7 @@ class PrefillController:
         return []
 
     def bubbles_reported(self, now_ns: int, report: BubbleReport) -> Commands:
-        """A GPU has told its bubbles. The policies that do not plan have no use for it."""
+        """Take in a GPU's report of its bubbles. The policies that do not plan ignore it."""
         self.expire(now_ns)
         place = self._at_gpu.get(report.gpu)
         if place is None or self._settings.policy is FillPolicy.GREEDY:
@@ -103,7 +103,7 @@ class PrefillController:
         return self._retry(now_ns, group)
 
     def piece_done(self, now_ns: int, done: PieceDone) -> Commands:
-        """A chunk has left a stage."""
+        """Record that a chunk has left a stage."""
         self.expire(now_ns)
         job = self._jobs.get(done.request)
         if job is None:
@@ -121,7 +121,7 @@ class PrefillController:
         return []
 
     def activation_arrived(self, now_ns: int, request: int, stage: int, chunk: int) -> Commands:
-        """A chunk's activation is at ``stage``, and so no longer needed at the stage before."""
+        """Record that a chunk's activation is at ``stage``, and so no longer needed at the stage before."""
         self.expire(now_ns)
         job = self._jobs.get(request)
         if job is not None and not job.moved:
@@ -129,7 +129,7 @@ class PrefillController:
         return []
 
     def kv_moved(self, now_ns: int, request: int) -> Commands:
-        """The whole KV cache of a request is at its decode host, and its memory free."""
+        """Free the memory of a request whose whole KV cache is at its decode host."""
         self.expire(now_ns)
         job = self._jobs.get(request)
         if job is None or job.moved:
@@ -141,7 +141,7 @@ class PrefillController:
         return self._retry(now_ns, job.group)
 
     def expire(self, now_ns: int) -> None:
-        """Reject those that waited until they cannot be in time any more. Every other method does so first."""
+        """Reject requests that have waited until they cannot be in time any more. Every other method does so first."""
         for record in self._hold.expired(now_ns):
             record.outcome = Outcome.REJECTED
             if record.reason is Reason.FORECAST:
@@ -183,7 +183,7 @@ class PrefillController:
             record.reason = Reason.HOLD_FULL
 
     def _retry(self, now_ns: int, group: PrefillGroup) -> Commands:
-        """Whatever has changed, has changed for one group: it takes those who wait longest, until one has no room."""
+        """Offer those who wait longest to the one group that has changed, until it has no room."""
         admission = self._pool if group.number in self._pooled else self._bubbles
         commands: Commands = []
         while (record := self._hold.first) is not None:

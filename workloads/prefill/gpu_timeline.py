@@ -1,4 +1,4 @@
-"""One GPU's bubbles as its last report has them, for ever."""
+"""One GPU's bubbles according to its last report, repeated for ever."""
 
 from bisect import bisect_right
 
@@ -7,7 +7,7 @@ from workloads.prefill.messages import ENDLESS_NS, BubbleReport
 
 
 class GpuTimeline:
-    """Where work would go that is done in bubbles, layer by layer. It keeps no account of what was put there.
+    """Places work in bubbles, layer by layer. It keeps no record of what was placed.
 
     Before a report there is no bubble.
     """
@@ -23,7 +23,7 @@ class GpuTimeline:
         """All bubbles of one period together."""
 
     def update(self, report: BubbleReport) -> None:
-        """From now on bubbles are as the report says."""
+        """Take the bubbles of ``report`` from now on."""
         self._anchor_ns, self._period_ns = report.anchor_ns, report.period_ns
         self._starts_ns = [start_ns for start_ns, _ in report.bubbles]
         self._ends_ns = [end_ns for _, end_ns in report.bubbles]
@@ -31,7 +31,7 @@ class GpuTimeline:
         self.longest_ns = longest(report.bubbles) if report.period_ns else ENDLESS_NS
 
     def place(self, from_ns: int, layers: int, layer_ns: int, until_ns: int) -> tuple[int, int] | None:
-        """When ``layers``, none before ``from_ns``, would start and end; None if that is after ``until_ns``, or never.
+        """Return when ``layers``, none before ``from_ns``, would start and end; None if not by ``until_ns``.
 
         A layer is never cut: one that does not end within a bubble goes to the next.
         """
@@ -63,7 +63,7 @@ class GpuTimeline:
             index += 1
 
     def stretched_ns(self, from_ns: int, work_ns: int) -> int:
-        """When work would be done that uses its share of every bubble to the last nanosecond: a bound from below."""
+        """Return when work would be done that uses its share of every bubble to the last nanosecond: a lower bound."""
         if not self._period_ns:
             return from_ns + work_ns if self.longest_ns else ENDLESS_NS
         return from_ns + work_ns * self._period_ns // self.bubble_ns if self.bubble_ns else ENDLESS_NS

@@ -1,12 +1,12 @@
-"""What the GPUs of one group are still to do, and when that will be done.
+"""Plan the work of one group's GPUs, and when it will be done.
 
 Chunks go through the stages in the order in which requests were taken in: at stage j a chunk starts in a bubble of that
 GPU, after the chunk before it there, and after its activation has come from stage j - 1. Each GPU has a cursor behind
 its last piece, so that putting one more chunk there looks at the bubbles it uses and at no others.
 
-The plan is kept near what happens by making it anew from the pieces that are not done, whenever a GPU has reported
+The plan is kept close to reality by making it anew from the pieces that are not done, whenever a GPU has reported
 other bubbles, and once in a while when pieces end later than planned. A piece under way counts as a whole then, so the
-plan errs to the late side.
+plan errs on the late side.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ _CORRECTED_AGAIN_NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class PlannedPrefill:
-    """A prompt's chunks, when its first layer starts and its last one ends, and where the stages' cursors are then."""
+    """A prompt's chunks, the start of its first layer, the end of its last one, and the stages' cursors after them."""
 
     chunks: tuple[Chunk, ...]
     start_ns: int
@@ -46,7 +46,7 @@ class _Outstanding:
 
 
 class GroupTimeline:
-    """The plan of one group, a stage a GPU; ``stage_layers`` are how many layers each has."""
+    """The plan of one group, one stage on each GPU; ``stage_layers`` are how many layers each has."""
 
     def __init__(self, stage_layers: tuple[int, ...], times: ChunkTimes, dispatch_ns: int) -> None:
         self._layers = stage_layers
@@ -63,22 +63,22 @@ class GroupTimeline:
 
     @property
     def horizon_ns(self) -> int:
-        """When all that was put here is done, by the plan; never, where a GPU's bubbles are not known."""
+        """When all placed work is done, by the plan; never, where a GPU's bubbles are not known."""
         return max(self._cursors_ns) if self._longest_ns else ENDLESS_NS
 
     @property
     def outstanding_chunks(self) -> int:
-        """How many chunks have not left their last stage."""
+        """The number of chunks that have not left their last stage."""
         return len(self._outstanding)
 
     def report(self, stage: int, report: BubbleReport) -> None:
-        """A stage's GPU has told its bubbles."""
+        """Take the report of a stage's GPU on its bubbles."""
         self._gpus[stage].update(report)
         self._longest_ns = min(gpu.longest_ns for gpu in self._gpus)
         self._stale = True
 
     def plan(self, now_ns: int, prompt_tokens: int, until_ns: int) -> PlannedPrefill | Reason:
-        """When a prompt would be prefilled that is taken in now; or why it would not be by ``until_ns``."""
+        """Plan a prompt that is taken in now. Returns the reason if it would not be prefilled by ``until_ns``."""
         if not self._longest_ns:
             return Reason.FORECAST
         self._correct(now_ns)
@@ -117,7 +117,7 @@ class GroupTimeline:
             self._by_chunk[request, number] = outstanding
 
     def piece_done(self, request: int, number: int, stage: int, ended_ns: int) -> None:
-        """A chunk has left a stage. GPUs may tell it in any order: what is known already changes nothing."""
+        """Record that a chunk has left a stage. GPUs may report in any order: what is known already changes nothing."""
         outstanding = self._by_chunk.get((request, number))
         if outstanding is None or stage < outstanding.stages_done:
             return
@@ -130,7 +130,7 @@ class GroupTimeline:
                 self._outstanding.popleft()
 
     def _correct(self, now_ns: int) -> None:
-        """Put all that is not done behind now, if there is a reason to."""
+        """Plan all work that is not done anew, to start from now, if there is a reason to."""
         if not self._stale and not (self._slipped and now_ns - self._corrected_ns >= _CORRECTED_AGAIN_NS):
             return
         self._stale = self._slipped = False

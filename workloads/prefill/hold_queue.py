@@ -1,4 +1,4 @@
-"""Requests that wait until there is memory or capacity for them."""
+"""Hold requests until there is memory or capacity for them."""
 
 from heapq import heappop, heappush
 
@@ -23,7 +23,7 @@ class HoldQueue:
 
     @property
     def first(self) -> RequestRecord | None:
-        """Who has waited longest."""
+        """The record that has waited longest."""
         return next(iter(self._held.values()), None)
 
     def add(self, record: RequestRecord, last_start_ns: int) -> None:
@@ -32,11 +32,11 @@ class HoldQueue:
         heappush(self._last_starts, (last_start_ns, record.number))
 
     def remove(self, record: RequestRecord) -> None:
-        """The request waits no more."""
+        """Take the request out of the queue."""
         del self._held[record.number]
 
     def expired(self, now_ns: int) -> list[RequestRecord]:
-        """Take out those that have waited too long."""
+        """Take out and return the requests that have waited too long."""
         gone = []
         while self._last_starts and self._last_starts[0][0] < now_ns:
             record = self._held.pop(heappop(self._last_starts)[1], None)

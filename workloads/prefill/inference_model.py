@@ -1,4 +1,4 @@
-"""A Llama-shaped model for inference by its numbers: what its stages weigh, keep, send and compute. Needs no torch."""
+"""The numbers of a Llama-shaped model for inference: bytes and operations of its stages. Needs no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -33,7 +33,7 @@ class InferenceModel:
             raise ValueError(f"head_dim: {self.head_dim} is odd, and rotary embedding turns pairs")
 
     def weight_bytes(self, layers: int, *, embedding: bool, head: bool) -> int:
-        """The weights of ``layers`` layers, with the embedding or the head (and the final norm before it) if so.
+        """Return the bytes of the weights of ``layers`` layers, with the embedding, or the head and its norm, if asked.
 
         A layer has hidden x head_dim x (2 heads + 2 kv_heads) in its attention, 3 x hidden x feed_forward in its
         feed-forward layer, and 2 hidden in its norms.
@@ -47,23 +47,23 @@ class InferenceModel:
         return count * self.bytes_per_element
 
     def kv_bytes(self, layers: int, tokens: int) -> int:
-        """The KV cache of ``layers`` layers: a key and a value of each KV head for every token."""
+        """Return the bytes of the KV cache of ``layers`` layers: a key and a value of each KV head for every token."""
         self._check(layers=layers, tokens=tokens)
         return 2 * layers * self.kv_heads * self.head_dim * self.bytes_per_element * tokens
 
     def activation_bytes(self, tokens: int) -> int:
-        """What a stage sends to the next."""
+        """Return the bytes of what a stage sends to the next."""
         self._check(tokens=tokens)
         return tokens * self.hidden * self.bytes_per_element
 
     def flops(self, layers: int, tokens: int, prior_tokens: int) -> float:
-        """Floating-point operations of prefilling ``tokens`` after ``prior_tokens``, through ``layers`` layers.
+        """Return the floating-point operations of prefilling ``tokens`` after ``prior_tokens`` in ``layers`` layers.
 
         With n tokens after p, W weights in a layer's matrices and A = heads x head_dim: 2 n W for the products with
         weights, and 4 A (n p + n (n + 1) / 2) for scores and weighted values, as each token attends to itself and all
         before it (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, table 1, with the gated
         feed-forward layer and grouped queries counted). Only products of matrices count, and nothing that the causal
-        mask hides. What chunks take sums up to what the prompt takes at once.
+        mask hides. The operations of chunks add up to those of the prompt at once.
         """
         self._check(layers=layers, tokens=tokens, prior_tokens=prior_tokens)
         return layers * (
@@ -82,16 +82,16 @@ class InferenceModel:
 
     @staticmethod
     def token_pairs(tokens: int, prior_tokens: int) -> int:
-        """Pairs of a token and one it attends to: n p + n (n + 1) / 2."""
+        """Return the pairs of a token and one it attends to: n p + n (n + 1) / 2."""
         return tokens * prior_tokens + tokens * (tokens + 1) // 2
 
     def head_flops(self, tokens: int = 1) -> float:
-        """Operations of the head; a prefill needs the logits of a prompt's last token only."""
+        """Return the operations of the head. A prefill needs the logits of a prompt's last token only."""
         self._check(tokens=tokens)
         return 2.0 * tokens * self.hidden * self.vocabulary
 
     def stage_layers(self, depth: int) -> tuple[int, ...]:
-        """The layers of each of ``depth`` stages, as even as they go: the first ones have one more.
+        """Return the layers of each of ``depth`` stages, as even as possible: the first ones have one more.
 
         Raises ValueError if a stage would have none.
         """

@@ -1,4 +1,4 @@
-"""What one GPU's memory is promised to."""
+"""Keep account of one GPU's memory and its reservations."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class GpuMemory:
 
 
 class MemoryLedger:
-    """Everything that a request will need on this GPU is reserved before any of it is there, and given back in parts.
+    """Reserves all that a request will need on this GPU before any of it is there. It is given back in parts.
 
     ``resident_bytes`` stay: the shard of the weights and the working space of one chunk. Raises ValueError if they do
     not fit beside training.
@@ -39,11 +39,11 @@ class MemoryLedger:
 
     @property
     def used_bytes(self) -> int:
-        """Training, what is resident, and what is reserved."""
+        """The bytes of training, of what is resident, and of what is reserved."""
         return self._memory.total_bytes - self.room_bytes
 
     def reserve(self, request: int, size_bytes: int) -> None:
-        """Promise so much to a request. Raises ValueError where there is not as much."""
+        """Reserve ``size_bytes`` for a request. Raises ValueError if there are not so many."""
         if size_bytes > self.room_bytes:
             raise ValueError(f"request {request}: {size_bytes} bytes where {self.room_bytes} are free")
         self._reserved[request] = self._reserved.get(request, 0) + size_bytes
@@ -51,7 +51,7 @@ class MemoryLedger:
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
 
     def release(self, request: int, size_bytes: int) -> None:
-        """A part is free again. Raises ValueError if the request does not hold as much."""
+        """Give a part back. Raises ValueError if the request does not hold as much."""
         left_bytes = self._reserved.get(request, 0) - size_bytes
         if left_bytes < 0:
             raise ValueError(f"request {request}: gives back {size_bytes} bytes, {-left_bytes} more than it holds")
@@ -59,5 +59,5 @@ class MemoryLedger:
         self.room_bytes += size_bytes
 
     def release_all(self, request: int) -> None:
-        """The request has nothing here any more."""
+        """Give back all that the request holds here."""
         self.room_bytes += self._reserved.pop(request, 0)

@@ -1,4 +1,4 @@
-"""What the controller and the GPUs of its DC tell each other: plain values, which become JSON and come back equal."""
+"""The messages between the controller and the GPUs of its DC: plain values, which become JSON and come back equal."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,7 +26,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class QueuePiece:
-    """The controller to a GPU: do this piece after those you were told before."""
+    """The controller to a GPU: do this piece after those commanded before."""
 
     gpu: int
     piece: Piece
@@ -62,12 +62,12 @@ Message = QueuePiece | PieceDone | BubbleReport
 
 
 def to_document(message: Message) -> dict[str, Any]:
-    """The message, as JSON has it."""
+    """Convert the message to what JSON can hold."""
     return {"message": type(message).__name__, **asdict(message)}
 
 
 def from_document(document: dict[str, Any]) -> Message:
-    """The message that became ``document``. Raises ValueError if none did."""
+    """Convert ``document`` back to its message. Raises ValueError if it is none."""
     fields = {name: value for name, value in document.items() if name != "message"}
     try:
         match document.get("message"):

@@ -1,4 +1,4 @@
-"""What became of each request."""
+"""The outcome of each request."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """Where a request went; each has exactly one at any time, and ``HELD`` is not the end of it."""
+    """The state of a request. It has exactly one at any time, and ``HELD`` is not final."""
 
     HELD = "held"
     ADMITTED = "admitted"
@@ -16,7 +16,7 @@ class Outcome(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a request is not admitted.
+    """The reason why a request is not admitted.
 
     ``SLO``: it would be late. ``MEMORY``: a GPU has no room for it now. ``FORECAST``: no bubbles are known yet, which
     is a reason to wait and never the last one. ``NEVER_FITS``: no GPU could hold it, or no bubble one layer of one
@@ -56,25 +56,25 @@ class RequestRecord:
 
     @property
     def queue_ns(self) -> int | None:
-        """From arrival to the first layer."""
+        """The time from arrival to the first layer."""
         return None if self.started_ns is None else self.started_ns - self.arrival_ns
 
     @property
     def ttft_without_kv_ns(self) -> int | None:
-        """From arrival to the end of the prefill."""
+        """The time from arrival to the end of the prefill."""
         return None if self.prefilled_ns is None else self.prefilled_ns - self.arrival_ns
 
     @property
     def ttft_ns(self) -> int | None:
-        """From arrival until the KV cache is at the decode host."""
+        """The time from arrival until the KV cache is at the decode host."""
         return None if self.kv_moved_ns is None else self.kv_moved_ns - self.arrival_ns
 
 
 def count_outcomes(records: Iterable[RequestRecord], slo_ns: int) -> dict[str, int]:
-    """How many requests had each outcome, rejections by their reason as in ``rejected_slo``.
+    """Count the requests by outcome, rejections by their reason as in ``rejected_slo``.
 
     Beside these, which add up to all requests, ``late`` counts those taken in whose TTFT came out above ``slo_ns``,
-    ``broken_promises`` those that came later than they were told, ``unfinished`` those taken in whose KV cache has not
+    ``broken_promises`` those that came later than promised, ``unfinished`` those taken in whose KV cache has not
     moved, and ``was_held`` those that waited for admission.
     """
     counts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Atlas's plan with its times: what each GPU of a cell does when, if everything takes what the profile says."""
+"""Compute the times of Atlas's plan: what each GPU of a cell does when, if everything takes what the profile says."""
 
 from collections import deque
 
@@ -21,7 +21,7 @@ class _Boundary:
         self._made: dict[tuple[int, int], int] = {}
 
     def offer(self, turn: tuple[int, int], made_ns: int) -> list[tuple[tuple[int, int], int]]:
-        """A transfer is made; those that can be placed now, each with its arrival."""
+        """Enter a transfer that is made. Returns those that can be placed now, each with its arrival."""
         self._made[turn] = made_ns
         order = deque([turn]) if self._turns is None else self._turns
         arrivals = []
@@ -33,7 +33,7 @@ class _Boundary:
 
 
 def planned_iterations(plan: CellPlan, profile: CellProfile, after_ns: int) -> dict[_Place, IterationPlan]:
-    """The plan of each GPU, by pipeline and stage, its times counted from its own first action.
+    """Return the plan of each GPU, by pipeline and stage, its times counted from its own first action.
 
     ``after_ns`` is from the last action's end to the next iteration's first action: sums and the optimizer. Raises
     ValueError if the plan is not one of this profile.

@@ -44,7 +44,7 @@ class PrefillGroup:
                 raise ValueError(f"gpu {gpu}: {fault}") from None
 
     def request_bytes(self, stage: int, prompt_tokens: int) -> int:
-        """All that a request may have on a stage's GPU at one time, whatever waits for whatever.
+        """Return the most bytes that a request may have on a stage's GPU at one time, whatever waits for whatever.
 
         That is its KV cache, and the activations of all chunks that may wait to be computed, or to be sent.
         """
@@ -53,7 +53,7 @@ class PrefillGroup:
         return self._model.kv_bytes(self.layers[stage], prompt_tokens) + activations
 
     def memory_reason(self, prompt_tokens: int) -> Reason | None:
-        """Why the request has no room here, or None if it has."""
+        """Return why the request has no room here, None if it has."""
         reason = None
         for stage, ledger in enumerate(self.ledgers):
             size_bytes = self.request_bytes(stage, prompt_tokens)
@@ -64,7 +64,7 @@ class PrefillGroup:
         return reason
 
     def take_in(self, now_ns: int, request: int, prompt_tokens: int, planned: PlannedPrefill) -> list[QueuePiece]:
-        """Reserve the memory, keep the plan, and tell the GPUs."""
+        """Reserve the memory and keep the plan. Returns the commands for the GPUs."""
         for stage, ledger in enumerate(self.ledgers):
             ledger.reserve(request, self.request_bytes(stage, prompt_tokens))
         self.timeline.commit(now_ns, request, planned)
@@ -88,15 +88,15 @@ class PrefillGroup:
         ]
 
     def activation_used(self, request: int, stage: int, activation_bytes: int) -> None:
-        """A chunk's input or output is not needed at that stage any more."""
+        """Free a chunk's input or output, which that stage does not need any more."""
         self.ledgers[stage].release(request, activation_bytes)
 
     def kv_moved(self, request: int) -> None:
-        """Nothing of the request is needed here any more."""
+        """Free all memory of the request here."""
         for ledger in self.ledgers:
             ledger.release_all(request)
 
 
 def working_bytes(model: InferenceModel, tokens: int) -> int:
-    """What one layer needs for ``tokens`` at once: its input, its output, and the two wide products of its SwiGLU."""
+    """Return the bytes of one layer for ``tokens`` at once: input, output, and the two wide products of its SwiGLU."""
     return 2 * model.activation_bytes(tokens) + 2 * tokens * model.feed_forward * model.bytes_per_element

@@ -1,4 +1,4 @@
-"""How far a request has come that was taken in."""
+"""The progress of a request that was taken in."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from workloads.prefill.prompt_chunks import Chunk
 
 @dataclass(slots=True)
 class PrefillJob:
-    """A request that was taken in, until its pieces are done and its KV cache has moved, in whatever order we hear."""
+    """A request that was taken in, until its pieces are done and its KV cache has moved, in whatever order."""
 
     record: RequestRecord
     group: PrefillGroup

@@ -1,4 +1,4 @@
-"""How long a GPU takes to prefill: linear and quadratic in tokens, with the error of what it was fitted to."""
+"""The time that a GPU takes to prefill: linear and quadratic in tokens, with the error of the fit."""
 
 import math
 from bisect import bisect_right
@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class FitError:
-    """How far a profile is from measured times: |profile - measured| / measured, over ``points`` of them.
+    """The distance of a profile from measured times: |profile - measured| / measured, over ``points`` of them.
 
     ``p95`` is an error that was seen: the least which 95 % of the points do not exceed. Measured prompts had
-    ``least_tokens`` to ``most_tokens``; what a profile says beyond is extrapolated.
+    ``least_tokens`` to ``most_tokens``; times of a profile beyond that are extrapolated.
     """
 
     points: int
@@ -45,7 +45,7 @@ class PrefillProfile:
             raise ValueError("per_token_ns: 0, as is per_token_pair_ns, and no GPU computes tokens in no time")
 
     def chunk_ns(self, layers: int, tokens: int, prior_tokens: int) -> int:
-        """How long ``tokens`` tokens after ``prior_tokens`` take in ``layers`` layers, rounded up.
+        """Return how long ``tokens`` tokens after ``prior_tokens`` take in ``layers`` layers, rounded up.
 
         Chunks take as long as the prompt at once, but for ``fixed_ns`` of each more chunk and the rounding: less than
         1 ns a chunk. Never less for more tokens. Raises ValueError naming the argument.
@@ -57,7 +57,7 @@ class PrefillProfile:
         return math.ceil(layers * (self.fixed_ns + self.per_token_ns * tokens + self.per_token_pair_ns * pairs))
 
     def largest_chunk(self, layers: int, prior_tokens: int, time_ns: int) -> int:
-        """The most tokens after ``prior_tokens`` whose ``chunk_ns`` is at most ``time_ns``, 0 if not even one is.
+        """Return the most tokens after ``prior_tokens`` whose ``chunk_ns`` is at most ``time_ns``, 0 if none.
 
         Raises ValueError naming the argument.
         """
@@ -79,7 +79,7 @@ class PrefillProfile:
         return fitting - 1 + bisect_right(range(fitting, beyond), time_ns, key=time_of)
 
     def _root(self, prior_tokens: int, left_ns: float) -> int:
-        """About the tokens that take ``left_ns`` of one layer beyond what is fixed."""
+        """Estimate the tokens that take ``left_ns`` of one layer beyond the fixed time."""
         if left_ns <= 0:
             return 0
         # In this form nothing is lost where the square term is small.

@@ -1,14 +1,14 @@
-"""What is settled of a prefill service before the first request comes."""
+"""The settings of a prefill service, made before the first request comes."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class FillPolicy(StrEnum):
-    """When a GPU that training leaves idle prefills.
+    """The rule for when a GPU that training leaves idle prefills.
 
     ``NONE``: never. ``PLANNED``: as far as the work ends before training is expected back. ``GREEDY``: whenever the GPU
-    is idle, piece by piece, without a look at what training does next.
+    is idle, piece by piece, whatever training does next.
     """
 
     NONE = "none"
@@ -22,7 +22,7 @@ class PrefillSettings:
 
     ``slo_ns`` is the longest TTFT, the KV cache's way to the decode host included. A GPU is handed back ``switch_ns``
     and ``guard_ns`` before the moment at which, over the last ``window`` iterations, ``early_quantile`` of training's
-    actions had not come yet, nor the one that is next ever had; nothing is filled in the first ``warmup_iterations``.
+    actions had not come yet, nor the one that is next ever had. No bubble is filled in the first ``warmup_iterations``.
     ``hold_limit`` is how many requests may wait for memory or capacity, ``candidates`` how many groups are planned for
     one request before the best is taken. ``dispatch_ns`` is what a command takes from the controller to a GPU; the last
     two fields are one path of the network inside the DC.
@@ -53,5 +53,8 @@ class PrefillSettings:
             raise ValueError(f"early_quantile: {self.early_quantile} is not between 0 and 1")
 
     def transfer_ns(self, size_bytes: int) -> int:
-        """From the first byte's leaving to the last one's arrival, on an idle path inside the DC; rounded up."""
+        """Return the time from the first byte's leaving to the last one's arrival on an idle path in the DC.
+
+        It is rounded up.
+        """
         return self.transfer_latency_ns - (-size_bytes * 8 * 1_000_000_000 // self.transfer_rate_bps)

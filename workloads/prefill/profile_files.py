@@ -1,4 +1,4 @@
-"""Prefill profiles by name or path: JSON files, estimated from a data sheet or measured prompts to fit.
+"""Find prefill profiles by name or path: JSON files, estimated from a data sheet or measured prompts to fit.
 
 Those shipped lie in ``profiles/`` beside this module; a user's own is given by its path.
 """
@@ -26,7 +26,7 @@ _SUFFIX = ".json"
 
 
 class PrefillProfileFile(StrictModel):
-    """What every file says of itself; a subclass adds the figures and the profile that follows."""
+    """The fields that every file has. A subclass adds the figures and the profile that follows."""
 
     title: str = Field(min_length=1)
     basis: Literal["measured", "estimated"]
@@ -35,7 +35,7 @@ class PrefillProfileFile(StrictModel):
     source: tuple[ProfileSource, ...] = Field(min_length=1)
 
     def profile_of(self, model: InferenceModel) -> PrefillProfile:
-        """The profile for a model. Raises InputError, one line, if the file does not hold for it."""
+        """Return the profile for a model. Raises InputError, one line, if the file does not hold for it."""
         if model.bytes_per_element != bytes_per_element(self.precision):
             raise InputError(
                 f"prefill profile {self.title!r}: in {self.precision}, and {model.name} has "
@@ -48,7 +48,7 @@ class PrefillProfileFile(StrictModel):
 
 
 class EstimatedPrefill(PrefillProfileFile):
-    """Times out of operations and bytes: an estimate, whose ``efficiency`` is an assumption.
+    """Times from operations and bytes: an estimate, whose ``efficiency`` is an assumption.
 
     Per token and per pair of tokens, operations of ``InferenceModel.flops`` / (peak x efficiency); fixed, a layer's
     weights / memory bandwidth, as each chunk reads them once. Reading and computing are added where a GPU overlaps
@@ -73,7 +73,7 @@ class EstimatedPrefill(PrefillProfileFile):
 
 
 class MeasuredPrompt(StrictModel):
-    """One prompt, prefilled at once through all layers; ``measured`` is what the time is the median of, if kept."""
+    """One prompt, prefilled at once through all layers. ``measured`` holds the repeats behind the time, if kept."""
 
     tokens: int = Field(ge=1, le=MAX_TOKENS)
     time_ns: int = Field(ge=1, le=MAX_DURATION_NS)
@@ -92,7 +92,7 @@ class MeasuredLayers(StrictModel):
 
 
 class MeasuredPrefill(PrefillProfileFile):
-    """Prompts as measured on the device, to which a profile is fitted; what the fit misses stands in its error."""
+    """Prompts as measured on the device, to which a profile is fitted. Its error is what the fit misses."""
 
     basis: Literal["measured"]
     model: MeasuredLayers
@@ -117,17 +117,17 @@ _MODELS: dict[str, type[PrefillProfileFile]] = {"estimated": EstimatedPrefill, "
 
 
 def prefill_profile_names() -> tuple[str, ...]:
-    """Every profile that is known by name, sorted."""
+    """Return the names of every known profile, sorted."""
     return tuple(sorted(path.stem for path in _SHIPPED.iterdir() if path.suffix == _SUFFIX))
 
 
 def load_prefill_profile(
     name_or_path: str, model: InferenceModel, *, relative_to: Path | None = None
 ) -> PrefillProfile:
-    """The profile of that name, or in the file of that path, for a model.
+    """Load the profile of that name, or in the file of that path, for a model.
 
-    What ends in .json, or holds a slash, is a path, taken from the folder ``relative_to`` (the working directory if
-    None). Raises InputError, one line, naming the nearest profile for an unknown name, for an unusable file, and for
+    A name that ends in .json, or holds a slash, is a path, taken from the folder ``relative_to`` (the working directory
+    if None). Raises InputError, one line, naming the nearest profile for an unknown name, for an unusable file, and for
     one that does not hold for the model.
     """
     if name_or_path.endswith(_SUFFIX) or "/" in name_or_path:

@@ -1,4 +1,4 @@
-"""A prefill profile fitted to measured times, and how far any profile is from them."""
+"""Fit a prefill profile to measured times, and measure how far any profile is from them."""
 
 import math
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ class TimedChunk(NamedTuple):
 
 
 def fit_profile(points: Points, layers: int, *, source: str) -> PrefillProfile:
-    """The profile that is nearest to measured times of a model of ``layers`` layers.
+    """Return the profile that is nearest to measured times of a model of ``layers`` layers.
 
     Nearest is the least sum of squared relative errors over the points, with no figure below zero: a point counts as
-    much as any other, so give sizes their weight by how often they come. The profile bears its error on these very
-    points; how it does on others is what ``error_on`` says of points that were held out.
+    much as any other, so give sizes their weight by how often they come. The profile has its error on these very
+    points. Use ``error_on`` for its error on points that were held out.
 
     Raises ValueError naming the argument: for fewer than three sizes, or times that do not grow with tokens.
     """
@@ -39,7 +39,7 @@ def fit_profile(points: Points, layers: int, *, source: str) -> PrefillProfile:
 
 
 def fit_chunks(chunks: Sequence[TimedChunk], layers: int, *, source: str) -> PrefillProfile:
-    """The profile that is nearest, in the same sense, to measured chunks of prompts in ``layers`` layers.
+    """Return the profile that is nearest, in the same sense, to measured chunks of prompts in ``layers`` layers.
 
     Raises ValueError naming the argument: for fewer than three different chunks, or times that do not grow with tokens.
     """
@@ -58,7 +58,7 @@ def fit_chunks(chunks: Sequence[TimedChunk], layers: int, *, source: str) -> Pre
 
 
 def error_on(profile: PrefillProfile, points: Points, layers: int) -> FitError:
-    """How far the profile is from measured times of a model of ``layers`` layers.
+    """Return how far the profile is from measured times of a model of ``layers`` layers.
 
     Raises ValueError naming the argument.
     """
@@ -87,7 +87,7 @@ def _error(profile: PrefillProfile, chunks: Sequence[TimedChunk], layers: int) -
 
 
 def _least_squares_above_zero(terms: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> tuple[float, float, float]:
-    """The figures, none below zero, whose sum of ``terms`` is nearest to 1 in every row.
+    """Return the figures, none below zero, whose sum of ``terms`` is nearest to 1 in every row.
 
     At the least sum some figures are zero and the others solve the unconstrained problem without them. With three
     figures, every choice is tried.

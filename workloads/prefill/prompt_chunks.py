@@ -1,4 +1,4 @@
-"""How a prompt is cut into chunks."""
+"""Cut a prompt into chunks."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,7 +10,7 @@ from workloads.prefill.prefill_settings import PrefillSettings
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some tokens of a prompt: the time of one layer, and that of moving them from stage to stage."""
+    """Some tokens of a prompt, with the time of one layer and the time of moving them from stage to stage."""
 
     tokens: int
     prior_tokens: int
@@ -20,7 +20,7 @@ class Chunk:
 
 
 class ChunkTimes:
-    """Chunks of one model under one profile."""
+    """Cuts chunks of one model, and times them by one profile."""
 
     def __init__(self, model: InferenceModel, profile: PrefillProfile, settings: PrefillSettings) -> None:
         self._chunk_tokens = settings.chunk_tokens
@@ -35,9 +35,9 @@ class ChunkTimes:
         self._chunk = chunk
 
     def next_chunk(self, prompt_tokens: int, prior_tokens: int, longest_bubble_ns: int) -> Chunk | None:
-        """The chunk after ``prior_tokens``: as large as is usual, or as one layer in the longest bubble allows.
+        """Return the chunk after ``prior_tokens``: of the usual size, or as large as fits the longest bubble.
 
-        None if not even one token's layer fits.
+        One layer of it must fit. Returns None if not even one token's layer fits.
         """
         chunk = self._chunk(min(self._chunk_tokens, prompt_tokens - prior_tokens), prior_tokens)
         if chunk.layer_ns <= longest_bubble_ns:
@@ -46,7 +46,7 @@ class ChunkTimes:
         return self._chunk(tokens, prior_tokens) if tokens else None
 
     def layer_ns(self, prompt_tokens: int) -> int:
-        """All of a prompt through one layer, in chunks of the usual size."""
+        """Return the time of all of a prompt in one layer, in chunks of the usual size."""
         step = self._chunk_tokens
         return sum(
             self._chunk(min(step, prompt_tokens - prior), prior).layer_ns for prior in range(0, prompt_tokens, step)

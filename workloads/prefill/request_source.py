@@ -1,4 +1,4 @@
-"""Where a trial's requests come from, as a description that can be written down and always gives the same ones."""
+"""Describe the source of a trial's requests. A description can be written down and always gives the same requests."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from workloads.prefill.sources.trace_file import read_trace
 
 
 class SourceKind(StrEnum):
-    """What arrivals follow: a Poisson process, gaps of a Gamma distribution, or a trace's file."""
+    """The kind of arrivals: a Poisson process, gaps of a Gamma distribution, or a trace's file."""
 
     POISSON = "poisson"
     GAMMA = "gamma"
@@ -22,7 +22,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True)
 class TokenCount:
-    """How many tokens: drawn from a log-normal distribution, always ``median`` with a ``spread`` of 1."""
+    """A number of tokens, drawn from a log-normal distribution; always ``median`` with a ``spread`` of 1."""
 
     median: int
     spread: float = 1.0
@@ -30,11 +30,13 @@ class TokenCount:
 
 @dataclass(frozen=True)
 class RequestSource:
-    """``rate_per_s`` is the mean rate of arrivals, of a file too; ``stretched`` says that a file is scaled to it.
+    """The source of a trial's requests, from a seed or a file.
 
-    ``variation`` is Gamma's coefficient of variation. A file brings its own lengths; ``skipped_lines`` are those of it
-    that are unusable, and passed over if there are any. ``digest`` is the file's SHA-256. ``stretch`` multiplies every
-    arrival, as in an emulation that is dilated by as much.
+    ``rate_per_s`` is the mean rate of arrivals, of a file too; ``stretched`` means that a file is scaled to it.
+
+    ``variation`` is Gamma's coefficient of variation. A file brings its own lengths; ``skipped_lines`` is the number of
+    its lines that are unusable and skipped. ``digest`` is the file's SHA-256. ``stretch`` multiplies every arrival, as
+    in an emulation that is dilated by as much.
     """
 
     name: str
@@ -51,7 +53,7 @@ class RequestSource:
     stretch: float = 1.0
 
     def requests(self) -> Iterator[Request]:
-        """All requests in order of arrival: those of a file, or without an end.
+        """Yield all requests in order of arrival: those of a file, or without an end.
 
         Raises InputError, one line, for a file that cannot be read any more.
         """
@@ -75,7 +77,7 @@ class RequestSource:
 def dealt(requests: Iterator[Request], weights: Sequence[int]) -> Iterator[tuple[int, Request]]:
     """Deal requests to as many receivers as there are ``weights``, in turns and in proportion to these.
 
-    Each goes to the receiver that has least for its weight, the first of those. Raises ValueError if all weigh nothing.
+    Each goes to the receiver that has least for its weight, the first of equals. Raises ValueError if no weight is > 0.
     """
     if not any(weights):
         raise ValueError("weights: nobody takes a request")

@@ -1,7 +1,7 @@
-"""All that a trial's prefill service is: the model, which GPUs serve it where, and the requests that come.
+"""The plan of a trial's prefill service: the model, which GPUs serve it where, and the requests that come.
 
-Both engines run a service from this and from nothing else. A GPU is known by its number: that of the training rank
-whose GPU it is, or, of the dedicated pool, one from the number of ranks on.
+Both engines run a service from this and from nothing else. A GPU is identified by its number: that of the training
+rank whose GPU it is, or, of the dedicated pool, one from the number of ranks on.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from workloads.prefill.request_source import RequestSource, dealt
 
 @dataclass(frozen=True)
 class ServingGpu:
-    """Where a GPU is; ``index`` counts those of its host."""
+    """The place of a GPU; ``index`` counts those of its host."""
 
     number: int
     host: str
@@ -44,12 +44,12 @@ class DatacenterService:
 
 @dataclass(frozen=True)
 class ServicePlan:
-    """The service of one trial; where none is to be, there is no plan.
+    """The service of one trial. Without a service there is no plan.
 
     ``kv_token_bytes`` and ``activation_token_bytes`` are what a token's KV cache (of all layers) and its activation
     take on the network: the model's own, unless transfers are scaled down with the links. Memory is always the model's.
 
-    With ``inference`` torch computes what is prefilled, and real tensors move; else it is replayed. A ``profile`` that
+    With ``inference`` torch computes the prefill, and real tensors move; else it is replayed. A ``profile`` that
     is ``UNMEASURED`` is to be replaced before the service starts.
     """
 
@@ -64,33 +64,33 @@ class ServicePlan:
     inference: InferenceWork | None = None
 
     def document(self) -> dict[str, Any]:
-        """The plan in plain types; of what computes it, only where something does."""
+        """Return the plan in plain types, without ``inference`` where there is none."""
         document = asdict(self)
         if self.inference is None:
             del document["inference"]
         return document
 
     def arrivals(self) -> Iterator[tuple[DatacenterService, Request]]:
-        """Every request in order of arrival, with the datacenter that is given it; perhaps without an end."""
+        """Yield every request in order of arrival, with the datacenter that receives it; perhaps without an end."""
         weights = [datacenter.weight for datacenter in self.datacenters]
         for position, request in dealt(self.source.requests(), weights):
             yield self.datacenters[position], request
 
     def decode_host(self, datacenter: DatacenterService, request: int) -> str:
-        """The host that continues a request."""
+        """Return the host that continues a request."""
         hosts = datacenter.decode_hosts
         return hosts[request // len(self.datacenters) % len(hosts)]
 
     def kv_sent_bytes(self, layers: int, tokens: int) -> int:
-        """What the KV cache of so many layers takes on the network, at least one byte."""
+        """Return the bytes of the KV cache of so many layers on the network, at least one."""
         return max(1, self.kv_token_bytes * tokens * layers // self.model.layers)
 
     def activation_sent_bytes(self, tokens: int) -> int:
-        """What a chunk's activation takes on the network."""
+        """Return the bytes of a chunk's activation on the network."""
         return self.activation_token_bytes * tokens
 
     def dilated(self, factor: float) -> "ServicePlan":
-        """The same service where time goes slower: every time, arrivals too, times ``factor``, rates divided by it."""
+        """Return the same service where time goes slower: every time, arrivals too, times ``factor``, rates over it."""
         settings, profile = self.settings, self.profile
         slower = {
             name: round(getattr(settings, name) * factor)

@@ -1,4 +1,4 @@
-"""Compute profiles by name or path.
+"""Find compute profiles by name or path.
 
 A profile is a JSON file. Those shipped lie beside this module, other packages add theirs by an entry point of the group
 ``wanbed.profiles`` that leads to the path of such a file (the same group has profiles of WANs, which are YAML), and a
@@ -24,15 +24,15 @@ _MODELS: dict[str, type[ComputeProfile]] = {"estimated": EstimatedProfile, "meas
 
 
 def profile_names() -> tuple[str, ...]:
-    """Every profile that is known by name, shipped ones and those of other packages, sorted."""
+    """Return the names of every known profile, shipped ones and those of other packages, sorted."""
     return tuple(sorted(_profile_paths()))
 
 
 def load_profile(name_or_path: str, *, relative_to: Path | None = None) -> ComputeProfile:
-    """The profile of that name, or in the file of that path.
+    """Load the profile of that name, or in the file of that path.
 
-    What ends in .json, or holds a slash, is a path, taken from the folder ``relative_to`` (the working directory if
-    None). Raises InputError, one line, naming the nearest profile for an unknown name, and for an unusable file.
+    A name that ends in .json, or holds a slash, is a path, taken from the folder ``relative_to`` (the working directory
+    if None). Raises InputError, one line, naming the nearest profile for an unknown name, and for an unusable file.
     """
     if name_or_path.endswith(_SUFFIX) or "/" in name_or_path:
         return read_profile((relative_to or Path()) / name_or_path)
@@ -51,18 +51,18 @@ def read_profile(path: Path) -> ComputeProfile:
 
 @lru_cache(maxsize=16)
 def _parsed(path: Path, content: bytes) -> ComputeProfile:
-    """What that content of a file says; a sweep reads the same for every cell."""
+    """Parse the content of a profile's file. It is cached, because a sweep reads the same for every cell."""
     return parse_content(path, content, _MODELS, "profile", "the ones that are shipped")
 
 
 @cache
 def _entry_points(_searched: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """What installed packages bring; finding them takes milliseconds, and a sweep asks for every cell."""
+    """Return the entry points of installed packages. Cached: a search takes milliseconds, for every cell of a sweep."""
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
 def _profile_paths() -> dict[str, Path]:
-    """Every profile known by name. Raises InputError if two packages give one name."""
+    """Return the path of every profile known by name. Raises InputError if two packages give one name."""
     paths = {path.stem: path for path in _SHIPPED.iterdir() if path.suffix == _SUFFIX}
     for point in _entry_points(tuple(sys.path)):
         package = point.dist.name if point.dist else point.value

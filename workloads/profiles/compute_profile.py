@@ -1,4 +1,4 @@
-"""What a compute profile says, and the times of a model's stages that follow from it.
+"""Compute profiles, and the times of a model's stages that follow from them.
 
 A profile is measured, layer by layer on a device, or estimated, from the device's data sheet. Either holds for one
 microbatch of one sequence, in the profile's precision.
@@ -26,7 +26,7 @@ from workloads.profiles.measured_conditions import MeasuredConditions, MeasuredT
 
 @dataclass(frozen=True)
 class StageTimes:
-    """How long one stage takes for each action of one microbatch, and for the optimizer's step."""
+    """The times of one stage for each action of one microbatch, and for the optimizer's step."""
 
     forward_ns: int
     backward_ns: int
@@ -37,7 +37,7 @@ class StageTimes:
 
 
 class ProfileSource(StrictModel):
-    """Where figures come from: which ones, out of what."""
+    """The source of figures: which figures, and their origin."""
 
     figures: str = Field(min_length=1)
     origin: str = Field(min_length=1)
@@ -57,7 +57,7 @@ Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
 
 
 class ComputeProfile(StrictModel):
-    """What every profile says of itself; a subclass adds the figures and the times that follow."""
+    """The fields that every profile has. A subclass adds the figures and the times that follow."""
 
     title: str = Field(min_length=1)
     basis: Literal["measured", "estimated"]
@@ -67,22 +67,22 @@ class ComputeProfile(StrictModel):
 
     @abstractmethod
     def stage_times(self, config: GptConfig, stages: int) -> tuple[StageTimes, ...]:
-        """The times of each stage. Raises InputError, one line, if the profile does not hold for the model.
+        """Return the times of each stage. Raises InputError, one line, if the profile does not hold for the model.
 
         Raises ValueError if the model does not have so many stages.
         """
 
     def activation_bytes(self, config: GptConfig) -> int:
-        """One microbatch's activation at a boundary of stages, or its gradient."""
+        """Return the bytes of one microbatch's activation at a boundary of stages, or of its gradient."""
         return config.activation_bytes(self.precision)
 
     def gradient_bytes(self, config: GptConfig, stages: int) -> tuple[int, ...]:
-        """The gradients of all weights of each stage."""
+        """Return the bytes of the gradients of all weights of each stage."""
         return tuple(config.gradient_bytes(stage, stages, self.precision) for stage in range(stages))
 
 
 class EstimatedProfile(ComputeProfile):
-    """Times out of operations and bytes: an estimate, whose ``efficiency`` is an assumption.
+    """Times from operations and bytes: an estimate, whose ``efficiency`` is an assumption.
 
     forward = operations / (peak x efficiency), with the operations of ``GptConfig.forward_flops``; recompute = forward;
     backward = 2 forward, half of it for the input and half for the weights, as each is a product of matrices of the
@@ -97,7 +97,7 @@ class EstimatedProfile(ComputeProfile):
     optimizer_bytes_per_parameter: float = Field(ge=0, le=1e6)
 
     def stage_times(self, config: GptConfig, stages: int) -> tuple[StageTimes, ...]:
-        """The times of each stage. Raises ValueError if the model does not have so many stages."""
+        """Return the times of each stage. Raises ValueError if the model does not have so many stages."""
         return tuple(self._times_of(config, stage, stages) for stage in range(stages))
 
     def _times_of(self, config: GptConfig, stage: int, stages: int) -> StageTimes:
@@ -150,19 +150,19 @@ class MeasuredStage(StrictModel):
     optimizer: MeasuredTime
 
     def times(self) -> Iterator[tuple[str, MeasuredTime]]:
-        """Every action's name and figure."""
+        """Yield every action's name and figure."""
         for name in ("forward", "recompute", "backward", "backward_input", "backward_weight", "optimizer"):
             yield name, getattr(self, name)
 
     @property
     def flops_per_s(self) -> float:
-        """What it achieved over forward, recompute and backward, which take four times the forward's operations."""
+        """Operations per second over forward, recompute and backward, which take four times a forward's operations."""
         spent_ns = self.forward.median_ns + self.recompute.median_ns + self.backward.median_ns
         return 4 * self.forward_flops / max(1, spent_ns) * 1e9
 
 
 class ModelTimes(StrictModel):
-    """The times of the parts of one model; ``stages`` is what they were taken from, where that is kept."""
+    """The times of the parts of one model. ``stages`` holds the measurements behind them, where those are kept."""
 
     model: MeasuredModel
     embedding: PartTimes
@@ -171,7 +171,7 @@ class ModelTimes(StrictModel):
     stages: tuple[MeasuredStage, ...] = ()
 
     def stage_times(self, layers: int, *, first: bool, last: bool) -> StageTimes:
-        """The times of a stage of so many layers: the sum over its parts."""
+        """Return the times of a stage of so many layers: the sum over its parts."""
         parts = ((self.layer, layers), (self.embedding, int(first)), (self.head, int(last)))
         return StageTimes(
             **{name: sum(getattr(part, name) * count for part, count in parts) for name in PartTimes.model_fields}
@@ -179,7 +179,7 @@ class ModelTimes(StrictModel):
 
 
 class MeasuredProfile(ComputeProfile):
-    """Times of the parts of one or more ``models``, as measured on the device: a stage's are the sum over its parts.
+    """Times of the parts of one or more ``models``, as measured on the device. A stage's are the sum over its parts.
 
     A file of one model may hold the fields of ``ModelTimes`` themselves in place of ``models``.
     """
@@ -197,7 +197,7 @@ class MeasuredProfile(ComputeProfile):
         return {**rest, "models": [{name: written[name] for name in ModelTimes.model_fields if name in written}]}
 
     def stage_times(self, config: GptConfig, stages: int) -> tuple[StageTimes, ...]:
-        """The times of each stage. Raises InputError for a model that was not measured, in all but its layers.
+        """Return the times of each stage. Raises InputError for a model that was not measured, in all but its layers.
 
         Raises ValueError if the model does not have so many stages.
         """

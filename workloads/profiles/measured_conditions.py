@@ -1,4 +1,4 @@
-"""Under what conditions a profile was measured, and how steady each figure was: the evidence beside its times."""
+"""The conditions under which a profile was measured, and how steady each figure was: the evidence beside its times."""
 
 from collections.abc import Sequence
 from statistics import median_low, quantiles
@@ -33,7 +33,7 @@ class MeasuredTime(StrictModel):
 
 
 def measured_time(repeats_ns: Sequence[int]) -> MeasuredTime:
-    """The figure of at least two repeats."""
+    """Return the figure of at least two repeats."""
     median_ns = median_low(repeats_ns)
     low, _, high = quantiles(repeats_ns, n=4, method="inclusive")
     return MeasuredTime(
@@ -42,7 +42,7 @@ def measured_time(repeats_ns: Sequence[int]) -> MeasuredTime:
 
 
 class DeviceState(StrictModel):
-    """The device at one moment; None for what it does not tell. ``throttled`` names what held its clocks down."""
+    """The device at one moment; None for what it does not report. ``throttled`` names what held its clocks down."""
 
     clock_hz: int | None = Field(ge=0)
     memory_clock_hz: int | None = Field(ge=0)
@@ -52,7 +52,7 @@ class DeviceState(StrictModel):
 
 
 class Ceiling(StrictModel):
-    """The fastest product of two square matrices of ``size`` on the device: what no model can exceed."""
+    """The fastest product of two square matrices of ``size`` on the device. No model can exceed it."""
 
     size: int = Field(ge=1)
     time: MeasuredTime
@@ -60,7 +60,7 @@ class Ceiling(StrictModel):
 
 
 class MeasuredConditions(StrictModel):
-    """What was measured on, and with what. ``threads`` are torch's on a CPU, None on a GPU.
+    """The device and software of a measurement. ``threads`` are torch's on a CPU, None on a GPU.
 
     ``before`` and ``after`` are the device with the first product done and with all figures taken.
     """
@@ -75,6 +75,6 @@ class MeasuredConditions(StrictModel):
 
 
 def ceiling_of(size: int, repeats_ns: Sequence[int]) -> Ceiling:
-    """The ceiling that products of ``size`` show: 2 size^3 operations in the median time."""
+    """Return the ceiling that products of ``size`` show: 2 size^3 operations in the median time."""
     time = measured_time(repeats_ns)
     return Ceiling(size=size, time=time, flops_per_s=2 * size**3 / time.median_ns * 1e9)

@@ -1,4 +1,4 @@
-"""A profile's JSON file, of computation or of prefill: read whole, and parsed as what its ``basis`` says it is."""
+"""Read a profile's JSON file, of computation or of prefill, and parse it by its ``basis``."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def _whole_number(written: str) -> int:
 
 
 def read_content(path: Path, what: str) -> bytes:
-    """The file's bytes, one more than ``MAX_FILE_BYTES`` at most. Raises InputError, one line with the file."""
+    """Read the file, one byte more than ``MAX_FILE_BYTES`` at most. Raises InputError, one line with the file."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_FILE_BYTES + 1)
@@ -29,7 +29,7 @@ def read_content(path: Path, what: str) -> bytes:
 
 
 def parse_content(path: Path, content: bytes, models: Mapping[str, type[Model]], what: str, example: str) -> Model:
-    """What ``content`` of that file says, by the model of its ``basis``. Raises InputError, one line with the file."""
+    """Parse ``content`` of that file, by the model of its ``basis``. Raises InputError, one line with the file."""
     if len(content) > MAX_FILE_BYTES:
         raise InputError(f"{path}: larger than {MAX_FILE_BYTES} bytes, which no {what} is")
     try:

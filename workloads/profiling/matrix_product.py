@@ -1,4 +1,4 @@
-"""The ceiling that a model's speed is held against: products of large square matrices, measured on the same device."""
+"""Measure the ceiling that a model's speed is compared with: products of large square matrices on the same device."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _PRODUCT = "product"
 
 @dataclass(frozen=True)
 class ProductTimes:
-    """What multiplying two ``size`` x ``size`` matrices took, one figure a repeat."""
+    """The times of multiplying two ``size`` x ``size`` matrices, one figure a repeat."""
 
     size: int
     repeats_ns: tuple[int, ...]
@@ -22,7 +22,7 @@ class ProductTimes:
 def measure_product(
     device: TorchDevice, dtype: torch.dtype, size: int, repeats: int, *, warmup_ns: int, repeat_ns: int
 ) -> ProductTimes:
-    """The times of the product of two random matrices, without making them; launching counts as little as it can."""
+    """Time the product of two random matrices, without the time to make them and with little of the launching."""
     multiply = _multiplication(device, dtype, size)
 
     def passes(count: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""How much memory measuring takes, before anything is loaded: an estimate on the careful side. Needs no torch."""
+"""Estimate how much memory a measurement takes, before anything is loaded: a careful estimate. Needs no torch."""
 
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 from workloads.prefill.inference_model import InferenceModel
@@ -21,10 +21,10 @@ PRODUCT_MATRICES = 3
 
 
 def stage_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:
-    """What training a stage takes with one microbatch in flight.
+    """Return the bytes of training a stage with one microbatch in flight.
 
-    Weights and gradients in the precision, AdamW's two moments in fp32, and for weights in a lower precision a copy of
-    them in fp32 and the gradients on their way to it; activations, and at the last stage the logits.
+    They hold weights and gradients in the precision, AdamW's two moments in fp32, and for weights in a lower precision
+    a copy of them in fp32 and the gradients on their way to it; activations, and at the last stage the logits.
     """
     element_bytes = bytes_per_element(precision)
     parameters = config.parameters(stage, stages)
@@ -40,7 +40,7 @@ def stage_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> i
 
 
 def host_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:
-    """What the CPU's memory holds while a stage for a GPU is made: its weights, and the largest of them in fp32."""
+    """Return the CPU's bytes while a stage for a GPU is made: its weights, and the largest of them in fp32."""
     weights = config.parameters(stage, stages) * bytes_per_element(precision)
     embeds = stage in (0, stages - 1)
     largest = max(4 * config.hidden**2, config.vocabulary * config.hidden if embeds else 0)
@@ -48,7 +48,7 @@ def host_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> in
 
 
 def prompt_bytes(model: InferenceModel, layers: int, tokens: int) -> int:
-    """What prefilling a prompt of ``tokens`` through ``layers`` of the model's layers takes, weights included."""
+    """Return the bytes of prefilling ``tokens`` through ``layers`` of the model's layers, weights included."""
     whole = layers == model.layers
     weights = model.weight_bytes(layers, embedding=whole, head=whole)
     largest = max(model.hidden * model.feed_forward, model.vocabulary * model.hidden if whole else 0)
@@ -58,5 +58,5 @@ def prompt_bytes(model: InferenceModel, layers: int, tokens: int) -> int:
 
 
 def product_bytes(size: int, precision: str) -> int:
-    """What the product of two square matrices takes while they are made."""
+    """Return the bytes of the product of two square matrices while they are made."""
     return round(_OF_ALL * size**2 * (PRODUCT_MATRICES * bytes_per_element(precision) + 2 * _FP32_BYTES))

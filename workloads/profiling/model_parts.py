@@ -1,4 +1,4 @@
-"""From the measured stages of a model to the times of its parts. Needs no torch."""
+"""Derive the times of a model's parts from its measured stages. Needs no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ class StageToMeasure:
 
     @property
     def layers(self) -> int:
-        """How many layers it has."""
+        """The number of its layers."""
         return len(self.config.layers_of(self.stage, len(POSITIONS)))
 
     def measured(self, repeats_ns: Mapping[str, Sequence[int]]) -> MeasuredStage:
-        """The stage with the figures of all its actions."""
+        """Return the stage with the figures of all its actions."""
         return MeasuredStage(
             position=self.position,
             layers=self.layers,
@@ -36,17 +36,17 @@ class StageToMeasure:
 
 
 def stages_to_measure(config: GptConfig, layers: int) -> tuple[StageToMeasure, ...]:
-    """A first, a middle and a last stage of ``layers`` layers each, in a model that is else as ``config``."""
+    """Return a first, a middle and a last stage of ``layers`` layers each, in a model that is else as ``config``."""
     three = replace(config, layers=layers * len(POSITIONS))
     return tuple(StageToMeasure(position, three, stage) for stage, position in enumerate(POSITIONS))
 
 
 def model_times(config: GptConfig, stages: Sequence[MeasuredStage]) -> ModelTimes:
-    """The times of a model's parts, from the medians of its first, middle and last stage, which have as many layers.
+    """Return the times of a model's parts, from the medians of its first, middle and last stage.
 
-    A layer's is the middle stage's shared by its layers; the embedding's and the head's is what the first and the last
-    stage take beyond the middle one, 0 where they take less. So a model whose stages have as many layers gets the
-    measured times back, but for rounding.
+    The three have as many layers. A layer's time is the middle stage's shared by its layers. The embedding's and the
+    head's are what the first and the last stage take beyond the middle one, 0 where they take less. So a model whose
+    stages have as many layers gets the measured times back, but for rounding.
     """
     first, middle, last = ({name: time.median_ns for name, time in stage.times()} for stage in stages)
     layers = stages[1].layers

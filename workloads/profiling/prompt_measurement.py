@@ -1,4 +1,4 @@
-"""How long prompts take to be prefilled at once, by the very layers that a GPU's bubbles run."""
+"""Measure how long whole prompts take to prefill, in the very layers that a GPU's bubbles run."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ def measure_prompt(
     repeat_ns: int,
     progress: Callable[[], None] = lambda: None,
 ) -> tuple[int, ...]:
-    """Nanoseconds of prefilling a prompt of random tokens through all of the stage's layers, one figure a repeat.
+    """Measure a prompt of random tokens through all of the stage's layers: nanoseconds, one figure a repeat.
 
     Embedding and head count where the stage has them. The KV cache's memory is taken beforehand.
     """

@@ -1,4 +1,4 @@
-"""Doing one thing several times: warm-up, as many passes a repeat as are long enough to time, one figure a repeat."""
+"""Time one thing repeatedly: warm-up, as many passes a repeat as are long enough to time, one figure a repeat."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ _LEAST_WARM_UPS = 3
 def repeated(
     once: Pass, repeats: int, *, warmup_ns: int, repeat_ns: int, progress: Callable[[], None] = lambda: None
 ) -> dict[str, tuple[int, ...]]:
-    """One figure of each action for each repeat, after a warm-up of ``warmup_ns`` and three passes at least.
+    """Return one figure of each action for each repeat, after a warm-up of ``warmup_ns`` and at least three passes.
 
-    A repeat takes as many passes as last about ``repeat_ns``, 1 to 64: what takes microseconds is not timed by itself.
-    ``progress`` is called after each repeat. Raises ValueError for fewer than ``LEAST_REPEATS`` repeats.
+    A repeat takes as many passes as last about ``repeat_ns``, 1 to 64, because microseconds cannot be timed by
+    themselves. ``progress`` is called after each repeat. Raises ValueError for fewer than ``LEAST_REPEATS`` repeats.
     """
     if repeats < LEAST_REPEATS:
         raise ValueError(f"repeats: {repeats} is below {LEAST_REPEATS}")

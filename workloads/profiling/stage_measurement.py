@@ -1,4 +1,4 @@
-"""How long one stage's actions take, by the very computation that a rank does."""
+"""Measure how long one stage's actions take, by the very computation that a rank does."""
 
 import gc
 from collections import defaultdict
@@ -25,8 +25,8 @@ _GRADIENT_DEVIATION = 1e-3
 class StageDriver:
     """One stage, fed with random activations and gradients in place of its neighbours' messages.
 
-    On a GPU times are those between CUDA events, on the CPU those of the monotonic clock, as in a rank's spans; what a
-    rank copies from and to its messages is not in them.
+    On a GPU times are those between CUDA events, on the CPU those of the monotonic clock, as in a rank's spans. They do
+    not include a rank's copying from and to its messages.
     """
 
     def __init__(self, work: TorchWork) -> None:
@@ -38,7 +38,7 @@ class StageDriver:
         self._activation, self._gradient = self._random(1.0), self._random(_GRADIENT_DEVIATION)
 
     def passes(self, count: int) -> dict[str, int]:
-        """Take ``count`` microbatches through, and step the optimizer as often; the mean nanoseconds of each action."""
+        """Take ``count`` microbatches through, with as many optimizer steps. Returns each action's mean nanoseconds."""
         performed: list[str] = []
         self._compute.begin(0)
         for microbatch in range(count):
@@ -84,7 +84,7 @@ def measure_stage(
     repeat_ns: int,
     progress: Callable[[], None] = lambda: None,
 ) -> Mapping[str, tuple[int, ...]]:
-    """Nanoseconds of every action of a stage and of ``optimizer``, one figure a repeat (see ``repeated``).
+    """Measure every action of a stage and ``optimizer``: nanoseconds, one figure a repeat (see ``repeated``).
 
     The whole backward is that of a schedule that does not split it, and its parts are those of one that does: kernels
     differ a little, so the parts need not add up to the whole. ``progress`` is called after each repeat, twice

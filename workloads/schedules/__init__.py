@@ -1,1 +1,1 @@
-"""Pipeline schedules: each is written once and asked by a simulator and by a rank alike."""
+"""Pipeline schedules. Each is written once, and a simulator and a rank ask it alike."""

@@ -1,4 +1,4 @@
-"""What a GPU is told to do next."""
+"""The next action of a GPU."""
 
 from dataclasses import dataclass
 from enum import StrEnum

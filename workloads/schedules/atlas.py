@@ -14,7 +14,7 @@ class Atlas(PlannedSchedule):
 
     No stage exceeds its memory bound; a ready backward goes first; a recompute is started so that it has ended when its
     gradient arrives, earlier where the GPU has nothing else to do, and one microbatch at most is recomputed ahead;
-    transfers start in plan order. Of several plans that keep these rules the shortest is taken. How plans are searched
+    transfers start in plan order. Of several plans that keep these rules the shortest is taken. The search for plans
     is this project's own.
     """
 
@@ -22,8 +22,8 @@ class Atlas(PlannedSchedule):
     def plan(cls, profile: CellProfile, *, turns: str | None = None, **unknown: Any) -> CellPlan:
         """Plan one iteration of the cell.
 
-        ``turns`` allows only one rule for who goes first on a shared boundary: ``first-come``, ``microbatch`` (the
-        oldest) or ``starving`` (whose receiver has the least to do). Default: the best. Raises
+        ``turns`` allows only one rule for which transfer goes first on a shared boundary: ``first-come``,
+        ``microbatch`` (the oldest) or ``starving`` (whose receiver has the least to do). Default: the best. Raises
         ValueError for another rule or option.
         """
         if unknown:

@@ -1,4 +1,4 @@
-"""What a plan for one DP-cell is made from, and what it says.
+"""The profile that a plan for one DP-cell is made from, and the plan.
 
 A DP-cell is C pipelines whose replicas of a stage sit side by side. Where ``shared``, a boundary's links carry one
 pipeline's transfer at a time, over the node pairs of all C.
@@ -18,14 +18,14 @@ class LinkState(Protocol):
     """The links of one direction of a boundary, with what they remember of the transfers that they have carried."""
 
     def send(self, ready_ns: int) -> tuple[int, int]:
-        """Send the next transfer, behind those before it: when it has left, and when all of it is at the other end."""
+        """Send the next transfer, behind those before it. Returns when it has left, and when all of it has arrived."""
 
 
 class LinkModel(Protocol):
-    """What transfers over a boundary take where that depends on those before them, as over TCP connections it does."""
+    """The time of transfers over a boundary where that depends on those before them, as over TCP connections."""
 
     def opened(self) -> LinkState:
-        """Links that have carried nothing yet."""
+        """Return links that have carried nothing yet."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class BoundaryProfile:
 
     One activation or gradient keeps its direction busy for ``occupancy_ns``, and is at the other stage ``latency_ns``
     after that. ``shared``: all pipelines of the cell take turns, and ``occupancy_ns`` is that of all their node pairs
-    together; else each pipeline has links of its own. ``links`` tells of transfers in a row what rate and latency do
-    not; None if there is no more to tell. Raises ValueError naming the field.
+    together; else each pipeline has links of its own. ``links`` models what rate and latency leave out of transfers in
+    a row; None if there is nothing more. Raises ValueError naming the field.
     """
 
     latency_ns: int
@@ -54,7 +54,7 @@ class CellProfile:
     """One DP-cell: ``pipelines`` pipelines of one shape. Durations have one value per stage, one microbatch each.
 
     ``boundaries`` has one entry less than there are stages. ``recompute_ns`` counts where the shape recomputes.
-    ``between_ns`` is what lies between a stage's last action and its first one of the next iteration: the sum of its
+    ``between_ns`` is the time between a stage's last action and its first one of the next iteration: the sum of its
     gradients and the optimizer; empty if that is nothing. Raises ValueError naming the field.
     """
 
@@ -85,13 +85,14 @@ class CellProfile:
 
 @dataclass(frozen=True)
 class CellPlan:
-    """Who does what after what in one iteration of one DP-cell; the same for every iteration.
+    """The order of all actions and transfers in one iteration of one DP-cell; the same for every iteration.
 
     ``orders[pipeline][stage]`` are that stage's actions. ``activation_turns[boundary]`` and
-    ``gradient_turns[boundary]`` are the order in which transfers start on a shared boundary, and empty for one that is
-    not: there each pipeline's transfers go as they are made. Ranks that keep these orders never wait for each other in
-    a circle, whatever anything takes. ``makespan_ns`` is from the first action's start to the last one's end, if
-    everything takes what the profile says; over links that remember, in an iteration that is not the first.
+    ``gradient_turns[boundary]`` are the order in which transfers start on a shared boundary. They are empty for a
+    boundary that is not shared, where each pipeline's transfers go as they are made. Ranks that keep these orders never
+    wait for each other in a circle, however long anything takes. ``makespan_ns`` is from the first action's start to
+    the last one's end, if everything takes what the profile says; over links that remember, in an iteration that is not
+    the first.
     """
 
     orders: tuple[tuple[tuple[Action, ...], ...], ...]
@@ -101,9 +102,9 @@ class CellPlan:
 
 
 def options_for(plan: CellPlan, pipeline: int, stage: int | None = None) -> dict[str, Any]:
-    """The options, as JSON has them, that make a planned schedule of one pipeline of the cell (0 to C - 1).
+    """Return the options, as JSON has them, that make a planned schedule of one pipeline of the cell (0 to C - 1).
 
-    With ``stage``, only that stage's list, for a rank that runs no other.
+    With ``stage``, they have only that stage's list, for a rank that runs no other.
     """
     return {
         "orders": [

@@ -1,4 +1,4 @@
-"""The planner of a DP-cell: it simulates the cell under each of a few sets of rules, and keeps the shortest run."""
+"""Plan a DP-cell: simulate the cell under each of a few sets of rules, and keep the shortest run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ _SHORTEST = 3
 
 
 def plan_cell(profile: CellProfile, turn_rules: Sequence[TurnRule] = tuple(TurnRule)) -> CellPlan:
-    """The plan that takes the shortest over the profile's links, with the makespan that it has there.
+    """Return the plan that takes the shortest over the profile's links, with the makespan that it has there.
 
     Plans are made by rate and latency: with each of ``turn_rules`` and ``PATIENCES`` for links as they are, and with
     fewer for slower ones. The shortest of the former, and all of the latter, are run strictly over the links that
@@ -53,7 +53,7 @@ def _slowed(profile: CellProfile, factor: int) -> CellProfile:
 
 
 def _distinct(plans: Sequence[CellPlan]) -> list[CellPlan]:
-    """The first of each that say the same, whatever they say of its length."""
+    """Return the first of each set of plans with equal orders and turns, whatever their length."""
     found: dict[tuple[object, ...], CellPlan] = {}
     for plan in plans:
         found.setdefault((plan.orders, plan.activation_turns, plan.gradient_turns), plan)

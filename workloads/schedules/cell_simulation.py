@@ -1,4 +1,4 @@
-"""One DP-cell, simulated under one set of rules: what a plan is picked from.
+"""Simulate one DP-cell under one set of rules. A plan is picked from such runs.
 
 Events are handled in the order of their times, all of one instant before anything is decided; then links are asked,
 then GPUs, each in a fixed order. Times are integers, so the same profile and rules give the same plan everywhere.
@@ -19,7 +19,7 @@ from workloads.schedules.cell_plan import CellPlan, CellProfile, Turn
 
 
 class TurnRule(Enum):
-    """Which of the transfers that wait for a link goes first."""
+    """The rule for which of the transfers that wait for a link goes first."""
 
     FIRST_COME = "first-come"
     MICROBATCH = "microbatch"
@@ -31,9 +31,9 @@ class PlanRules:
     """One way to make a plan.
 
     ``patience`` decides between a ready forward and the recompute or backward whose gradient is known to be on its way:
-    the forward goes first if it delays that by at most so many halves of itself. None: it always goes first, as Varuna
-    has it. Whatever the patience, a GPU with nothing else to do recomputes the oldest microbatch, one at most ahead:
-    held back until just before the gradient, recomputes that would have been free come in the way of later work.
+    the forward goes first if it delays that by at most so many halves of itself. None: it always goes first, as in
+    Varuna. Whatever the patience, a GPU with nothing else to do recomputes the oldest microbatch, one at most ahead:
+    held back until just before the gradient, recomputes that would have been free delay later work.
     """
 
     turn_rule: TurnRule
@@ -59,7 +59,7 @@ class _Gpu:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A transfer that is ready to start, and where it goes; ``ticket`` counts them in the order they got ready."""
+    """A transfer that is ready to start, and its receiver; ``ticket`` counts them in the order they got ready."""
 
     ticket: int
     pipeline: int
@@ -95,7 +95,7 @@ _TURN_KEYS: dict[TurnRule, Callable[[_Waiting, MessageKind], tuple[int, ...]]] =
 
 
 class CellSimulation:
-    """One iteration of a cell. ``run`` it once."""
+    """One iteration of a cell. Call ``run`` once."""
 
     def __init__(self, profile: CellProfile, rules: PlanRules) -> None:
         self._profile = profile
@@ -117,7 +117,7 @@ class CellSimulation:
         self._now_ns = 0
 
     def run(self) -> CellPlan:
-        """Run until nothing is left to happen; what happened, as a plan."""
+        """Run until nothing is left to happen. Returns the run as a plan."""
         self._asked_gpus.update(gpu.number for gpu in self._gpus if gpu.stage == 0)
         makespan_ns = 0
         while True:
@@ -226,7 +226,7 @@ class CellSimulation:
         self._asked_gpus.add(gpu.number)
 
     def _choose(self, gpu: _Gpu) -> ActionKind | None:
-        """What a free GPU starts now; None to wait for a message."""
+        """Return what a free GPU starts now; None to wait for a message."""
         stage, oldest = gpu.stage, gpu.backwards
         recomputed = not self._recomputes[stage] or gpu.recomputes > oldest
         held = gpu.forwards - oldest
@@ -242,7 +242,7 @@ class CellSimulation:
         return ActionKind.RECOMPUTE if held and not recomputed else None
 
     def _may_go_first(self, gpu: _Gpu, *, recomputed: bool) -> bool:
-        """Whether a ready forward goes before the oldest microbatch's recompute or backward."""
+        """Return whether a ready forward goes before the oldest microbatch's recompute or backward."""
         if self._patience is None or len(gpu.gradient_times) <= gpu.backwards:
             return True
         forward_ns = self._profile.forward_ns[gpu.stage]

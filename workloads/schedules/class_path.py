@@ -1,4 +1,4 @@
-"""Schedules by the path of their class, which is how a rank, that looks nothing up, is told which one to run."""
+"""Load schedules by the path of their class. A rank, which looks nothing up, gets its schedule that way."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -8,7 +8,7 @@ from workloads.schedules.schedule import Schedule
 
 
 def load_schedule(class_path: str) -> type[Schedule]:
-    """The schedule class at ``"package.module:Class"``. Raises ValueError with the path and what is wrong with it."""
+    """Return the schedule class at ``"package.module:Class"``. Raises ValueError with the path and the fault."""
     module_name, separator, class_name = class_path.partition(":")
     if not (module_name and separator and class_name):
         raise ValueError(f"{class_path!r} is not the path of a class: write it like package.module:Class")
@@ -23,7 +23,7 @@ def load_schedule(class_path: str) -> type[Schedule]:
 
 
 def create_schedule(class_path: str, shape: PipelineShape, options: Mapping[str, object]) -> Schedule:
-    """A schedule for one iteration. Raises ValueError for a path, options or a shape that it cannot be made from."""
+    """Make a schedule for one iteration. Raises ValueError for a path, options or a shape that do not make one."""
     schedule_class = load_schedule(class_path)
     try:
         return schedule_class(shape, **options)

@@ -25,7 +25,7 @@ class DataParallel(FixedOrder):
             )
 
     def order(self, stage: int) -> Sequence[Action]:
-        """Microbatch by microbatch."""
+        """Return all actions, microbatch by microbatch."""
         actions: list[Action] = []
         for microbatch in range(self.shape.microbatches):
             actions += [Action(ActionKind.FORWARD, microbatch), *self.backward(stage, microbatch)]

@@ -1,4 +1,4 @@
-"""Schedules whose every stage follows a list."""
+"""Schedules whose stages each follow a list."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from workloads.schedules.schedule import Schedule
 class FixedOrder(Schedule):
     """Each stage takes its actions from a list made ahead, and waits whenever the next of them is not ready.
 
-    A recompute starts when the gradient of its microbatch is there, as where checkpointing lives inside the backward;
+    A recompute starts when the gradient of its microbatch is there, as where checkpointing is done inside the backward;
     with ``recomputes_ahead``, when its turn in the list has come.
     """
 
@@ -25,10 +25,10 @@ class FixedOrder(Schedule):
 
     @abstractmethod
     def order(self, stage: int) -> Sequence[Action]:
-        """Every action of ``stage``, first to last."""
+        """Return every action of ``stage``, first to last."""
 
     def choose(self, stage: int) -> Action | None:
-        """The next action of the list, once it is ready."""
+        """Return the next action of the list, once it is ready."""
         order = self._orders.get(stage)
         if order is None:
             order = self._orders[stage] = tuple(self.order(stage))
@@ -41,11 +41,11 @@ class FixedOrder(Schedule):
         return action if self.ready(stage, action) else None
 
     def finished(self, stage: int, action: Action) -> None:
-        """As ``Schedule.finished``; the list moves on."""
+        """Do as ``Schedule.finished`` does, and move on in the list."""
         super().finished(stage, action)
         self._positions[stage] += 1
 
     def backward(self, stage: int, microbatch: int) -> Iterator[Action]:
-        """All that follows the forward of ``microbatch``, in order."""
+        """Yield all that follows the forward of ``microbatch``, in order."""
         for kind in self.kinds(stage)[1:]:
             yield Action(kind, microbatch)

@@ -25,7 +25,7 @@ class GPipe(FixedOrder):
                 )
 
     def order(self, stage: int) -> Sequence[Action]:
-        """All forwards, then all backwards."""
+        """Return all forwards, then all backwards."""
         microbatches = range(self.shape.microbatches)
         forwards = [Action(ActionKind.FORWARD, microbatch) for microbatch in microbatches]
         return forwards + [action for microbatch in microbatches for action in self.backward(stage, microbatch)]

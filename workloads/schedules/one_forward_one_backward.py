@@ -32,7 +32,7 @@ class OneForwardOneBackward(FixedOrder):
         return 1 if stage == self.shape.stages - 1 else max(1, self._warmup_depth - stage)
 
     def warmup(self, stage: int) -> int:
-        """How many forwards ``stage`` runs before its first backward.
+        """Return how many forwards ``stage`` runs before its first backward.
 
         Never more than the stage before: that one would wait for a gradient while this one waits for an activation.
         """
@@ -40,7 +40,7 @@ class OneForwardOneBackward(FixedOrder):
         return min(own, *(self.shape.most_in_flight(before) for before in range(stage + 1)), self.shape.microbatches)
 
     def order(self, stage: int) -> Sequence[Action]:
-        """The warm-up, then a backward and a forward in turn, then the backwards that are left."""
+        """Return the warm-up, then a backward and a forward in turn, then the backwards that are left."""
         warmup = self.warmup(stage)
         actions = [Action(ActionKind.FORWARD, microbatch) for microbatch in range(warmup)]
         for microbatch in range(self.shape.microbatches):

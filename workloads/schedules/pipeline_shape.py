@@ -31,10 +31,10 @@ class PipelineShape:
             raise ValueError("memory_bound: a stage holds at least 1 microbatch")
 
     def recomputes(self, stage: int) -> bool:
-        """Whether that stage runs its forwards again."""
+        """Return whether that stage runs its forwards again."""
         return self.recompute[stage] if isinstance(self.recompute, tuple) else self.recompute
 
     def most_in_flight(self, stage: int) -> int:
-        """How many microbatches that stage may hold at once; at most all of them."""
+        """Return how many microbatches that stage may hold at once; at most all of them."""
         bound = self.memory_bound[stage] if isinstance(self.memory_bound, tuple) else self.memory_bound
         return self.microbatches if bound is None else min(bound, self.microbatches)

@@ -1,4 +1,4 @@
-"""A plan, run strictly: iterations of one DP-cell that follow its orders and turns over links that remember.
+"""Run a plan strictly: iterations of one DP-cell that follow its orders and turns over links that remember.
 
 Orders and turns leave nothing to decide, so that no clock is needed: each stage goes on until a message is missing,
 each link sends its transfers in their order.
@@ -20,7 +20,7 @@ _COLD_ITERATIONS, _PRICED_ITERATIONS = 1, 2
 
 @dataclass(slots=True)
 class _RateLink:
-    """Links whose transfers all take the same."""
+    """Links whose transfers all take the same time."""
 
     profile: BoundaryProfile
     free_ns: int = 0
@@ -34,7 +34,7 @@ class _RateLink:
 class _Link:
     """One direction of a boundary, of the whole cell where it has ``turns``, else of one pipeline.
 
-    ``sender`` is the stage that sends ``kind`` over it. ``transfers_ns`` is what this iteration's transfers have taken,
+    ``sender`` is the stage that sends ``kind`` over it. ``transfers_ns`` are the times of this iteration's transfers,
     each from its first byte to its last one's arrival.
     """
 
@@ -93,7 +93,7 @@ class PlanRun:
                     self._links[kind, sender, pipeline] = own
 
     def iterate(self) -> dict[tuple[int, int], Times]:
-        """Run the next iteration; when each stage, by pipeline and stage, did what.
+        """Run the next iteration. Returns the times of each stage's actions, by pipeline and stage.
 
         Raises ValueError if the plan does not come to its end.
         """
@@ -112,12 +112,12 @@ class PlanRun:
         return {divmod(each.number, self._stages): tuple(each.times) for each in self._cell}
 
     def transfers_ns(self, boundary: int) -> list[int]:
-        """What each transfer over that boundary took in the last iteration, both directions and all pipelines."""
+        """Return each transfer's time over that boundary in the last iteration, both directions and all pipelines."""
         found = {id(link): link for key, link in self._links.items() if key[:2] in _directions(boundary)}
         return [taken_ns for link in found.values() for taken_ns in link.transfers_ns]
 
     def _go_on(self, each: _Stage, asked: deque[_Stage]) -> None:
-        """Do what the stage can do with what has arrived."""
+        """Do what the stage can do with the messages that have arrived."""
         pipeline, stage = divmod(each.number, self._stages)
         now_ns = each.times[-1][1] if each.times else each.free_ns
         while len(each.times) < len(each.steps):
@@ -133,7 +133,7 @@ class PlanRun:
                 self._offer(self._links[sent, stage, pipeline], (pipeline, microbatch), now_ns, asked)
 
     def _offer(self, link: _Link, turn: Turn, ready_ns: int, asked: deque[_Stage]) -> None:
-        """Send a transfer that is ready, and those whose turn comes with it; ask who receives them."""
+        """Send a transfer that is ready, and those whose turn comes with it, and queue their receivers in ``asked``."""
         if link.turns is None:
             asked.append(self._send(link, turn, ready_ns))
             return
@@ -144,7 +144,7 @@ class PlanRun:
             asked.append(self._send(link, following, link.offered_ns.pop(following)))
 
     def _send(self, link: _Link, turn: Turn, ready_ns: int) -> _Stage:
-        """Send a transfer; who receives it."""
+        """Send a transfer, and return the stage that receives it."""
         pipeline, microbatch = turn
         left_ns, there_ns = link.state.send(ready_ns)
         link.transfers_ns.append(there_ns - max(ready_ns, link.free_ns))
@@ -156,7 +156,7 @@ class PlanRun:
         return receiver
 
     def _end_iteration(self) -> None:
-        """Let the replicas of each stage sum and update, and what was sent leave."""
+        """Let the replicas of each stage sum and update, and let what was sent leave."""
         for stage in range(self._stages):
             replicas = self._cell[stage :: self._stages]
             ready_ns = max((each.times[-1][1] for each in replicas if each.times), default=0)
@@ -166,7 +166,7 @@ class PlanRun:
 
 
 def iteration_ns(plan: CellPlan, profile: CellProfile) -> int:
-    """How long the plan takes under the profile, from an iteration's first action to its last one's end.
+    """Return how long the plan takes under the profile, from an iteration's first action to its last one's end.
 
     Where links remember, that is the mean of the second and third iteration: the first one begins with new connections.
     """

@@ -11,10 +11,10 @@ from workloads.schedules.pipeline_shape import PipelineShape
 
 
 class PlannedSchedule(FixedOrder):
-    """Each stage follows the list that ``plan`` has made for it, and asks nobody.
+    """Each stage follows the list that ``plan`` has made for it, without asking others.
 
-    ``orders`` has a list for each stage, of ``[kind, microbatch]``, as ``options_for`` gives it; None for a stage that
-    whoever holds this object does not run. A recompute starts when its turn comes, so that it has ended when its
+    ``orders`` has a list for each stage, of ``[kind, microbatch]``, as ``options_for`` returns it; None for a stage
+    that the owner of this object does not run. A recompute starts when its turn comes, so that it has ended when its
     gradient arrives. The last stage does not recompute. Raises ValueError, naming the place, for lists that are not a
     whole iteration of the shape, or exceed its memory bound.
     """
@@ -37,11 +37,11 @@ class PlannedSchedule(FixedOrder):
 
     @classmethod
     def of_plan(cls, shape: PipelineShape, plan: CellPlan, pipeline: int) -> Self:
-        """The schedule of one pipeline of the cell, all its stages."""
+        """Make the schedule of one pipeline of the cell, with all its stages."""
         return cls(shape, **options_for(plan, pipeline))
 
     def order(self, stage: int) -> Sequence[Action]:
-        """The stage's list. Raises ValueError if this object was made without it."""
+        """Return the stage's list. Raises ValueError if this object was made without it."""
         planned = self._planned[stage]
         if planned is None:
             raise ValueError(f"orders.{stage}: this schedule was made without the list of stage {stage}")

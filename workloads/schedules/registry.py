@@ -1,6 +1,6 @@
-"""Schedules by name: those of this package, and those that other installed packages bring.
+"""Find schedules by name: those of this package, and those of other installed packages.
 
-A package brings one with an entry point in the group ``wanbed.schedules``, of a subclass of ``Schedule``. Names are
+A package adds one with an entry point in the group ``wanbed.schedules``, of a subclass of ``Schedule``. Names are
 looked up where an experiment is read; a rank is given the class's path.
 """
 
@@ -19,15 +19,15 @@ ENTRY_POINT_GROUP = "wanbed.schedules"
 
 
 def schedule_names() -> tuple[str, ...]:
-    """Every name there is a schedule for, sorted."""
+    """Return every name there is a schedule for, sorted."""
     return tuple(sorted({entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}))
 
 
 def schedule_class_path(name: str, source: str = "schedule", *, also: Sequence[str] = ()) -> str:
-    """``"package.module:Class"`` of the schedule of that name.
+    """Return ``"package.module:Class"`` of the schedule of that name.
 
-    ``also`` are names that the caller knows what to do with, which a refusal offers too. Raises InputError, one line
-    that starts with ``source``, for a name that none or several packages bring.
+    ``also`` are names that the caller handles itself, which a refusal offers too. Raises InputError, one line
+    that starts with ``source``, for a name that none or several packages have.
     """
     paths = set(_paths(name, tuple(sys.path)))
     if len(paths) > 1:
@@ -42,14 +42,14 @@ def schedule_class_path(name: str, source: str = "schedule", *, also: Sequence[s
 
 @cache
 def _paths(name: str, _searched: tuple[str, ...]) -> tuple[str, ...]:
-    """What installed packages give that name; reading them takes a millisecond, and a sweep asks for every cell."""
+    """Return the paths that installed packages give that name. Cached: a search takes a millisecond, for every cell."""
     return tuple(entry.value for entry in entry_points(group=ENTRY_POINT_GROUP, name=name))
 
 
 def schedule_by_name(
     name: str, shape: PipelineShape, options: Mapping[str, object] | None = None, source: str = "schedule"
 ) -> Schedule:
-    """A schedule for one iteration of one pipeline.
+    """Make a schedule for one iteration of one pipeline.
 
     Raises InputError, one line that starts with ``source``, for an unknown name, a class that cannot be loaded, and
     options or a shape that the schedule refuses.

@@ -1,7 +1,7 @@
 """The interface between a schedule and whatever runs it, and the bookkeeping that all schedules share.
 
 A simulator holds one schedule object and asks it for every stage; a rank holds its own and asks for its stage alone.
-Both tell it what has happened (``arrived``, ``finished``) and ask ``next`` whenever a GPU falls idle or a message
+Both report events to it (``arrived``, ``finished``) and ask ``next`` whenever a GPU falls idle or a message
 arrives. A schedule sees no clock: its decisions depend on the order of events only, so that the same events give the
 same decisions on every engine. One object serves one iteration of one pipeline.
 """
@@ -19,12 +19,12 @@ _TAKES_GRADIENT = (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT)
 
 
 class ScheduleError(Exception):
-    """A schedule was told of, or chose, something that cannot be."""
+    """Raised for an event that cannot be, or a choice of a schedule that cannot be."""
 
 
 @dataclass(slots=True)
 class _StageState:
-    """What has reached and happened at one stage; sets hold microbatches."""
+    """The messages and actions of one stage so far; sets hold microbatches."""
 
     messages: dict[MessageKind, set[int]] = field(default_factory=lambda: {kind: set() for kind in MessageKind})
     started: dict[ActionKind, set[int]] = field(default_factory=lambda: {kind: set() for kind in ActionKind})
@@ -33,7 +33,7 @@ class _StageState:
 
 
 class Schedule(ABC):
-    """Readiness bookkeeping for all stages; a subclass adds the policy, in ``choose``.
+    """Keeps the readiness of all stages; a subclass adds the policy, in ``choose``.
 
     A subclass takes the shape first and its own options as keyword arguments, and raises ValueError where the two do
     not fit together. ``splits_backward``: a microbatch's gradient of the input and those of the weights are actions of
@@ -52,12 +52,12 @@ class Schedule(ABC):
 
     @abstractmethod
     def choose(self, stage: int) -> Action | None:
-        """The action that the idle GPU of ``stage`` shall start, which must be ready; None to wait for a message."""
+        """Return the action that the idle GPU of ``stage`` shall start, a ready one; None to wait for a message."""
 
     def next(self, stage: int) -> Action | None:
-        """The action to start now at ``stage``; None while one is running there, or nothing shall start yet.
+        """Return the action to start now at ``stage``; None while one is running there, or if none shall start yet.
 
-        An action returned counts as started: the caller starts it at once, and tells ``finished`` when it has ended.
+        An action returned counts as started: the caller starts it at once, and calls ``finished`` when it has ended.
         Raises ScheduleError if the policy chose an action that is not ready.
         """
         state = self._stages[stage]
@@ -72,7 +72,7 @@ class Schedule(ABC):
         return action
 
     def arrived(self, stage: int, message: Message) -> None:
-        """Tell that ``message`` is at ``stage``, whole. Raises ScheduleError if it came before or belongs elsewhere."""
+        """Record that ``message`` is whole at ``stage``. Raises ScheduleError if it was there or belongs elsewhere."""
         sender = stage - 1 if message.kind is MessageKind.ACTIVATION else stage + 1
         if not (0 <= sender < self.shape.stages and 0 <= message.microbatch < self.shape.microbatches):
             raise ScheduleError(f"stage {stage} expects no {message.kind} of microbatch {message.microbatch}")
@@ -82,7 +82,7 @@ class Schedule(ABC):
         have.add(message.microbatch)
 
     def finished(self, stage: int, action: Action) -> None:
-        """Tell that ``action`` has ended. Raises ScheduleError if it is not the one running at ``stage``."""
+        """Record that ``action`` has ended. Raises ScheduleError if it is not the one running at ``stage``."""
         state = self._stages[stage]
         if state.running != action:
             raise ScheduleError(f"stage {stage} finished {action}, which it was not running")
@@ -90,12 +90,12 @@ class Schedule(ABC):
         state.running = None
 
     def complete(self, stage: int) -> bool:
-        """Whether every microbatch has gone through all that it goes through at ``stage``."""
+        """Return whether every microbatch has gone through all its actions at ``stage``."""
         finished = self._stages[stage].finished
         return all(len(finished[kind]) == self.shape.microbatches for kind in self.kinds(stage))
 
     def sends(self, stage: int, action: Action) -> tuple[int, Message] | None:
-        """The stage and the message that ``stage`` sends there once ``action`` has ended; None if it sends nothing."""
+        """Return what ``stage`` sends once ``action`` has ended, and to which stage; None if it sends nothing."""
         if action.kind is ActionKind.FORWARD and stage + 1 < self.shape.stages:
             return stage + 1, Message(MessageKind.ACTIVATION, action.microbatch)
         if action.kind in _TAKES_GRADIENT and stage > 0:
@@ -103,7 +103,7 @@ class Schedule(ABC):
         return None
 
     def kinds(self, stage: int) -> tuple[ActionKind, ...]:
-        """What each microbatch goes through at ``stage``, in order; it is in flight from the first to the last."""
+        """Return each microbatch's actions at ``stage``, in order; it is in flight from the first to the last."""
         kinds = [ActionKind.FORWARD]
         if self.shape.recomputes(stage) and (self.last_stage_recomputes or stage < self.shape.stages - 1):
             kinds.append(ActionKind.RECOMPUTE)
@@ -112,14 +112,15 @@ class Schedule(ABC):
         return *kinds, ActionKind.BACKWARD
 
     def in_flight(self, stage: int) -> int:
-        """How many microbatches ``stage`` holds."""
+        """Return how many microbatches ``stage`` holds."""
         state, kinds = self._stages[stage], self.kinds(stage)
         return len(state.started[kinds[0]]) - len(state.finished[kinds[-1]])
 
     def awaiting(self, stage: int, kind: ActionKind) -> list[int]:
-        """The microbatches that have gone through all before ``kind`` at ``stage``, and not started it, oldest first.
+        """Return the microbatches that have gone through all before ``kind`` at ``stage`` and not started it.
 
-        Those may still wait for a message or for memory: ``ready`` tells. None where ``stage`` has no such kind.
+        They come oldest first. They may still wait for a message or for memory: ask ``ready``. Empty where ``stage``
+        has no such kind.
         """
         state, kinds = self._stages[stage], self.kinds(stage)
         if kind not in kinds:
@@ -129,7 +130,7 @@ class Schedule(ABC):
         return sorted(reached - state.started[kind])
 
     def ready(self, stage: int, action: Action) -> bool:
-        """Whether ``action`` may start at ``stage``: not started yet, its inputs there, and the memory bound kept."""
+        """Return whether ``action`` may start at ``stage``: not started, its inputs there, the memory bound kept."""
         state, kinds, microbatch = self._stages[stage], self.kinds(stage), action.microbatch
         if action.kind not in kinds or microbatch in state.started[action.kind]:
             return False
@@ -146,5 +147,5 @@ class Schedule(ABC):
         return action.kind not in _TAKES_GRADIENT or self.gradient_there(stage, microbatch)
 
     def gradient_there(self, stage: int, microbatch: int) -> bool:
-        """Whether the backward of ``microbatch`` need wait for no message; the last stage makes its own gradient."""
+        """Return whether the backward of ``microbatch`` waits for no message. The last stage makes its own gradient."""
         return stage == self.shape.stages - 1 or microbatch in self._stages[stage].messages[MessageKind.GRADIENT]

@@ -10,7 +10,7 @@ from workloads.schedules.schedule import Schedule
 
 
 class RecomputeRule(Enum):
-    """When a microbatch is recomputed: in an idle gap before its gradient comes, or never before."""
+    """The rule for recomputing a microbatch: in an idle gap before its gradient comes, or never before."""
 
     AHEAD = "ahead"
     ON_GRADIENT = "on-gradient"
@@ -40,7 +40,7 @@ class Varuna(Schedule):
         self._recomputes_ahead = recompute == RecomputeRule.AHEAD.value
 
     def choose(self, stage: int) -> Action | None:
-        """The first ready action by the rule above."""
+        """Return the first ready action by the rule above."""
         recomputed = self.awaiting(stage, ActionKind.BACKWARD)
         to_recompute = self.awaiting(stage, ActionKind.RECOMPUTE)
         for kind, microbatches in ((ActionKind.BACKWARD, recomputed), (ActionKind.RECOMPUTE, to_recompute)):

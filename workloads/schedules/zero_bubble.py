@@ -20,16 +20,16 @@ class ZeroBubble(FixedOrder):
     splits_backward: ClassVar[bool] = True
 
     def warmup(self, stage: int) -> int:
-        """How many forwards ``stage`` runs before its first backward; never more than the stage before."""
+        """Return how many forwards ``stage`` runs before its first backward; never more than the stage before."""
         bounds = (self.shape.most_in_flight(before) for before in range(stage + 1))
         return min(self.shape.stages - stage, *bounds, self.shape.microbatches)
 
     def weight_delay(self, stage: int) -> int:
-        """How many microbatches further the input-gradient parts are than the weight-gradient parts."""
+        """Return how many microbatches the input-gradient parts are ahead of the weight-gradient parts."""
         return min(stage, self.shape.most_in_flight(stage) - self.warmup(stage))
 
     def order(self, stage: int) -> Sequence[Action]:
-        """The warm-up, then input-gradient parts, delayed weight-gradient parts and forwards in turn, then the rest."""
+        """Return the warm-up, then input parts, delayed weight parts and forwards in turn, then the rest."""
         microbatches, warmup, delay = self.shape.microbatches, self.warmup(stage), self.weight_delay(stage)
         actions = [Action(ActionKind.FORWARD, microbatch) for microbatch in range(warmup)]
         for microbatch in range(microbatches):

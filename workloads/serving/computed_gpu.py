@@ -16,7 +16,7 @@ from workloads.serving.shared_gpu import SharedGpu
 
 
 class ComputedGpu(SharedGpu):
-    """A GPU whose prefill is computed by ``prefill``, in the times that it takes; ``filler`` plans with its profile's.
+    """A GPU whose prefill ``prefill`` really computes. ``filler`` plans with the times of its profile.
 
     Each layer is a span of its own, with its measured start and end. A deadline overrun is as long as training's thread
     really waited: from its claim until it went on.
@@ -51,7 +51,7 @@ class ComputedGpu(SharedGpu):
                 self._layer_over(self._clock())
 
     def idle(self) -> None:
-        """Training waits for others, and does not need the GPU until it claims it again."""
+        """Let prefill have the GPU, as training waits for others, until training claims it again."""
         if not self._idle:
             with self._lock:
                 self._idle = True
@@ -60,18 +60,18 @@ class ComputedGpu(SharedGpu):
     # The worker's thread
 
     def input_arrived(self, request: int, chunk: int, payload: memoryview | None) -> None:
-        """The activation of the stage before is here. Raises ValueError if it brings no bytes."""
+        """Take the activation of the stage before. Raises ValueError if it brings no bytes."""
         if payload is None:
             raise ValueError(f"request {request}: chunk {chunk} came without its activation")
         self._prefill.input_arrived(request, chunk, payload)
         super().input_arrived(request, chunk, payload)
 
     def take_results(self, piece: Piece) -> PieceResults:
-        """What a piece that is done has made, once."""
+        """Return the results of a finished piece, once."""
         return self._prefill.take_results(piece)
 
     def advance(self) -> list[PieceDone | BubbleReport]:
-        """Compute a layer, if there is one and training leaves the time; what there is to tell the controller.
+        """Compute a layer, if there is one and training leaves the time. Returns the messages for the controller.
 
         ``news`` wakes the worker again at once when a layer has been computed.
         """
@@ -87,7 +87,7 @@ class ComputedGpu(SharedGpu):
         return told
 
     def stop(self) -> None:
-        """No layer is begun any more."""
+        """Begin no layer any more."""
         with self._lock:
             self._stopped = True
 

@@ -1,4 +1,4 @@
-"""What the controller of one datacenter's prefill is told, as a file."""
+"""The plan of the controller of one datacenter's prefill, as a file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +10,11 @@ from workloads.serving.serving_plans import Endpoint
 
 @dataclass(frozen=True)
 class ControllerPlan:
-    """``service`` on the testbed's clock (dilated, where the run is), of which this process controls ``datacenter``.
+    """The plan of the process that controls ``datacenter`` in ``service``.
 
-    ``epoch_ns`` is the CLOCK_MONOTONIC time that is 0 in ``records``, the file that receives what became of each
-    request. Raises ValueError for a datacenter that the service has not.
+    ``service`` is on the testbed's clock (dilated, where the run is). ``epoch_ns`` is the CLOCK_MONOTONIC time that is
+    0 in ``records``, the file that receives the outcome of each request. Raises ValueError for a datacenter that the
+    service does not have.
     """
 
     service: ServicePlan

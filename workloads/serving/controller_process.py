@@ -1,8 +1,8 @@
 """A datacenter's prefill controller: ``python -m workloads.serving.controller_process PLAN.json``.
 
-It plays the requests' arrivals, whatever became of those before, from the moment on at which the first GPU has called,
-which is when training begins; and it does what ``PrefillController`` decides. It ends when every GPU that trains has
-said goodbye or has gone, or when it is told to by SIGTERM, and then writes what became of each request. Exit status 0
+It plays the requests' arrivals, whatever the outcome of those before, from the moment at which the first GPU has
+called, which is when training begins; and it does what ``PrefillController`` decides. It ends when every GPU that
+trains has said goodbye or has gone, or on SIGTERM, and then writes the outcome of each request. Exit status 0
 then; else 1 and one line on standard error.
 """
 
@@ -38,7 +38,7 @@ _ARRIVALS_AT_ONCE = 64
 
 
 class ControllerProcess:
-    """Construct it, then ``run``."""
+    """The process of a controller. Construct it, then call ``run``."""
 
     def __init__(self, plan: ControllerPlan) -> None:
         service, own = plan.service, plan.own
@@ -63,7 +63,7 @@ class ControllerProcess:
         self._ending = False
 
     def end(self) -> None:
-        """Have ``run`` come to its end; from a signal too."""
+        """Let ``run`` come to its end. A signal handler may call it too."""
         self._ending = True
         os.eventfd_write(self._news, 1)
 
@@ -166,7 +166,7 @@ class ControllerProcess:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; the exit status."""
+    """Run the controller of the plan named on the command line. Returns the exit status."""
     if len(arguments) != 1:
         _say("usage: python -m workloads.serving.controller_process PLAN.json")
         return 1

@@ -1,4 +1,4 @@
-"""Someone at the other end of a channel, on a selector whose data are functions of an event mask."""
+"""The peer at the other end of a channel, on a selector whose data are functions of an event mask."""
 
 import selectors
 from collections.abc import Callable, Iterable
@@ -8,10 +8,10 @@ from workloads.transport.frame import FrameError
 
 
 class Correspondent:
-    """Reads and writes a channel as far as it goes, whenever the selector says so.
+    """Reads and writes a channel as far as possible, whenever the selector reports it.
 
-    ``heed`` is given each document. ``gone`` is called once, with the reason, when the connection has ended; what is
-    sent after that is dropped.
+    ``heed`` is called with each document. ``gone`` is called once, with the reason, when the connection has ended; what
+    is sent after that is dropped.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class Correspondent:
             self._write()
 
     def heed_all(self, documents: Iterable[Document]) -> None:
-        """Documents that came before this was made."""
+        """Handle documents that came before this was made."""
         for document in documents:
             self._heed(document)
 
     def close(self) -> None:
-        """Let go of the connection, without a word to ``gone``."""
+        """Close the connection, without a call of ``gone``."""
         if self.here:
             self.here = False
             self._selector.unregister(self.channel)

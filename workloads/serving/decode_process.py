@@ -1,8 +1,8 @@
-"""A host that KV caches move to: ``python -m workloads.serving.decode_process PLAN.json``.
+"""A host that receives KV caches: ``python -m workloads.serving.decode_process PLAN.json``.
 
-It tells the controller of each request whose whole cache is here. Where the caches are real, it goes on with the
-sequence for as many tokens as the controller answers. It ends when the controller has gone, or when it is told to by
-SIGTERM, and then writes how much came, and the tokens. Exit status 0 then; else 1 and one line on standard error.
+It reports each request whose whole cache is here to the controller. Where the caches are real, it continues the
+sequence for as many tokens as the controller answers. It ends when the controller has gone, or on SIGTERM, and then
+writes how much came, and the tokens. Exit status 0 then; else 1 and one line on standard error.
 """
 
 import json
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Cache:
-    """What has come of a request's cache; ``parts`` is how many there are, once that is known."""
+    """The parts of a request's cache that have come; ``parts`` is the number of all, once that is known."""
 
     came: int = 0
     parts: int | None = None
 
 
 class DecodeProcess:
-    """Construct it, then ``run``."""
+    """The process of a decode host. Construct it, then call ``run``."""
 
     def __init__(self, plan: DecodePlan) -> None:
         self._plan = plan
@@ -52,7 +52,7 @@ class DecodeProcess:
         self._controller: Correspondent | None = None
 
     def end(self) -> None:
-        """Have ``run`` come to its end; from a signal too."""
+        """Let ``run`` come to its end. A signal handler may call it too."""
         self._ending = True
         os.eventfd_write(self._news, 1)
 
@@ -115,7 +115,7 @@ def _decoder(plan: DecodePlan) -> "SequenceDecoder | None":
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; the exit status."""
+    """Run the decode host of the plan named on the command line. Returns the exit status."""
     if len(arguments) != 1:
         _say("usage: python -m workloads.serving.decode_process PLAN.json")
         return 1

@@ -1,8 +1,8 @@
-"""What the processes of a prefill service say to each other, over one TCP connection.
+"""The frames between the processes of a prefill service, over one TCP connection.
 
-A frame is a header, a JSON object, and a payload. For a tensor whose contents nobody computes that is zeros: they are
-really sent, read, counted and thrown away, so that no buffer grows with them. A tensor that was computed is kept by
-whoever reads it, once its checksum has been found to be right.
+A frame is a header, a JSON object, and a payload. For a tensor whose contents nobody computes, the payload is zeros.
+They are really sent, read, counted and thrown away, so that no buffer grows with them. A tensor that was computed is
+kept by whoever reads it, once its checksum has been found to be right.
 """
 
 import json
@@ -36,8 +36,8 @@ class FrameChannel:
     """Frames over a non-blocking connection. Nothing here ever waits.
 
     Zeros to be sent are kept as sizes, however many: memory stays bounded while the peer reads slowly. With
-    ``keeps_payloads`` those that arrive are found in their documents under ``PAYLOAD``, and the first frame, which
-    tells who sends, has none.
+    ``keeps_payloads`` those that arrive are found in their documents under ``PAYLOAD``. The first frame, which
+    names the sender, has none.
     """
 
     def __init__(self, connection: socket.socket, *, keeps_payloads: bool = False) -> None:
@@ -58,7 +58,7 @@ class FrameChannel:
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
 
     def fileno(self) -> int:
-        """The connection's descriptor."""
+        """Return the connection's descriptor."""
         return self.connection.fileno()
 
     @property
@@ -78,7 +78,7 @@ class FrameChannel:
             self._outgoing.append((payload, True))
 
     def flush(self) -> None:
-        """Hand the kernel what it takes now. Raises OSError where the connection has ended."""
+        """Hand the kernel as much as it takes now. Raises OSError where the connection has ended."""
         handed_bytes = 0
         while self._outgoing and handed_bytes < _AT_ONCE_BYTES:
             head, of_payload = self._outgoing[0]
@@ -96,7 +96,7 @@ class FrameChannel:
                 self._outgoing.popleft()
 
     def receive(self) -> list[Document]:
-        """The documents of the frames that have become whole, their payloads included, in order.
+        """Return the documents of the frames that have become whole, their payloads included, in order.
 
         Raises FrameError for what is no frame, ConnectionResetError if the peer has closed, and OSError.
         """
@@ -142,7 +142,7 @@ class FrameChannel:
                 self._parse()
 
     def _parse(self) -> None:
-        """The header, or header and document, are whole."""
+        """Parse the header, or header and document, once they are whole."""
         magic, document_bytes, checksum, payload_bytes = _HEADER.unpack_from(self._buffer)
         if self._wanted_bytes == _HEADER.size:
             if magic != _MAGIC:

@@ -1,4 +1,4 @@
-"""The worker of one GPU: it keeps the connections of its prefill, and says when runs are over."""
+"""The worker of one GPU. It keeps the connections of its prefill, and reports when runs are over."""
 
 import json
 import os
@@ -23,8 +23,8 @@ _FAREWELL_NS = 1_000_000_000
 class GpuWorker:
     """Listens from its construction on. ``serve`` returns when ``stop`` was called, or the controller has gone.
 
-    Both the controller and the decode hosts may start later. Training never waits for any of it. What is lost with a
-    connection is lost: the requests that needed it stay unfinished.
+    Both the controller and the decode hosts may start later. Training never waits for any of it. Nothing lost with a
+    connection is recovered: the requests that needed it stay unfinished.
     """
 
     def __init__(self, plan: GpuServingPlan, token: str, gpu: SharedGpu, note: Callable[[str], None]) -> None:
@@ -48,12 +48,12 @@ class GpuWorker:
         self._fault = ""
 
     def stop(self) -> None:
-        """Have ``serve`` come to its end; any thread may ask."""
+        """Let ``serve`` come to its end. Any thread may call it."""
         self._stopping = True
         os.eventfd_write(self._gpu.news, 1)
 
     def serve(self) -> None:
-        """Serve until told to stop, or until the controller has gone, which is noted. Never raises for the network."""
+        """Serve until ``stop``, or until the controller has gone, which is logged. Never raises for the network."""
         try:
             wake_precisely()
             self._meet()
@@ -127,7 +127,7 @@ class GpuWorker:
             self._controller.send(arrived)
 
     def _tell(self) -> None:
-        """Let the GPU go on, and send what it has done to whom it concerns."""
+        """Let the GPU go on, and send its results to those who need them."""
         assert self._controller is not None
         for message in self._gpu.advance():
             self._controller.send(to_document(message))
@@ -174,7 +174,7 @@ class GpuWorker:
 
 
 class WorkerThread:
-    """A worker beside training, in a thread of its own."""
+    """Runs a worker beside training, in a thread of its own."""
 
     def __init__(self, worker: GpuWorker) -> None:
         self._worker = worker
@@ -185,10 +185,10 @@ class WorkerThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Training is over: end it, and wait for its last words for 3 s at most."""
+        """End the worker, as training is over, and wait for its last messages for 3 s at most."""
         self._worker.stop()
         self._thread.join(3)
 
 
 def _heed_nothing(_document: Document) -> None:
-    """Nobody there has anything to say."""
+    """Ignore the document: nobody there has anything to report."""

@@ -1,4 +1,6 @@
-"""How long a layer takes here: ``python -m workloads.serving.layer_measurement PLAN.json``, before a service starts.
+"""Measure how long a layer takes here, before a service starts.
+
+Run it as ``python -m workloads.serving.layer_measurement PLAN.json``.
 
 Exit status 0 once the result has been written; else 1 and one line on standard error.
 """
@@ -41,7 +43,7 @@ class MeasurementPlan:
 
 
 def measure(plan: MeasurementPlan) -> list[TimedChunk]:
-    """The median times of chunks in one layer; the sizes take turns, so that a disturbance meets all of them."""
+    """Return the median times of chunks in one layer. The sizes take turns, so that a disturbance hits all of them."""
     # The runner, which reads what comes of it, never loads torch.
     from workloads.inference.prefill_compute import PrefillCompute  # noqa: PLC0415
 
@@ -56,7 +58,7 @@ def measure(plan: MeasurementPlan) -> list[TimedChunk]:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; the exit status."""
+    """Run the measurement of the plan named on the command line. Returns the exit status."""
     if len(arguments) != 1:
         _say("usage: python -m workloads.serving.layer_measurement PLAN.json")
         return 1

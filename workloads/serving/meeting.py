@@ -1,4 +1,4 @@
-"""How the processes of a prefill service find each other: who calls says hello, with the trial's token."""
+"""Connect the processes of a prefill service. A caller says hello with the trial's token."""
 
 import errno
 import hmac
@@ -21,7 +21,7 @@ class ServingError(Exception):
 
 
 def say_hello(token: str, gpu: int | None) -> Document:
-    """What a caller says first; ``gpu`` is None for a decode host."""
+    """Return the hello that a caller sends first; ``gpu`` is None for a decode host."""
     return {"message": "Hello", "token": token, "gpu": gpu}
 
 
@@ -32,9 +32,9 @@ def call(
     timeout_ns: int,
     given_up: Callable[[], bool] = lambda: False,
 ) -> FrameChannel:
-    """A channel to ``peer``, which may not listen yet; the hello is queued.
+    """Return a channel to ``peer``, which may not listen yet. The hello is queued.
 
-    Raises ServingError where nobody listens in time, or until it is ``given_up``.
+    Raises ServingError if nobody listens in time, or once it is ``given_up``.
     """
     deadline_ns = time.monotonic_ns() + timeout_ns
     while True:
@@ -55,11 +55,11 @@ def call(
 
 
 class Listener:
-    """Takes channels of those who know the token, on a selector that others wait with.
+    """Accepts channels of callers that know the token, on a selector that is shared with others.
 
-    ``arrived`` is given each channel once its hello is there, with the GPU's number, or None for a decode host, and
-    whatever followed the hello. Who says anything else is dropped with a ``note``. The selector's data are functions
-    of an event mask. With ``keeps_payloads`` the channels do.
+    ``arrived`` is called with each channel once its hello is there, with the GPU's number, or None for a decode host,
+    and with whatever followed the hello. A caller that sends anything else is dropped, and ``note`` logs it. The
+    selector's data are functions of an event mask. ``keeps_payloads`` is that of the channels.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Listener:
         selector.register(self._socket, selectors.EVENT_READ, self._accept)
 
     def close(self) -> None:
-        """Take nobody any more."""
+        """Accept nobody any more."""
         self._selector.unregister(self._socket)
         self._socket.close()
 

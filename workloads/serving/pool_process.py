@@ -1,7 +1,6 @@
 """A GPU that only prefills: ``python -m workloads.serving.pool_process PLAN.json``.
 
-It ends when the controller has gone, or when it is told to by SIGTERM. Exit status 0 then; else 1 and one line on
-standard error.
+It ends when the controller has gone, or on SIGTERM. Exit status 0 then; else 1 and one line on standard error.
 """
 
 import signal
@@ -20,7 +19,7 @@ NO_PIPELINE = -1
 
 
 def run_pool_gpu(plan: PoolGpuPlan) -> None:
-    """Serve until told to end, then write the spans: of no iteration, pipeline or stage of training."""
+    """Serve until SIGTERM or the controller's end, then write the spans: of no iteration, pipeline or stage."""
     gpu = serving_gpu(plan.serving)
     worker = GpuWorker(plan.serving, plan.run_token, gpu, _say)
     signal.signal(signal.SIGTERM, lambda number, frame: worker.stop())
@@ -37,7 +36,7 @@ def run_pool_gpu(plan: PoolGpuPlan) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; the exit status."""
+    """Run the GPU of the plan named on the command line. Returns the exit status."""
     if len(arguments) != 1:
         _say("usage: python -m workloads.serving.pool_process PLAN.json")
         return 1

@@ -1,4 +1,4 @@
-"""A moment that a selector wakes at, to the microsecond: epoll's own timeout counts milliseconds."""
+"""Wake a selector at a moment, to the microsecond: epoll's own timeout counts milliseconds."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ class PreciseTimer:
             raise OSError(ctypes.get_errno(), "timerfd_create")
 
     def fileno(self) -> int:
-        """Readable from the moment that was set on, until ``passed``."""
+        """Return the descriptor, readable from the set moment on, until ``passed``."""
         return int(self._descriptor)
 
     def set(self, at_ns: int) -> None:
@@ -36,12 +36,12 @@ class PreciseTimer:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
     def passed(self) -> None:
-        """The wake-up is heeded: unreadable until it is set again."""
+        """Clear the wake-up: the descriptor is unreadable until the timer is set again."""
         try:
             os.read(self._descriptor, 8)
         except BlockingIOError:
             return
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._descriptor)

@@ -1,4 +1,4 @@
-"""From a GPU's plan to the GPU."""
+"""Make the GPU of a plan."""
 
 from workloads.prefill.bubble_filler import BubbleFiller
 from workloads.prefill.bubble_forecast import BubbleForecast
@@ -8,7 +8,7 @@ from workloads.serving.shared_gpu import SharedGpu
 
 
 def serving_gpu(plan: GpuServingPlan) -> SharedGpu:
-    """The GPU of ``plan``. One of the pool has nothing to foresee, and does each piece as soon as it can.
+    """Return the GPU of ``plan``. One of the pool predicts nothing, and does each piece as soon as it can.
 
     Where torch computes, the weights are made here. Raises ValueError for a device that is not there.
     """

@@ -1,6 +1,6 @@
-"""What each process of a prefill service is told, as a file. Times are those of the testbed's clock.
+"""The plans of the processes of a prefill service, as files. Times are those of the testbed's clock.
 
-The standard library is all that reading a GPU's plan takes: it is part of a rank's.
+Reading a GPU's plan takes only the standard library, because the plan is part of a rank's.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ MEETING_TIMEOUT_NS = 20_000_000_000
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a process of the service listens."""
+    """The address where a process of the service listens."""
 
     host: str
     address: str
@@ -63,17 +63,17 @@ class GpuServingPlan:
 
     @property
     def layers(self) -> range:
-        """The model's layers that are here."""
+        """The model's layers that this GPU has."""
         counts = self.model.stage_layers(self.stages)
         first = sum(counts[: self.stage])
         return range(first, first + counts[self.stage])
 
     def kv_sent_bytes(self, layers: int, tokens: int) -> int:
-        """What the KV cache of so many layers takes on the network, at least one byte."""
+        """Return the bytes of the KV cache of so many layers on the network, at least one."""
         return max(1, self.kv_token_bytes * tokens * layers // self.model.layers)
 
     def decode(self, request: int) -> int:
-        """Which of ``decodes`` continues a request."""
+        """Return the index in ``decodes`` of the host that continues a request."""
         return request // self.datacenters % len(self.decodes)
 
 
@@ -97,9 +97,9 @@ class PoolGpuPlan:
 
 @dataclass(frozen=True)
 class DecodePlan:
-    """A host that KV caches move to. ``counts`` is a file that receives what came.
+    """A host that receives KV caches. ``counts`` is a file that receives how much came.
 
-    With ``inference`` the caches are real, and torch goes on with their sequences.
+    With ``inference`` the caches are real, and torch continues their sequences.
     """
 
     listen: Endpoint

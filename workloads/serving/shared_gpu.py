@@ -1,8 +1,8 @@
 """One GPU that training and prefill take in turns. Training always wins.
 
-A run of prefill occupies the GPU from its start until its end and needs nobody meanwhile: when training comes, the
-layer at which the run ends is known from its times alone. So training's thread never waits for the worker's, only,
-where it comes back earlier than was foreseen, for the GPU itself.
+A run of prefill occupies the GPU from its start until its end and needs no thread meanwhile: when training comes, the
+layer at which the run ends is known from its times alone. So training's thread never waits for the worker's. It waits
+only for the GPU itself, where training comes back earlier than predicted.
 """
 
 import os
@@ -32,11 +32,11 @@ class PrefillSpan:
 
 
 class SharedGpu(TrainingGpu):
-    """The GPU ``number`` and what ``filler`` has for it. Prefill is replayed: it takes its time, and no GPU.
+    """The GPU ``number`` and the pieces that ``filler`` has for it. Prefill is replayed: it takes its time, and no GPU.
 
-    Training's thread calls what TrainingGpu has, and ``idle`` before it waits for anything; all else is the worker's.
-    ``timer`` and ``news`` (an eventfd) wake the worker: when a run is over, and when there is something to tell. No
-    method holds the lock while it waits.
+    Training's thread calls the methods of TrainingGpu, and ``idle`` before it waits for anything; the worker calls all
+    others. ``timer`` and ``news`` (an eventfd) wake the worker: when a run is over, and when there is something to
+    report. No method holds the lock while it waits.
     """
 
     def __init__(self, number: int, filler: BubbleFiller, clock: Callable[[], int] = time.monotonic_ns) -> None:
@@ -75,7 +75,7 @@ class SharedGpu(TrainingGpu):
             self._end_run(now_ns)
 
     def began(self, start_ns: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Training has started an action, which goes on while this keeps its books."""
+        """Record the start of an action of training, which goes on meanwhile."""
         with self._lock:
             self._iteration, self._action = iteration, (kind, microbatch)
             self._filler.training_started(start_ns, iteration, self._action)
@@ -86,12 +86,12 @@ class SharedGpu(TrainingGpu):
                     self._tell(report)
 
     def ended(self, end_ns: int) -> None:
-        """The action is over."""
+        """Record the end of training's action."""
         with self._lock:
             self._filler.training_ended(end_ns, self._iteration, self._action)
 
     def idle(self) -> None:
-        """Training waits for others, and does not need the GPU until it claims it again."""
+        """Let prefill have the GPU, as training waits for others, until training claims it again."""
         if self._idle:
             return
         with self._lock:
@@ -99,7 +99,7 @@ class SharedGpu(TrainingGpu):
             self._fill(self._clock())
 
     def take_spans(self) -> list[PrefillSpan]:
-        """What was prefilled since this was called last."""
+        """Return the spans of prefill since the last call."""
         with self._lock:
             taken, self._spans = self._spans, []
         return taken
@@ -107,7 +107,7 @@ class SharedGpu(TrainingGpu):
     # The worker's thread
 
     def never_trained(self) -> None:
-        """Nobody trains here: prefill may have the GPU for ever."""
+        """Let prefill have the GPU for ever: nobody trains here."""
         with self._lock:
             self._filler.training_over()
             self._idle = True
@@ -116,21 +116,21 @@ class SharedGpu(TrainingGpu):
             self._tell(report)
 
     def enqueue(self, piece: Piece) -> None:
-        """The controller's command."""
+        """Queue a piece, as the controller commanded."""
         with self._lock:
             self._filler.enqueue(piece)
 
     def input_arrived(self, request: int, chunk: int, payload: memoryview | None) -> None:
-        """The activation of the stage before is here, ``payload`` where one was computed."""
+        """Take the activation of the stage before, with ``payload`` if one was computed."""
         with self._lock:
             self._filler.input_arrived(request, chunk)
 
     def take_results(self, _piece: Piece) -> "PieceResults | None":
-        """What a piece that is done has made, once; None where it is replayed."""
+        """Return the results of a finished piece, once; None where it is replayed."""
         return None
 
     def advance(self) -> list[PieceDone | BubbleReport]:
-        """End the run that is over, start the next one, and take what there is to tell the controller."""
+        """End the run that is over, start the next one, and return the messages for the controller."""
         with self._lock:
             if self._idle and not self._stopped:
                 now_ns = self._clock()
@@ -142,7 +142,7 @@ class SharedGpu(TrainingGpu):
         return told
 
     def stop(self) -> None:
-        """No run starts any more; of the one under way the layers that are over count."""
+        """Start no run any more. Of the one under way the layers that are over count."""
         with self._lock:
             self._stopped = True
             run = self._filler.run_under_way
@@ -152,7 +152,7 @@ class SharedGpu(TrainingGpu):
                 self._filler.run_ended(run.start_ns + layers * run.layer_ns, 0)
 
     def counts(self) -> dict[str, int | list[int]]:
-        """How often and for how long training had to wait, and the margins of its iterations."""
+        """Return how often and for how long training had to wait, and the margins of its iterations."""
         filler = self._filler
         return {
             "deadline_overruns": filler.deadline_overruns,

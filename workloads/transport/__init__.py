@@ -1,4 +1,4 @@
-"""How activations, gradients and sums travel between ranks: frames, striped TCP connections, the I/O thread.
+"""Move activations, gradients and sums between ranks: frames, striped TCP connections, the I/O thread.
 
 A rank joins its peers and moves bytes like this::
 

@@ -1,4 +1,4 @@
-"""Transfers that arrive at this rank, its own ones: from their first chunk to the last."""
+"""Assemble this rank's own transfers as they arrive, from their first chunk to the last."""
 
 import time
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Assembly:
         self._arrived: set[tuple[int, int]] = set()
 
     def place(self, header: FrameHeader, index: int) -> _Delivery:
-        """Where chunk ``index`` belongs. Raises FrameError if it was there before."""
+        """Return the delivery that holds chunk ``index``. Raises FrameError if the chunk came before."""
         key = header.iteration, header.number
         arriving = self._arriving.get(key)
         if key in self._arrived or (arriving is not None and index in arriving.begun):
@@ -62,7 +62,7 @@ class Assembly:
         return _Delivery(self, key, arriving.payload[header.offset : header.offset + header.length])
 
     def chunk_complete(self, key: tuple[int, int]) -> None:
-        """One more chunk of that iteration and microbatch is there; the last one is told as Received."""
+        """Count one more chunk of that iteration and microbatch as complete. The last one is reported as Received."""
         arriving = self._arriving[key]
         arriving.complete += 1
         if arriving.complete == self._cutting.chunks:

@@ -1,4 +1,4 @@
-"""Bytes that nobody reads, sent without a copy: zeros that the kernel's pages hold once."""
+"""Send bytes that nobody reads, without a copy: zeros that the kernel's pages hold once."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ from workloads.transport.frame import CHUNK_BYTES
 
 
 def send_blank(connected: socket.socket, size_bytes: int) -> int:
-    """Offer so many zeros, at most a chunk of them, to the kernel; how many it has accepted.
+    """Offer ``size_bytes`` zeros, at most a chunk, to the kernel. Returns how many it has accepted.
 
     Raises BlockingIOError if it takes none now, OSError if the connection has failed.
     """
@@ -17,7 +17,7 @@ def send_blank(connected: socket.socket, size_bytes: int) -> int:
 
 @cache
 def _zeros() -> int:
-    """A file of one chunk, in memory, for the life of this process."""
+    """Return a file of one chunk of zeros, in memory, for the life of this process."""
     zeros = os.memfd_create("zeros")
     os.write(zeros, bytes(CHUNK_BYTES))
     return zeros

@@ -1,15 +1,15 @@
-"""One boundary of a rank's stage: its own transfers to and fro, and, where they are shared, those it relays.
+"""One boundary of a rank's stage: its own transfers both ways, and, where they are shared, those it relays.
 
 Temporal sharing deals a transfer's chunks over the C pipelines of the cell. Pipeline p's chunk i goes, q = i mod C,
 
     (p, s)  ->  mate (q, s)  ->  over q's own node pair to (q, s')  ->  owner's other end (p, s')
 
-where s' is the next or the previous stage. The legs of different chunks overlap. A rank tells the legs apart by who
-sends and who owns: from a mate, its own chunks are to be relayed over the boundary and this rank's are delivered; from
+where s' is the next or the previous stage. The legs of different chunks overlap. A rank tells the legs apart by sender
+and owner: from a mate, the mate's own chunks are to be relayed over the boundary and this rank's are delivered; from
 across the boundary, this rank's chunks are delivered and a mate's are handed to it.
 
-No leg can block another: chunks from mates are always read, for a mate sends only as many as it has credit for, each
-kind by itself; only reading from across the boundary pauses, while mates take what was read before.
+No leg can block another: chunks from mates are always read, because a mate sends only as many as it has credit for,
+each kind by itself. Only reading from across the boundary pauses, while mates take what was read before.
 """
 
 import time
@@ -34,10 +34,10 @@ _GATHER_MOST = 32
 
 
 def relay_window(connections: int) -> int:
-    """How many chunks of one mate and kind a relay holds whose link across the boundary has so many connections.
+    """Return how many chunks of one mate and kind a relay with that many connections across the boundary holds.
 
-    Each connection may have begun one while the next is on its way. What is more crowds the network inside the
-    datacenter, in the way of the chunks whose turn it is.
+    Each connection may have begun one while the next is on its way. More would crowd the network inside the
+    datacenter and delay the chunks whose turn it is.
     """
     return 2 * connections + 2
 
@@ -67,7 +67,7 @@ class _Offering:
 
 @dataclass(slots=True)
 class _Relay:
-    """A chunk that comes in only to go out again; it is its own arrival and its own source."""
+    """A chunk that arrives only to be sent again; it is its own arrival and its own source."""
 
     header: FrameHeader
     buffer: memoryview
@@ -86,7 +86,7 @@ class _Relay:
 
 
 class Boundary:
-    """One boundary. All calls come from the I/O thread but ``check``."""
+    """One boundary. The I/O thread makes all calls but ``check``."""
 
     def __init__(
         self,
@@ -126,13 +126,13 @@ class Boundary:
         self._links: Mapping[int, Link] = {}
 
     def lanes_to(self, rank: int) -> list[Lane]:
-        """The lanes of this boundary that go over the link to ``rank``, those with precedence first."""
+        """Return the lanes of this boundary that go over the link to ``rank``, those with precedence first."""
         if rank == self.neighbour.rank:
             return [self._across]
         return [self._gather[rank], self._scatter[rank]] if rank in self._scatter else []
 
     def credit_lanes_to(self, rank: int) -> dict[FrameKind, CreditLane]:
-        """Those of them that ``rank`` gives credit for."""
+        """Return the lanes to ``rank`` that it gives credit for, by the kind of their chunks."""
         return {self.outgoing: self._scatter[rank]} if rank in self._scatter else {}
 
     def use_links(self, links: Mapping[int, Link]) -> None:
@@ -147,7 +147,7 @@ class Boundary:
         return self._links[self.neighbour.rank]
 
     def check(self, iteration: int, message: Message, payload: memoryview) -> None:
-        """Raise ValueError if that cannot be offered here."""
+        """Raise ValueError if that transfer cannot be offered here."""
         if payload.nbytes != self._plan.transfer_bytes:
             raise ValueError(f"{self.neighbour} expects {self._plan.transfer_bytes} bytes, given are {payload.nbytes}")
         if not (
@@ -183,7 +183,7 @@ class Boundary:
             link.touch()
 
     def place_from_across(self, header: FrameHeader) -> Arrival:
-        """Where a chunk from the neighbour belongs. Raises FrameError if it is none that may come now."""
+        """Return the arrival for a chunk from the neighbour. Raises FrameError if it may not come now."""
         index = self._index(header, self.incoming, self._share)
         if header.owner == self._own:
             return self._assembly.place(header, index)
@@ -194,14 +194,14 @@ class Boundary:
         return self._relay(header, self._hand_over, self._handed_over)
 
     def place_from_mate(self, rank: int, header: FrameHeader) -> Arrival:
-        """Where a chunk from a mate belongs. Raises FrameError if it is none that may come now."""
+        """Return the arrival for a chunk from a mate. Raises FrameError if it may not come now."""
         if header.owner == self._own:
             return self._assembly.place(header, self._index(header, self.incoming, self._shares[rank]))
         self._index(header, self.outgoing, self._share)
         return self._relay(header, self._send_across, self._sent_across)
 
     def owner_of(self, rank: int) -> int | None:
-        """The pipeline of a mate, None if that rank is no mate here."""
+        """Return the pipeline of a mate, None if that rank is no mate here."""
         return self._pipelines[rank] if rank in self._scatter else None
 
     def _index(self, header: FrameHeader, expected: FrameKind, share: int) -> int:

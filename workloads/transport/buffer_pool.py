@@ -15,14 +15,14 @@ class BufferPool:
         self._make: Callable[[int], memoryview | None] = lambda size_bytes: None
 
     def prefer(self, make: Callable[[int], memoryview | None]) -> None:
-        """Let new buffers be those that ``make`` gives for a size, of a special kind of memory, unless it gives None.
+        """Let new buffers be the special memory that ``make`` returns for a size, unless it returns None.
 
-        To be called before the first ``take``.
+        Call it before the first ``take``.
         """
         self._make = make
 
     def take(self, size_bytes: int) -> memoryview:
-        """A writable buffer of that size, whose contents are whatever its last user left."""
+        """Return a writable buffer of that size, whose contents are whatever its last user left."""
         try:
             return self._free.setdefault(size_bytes, []).pop()
         except IndexError:

@@ -1,4 +1,4 @@
-"""One of the connections to a neighbour: how far the frame that it sends, and the frame that it receives, have come.
+"""One of the connections to a neighbour, with the progress of the frame that it sends and of the one that it receives.
 
 All calls come from the I/O thread, and none blocks.
 """
@@ -12,7 +12,7 @@ from workloads.transport.frame import HEADER_BYTES, FrameHeader, decode_header
 class Connection:
     """A connected, non-blocking socket; payloads go from and to the memory of their owner, without a copy between.
 
-    ``blank`` payloads have a length and no contents: what is sent are zeros, what comes is thrown away, and the memory
+    ``blank`` payloads have a length and no contents: zeros are sent, arriving bytes are thrown away, and the memory
     of their owner is never touched. ``last_begun`` is the number that its owner has given the last chunk.
     """
 
@@ -39,7 +39,7 @@ class Connection:
     def begin_frame(self, header: FrameHeader, payload: memoryview) -> bool:
         """Offer a frame to the kernel, once the one before has been accepted; ``push`` goes on with it.
 
-        False, and nothing has begun, if the kernel takes none of it now. Raises OSError if the connection has failed.
+        Returns False, and begins nothing, if the kernel takes none of it now. Raises OSError if the connection failed.
         """
         encoded = memoryview(header.encode())
         self._header_unsent, self._payload_unsent = encoded, payload
@@ -74,7 +74,7 @@ class Connection:
         self._payload_unsent = self._payload_unsent[accepted - of_header :]
 
     def read_header(self) -> FrameHeader | None:
-        """The next frame's header, None until it is whole.
+        """Return the next frame's header, None until it is whole.
 
         Raises FrameError if it is not one, EOFError if the peer has closed, OSError if the connection has failed.
         """
@@ -86,21 +86,21 @@ class Connection:
         return decode_header(self._header)
 
     def read_payload(self, missing: memoryview) -> int:
-        """How many bytes, from none to all, could be read into ``missing``, or thrown away where payloads are blank.
+        """Read into ``missing``, or throw bytes away where payloads are blank. Returns how many, from none to all.
 
         Raises EOFError if the peer has closed, OSError if the connection has failed.
         """
         return self._receive(missing, self._discard)
 
     def wake_at(self, unread_bytes: int) -> None:
-        """Be readable from so many unread bytes on, or when the peer has closed."""
+        """Let the socket be readable from so many unread bytes on, or when the peer has closed."""
         if unread_bytes != self._low_water:
             self._low_water = unread_bytes
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, unread_bytes)
 
     @property
     def wakes_at(self) -> int:
-        """From how many unread bytes on it is readable."""
+        """The number of unread bytes from which on it is readable."""
         return self._low_water
 
     def _receive(self, missing: memoryview, flags: int) -> int:

@@ -1,4 +1,4 @@
-"""How a transfer is cut into chunks, and how the chunks are dealt to the node pairs that share it."""
+"""Cut a transfer into chunks, and deal the chunks to the node pairs that share it."""
 
 from workloads.transport.frame import CHUNK_BYTES
 
@@ -27,16 +27,16 @@ class Cutting:
         self.largest_bytes = -(-total_bytes // self.chunks)
 
     def share(self, position: int) -> range:
-        """Indices of the chunks that go over the node pair of the cell's pipeline at ``position``."""
+        """Return the indices of the chunks that go over the node pair of the cell's pipeline at ``position``."""
         return range(position, self.chunks, self.shares)
 
     def chunk(self, index: int) -> tuple[int, int]:
-        """Offset and length of a chunk."""
+        """Return the offset and length of a chunk."""
         offset = self._offset(index)
         return offset, self._offset(index + 1) - offset
 
     def index(self, offset: int, length: int) -> int | None:
-        """Which chunk that is, None if it is none."""
+        """Return the index of the chunk at that offset and of that length, None if there is none."""
         index = -(-offset * self.chunks // self.total_bytes)
         return index if 0 <= index < self.chunks and self.chunk(index) == (offset, length) else None
 

@@ -1,4 +1,4 @@
-"""What the I/O thread tells the rank. Times are CLOCK_MONOTONIC nanoseconds."""
+"""The events that the I/O thread reports to the rank. Times are CLOCK_MONOTONIC nanoseconds."""
 
 from dataclasses import dataclass
 
@@ -64,7 +64,7 @@ class SegmentsSent:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSummed:
-    """The sum that a collective of torch's was asked for is in the gradients."""
+    """The gradients hold the sum that a collective of torch's was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

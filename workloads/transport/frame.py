@@ -1,6 +1,6 @@
-"""What goes over a connection: one hello each way, then chunks of activations, gradients and sums, then a goodbye.
+"""The frames on a connection: one hello each way, then chunks of activations, gradients and sums, then a goodbye.
 
-Every frame begins with a header of fixed size that ends in a CRC32 of what precedes it. Nothing is taken from a header
+Every frame begins with a header of fixed size that ends in a CRC32 of what precedes it. Nothing is read from a header
 before the CRC, the magic and the version have been checked.
 """
 
@@ -24,11 +24,11 @@ HEADER_BYTES = _HEADER_FIELDS.size + _CRC.size
 
 
 class FrameError(ValueError):
-    """The bytes are no frame of this protocol, or one that contradicts itself; the message says in what."""
+    """Raised for bytes that are no frame of this protocol, or a contradictory one. The message gives the fault."""
 
 
 class FrameKind(IntEnum):
-    """What follows a header: a chunk of one of the first three, else nothing.
+    """The kind of a frame. A chunk follows the header of the first three, nothing the others.
 
     A credit lets the peer send more chunks of a kind. After LAST_OWN come only chunks that are relayed for others,
     after GOODBYE nothing.
@@ -46,7 +46,7 @@ CHUNK_KINDS = (FrameKind.ACTIVATION, FrameKind.GRADIENT, FrameKind.SEGMENT)
 
 
 class Hello(NamedTuple):
-    """The first frame each way: which run, which rank, and which of how many connections this is."""
+    """The first frame each way. It names the run, the rank, and which of how many connections this is."""
 
     run_token: bytes
     rank: int
@@ -54,12 +54,12 @@ class Hello(NamedTuple):
     connections: int
 
     def encode(self) -> bytes:
-        """The frame, ``HELLO_BYTES`` long."""
+        """Return the frame, ``HELLO_BYTES`` long."""
         return _sealed(_HELLO_FIELDS.pack(_HELLO_MAGIC, WIRE_VERSION, *self))
 
 
 class FrameHeader(NamedTuple):
-    """What a chunk belongs to and where in it: ``length`` bytes at ``offset`` of ``total_bytes``.
+    """The header of a chunk, and its place: ``length`` bytes at ``offset`` of ``total_bytes``.
 
     ``owner`` is the pipeline whose transfer it is; ``number`` the microbatch, or the ring step of a segment. A credit
     has the kind of chunk in ``number`` and their count in ``total_bytes``; else, and for the last two kinds
@@ -75,7 +75,7 @@ class FrameHeader(NamedTuple):
     length: int
 
     def encode(self) -> bytes:
-        """The header, ``HEADER_BYTES`` long."""
+        """Return the header, ``HEADER_BYTES`` long."""
         kind, *numbers = self
         return _sealed(_HEADER_FIELDS.pack(_HEADER_MAGIC, WIRE_VERSION, kind, *numbers))
 
@@ -85,7 +85,7 @@ LAST_OWN = FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0)
 
 
 def credit(kind: FrameKind, chunks: int) -> FrameHeader:
-    """The frame that lets the peer send so many more chunks of that kind."""
+    """Return the frame that lets the peer send so many more chunks of that kind."""
     return FrameHeader(FrameKind.CREDIT, 0, 0, kind, chunks, 0, 0)
 
 
@@ -98,7 +98,7 @@ def decode_hello(frame: bytes | bytearray) -> Hello:
 
 
 def decode_header(frame: bytes | bytearray) -> FrameHeader:
-    """Parse ``HEADER_BYTES`` bytes. Raises FrameError for anything but a header of this version that can be true."""
+    """Parse ``HEADER_BYTES`` bytes. Raises FrameError for anything but a consistent header of this version."""
     kind_number, owner, iteration, number, total_bytes, offset, length = _unsealed(
         frame, _HEADER_FIELDS, _HEADER_MAGIC, "header"
     )

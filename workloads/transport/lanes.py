@@ -1,4 +1,4 @@
-"""What waits to go over a link, and in which order it may: chunks in lanes."""
+"""Queue the chunks that wait to go over a link, in lanes that decide their order."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from workloads.transport.frame import FrameError, FrameHeader
 
 
 class Source(Protocol):
-    """Whoever queued a chunk."""
+    """The sender of a chunk, which is called as the chunk goes."""
 
     def begun(self) -> None:
-        """The chunk's first byte is about to be offered to the kernel."""
+        """Handle that the chunk's first byte is about to be offered to the kernel."""
 
     def accepted(self) -> None:
-        """The kernel has accepted the chunk's last byte; its memory is free."""
+        """Handle that the kernel has accepted the chunk's last byte, so that its memory is free."""
 
 
 @dataclass(slots=True)
@@ -40,12 +40,12 @@ class Lane:
 
     @property
     def ready(self) -> bool:
-        """Whether ``pop`` has a chunk to give."""
+        """Whether ``pop`` has a chunk to return."""
         return bool(self._chunks)
 
     @property
     def head(self) -> Chunk:
-        """What ``pop`` would give."""
+        """The chunk that ``pop`` would return."""
         return self._chunks[0]
 
     def add(self, chunk: Chunk) -> None:
@@ -53,14 +53,14 @@ class Lane:
         self._chunks.append(chunk)
 
     def pop(self) -> Chunk:
-        """The next chunk, now to be sent."""
+        """Take out the next chunk, which is now to be sent."""
         return self._chunks.popleft()
 
 
 class CreditLane(Lane):
-    """Chunks for a peer that keeps them for a while: no more than a window of them are there or on their way.
+    """Chunks for a peer that keeps them for a while. At most a window of them are there or on their way.
 
-    Closed until ``resize`` gives it a window.
+    The lane is closed until ``resize`` gives it a window.
     """
 
     def __init__(self) -> None:
@@ -74,12 +74,12 @@ class CreditLane(Lane):
         return self._credit > 0 and bool(self._chunks)
 
     def pop(self) -> Chunk:
-        """The next chunk, now to be sent."""
+        """Take out the next chunk, which is now to be sent."""
         self._credit -= 1
         return self._chunks.popleft()
 
     def grant(self, chunks: int) -> None:
-        """The peer has done with so many. Raises FrameError if it never had them."""
+        """Add credit for chunks that the peer has used. Raises FrameError if it never had so many."""
         self._credit += chunks
         if self._credit > self._window:
             raise FrameError(f"it gives credit for {self._credit - self._window} chunks more than it was sent")
@@ -94,7 +94,7 @@ class RelayLane(CreditLane):
     """Chunks for a peer that relays them: the first credit that it gives is its window."""
 
     def grant(self, chunks: int) -> None:
-        """The peer opens the lane, or has done with so many. Raises FrameError if it never had them."""
+        """Open the lane with the first credit, or add credit. Raises FrameError if the peer never had so many."""
         if self._window:
             super().grant(chunks)
         else:
@@ -104,8 +104,8 @@ class RelayLane(CreditLane):
 class TurnLane(Lane):
     """Chunks of transfers in a planned order, the same every iteration.
 
-    A transfer begins only once all ``chunks_a_turn`` chunks of the one before have begun: a connection that is through
-    with its part does not wait for a slower one that still has the last chunk.
+    A transfer begins only once all ``chunks_a_turn`` chunks of the one before have begun. So a connection that has sent
+    its part does not wait for a slower one that still has the last chunk.
     """
 
     def __init__(self, turns: Sequence[tuple[int, int]], chunks_a_turn: int) -> None:
@@ -131,7 +131,7 @@ class TurnLane(Lane):
             self._waiting.setdefault(key, deque()).append(chunk)
 
     def pop(self) -> Chunk:
-        """The next chunk, now to be sent; after a transfer's last one the next turn begins."""
+        """Take out the next chunk, now to be sent. After a transfer's last one the next turn begins."""
         chunk = self._chunks.popleft()
         self._begun += 1
         if self._begun == self._chunks_a_turn:

@@ -1,4 +1,4 @@
-"""All that goes between this rank and one peer: chunks over n connections, both ways at once.
+"""The link between this rank and one peer: chunks over n connections, both ways at once.
 
 Each connection takes the next chunk whenever it can be written to, from the first lane that has one. A slow connection
 thus holds up no more than the chunk it has; the end of one transfer may overlap the beginning of the next.
@@ -28,10 +28,10 @@ class Arrival(Protocol):
 
     @property
     def payload(self) -> memoryview:
-        """Where its bytes belong."""
+        """The memory where its bytes belong."""
 
     def complete(self) -> None:
-        """They are all there."""
+        """Handle that all bytes are there."""
 
 
 class Link:
@@ -40,7 +40,7 @@ class Link:
     ``window_bytes`` is what the peer may have in flight over each of them, None for what the kernel gives. ``blank`` is
     that of ``Connection``.
     ``lanes`` hold what is to be sent, those with precedence first; ``credit_lanes`` are those of them that the peer
-    gives credit for. ``place`` says where a chunk that arrives belongs. Whoever adds to a lane calls ``touch``: what a
+    gives credit for. ``place`` returns the arrival for a chunk. Call ``touch`` after adding to a lane: what a
     connection waits for may have changed, and the link is put into ``touched``. ``read`` and ``write`` raise FrameError
     for what the peer should not have sent, EOFError if it closed without a goodbye, OSError if a connection has failed.
     """
@@ -73,7 +73,7 @@ class Link:
         self._paused = False
 
     def touch(self) -> None:
-        """Something was queued, or reading paused or resumed."""
+        """Put the link into ``touched``: something was queued, or reading paused or resumed."""
         self._touched[self] = None
 
     @property
@@ -93,12 +93,12 @@ class Link:
         self.touch()
 
     def end_own(self) -> None:
-        """Nothing of this rank's own will be queued: the peer is told once what was queued has gone."""
+        """End this rank's own chunks. Nothing more is queued, and the peer learns of it after the queued ones."""
         self._farewells.append(LAST_OWN)
         self.touch()
 
     def end(self) -> None:
-        """Nothing more will be queued: each connection says goodbye after its last chunk."""
+        """End the link: nothing more is queued, and each connection says goodbye after its last chunk."""
         if GOODBYE not in self._farewells:
             self._farewells.append(GOODBYE)
             self.touch()
@@ -114,7 +114,7 @@ class Link:
         return all(self.done(each) for each in self.connections)
 
     def done(self, connection: Connection) -> bool:
-        """Whether both sides have said goodbye over ``connection``."""
+        """Return whether both sides have said goodbye over ``connection``."""
         said = GOODBYE in self._farewells and connection.farewells_sent == len(self._farewells)
         return said and connection.goodbye_received and not connection.sending
 
@@ -131,7 +131,7 @@ class Link:
         return any(lane.ready for lane in self._lanes)
 
     def wants_write(self, connection: Connection) -> bool:
-        """Whether there is anything for ``write`` to do."""
+        """Return whether there is anything for ``write`` to do."""
         if connection.sending or self.has_frames:
             return True
         return connection.farewells_sent < len(self._farewells) and all(lane.empty for lane in self._lanes)
@@ -139,7 +139,7 @@ class Link:
     def write(self, connection: Connection) -> None:
         """Go on with the connection's frame, or begin the next one: at most one, so that all have their turn.
 
-        Where there is no other connection, a few of them.
+        If there is no other connection, it sends a few frames.
         """
         for _ in range(1 if len(self.connections) > 1 else _FRAMES_ALONE):
             if connection.sending:
@@ -154,7 +154,7 @@ class Link:
             self.touch()
 
     def _begin_frame(self, connection: Connection) -> bool:
-        """Begin the next frame, if there is one and the kernel takes any of it: else another connection may."""
+        """Begin the next frame. Returns False if there is none or the kernel takes none: another connection may."""
         if self._credits:
             kind, chunks = next(iter(self._credits.items()))
             if not connection.begin_frame(credit(kind, chunks), _NOTHING):
@@ -182,7 +182,7 @@ class Link:
         return False
 
     def read(self, connection: Connection) -> None:
-        """Take what has come over ``connection``, at most to the end of one chunk and the header of the next."""
+        """Read what has come over ``connection``, at most to the end of one chunk and the header of the next."""
         if connection not in self._reading and not self._begin_arrival(connection):
             return
         arrival, missing = self._reading[connection]
@@ -201,7 +201,7 @@ class Link:
             self._begin_arrival(connection)
 
     def _begin_arrival(self, connection: Connection) -> bool:
-        """Heed the frames that have come, up to a chunk's header; whether there is one, and its chunk worth a look."""
+        """Handle arrived frames, up to a chunk's header. Returns whether there is one, and its chunk worth a look."""
         while (header := connection.read_header()) is not None:
             if connection.goodbye_received:
                 raise FrameError("it sent a frame after its goodbye")
@@ -221,7 +221,7 @@ class Link:
         return False
 
     def _wake_for(self, connection: Connection, missing_bytes: int) -> None:
-        """Let what is missing of a chunk come in equal pieces of ``unread_bytes`` at most."""
+        """Let the missing bytes of a chunk come in equal pieces of at most ``unread_bytes``."""
         pieces = -(-missing_bytes // self._unread_bytes)
         piece_bytes = missing_bytes // pieces
         # Chunks differ by a byte, which is not worth a system call each.
@@ -230,13 +230,13 @@ class Link:
 
     @staticmethod
     def _hold(connection: Connection, window_bytes: int) -> None:
-        """Say the window again: after every chunk at first, while the kernel learns, then now and again."""
+        """Advertise the window again: after every chunk at first, while the kernel learns, then now and again."""
         connection.chunks_received += 1
         if connection.chunks_received <= _CHUNKS_A_HOLD or connection.chunks_received % _CHUNKS_A_HOLD == 0:
             hold_window(connection.socket, window_bytes)
 
     def _heed(self, connection: Connection, header: FrameHeader) -> bool:
-        """Act on a frame without payload; whether it is one with a payload."""
+        """Handle a frame. Returns whether it is one with a payload."""
         match header.kind:
             case FrameKind.GOODBYE:
                 connection.goodbye_received = True
@@ -256,5 +256,5 @@ class Link:
 
 
 def _piece_bytes(missing_bytes: int, wakes_at: int) -> int:
-    """How much to read of what is missing, so that whole pieces of ``wakes_at`` remain, or nothing."""
+    """Return how much to read of what is missing, so that whole pieces of ``wakes_at`` remain, or nothing."""
     return missing_bytes if wakes_at == 1 else missing_bytes - max(missing_bytes // wakes_at - 1, 0) * wakes_at

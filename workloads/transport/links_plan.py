@@ -1,4 +1,4 @@
-"""Which ranks a rank is linked to, and what goes over each link; plain data that can be written as JSON."""
+"""The ranks that a rank is linked to, and what goes over each link; plain data that can be written as JSON."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class BoundaryPlan:
     alone. ``outgoing_turns`` lists (pipeline, microbatch) of everything that the cell sends over this boundary in one
     iteration, in the order in which each link sends it; empty, first come is first served. A pipeline's transfers are
     then sent in that order too: one that is offered early waits for those of its pipeline that are listed before it.
-    Transfers are cut by ``connections``, the most that any of those links has: all ranks of the boundary say the same.
+    Transfers are cut by ``connections``, the most that any of those links has: the same at all ranks of the boundary.
     """
 
     rank: int
@@ -41,7 +41,7 @@ class BoundaryPlan:
 
 @dataclass(frozen=True)
 class LinksPlan:
-    """Everything that one rank's transport needs to know.
+    """The plan of one rank's transport.
 
     ``peers`` are all ranks that connections lead to: the stage neighbours named by ``previous`` and ``following``
     (None at a pipeline's end), their mates, and the ring's neighbours. ``ring`` lists the ranks of all replicas of the

@@ -11,12 +11,12 @@ class TransportError(Exception):
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A rank that TCP connections lead to, and how to reach it.
+    """A rank that TCP connections lead to, with its address.
 
     Of two ranks the one with the lower number calls. ``port`` is where the peer listens for all its callers, None
-    where this rank is the one that is called. ``connections`` TCP connections join the two, each of which may hold
+    where this rank is the one that is called. ``connections`` TCP connections join the two. Each may hold
     ``unsent_bytes`` that are not sent yet, and ``unread_bytes`` of a chunk before it is read. The more, the fewer
-    wake-ups; but what is not sent yet may have to wait for a connection slower than others, and where the kernel gives
+    wake-ups; but what is not sent yet may have to wait for a connection slower than others, and where the kernel sets
     the window, what is not read yet takes a part of it.
     """
 

@@ -1,4 +1,4 @@
-"""How ranks find each other: of any two the one with the lower number calls, the other listens, and both say hello.
+"""Connect the ranks: of any two the one with the lower number calls, the other listens, and both say hello.
 
 A caller whose peer is not there yet tries again until the deadline. A listener has one port for all its callers; it
 takes exactly the connections that it expects, one of each index, from the ranks and the run that it expects, and drops
@@ -24,7 +24,7 @@ _RETRY_NS = 20_000_000
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this rank is to its peers, and where: the address that its sockets are bound to, the port it listens on."""
+    """This rank as its peers know it: its number, the address its sockets are bound to, the port it listens on."""
 
     run_token: bytes
     rank: int
@@ -33,7 +33,7 @@ class Identity:
 
 
 class _Greeting:
-    """One socket on its way to becoming a connection: what has been read of the peer's hello."""
+    """A socket on its way to becoming a connection, with what has been read of the peer's hello."""
 
     def __init__(self, made: socket.socket, index: int | None) -> None:
         self.socket = made
@@ -41,7 +41,7 @@ class _Greeting:
         self._received = b""
 
     def read(self) -> Hello | None:
-        """The peer's hello, None until it is whole. Raises FrameError, or OSError if the connection ended."""
+        """Return the peer's hello, None until it is whole. Raises FrameError, or OSError if the connection ended."""
         try:
             part = self.socket.recv(HELLO_BYTES - len(self._received))
         except BlockingIOError:
@@ -53,11 +53,11 @@ class _Greeting:
 
 
 class Rendezvous:
-    """Listens from its construction on, so that the peer's calls are not in vain; ``meet`` does the rest.
+    """Listens from its construction on, so that the peers' calls are not in vain; ``meet`` does the rest.
 
-    It is called by the ``peers`` of lower ranks and calls those of higher ones. ``note`` is given one line for each
-    client that was dropped. Sockets are made as ``make_socket`` says, and raise what it raises; they hold as much
-    unsent as the peer says that they lead to.
+    It is called by the ``peers`` of lower ranks and calls those of higher ones. ``note`` is called with one line for
+    each client that was dropped. Sockets are made by ``make_socket``, and raise what it raises. They hold as much
+    unsent as the peer that they lead to allows.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Rendezvous:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def meet(self, timeout_ns: int) -> dict[int, list[socket.socket]]:
-        """The connected, non-blocking sockets to each peer, by its rank, in the order of their index.
+        """Return the connected, non-blocking sockets to each peer, by its rank, in the order of their index.
 
-        Raises TransportError if they do not all stand after ``timeout_ns``, or if who answers is not who was called.
+        Raises TransportError if they do not all stand after ``timeout_ns``, or if another rank answers than was called.
         """
         deadline_ns = time.monotonic_ns() + timeout_ns
         try:
@@ -123,7 +123,7 @@ class Rendezvous:
         return ""
 
     def _abandon(self, *, all_sockets: bool) -> None:
-        """Close what is no part of the result: the listener and half-made connections, or everything."""
+        """Close what does not belong to the result: the listener and half-made connections, or everything."""
         met = {made for by_index in self._met.values() for made in by_index.values()}
         for key in list(self._selector.get_map().values()):
             self._selector.unregister(key.fileobj)
@@ -240,7 +240,7 @@ class Rendezvous:
 
 
 def _mismatch(hello: Hello, expected: Hello) -> str:
-    """In what ``hello`` is not the one expected, "" if it is; the token, which is a secret, is not shown."""
+    """Return how ``hello`` differs from the one expected, "" if it does not. The token is a secret and not shown."""
     if hello.run_token != expected.run_token:
         return "it belongs to another run"
     if hello.rank != expected.rank:

@@ -22,10 +22,10 @@ Add = Callable[[memoryview, memoryview], None]
 
 
 class RingAllReduce:
-    """A rank's side of the all-reduce; ``run`` and ``heed`` belong to its main thread.
+    """A rank's side of the all-reduce. Only the main thread calls ``run`` and ``heed``.
 
-    Whatever ``heed`` is given while no ``run`` needs it, because the previous replica is ahead, is kept: at most what
-    the round's ``window`` lets through.
+    Events that come to ``heed`` while no ``run`` needs them, because the previous replica is ahead, are kept: at most
+    what the round's ``window`` lets through.
     """
 
     def __init__(self, plan: LinksPlan, transport: StripedTransport) -> None:
@@ -38,7 +38,7 @@ class RingAllReduce:
         self._sent = False
 
     def heed(self, event: SegmentReceived | SegmentsSent) -> None:
-        """Take an event that the rank's queue has brought."""
+        """Handle an event from the rank's queue."""
         if isinstance(event, SegmentsSent):
             self._sent = True
         else:
@@ -50,7 +50,7 @@ class RingAllReduce:
         """Sum ``data``, writable and contiguous, over all replicas, in place.
 
         ``add(total, part)`` adds ``part`` to ``total``, element by element; both are bytes of whole elements.
-        ``await_event`` waits for one event of the rank's queue and heeds it, those of the ring by ``heed``; what it
+        ``await_event`` waits for one event of the rank's queue and handles it, those of the ring by ``heed``; what it
         raises ends the run. On return nothing of ``data`` is needed any more. Every replica must call with the same
         iteration, size and elements, once an iteration. Raises ValueError if the data cannot be cut, TransportError if
         the previous replica sends what does not fit.

@@ -1,4 +1,4 @@
-"""The I/O thread's part of the ring all-reduce: chunks of segments go to the next replica, come from the previous."""
+"""The I/O thread's part of the ring all-reduce: send chunks to the next replica, receive those of the previous."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class _Arrival:
 class RingEnd:
     """A rank's place in its ring. The lane to the next replica is closed until ``resize`` gives it a window.
 
-    Chunks that come are reported; ``blank`` ones go on at once instead, as soon as ``pass_on`` has told how.
+    Chunks that arrive are reported. ``blank`` ones are sent on at once instead, after ``pass_on`` has set the round.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class RingEnd:
         self._links = links
 
     def pass_on(self, ring: RingRound) -> None:
-        """Pass on blank chunks of that all-reduce as they come, and report SegmentsSent once all have come and gone."""
+        """Pass on blank chunks of that all-reduce as they come. Reports SegmentsSent once all have come and gone."""
         self._round, early, self._early = ring, self._early, []
         if ring.complete:
             self._end_round()
@@ -102,10 +102,10 @@ class RingEnd:
         self._tell()
 
     def begun(self) -> None:
-        """A chunk is about to be sent."""
+        """Do nothing: a chunk is about to be sent."""
 
     def accepted(self) -> None:
-        """The kernel has accepted a chunk."""
+        """Count a chunk that the kernel has accepted."""
         self._unaccepted -= 1
         self._tell()
 
@@ -115,7 +115,7 @@ class RingEnd:
             self._report(SegmentsSent())
 
     def place(self, link: Link, header: FrameHeader) -> _Arrival:
-        """Where a chunk from the previous replica belongs. Raises FrameError if it is none that there can be."""
+        """Return the arrival for a chunk from the previous replica. Raises FrameError if there can be no such chunk."""
         what = f"chunk at {header.offset} of the segment of ring step {header.number}"
         if link.peer.rank != self.previous:
             raise FrameError(f"it sent the {what}, but is not the one before in the ring")

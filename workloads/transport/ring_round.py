@@ -1,6 +1,6 @@
-"""One all-reduce at one replica: how its data is cut, which chunks it expects, and where each belongs.
+"""One all-reduce at one replica: it cuts the data, and knows which chunks to expect and where each belongs.
 
-The ring and its source are told in ``workloads.transport.ring``.
+``workloads.transport.ring`` describes the ring and its source.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ wait until the one before is known to have come."""
 
 @dataclass(frozen=True)
 class RingStep:
-    """Which segments a replica sends and receives in one step, and whether it adds what it receives."""
+    """The segments that a replica sends and receives in one step, and whether it adds what it receives."""
 
     sends: int
     receives: int
@@ -31,7 +31,7 @@ class RingStep:
 
 
 def ring_steps(position: int, replicas: int) -> tuple[RingStep, ...]:
-    """The steps of the replica at ``position``; what a step receives, the next one sends."""
+    """Return the steps of the replica at ``position``; what a step receives, the next one sends."""
     return tuple(
         RingStep((position - step) % replicas, (position - step - 1) % replicas, step < replicas - 1)
         for step in range(2 * (replicas - 1))
@@ -39,7 +39,7 @@ def ring_steps(position: int, replicas: int) -> tuple[RingStep, ...]:
 
 
 def cut_segments(total_bytes: int, element_bytes: int, replicas: int) -> tuple[tuple[int, int], ...]:
-    """Where each segment begins and ends, cut between elements and equal to one element; some may be empty.
+    """Return where each segment begins and ends, cut between elements and equal to one element; some may be empty.
 
     Raises ValueError if the data is no whole number of elements, or an element larger than a chunk.
     """
@@ -53,7 +53,7 @@ def cut_segments(total_bytes: int, element_bytes: int, replicas: int) -> tuple[t
 
 
 def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int, connections: int = 1) -> int:
-    """How much goes at a time, in whole elements: 1/256 of a segment, between 256 KiB and what a frame holds.
+    """Return the bytes of a chunk, in whole elements: 1/256 of a segment, between 256 KiB and what a frame holds.
 
     Less, down to 16 KiB, where several ``connections`` would have fewer than four chunks of a segment each. A replica
     passes on chunk by chunk what it has summed: large chunks fill the ring later, small ones cost more calls.
@@ -66,7 +66,7 @@ def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int, connec
 
 
 class RingRound:
-    """What is to come in one all-reduce of ``data``, and what has come.
+    """The expected and the received chunks in one all-reduce of ``data``.
 
     Raises ValueError if the data is not bytes of whole elements.
     """
@@ -101,7 +101,7 @@ class RingRound:
         return not self._steps_open
 
     def first_segment(self) -> tuple[int, Sequence[tuple[int, memoryview]]]:
-        """Size of the segment that this replica sends first, and its chunks, each with its offset there."""
+        """Return the size of the segment that this replica sends first, and its chunks, each with its offset there."""
         start, end = self._segments[self._steps[0].sends]
         step = self._chunk_bytes
         return end - start, [
@@ -109,7 +109,7 @@ class RingRound:
         ]
 
     def take(self, chunk: SegmentReceived) -> tuple[memoryview, bool]:
-        """Where a chunk belongs that has come, and whether it is to be added to what is there.
+        """Return the memory where a received chunk belongs, and whether it is to be added to what is there.
 
         Raises TransportError if it does not fit, or has come before.
         """
@@ -129,7 +129,7 @@ class RingRound:
         return self._data[start + chunk.offset : start + chunk.offset + length], step.adds
 
     def _comes_first(self, step: int, offset: int) -> bool:
-        """Whether a chunk of that step begins at the offset and has not come before; then it has now.
+        """Return whether a chunk of that step begins at the offset and has not come before; then enter it.
 
         Offsets are kept only of steps that are under way: as many as a window has, however many steps there are.
         """
@@ -144,11 +144,11 @@ class RingRound:
         return True
 
     def passes_on(self, chunk: SegmentReceived) -> bool:
-        """Whether it goes on to the next replica, as part of the next step."""
+        """Return whether the chunk goes on to the next replica, as part of the next step."""
         return chunk.step + 1 < len(self._steps)
 
     def used(self) -> int:
-        """How many chunks the previous replica may be given credit for now: several at a time, none meanwhile."""
+        """Return how many chunks the previous replica may get credit for now: several at a time, none meanwhile."""
         if self._unreported < self._batch and not self.complete:
             return 0
         used, self._unreported = self._unreported, 0

@@ -1,4 +1,4 @@
-"""A rank's links and what belongs where: each chunk that arrives is for this rank, or to be relayed."""
+"""A rank's links, and the owner of each arriving chunk: it is for this rank, or to be relayed."""
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,8 @@ from workloads.transport.ring_end import RingEnd
 class Routes:
     """The links of ``plan`` over connected ``sockets``, by rank, with the boundaries and the ring behind them.
 
-    ``touched`` collects links whose connections may wait for something else than before. All calls but the constructor
-    come from the I/O thread.
+    ``touched`` collects links whose connections may now wait for something else. The I/O thread makes all calls but
+    the constructor's.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class Routes:
         self.links[ring.following].touch()
 
     def end_own(self) -> None:
-        """This rank will send nothing more of its own."""
+        """End this rank's own chunks: it will send nothing more of its own."""
         for link in self.links.values():
             if any(link.peer.rank in boundary.mates for boundary in self.boundaries.values()):
                 link.end_own()
 
     def end_what_is_through(self) -> None:
-        """After ``end_own``: say goodbye over each link over which nothing more can be relayed.
+        """Say goodbye, after ``end_own``, over each link over which nothing more can be relayed.
 
         Across a boundary that is when all mates have sent their last own chunk; to a mate, when both sides of all
         boundaries shared with it have said goodbye.

@@ -1,4 +1,4 @@
-"""How the sockets between ranks are made and set."""
+"""Make the sockets between ranks, and set their options."""
 
 import socket
 import struct
@@ -21,11 +21,11 @@ def make_socket(
     congestion: str | None,
     window_bytes: int | None = None,
 ) -> socket.socket:
-    """A non-blocking TCP socket bound to that local address; port 0 is any. Accepted connections inherit its options.
+    """Make a non-blocking TCP socket bound to that local address; port 0 is any.
 
-    With ``window_bytes`` the peer may have so much in flight, as long as the reader calls ``hold_window``; else
-    the kernel tunes the window. Raises TransportError where the kernel refuses the address, the port, the congestion
-    control or the buffer.
+    Accepted connections inherit its options. With ``window_bytes`` the peer may have so much in flight, as long as the
+    reader calls ``hold_window``; else the kernel tunes the window. Raises TransportError where the kernel refuses the
+    address, the port, the congestion control or the buffer.
     """
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -60,21 +60,21 @@ def make_socket(
 
 
 def hold_unsent(connection: socket.socket, unsent_bytes: int) -> None:
-    """Take no more than about so many bytes that cannot be sent yet: others go where they really move."""
+    """Limit the bytes that a socket holds unsent to about ``unsent_bytes``; others go where they really move."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
 
 
 def hold_window(connection: socket.socket, window_bytes: int) -> None:
     """Advertise a window of so many bytes, until the kernel learns better.
 
-    It does with the first full segment, which shows how much of a buffer is payload, and widens the window to all of
-    it: whoever reads says it again.
+    The kernel learns from the first full segment, which shows how much of a buffer is payload, and widens the window to
+    all of it. So the reader calls this again.
     """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, window_bytes)
 
 
 def _make_room(made: socket.socket, window_bytes: int) -> None:
-    """A buffer for twice the window, as the kernel counts it: what has come and is not read yet takes none of it."""
+    """Make the buffer hold twice the window, as the kernel counts: unread bytes then take none of the window."""
     asked = _BUFFER_SHARES * window_bytes // 2
     try:
         made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, asked)
@@ -88,10 +88,10 @@ def _make_room(made: socket.socket, window_bytes: int) -> None:
 
 
 def reset_on_close(connection: socket.socket) -> None:
-    """From now on, closing (or dying) discards what is queued and tells the peer at once, by a reset."""
+    """Let closing (or dying) discard what is queued and tell the peer at once, by a reset, from now on."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
 
 
 def deliver_after_close(connection: socket.socket) -> None:
-    """From now on, closing still delivers what is queued."""
+    """Let closing still deliver what is queued, from now on."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DELIVER_AFTER_CLOSE)

@@ -1,4 +1,4 @@
-"""The thread that moves a rank's bytes, and those it relays for its mates, while its main thread computes."""
+"""Move a rank's bytes, and those it relays for its mates, in a thread while its main thread computes."""
 
 import os
 import select
@@ -24,12 +24,12 @@ from workloads.transport.socket_options import deliver_after_close
 
 
 class StripedTransport:
-    """One I/O thread over all links of a rank. Other threads call the methods; the thread answers by ``report``.
+    """One I/O thread over all links of a rank. Other threads call the methods; the thread reports by ``report``.
 
-    ``sockets`` are the connected ones by rank, as ``Rendezvous.meet`` gives them. ``report`` is called by the I/O
+    ``sockets`` are the connected ones by rank, as ``Rendezvous.meet`` returns them. ``report`` is called by the I/O
     thread with each event, and must not block. After a failure, which is the last event, every connection is closed so
-    that the peers learn of it at once. With ``blank`` nobody reads a payload: what is sent are so many zeros, what
-    comes is thrown away, and the memory of payloads is never touched.
+    that the peers learn of it at once. With ``blank`` nobody reads a payload: zeros are sent, arriving bytes are
+    thrown away, and the memory of payloads is never touched.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class StripedTransport:
     def send(self, iteration: int, message: Message, payload: memoryview) -> None:
         """Queue an activation for the next stage or a gradient for the previous one.
 
-        A Sent event follows, until which the payload must stay as it is. Raises ValueError for what the plan has not.
+        A Sent event follows, until which the payload must not change. Raises ValueError for what is not in the plan.
         """
         boundary = self._routes.boundaries.get(FRAME_KINDS[message.kind])
         if boundary is None:
@@ -101,19 +101,19 @@ class StripedTransport:
         self._request(lambda: self._routes.links[ring.previous].give_credit(FrameKind.SEGMENT, chunks))
 
     def pass_segments_on(self, ring: RingRound) -> None:
-        """Let blank chunks of that all-reduce go on as they come.
+        """Pass on blank chunks of that all-reduce as they come.
 
-        A SegmentsSent event follows, once all of them have come, and the kernel has accepted what they were sent on as.
+        A SegmentsSent event follows, once all of them have come, and the kernel has accepted what was passed on.
         """
         end = self._ring()
         self._request(lambda: end.pass_on(ring))
 
     def tell_when_segments_sent(self) -> None:
-        """A SegmentsSent event follows, once the kernel has accepted all that ``send_segment`` queued."""
+        """Report SegmentsSent once the kernel has accepted all that ``send_segment`` queued."""
         self._request(self._ring().tell_when_sent)
 
     def close(self) -> None:
-        """Nothing more of this rank's own will be sent.
+        """End this rank's own sending.
 
         Closed follows, once everything queued is sent, everything relayed through this rank is gone, and all peers
         have said goodbye.
@@ -177,14 +177,14 @@ class StripedTransport:
             self._serve_touched()
 
     def _last_used(self, ready: tuple[int, int]) -> int:
-        """When that connection last began a frame, in frames; what is none goes before all."""
+        """Return when that connection last began a frame, in frames; -1, before all, if it is no connection."""
         link_and_connection = self._connections.get(ready[0])
         return -1 if link_and_connection is None else link_and_connection[1].last_begun
 
     def _serve_touched(self) -> None:
         """Offer what was queued to connections that wait for nothing, the longest unused first, one frame to each.
 
-        Where more is left, the kernel is to tell when they can be written to.
+        Where more is left, the kernel is to report when they can be written to.
         """
         while link := self._next_touched():
             idle = [each for each in link.connections if not self._waits(each)]
@@ -198,14 +198,14 @@ class StripedTransport:
                 self._watch(link, connection, writable=link.wants_write(connection))
 
     def _next_touched(self) -> Link | None:
-        """A link for whose connections something may have changed, None if there is none."""
+        """Return a link for whose connections something may have changed, None if there is none."""
         if not self._routes.touched and self._closing:
             # What was sent last may have been the last that had to be relayed.
             self._routes.end_what_is_through()
         return self._routes.touched.popitem()[0] if self._routes.touched else None
 
     def _waits(self, connection: Connection) -> bool:
-        """Whether it is to be told when ``connection`` can be written to, or has closed it."""
+        """Return whether the kernel is to report that ``connection`` can be written to; True too if it is closed."""
         return bool(self._interest.get(connection, select.EPOLLOUT) & select.EPOLLOUT)
 
     def _serve(self, link: Link, connection: Connection, mask: int) -> None:

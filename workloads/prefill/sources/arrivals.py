@@ -1,7 +1,7 @@
-"""Arrivals drawn from a seed: gaps of a Poisson process, or of a Gamma distribution for burstier or steadier ones.
+"""Draw arrivals from a seed: gaps of a Poisson process, or of a Gamma distribution for burstier or steadier ones.
 
-Arrivals and lengths come of two streams of the seed: another rate keeps the lengths of every request and the pattern of
-gaps, and other lengths keep the arrivals. The same seed gives the same requests with the same version of numpy.
+Arrivals and lengths come from two streams of the seed: another rate keeps the lengths of every request and the pattern
+of gaps, and other lengths keep the arrivals. The same seed gives the same requests with the same version of numpy.
 """
 
 import math
@@ -23,7 +23,7 @@ DrawGaps = Callable[[Generator, int], NDArray[np.float64]]
 
 
 def poisson(rate_per_s: float, lengths: Lengths, *, seed: int, duration_ns: int | None = None) -> Iterator[Request]:
-    """A Poisson process: gaps are exponential, the one before the first arrival too.
+    """Yield the requests of a Poisson process: gaps are exponential, the one before the first arrival too.
 
     Endless, or the arrivals before ``duration_ns``. Raises ValueError naming the argument.
     """
@@ -34,7 +34,7 @@ def poisson(rate_per_s: float, lengths: Lengths, *, seed: int, duration_ns: int 
 def gamma(
     rate_per_s: float, cv: float, lengths: Lengths, *, seed: int, duration_ns: int | None = None
 ) -> Iterator[Request]:
-    """Gaps of a Gamma distribution with shape 1 / cv^2 and mean 1 / rate: ``cv`` is their standard deviation over mean.
+    """Yield requests with Gamma gaps of shape 1 / cv^2 and mean 1 / rate; ``cv`` is standard deviation over mean.
 
     Above 1 arrivals are burstier than Poisson's (which has cv = 1), below it steadier. The gap before the first
     arrival is one like the others: with t the mean gap, a duration T has about T / t + (cv^2 - 1) / 2 arrivals.

@@ -1,4 +1,4 @@
-"""How long prompts and outputs are, where arrivals are drawn and bring no lengths of their own."""
+"""Draw the lengths of prompts and outputs, where arrivals are drawn and have no lengths of their own."""
 
 import math
 from collections.abc import Iterable
@@ -15,16 +15,16 @@ TokenCounts = NDArray[np.int64]
 
 
 class Lengths(Protocol):
-    """Where the lengths of requests are drawn from."""
+    """A distribution of the lengths of requests."""
 
     def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
-        """The prompt and the output tokens of ``count`` requests, each at least 1."""
+        """Draw the prompt and the output tokens of ``count`` requests, each at least 1."""
         ...
 
 
 @dataclass(frozen=True)
 class FixedLengths:
-    """Every request is as long as every other. Raises ValueError naming the field."""
+    """Gives every request the same length. Raises ValueError naming the field."""
 
     prompt_tokens: int
     output_tokens: int
@@ -33,7 +33,7 @@ class FixedLengths:
         _check_counts(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
 
     def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
-        """The one length, nothing is drawn."""
+        """Return the one length, without drawing."""
         return np.full(count, self.prompt_tokens), np.full(count, self.output_tokens)
 
 
@@ -50,7 +50,7 @@ class EmpiricalLengths:
         self._prompts, self._outputs = np.array(pairs, dtype=np.int64).T
 
     def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
-        """Both lengths of requests, each as likely as any other of the trace."""
+        """Draw both lengths of requests, each request of the trace as likely as any other."""
         chosen = random.integers(len(self._prompts), size=count)
         return self._prompts[chosen], self._outputs[chosen]
 
@@ -76,7 +76,7 @@ class LogNormalLengths:
                 raise ValueError(f"{name}: {spread} is below 1, where every length is the median")
 
     def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
-        """Prompts first, then outputs, each independent of the other."""
+        """Draw prompts first, then outputs, each independent of the other."""
         return (
             self._drawn(random, count, self.prompt_median, self.prompt_spread),
             self._drawn(random, count, self.output_median, self.output_spread),

@@ -1,4 +1,4 @@
-"""A trace of requests, and the same trace at another rate."""
+"""A trace of requests, which can be scaled to another rate."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from workloads.prefill.request import Request
 
 @dataclass(frozen=True)
 class Trace:
-    """Requests in order of arrival, the first at 0; ``skipped`` counts the lines that were unusable and passed over.
+    """Requests in order of arrival, the first at 0; ``skipped`` counts the lines that were unusable and skipped.
 
     Raises ValueError if the requests are none, or are not numbered and ordered so.
     """
@@ -32,12 +32,12 @@ class Trace:
 
     @property
     def span_ns(self) -> int:
-        """From the first arrival to the last."""
+        """The time from the first arrival to the last."""
         return self.requests[-1].arrival_ns
 
     @property
     def mean_rate_per_s(self) -> float:
-        """Gaps between arrivals over the time they take: infinite for a burst, 0 for one request alone."""
+        """The gaps between arrivals over the time they take: infinite for a burst, 0 for one request alone."""
         gaps = len(self.requests) - 1
         if self.span_ns:
             return gaps / (self.span_ns / 1e9)
@@ -45,7 +45,7 @@ class Trace:
 
 
 def scaled(trace: Trace, rate_per_s: float) -> Trace:
-    """The trace with every gap stretched by one factor, so that its mean rate is the one asked.
+    """Return the trace with every gap stretched by one factor, so that its mean rate is ``rate_per_s``.
 
     Order, lengths and the shape of bursts stay; arrivals are rounded to the nanosecond, each from its exact value.
 

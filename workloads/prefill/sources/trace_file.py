@@ -1,4 +1,4 @@
-"""Traces as they are published: Azure's CSV and Mooncake's JSONL, told apart by what the file begins with."""
+"""Read published traces: Azure's CSV and Mooncake's JSONL, told apart by the beginning of the file."""
 
 from array import array
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ Nanoseconds = NDArray[np.int64]
 def read_trace(path: Path, *, skip_bad_lines: bool = False, spread_ticks: bool = True) -> Trace:
     """Read a trace in either format; its name is the file's, without the suffix.
 
-    Empty lines say nothing and are passed over. A line that is unusable is refused, or counted with
-    ``skip_bad_lines``. Lines out of order, as the logs of several servers yield when put together, are sorted by their
-    arrival, those of one moment in the file's order.
+    Empty lines are skipped. A line that is unusable is refused, or counted with ``skip_bad_lines``. Lines out of order,
+    as the logs of several servers yield when put together, are sorted by their arrival, those of one moment in the
+    file's order.
 
     Mooncake's clock ticks every 3 s, and all requests of a tick bear its time. They are spread evenly from their tick
-    on, over the shortest time between two ticks of the file (at most 3 s): a burst every 3 s is the clock's doing, and
-    no user's. That makes arrivals more even than they were, so queues come out short; with ``spread_ticks`` off they
-    stay a burst, and queues come out long. A file of one tick alone shows no distance, and stays as it is.
+    on, over the shortest time between two ticks of the file (at most 3 s), because the clock and not the users make a
+    burst every 3 s. That makes arrivals more even than they were, so queues come out short; with ``spread_ticks`` off
+    they stay a burst, and queues come out long. A file of one tick alone shows no distance, and stays as it is.
 
     One line at a time is held as text, the rest as numbers. Raises InputError, one line: ``FILE:LINE: reason`` for an
     unusable line, and likewise for a file that cannot be read, is in neither format, or has no request.
@@ -63,7 +63,7 @@ def read_trace(path: Path, *, skip_bad_lines: bool = False, spread_ticks: bool =
 
 
 def spread_evenly(moments_ns: Nanoseconds) -> Nanoseconds:
-    """Moments in order, those of each tick spread evenly from the tick on, in their order.
+    """Return moments in order, those of each tick spread evenly from the tick on, in their order.
 
     They are spread over the shortest time between two ticks that differ, at most ``LONGEST_TICK_NS``, and thus never
     reach the tick after.
@@ -77,7 +77,7 @@ def spread_evenly(moments_ns: Nanoseconds) -> Nanoseconds:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not empty, with their number, without their end; of one too long, a byte more than is allowed."""
+    """Yield lines that are not empty, without their end, with their number; of one too long, a byte above the limit."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 2):
         number += 1
@@ -91,7 +91,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _format_and_lines(path: Path, file: BinaryIO) -> tuple[TraceFormat, Iterator[tuple[int, bytes]]]:
-    """What the file's first line says of its format, and the lines that hold requests."""
+    """Return the format that the file's first line shows, and the lines that hold requests."""
     lines = _lines(file)
     first = next(lines, None)
     if first is None:

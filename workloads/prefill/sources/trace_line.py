@@ -1,7 +1,7 @@
-"""What one line of a trace says, in each of the formats that are read.
+"""Parse one line of a trace, in each of the formats that are read.
 
 A format turns a line into a moment in nanoseconds, which counts from anywhere, and the tokens of prompt and output.
-A line that is not so raises ValueError, with the reason in one line. No time passes through a floating-point number.
+Any other line raises ValueError, with the reason in one line. No time passes through a floating-point number.
 """
 
 import json
@@ -30,7 +30,7 @@ ParsedLine = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class TraceFormat:
-    """How a format's lines are read; ``ticked`` if it rounds arrivals to the ticks of a coarse clock."""
+    """A format and its parser; ``ticked`` if it rounds arrivals to the ticks of a coarse clock."""
 
     name: str
     parse: Callable[[bytes], ParsedLine]
@@ -39,16 +39,16 @@ class TraceFormat:
 
 
 def format_of(first_line: bytes) -> TraceFormat | None:
-    """The format that a file begins in, None if it is none of them."""
+    """Return the format that a file begins in, None if it is none of them."""
     if first_line == AZURE_HEADER:
         return AZURE
     return MOONCAKE if first_line.startswith(b"{") else None
 
 
 def parse_azure(line: bytes) -> ParsedLine:
-    """``2023-11-16 18:17:03.9799600,4808,10``: a moment in UTC with up to nine fractional digits, prompt, output.
+    """Parse ``2023-11-16 18:17:03.9799600,4808,10``: a moment in UTC, prompt, output.
 
-    The zone may be written out, as ``+00:00`` or ``Z``.
+    The moment has up to nine fractional digits. The zone may be written out, as ``+00:00`` or ``Z``.
     """
     match = _AZURE_LINE.fullmatch(line)
     if match is None:
@@ -68,9 +68,9 @@ def parse_azure(line: bytes) -> ParsedLine:
 
 
 def parse_mooncake(line: bytes) -> ParsedLine:
-    """``{"timestamp": 27000, "input_length": 6955, "output_length": 52}``: milliseconds, prompt, output.
+    """Parse ``{"timestamp": 27000, "input_length": 6955, "output_length": 52}``: milliseconds, prompt, output.
 
-    Other fields are passed over.
+    Other fields are ignored.
     """
     try:
         document = json.loads(line)
@@ -100,7 +100,7 @@ MOONCAKE = TraceFormat("Mooncake JSONL", parse_mooncake, has_header=False, ticke
 
 @lru_cache(maxsize=64)
 def _midnight_ns(day: bytes) -> int:
-    """The start of a day, from 1970 on."""
+    """Return the start of a day, in nanoseconds from 1970 on."""
     text = day.decode()
     try:
         parsed = date.fromisoformat(text)
@@ -112,7 +112,7 @@ def _midnight_ns(day: bytes) -> int:
 
 
 def _azure_reason(line: bytes) -> str:
-    """Why a line does not have the form of the format."""
+    """Return why a line does not have the form of the format."""
     columns = line.split(b",")
     if len(columns) != _AZURE_COLUMNS:
         return f"{len(columns)} columns, {_AZURE_COLUMNS} are wanted: {AZURE_HEADER.decode()}"
@@ -138,6 +138,6 @@ def _token_count(field: str, tokens: int) -> int:
 
 
 def _shown(value: object) -> str:
-    """A value of the file as a message shows it: on one line, and short."""
+    """Return a value of the file as a message shows it: on one line, and short."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

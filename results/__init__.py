@@ -1,4 +1,4 @@
-"""What came out: the trace schema, the run store, metrics, and reports."""
+"""Read and report results: the trace schema, the run store, metrics, and reports."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

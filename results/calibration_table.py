@@ -1,4 +1,4 @@
-"""The report's table of what calibration asked of the links and what it measured."""
+"""Build the report's table of what calibration asked of the links and what it measured."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class CalibrationLine:
 
 @dataclass(frozen=True)
 class CalibrationTable:
-    """The table, cell by cell, and one line that reads it."""
+    """Hold the table, cell by cell, and one line that reads it."""
 
     columns: tuple[str, ...]
     groups: tuple[tuple[str, tuple[CalibrationLine, ...]], ...]
@@ -62,7 +62,7 @@ _ALWAYS = ("RTT", "goodput")
 
 
 def calibration_table(run: Run) -> CalibrationTable | None:
-    """Every path measured, all but RTT and goodput only where some path has them; None if nothing was measured.
+    """Return every path measured, with RTT and goodput only where some path has them; None if nothing was measured.
 
     Of more than ``MAX_ROWS``, those outside tolerance are shown, then those whose RTT is farthest off.
     """

@@ -1,11 +1,11 @@
-"""What to say of trials in which ``connections: auto`` stopped short of what fills a node pair."""
+"""Warn of trials in which ``connections: auto`` stopped short of what fills a node pair."""
 
 from results.number_text import count_text, percent_text
 from results.run import Run
 
 
 def cut_warnings(run: Run) -> list[str]:
-    """One warning for each variant that is cut anywhere, with its worst node pair; empty if none is."""
+    """Return one warning for each variant that is cut anywhere, with its worst node pair; empty if none is."""
     found: dict[str, list[tuple[float, str, str, int]]] = {}
     for trial in run.trials:
         for one, other, wanted, carried in trial.facts.get("connections_cut") or ():

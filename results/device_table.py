@@ -1,4 +1,4 @@
-"""The report's table of devices: what those that really computed did, by their spans and by whoever checks on them."""
+"""Build the report's table of devices: what those that really computed did, by their spans and by cross-checks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class DeviceRow:
-    """One device in one trial, within the measured window where not said otherwise; None for what is not known.
+    """One device in one trial, within the measured window where not stated otherwise; None for what is not known.
 
     ``nvml_utilization`` is the mean of NVML's samples. ``to_host_bytes`` and ``to_device_bytes`` were staged in the
-    whole trial, each at the rate beside it while it was being copied. ``checked_share`` is the time that torch.profiler
-    saw computed in its iteration over that of the spans, all ranks of the device together.
+    whole trial, each at the rate beside it while it was being copied. ``checked_share`` is the compute time that
+    torch.profiler saw in its iteration over that of the spans, all ranks of the device together.
     """
 
     where: str
@@ -43,7 +43,7 @@ class DeviceRow:
 
 @dataclass(frozen=True)
 class DeviceTable:
-    """The table as the template shows it: columns, rows of texts, and what to make of them."""
+    """The table as the template shows it: columns, rows of texts, and a reading of them."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -51,7 +51,7 @@ class DeviceTable:
 
 
 def device_rows(run: Run) -> list[DeviceRow]:
-    """One for each device of each trial in which ranks told of theirs, in the order of the run's trials."""
+    """Return one row for each device of each trial in which ranks reported theirs, in the order of the run's trials."""
     return [row for trial in run.trials if trial.facts.get("devices") for row in _of_trial(run, trial)]
 
 
@@ -104,7 +104,7 @@ def _nvml_utilization(samples: pd.DataFrame, device: str, window: Window) -> flo
 
 
 def device_table(run: Run) -> DeviceTable | None:
-    """The table of a run; None where nothing was computed for real."""
+    """Return the table of a run; None where nothing was computed for real."""
     rows = device_rows(run)
     if not rows:
         return None

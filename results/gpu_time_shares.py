@@ -1,4 +1,4 @@
-"""What all training GPUs' measured time went into: training, prefill in its bubbles, and idling by cause."""
+"""Divide all training GPUs' measured time into training, prefill in its bubbles, and idling by cause."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,16 +31,16 @@ class GpuTimeShares:
 
     @property
     def bubbles_ns(self) -> int:
-        """What training left idle, filled or not."""
+        """The time that training left idle, filled or not."""
         return self.total_ns - self.parts_ns[TRAINING]
 
     def share(self, part: str) -> float:
-        """A part's share of the whole, a fraction."""
+        """Return a part's share of the whole, a fraction."""
         return self.parts_ns[part] / self.total_ns
 
 
 def gpu_time_shares(run: Run, label: str = "", cells: Sequence[int] | None = None) -> list[GpuTimeShares]:
-    """One for each cell and variant that has a measured window, in the order of the run's trials.
+    """Return one for each cell and variant that has a measured window, in the order of the run's trials.
 
     Only those of ``cells``, if given.
     """

@@ -1,4 +1,4 @@
-"""The report's main table: what each variant of each run achieved in each cell, over its repeats."""
+"""Build the report's main table: what each variant of each run achieved in each cell, over its repeats."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class HeadlineRow:
 
     @property
     def without_interval(self) -> str:
-        """Why a measured iteration time has no interval; "" where it has one, or needs none."""
+        """The reason why a measured iteration time has no interval; "" where it has one, or needs none."""
         repeats = len(self.repeat_times_s)
         if self.simulated or self.interval_s is not None or not repeats:
             return ""
@@ -76,13 +76,13 @@ class HeadlineRow:
 
     @property
     def range_s(self) -> tuple[float, float] | None:
-        """From the fastest repeat to the slowest, where several have no interval."""
+        """The range from the fastest repeat to the slowest, where several have no interval."""
         several = self.without_interval and len(self.repeat_times_s) > 1
         return (min(self.repeat_times_s), max(self.repeat_times_s)) if several else None
 
     @property
     def where(self) -> str:
-        """The cell's swept values as a reader says them."""
+        """The cell's swept values as a reader calls them."""
         return cell_text(self.values)
 
     @property
@@ -92,7 +92,7 @@ class HeadlineRow:
 
 
 def cell_text(values: Mapping[str, Any]) -> str:
-    """A cell's swept values as a reader says them; empty where nothing was swept."""
+    """Return a cell's swept values as a reader calls them; empty where nothing was swept."""
     return ", ".join(f"{_PATH_NAMES.get(path, path)} {value}" for path, value in values.items())
 
 
@@ -102,9 +102,9 @@ def _median(values: npt.NDArray[np.float64]) -> float | None:
 
 
 def headline(run: Run, label: str = "") -> list[HeadlineRow]:
-    """A row for each cell and variant that has a finished trial, in the order of the run's trials.
+    """Return a row for each cell and variant that has a finished trial, in the order of the run's trials.
 
-    ``speed_up`` is the first variant's iteration time in that cell over this one's. ``label`` is what tells the run
+    ``speed_up`` is the first variant's iteration time in that cell over this one's. ``label`` distinguishes the run
     from others.
     """
     figures = {name: run.summary[name].to_numpy(np.float64, na_value=np.nan) for name in _FIGURES}
@@ -150,7 +150,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
 
 
 def by_cell(rows: Sequence[HeadlineRow]) -> list[tuple[str, list[HeadlineRow]]]:
-    """The rows of all runs by swept values, in order of appearance; within them by variant, then run."""
+    """Group the rows of all runs by swept values, in order of appearance; order each group by variant, then run."""
     variants, runs = (list(dict.fromkeys(names)) for names in ([r.variant for r in rows], [r.run for r in rows]))
     groups: dict[str, list[HeadlineRow]] = {}
     for row in rows:
@@ -162,7 +162,7 @@ def by_cell(rows: Sequence[HeadlineRow]) -> list[tuple[str, list[HeadlineRow]]]:
 
 
 def interval_note(rows: Sequence[HeadlineRow]) -> str:
-    """What the intervals are made of, how sure they are, and why some rows have none; empty if nothing was measured."""
+    """Explain the intervals, how sure they are, and why some rows have none; empty if nothing was measured."""
     with_interval = [row for row in rows if row.interval_s is not None]
     sentences = []
     if with_interval:
@@ -188,7 +188,7 @@ def interval_note(rows: Sequence[HeadlineRow]) -> str:
 
 
 def saturation_note(rows: Sequence[HeadlineRow]) -> str:
-    """What a saturated row means; empty if there is none."""
+    """Explain what a saturated row means; empty if there is none."""
     if not any(row.saturation.saturated for row in rows):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""How fast each directed link was over time: its counter's growth in equal bins."""
+"""Compute how fast each directed link was over time: its counter's growth in equal bins."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ class LinkRates:
 def link_rates(
     link_samples: pd.DataFrame, until_ns: int, bins: int, shortest_ns: int = 0
 ) -> dict[tuple[str, str], LinkRates]:
-    """The rates of every directed link of one trial, from its first sample to ``until_ns``, by (source, destination).
+    """Return the rates of every directed link of one trial, from its first sample to ``until_ns``.
 
-    Between two samples the counter is taken to grow evenly. A bin is at least as long as the mean time between samples,
-    and as ``shortest_ns`` or, if that is less, the trial, so that there may be fewer than ``bins``. Links that were
-    read less than twice are left out.
+    The keys are (source, destination). Between two samples the counter is taken to grow evenly. A bin is at least as
+    long as the mean time between samples, and as ``shortest_ns`` or, if that is less, the trial, so that there may be
+    fewer than ``bins``. Links that were read less than twice are left out.
     """
     found = {}
     for link, times_ns, sent in _counters(link_samples):
@@ -45,7 +45,7 @@ def link_rates(
 def rates_within(
     link_samples: pd.DataFrame, edges_ns: Mapping[tuple[str, str], Numbers]
 ) -> dict[tuple[str, str], Numbers]:
-    """The rates of one trial's directed links in bins that are given, those of another trial for example, in bit/s."""
+    """Return the rates of one trial's directed links in given bins, those of another trial for example, in bit/s."""
     return {
         link: _rates_bps(edges_ns[link], times_ns, sent)
         for link, times_ns, sent in _counters(link_samples)
@@ -54,7 +54,7 @@ def rates_within(
 
 
 def _counters(link_samples: pd.DataFrame) -> Iterator[tuple[tuple[str, str], Numbers, Numbers]]:
-    """Every directed link with the times at which its counter was read, and what it said."""
+    """Yield every directed link with the times at which its counter was read, and the counts."""
     links = link_samples[(link_samples["scope"] == "link").to_numpy(bool)]
     for (source, destination), own in links.groupby(["source", "destination"], sort=False):
         ordered = own.sort_values("time_ns", kind="stable")
@@ -69,14 +69,14 @@ def _rates_bps(edges_ns: Numbers, times_ns: Numbers, sent: Numbers) -> Numbers:
 
 @dataclass(frozen=True)
 class AskedRates:
-    """What the topology asks of a link in bit/s, None where it is unlimited or not known."""
+    """The rates that the topology asks of a link in bit/s, None where one is unlimited or not known."""
 
     link_bps: float | None
     node_pair_bps: float | None
 
 
 def asked_rates(manifest: Mapping[str, Any], cell: int) -> dict[frozenset[str], AskedRates]:
-    """The rates that a cell asks of the link between two datacenters, by the two; empty where none is known."""
+    """Return the rates that a cell asks of the link between two datacenters, by the two; empty where none is known."""
     entry: Mapping[str, Any] = next((each for each in manifest.get("cells") or () if each.get("index") == cell), {})
     return {
         frozenset(map(str, link["between"])): AskedRates(link.get("rate_bps"), link.get("node_pair_rate_bps"))

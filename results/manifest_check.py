@@ -1,6 +1,7 @@
-"""What a run's JSON documents have to hold for anybody to read them: checked once, when a run is read.
+"""Check a run's JSON documents once, when the run is read, so that every reader can rely on them.
 
-Only fields that something reads are told here, and of these only a few must be there: older and newer runs have others.
+Only fields that something reads are listed here, and of these only a few are required: older and newer runs have
+others.
 """
 
 import json
@@ -25,7 +26,7 @@ Document = dict[str, Any]
 
 
 class _Facts(BaseModel):
-    """Types are exact, null stands for unknown where it says so, and what is not told here may be anything."""
+    """A part of a document. Types are exact, null means unknown where allowed, and unlisted fields may be anything."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
@@ -112,7 +113,7 @@ class _Host(_Facts):
 
 
 class _Settings(_Facts):
-    """What a trial may say for itself in place of the manifest."""
+    """The settings that a trial may record itself in place of the manifest."""
 
     engine: str | None = None
     clock: str | None = None

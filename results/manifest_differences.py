@@ -1,4 +1,4 @@
-"""What differs between the manifests of several runs, field by field."""
+"""Find what differs between the manifests of several runs, field by field."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _DERIVED = (
 class ManifestDifference:
     """One field in which the runs differ; ``values`` as JSON, one a run, ``ABSENT`` where a run does not have it.
 
-    ``derived`` tells one that differs between any two runs, or follows from others.
+    ``derived`` marks one that differs between any two runs, or follows from others.
     """
 
     path: str
@@ -41,7 +41,7 @@ class ManifestDifference:
 
 
 def manifest_differences(manifests: Sequence[Mapping[str, Any]]) -> list[ManifestDifference]:
-    """The fields in which the manifests are not all the same, in the order in which they stand there."""
+    """Return the fields in which the manifests are not all the same, in the order in which they stand there."""
     fields = [
         {path: json.dumps(value, ensure_ascii=False, default=str) for path, value in flattened(manifest, named=True)}
         for manifest in manifests
@@ -56,9 +56,9 @@ def manifest_differences(manifests: Sequence[Mapping[str, Any]]) -> list[Manifes
 
 @dataclass(frozen=True)
 class ToldDifferences:
-    """What differs, as a report tells it.
+    """The differences as a report shows them.
 
-    ``of_emulation`` is what a simulation does not have and all emulations have alike: it says nothing of either.
+    ``of_emulation`` is what a simulation does not have and all emulations have alike: it characterizes neither.
     """
 
     deciding: tuple[ManifestDifference, ...]
@@ -67,7 +67,7 @@ class ToldDifferences:
 
 
 def told_differences(runs: Sequence[Run]) -> ToldDifferences:
-    """The ``manifest_differences`` of these runs by what they say."""
+    """Sort the ``manifest_differences`` of these runs by what they mean."""
     found = manifest_differences([run.manifest for run in runs])
     derived = tuple(each for each in found if each.derived)
     rest = [each for each in found if not each.derived]
@@ -83,7 +83,7 @@ def _of_emulation(difference: ManifestDifference, simulated: Sequence[bool]) -> 
 
 
 def incomparable(runs: Sequence[Run]) -> list[str]:
-    """In what respects the others differ from the first, so that a comparison would refuse them; empty if in none."""
+    """Return the fields in which others differ from the first, so that a comparison refuses them; empty if none."""
     first = runs[0]
     others = [run for run in runs[1:] if run.path.resolve() != first.path.resolve()]
     found = [each for other in others for each in differences(first, other, pair_runs(first, other).pairs)]

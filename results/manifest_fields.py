@@ -1,11 +1,11 @@
-"""A manifest as single fields, each with its path."""
+"""Split a manifest into single fields, each with its path."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 def flattened(document: Any, *, named: bool = False) -> Iterator[tuple[str, Any]]:
-    """Every single value of a JSON document with its dotted path, as an experiment file's overrides have it.
+    """Yield every single value of a JSON document with its dotted path, as an experiment file's overrides have it.
 
     Entries of a list count from 0; with ``named``, those that have a name go by it, and a list of plain values is one.
     """

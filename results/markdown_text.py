@@ -1,4 +1,4 @@
-"""Text and table lines of GitHub-style markdown."""
+"""Write text and table lines of GitHub-style markdown."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ _ESCAPES = {
 
 
 def markdown_text(text: str) -> str:
-    """A text as it shows literally within a cell of a table."""
+    """Return a text as it shows literally within a cell of a table."""
     return "".join(_ESCAPES.get(character, character) for character in " ".join(visible(text).split()))
 
 
 def table_line(cells: Sequence[str]) -> str:
-    """A table's line of cells that are markdown already."""
+    """Return a table's line of cells that are markdown already."""
     return f"| {' | '.join(cells)} |"

@@ -1,7 +1,7 @@
-"""What an experiment asks for and a simulation does not have: read from a run's manifest, and put in words.
+"""Read from a run's manifest what an experiment asks for and a simulation does not have, and put it in words.
 
-``runner.not_modelled`` knows what that is and writes it there. Of links it means that they are not as they were asked
-for; anything else concerns single variants.
+``runner.not_modelled`` finds it and writes it there. A link in it is not as it was asked for; anything else concerns
+single variants.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ _SIMULATE = "simulate"
 
 @dataclass(frozen=True)
 class NotModelled:
-    """One setting: its path in an experiment, what was asked for, and of which links or which variants.
+    """One setting that is not modelled: its path in an experiment, the value asked for, and its links or variants.
 
     A link is the two datacenters that it joins. Raises ValueError unless there are either links or variants.
     """
@@ -35,26 +35,26 @@ class NotModelled:
 
     @property
     def setting(self) -> str:
-        """``loss 1%``."""
+        """The setting as ``loss 1%``."""
         return f"{self.field.rpartition('.')[2]} {self.asked}"
 
     @property
     def text_of_one(self) -> str:
-        """The same in what is said of one variant: ``congestion bbr``, and with the links where it is they."""
+        """The setting in a text about one variant: ``congestion bbr``, with the links where links have it."""
         return self.text if self.links else self.setting
 
     @property
     def text(self) -> str:
-        """``loss 1% (east-west)``; of many links or variants the first few."""
+        """The setting with its owners, ``loss 1% (east-west)``; of many links or variants the first few."""
         names = ["-".join(ends) for ends in self.links] or list(self.variants)
         more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
         return f"{self.setting} ({list_text([*names[:MAX_NAMED], *more])})"
 
 
 def simulated_without(manifest: Mapping[str, Any], cell: int) -> tuple[NotModelled, ...]:
-    """What the simulation of a cell does not have; nothing for an emulation.
+    """Return what the simulation of a cell does not have; nothing for an emulation.
 
-    A manifest from before this was written down leaves it to its links: none of them had loss or jitter.
+    For a manifest from before this was recorded, its links decide: none of them had loss or jitter.
     """
     entry = _entry(manifest, cell)
     if "not_modelled" in entry:
@@ -63,22 +63,22 @@ def simulated_without(manifest: Mapping[str, Any], cell: int) -> tuple[NotModell
 
 
 def planned_without(manifest: Mapping[str, Any], cell: int) -> tuple[NotModelled, ...]:
-    """What the planner, which simulates, knew nothing of when it placed stages of an emulation."""
+    """Return what the planner, which simulates, did not know of when it placed stages of an emulation."""
     return _read(_entry(manifest, cell).get("planned_without"))
 
 
 def of_variant(found: Iterable[NotModelled], variant: str) -> tuple[NotModelled, ...]:
-    """Those that concern one variant, as links concern all."""
+    """Return those that concern one variant, as links concern all."""
     return tuple(each for each in found if each.links or variant in each.variants)
 
 
 def of_links(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
-    """Those for which links are not as they were asked for."""
+    """Return those for which links are not as they were asked for."""
     return tuple(each for each in found if each.links)
 
 
 def gathered(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
-    """Each setting once, as where several cells have it, with all its links or variants."""
+    """Return each setting once, where several cells have it, with all its links or variants."""
     links: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
     variants: dict[tuple[str, str], dict[str, None]] = {}
     for each in found:
@@ -94,7 +94,7 @@ def gathered(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
 
 
 def not_modelled_text(found: Iterable[NotModelled]) -> str:
-    """``loss 1% (east-west) and jitter 5ms (east-west)``; of many settings the first few, empty for none."""
+    """Write ``loss 1% (east-west) and jitter 5ms (east-west)``; of many settings the first few, empty for none."""
     texts = [each.text for each in gathered(found)]
     more = [f"{len(texts) - MAX_SETTINGS} more"] if len(texts) > MAX_SETTINGS else []
     return list_text([*texts[:MAX_SETTINGS], *more])

@@ -1,4 +1,4 @@
-"""Figures and lists as a report prints them: three significant digits, an SI unit, n/a for what is not known.
+"""Format figures and lists for a report: three significant digits, an SI unit, n/a for what is not known.
 
 The space before a unit does not break.
 """
@@ -12,7 +12,7 @@ _SECONDS = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 def three_digits(value: float) -> str:
-    """``0.01234`` as ``0.0123``, ``1234.5`` as ``1,234``; zeros that carry precision stay."""
+    """Format ``0.01234`` as ``0.0123``, ``1234.5`` as ``1,234``; zeros that carry precision stay."""
     return _digits(value, 3)
 
 
@@ -33,12 +33,12 @@ def _scaled(value: float | None, units: tuple[tuple[float, str], ...], digits: i
 
 
 def seconds_text(value_s: float | None) -> str:
-    """Seconds as ``1.23 s`` or ``45.6 ms``."""
+    """Format seconds as ``1.23 s`` or ``45.6 ms``."""
     return _scaled(value_s, _SECONDS)
 
 
 def seconds_interval_text(interval_s: tuple[float, float]) -> str:
-    """An interval as ``1.23 s to 1.25 s``, with as many digits, up to six, as its ends need to differ."""
+    """Format an interval as ``1.23 s to 1.25 s``, with as many digits, up to six, as its ends need to differ."""
     for digits in range(3, 7):
         low, high = (_scaled(end_s, _SECONDS, digits) for end_s in interval_s)
         if low != high:
@@ -47,53 +47,53 @@ def seconds_interval_text(interval_s: tuple[float, float]) -> str:
 
 
 def interval_text(shortest_s: float, longest_s: float) -> str:
-    """Lengths of time as ``250 ms``, or ``250 ms to 1.00 s`` where they differ."""
+    """Format lengths of time as ``250 ms``, or ``250 ms to 1.00 s`` where they differ."""
     texts = dict.fromkeys((seconds_text(shortest_s), seconds_text(longest_s)))
     return " to ".join(texts)
 
 
 def milliseconds_text(value_ms: float | None) -> str:
-    """Milliseconds as ``40.1 ms``, whatever their size."""
+    """Format milliseconds as ``40.1 ms``, whatever their size."""
     return _scaled(value_ms, ((1, "ms"),))
 
 
 def size_text(size_bytes: float | None) -> str:
-    """Bytes in decimal units, as ``1.21 GB``."""
+    """Format bytes in decimal units, as ``1.21 GB``."""
     return _scaled(size_bytes, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")))
 
 
 def rate_text(rate_bps: float | None) -> str:
-    """Bits per second as ``198 Mbit/s``."""
+    """Format bits per second as ``198 Mbit/s``."""
     return _scaled(rate_bps, ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s")))
 
 
 def amount_text(amount: float | None) -> str:
-    """A large number of anything as ``29.2 million``."""
+    """Format a large number of anything as ``29.2 million``."""
     return _scaled(amount, ((1e9, "billion"), (1e6, "million"), (1e3, "thousand"), (1, ""))).strip(_SPACE)
 
 
 def percent_text(fraction: float | None) -> str:
-    """A fraction as ``63.2 %``."""
+    """Format a fraction as ``63.2 %``."""
     return UNKNOWN if fraction is None or math.isnan(fraction) else f"{three_digits(100 * fraction)}{_SPACE}%"
 
 
 def ratio_text(ratio: float | None) -> str:
-    """A factor as ``2.04x``."""
+    """Format a factor as ``2.04x``."""
     return UNKNOWN if ratio is None or math.isnan(ratio) else f"{three_digits(ratio)}x"
 
 
 def count_text(count: int, singular: str, plural: str = "") -> str:
-    """``1 trial``, ``3 trials``; the plural adds an s unless given."""
+    """Format a count as ``1 trial``, ``3 trials``; the plural adds an s unless given."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def list_text(words: list[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Join words as ``a``, ``a and b``, ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def shortened(text: str, length: int) -> str:
-    """The ``visible`` text, dots in place of its middle where it is longer than ``length``: names differ at the end."""
+    """Shorten the ``visible`` text to ``length`` with dots in place of its middle, since names differ at the end."""
     text = visible(text)
     tail = length // 3
     return text if len(text) <= length else f"{text[: length - tail - 1]}…{text[len(text) - tail :]}"
@@ -110,5 +110,5 @@ _UNSEEN = {
 
 
 def visible(text: str) -> str:
-    """The text with what no reader sees spelled out: control characters and those that turn others' direction."""
+    """Spell out what no reader sees: control characters and those that turn others' direction."""
     return text.translate(_UNSEEN)

@@ -1,4 +1,4 @@
-"""Jinja's environment for every page that this project writes: its templates, and figures as readers say them."""
+"""Set up Jinja for every page that this project writes: its templates, and figures formatted for readers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ from results import number_text
 
 
 def page_environment(*folders: Path) -> Environment:
-    """Templates of these folders, then those of this package; whatever they are given is escaped.
+    """Return an environment with the templates of these folders, then of this package; all values are escaped.
 
     ``report_macros.html.j2`` shows charts and ``report_style.html.j2`` is the pages' look.
     """

@@ -1,4 +1,4 @@
-"""Why an iteration took another time than planned, as far as the trial's spans or its machine's load show it."""
+"""Explain why an iteration took another time than planned, as far as a trial's spans or machine load show it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ _NO_CAUSE = "no cause shows in the spans"
 
 
 def plan_causes(facts: Mapping[str, Any], spans: pd.DataFrame) -> tuple[str, ...]:
-    """What the spans of a trial's measured iterations show that its plan did not say; never nothing.
+    """Return what the spans of a trial's measured iterations show that its plan did not have; never nothing.
 
     ``facts`` are the trial's, with what is left of its ``plan``.
     """
@@ -46,7 +46,7 @@ def plan_causes(facts: Mapping[str, Any], spans: pd.DataFrame) -> tuple[str, ...
 
 
 def _computing(planned_s: Sequence[float], work: pd.DataFrame) -> str:
-    """Whether a stage computes longer, or shorter, than planned."""
+    """Describe the stage that computes longer or shorter than planned by most; "" if none does."""
     rounds = work[["pipeline", "iteration"]].drop_duplicates().shape[0]
     busy_s = (work["end_ns"] - work["start_ns"]).groupby(work["stage"]).sum() / 1e9 / rounds
     ratios = {stage: busy_s.get(stage, 0.0) / own_s for stage, own_s in enumerate(planned_s) if own_s}
@@ -59,7 +59,7 @@ def _computing(planned_s: Sequence[float], work: pd.DataFrame) -> str:
 
 
 def _transfers(spans: pd.DataFrame, pipelines_per_cell: int) -> pd.DataFrame:
-    """Every transfer between stages, from its first byte to its last one's arrival: ``took_ns`` from ``start_ns``.
+    """Return every transfer between stages, from first byte to the last one's arrival: ``took_ns`` from ``start_ns``.
 
     ``cell`` counts DP-cells; ``direction`` numbers datacenters that send to others, -1 inside one.
     """
@@ -81,7 +81,7 @@ def _transfers(spans: pd.DataFrame, pipelines_per_cell: int) -> pd.DataFrame:
 
 
 def _transferring(planned_s: Sequence[float], transfers: pd.DataFrame) -> str:
-    """Whether transfers over a boundary take another time than planned; of several, the one furthest off."""
+    """Describe the boundary whose transfers are furthest off their planned time; "" if none is off."""
     mean_s = transfers["took_ns"].groupby(transfers["boundary"]).mean() / 1e9
     off = {
         boundary: mean_s[boundary] - own_s
@@ -100,7 +100,7 @@ def _transferring(planned_s: Sequence[float], transfers: pd.DataFrame) -> str:
 
 
 def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
-    """What the transfers over one boundary show of slow start and of contention."""
+    """Return what the transfers over one boundary show of slow start and of contention."""
     ordered = own.sort_values(["cell", "tensor", "start_ns"])
     links = ordered.groupby(["cell", "tensor"], sort=False)
     before_ns = links["end_ns"].cummax().groupby([ordered["cell"], ordered["tensor"]], sort=False).shift()
@@ -123,7 +123,7 @@ def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
 
 
 def _held(spans: pd.DataFrame) -> str:
-    """Whether GPUs stood idle with a message at hand that the plan's strict order had no turn for yet."""
+    """Describe how long GPUs idled with a message at hand that the plan's strict order had no turn for yet."""
     gpus, kinds, key = Gpus.of(spans), spans["kind"], ["pipeline", "stage", "iteration", "microbatch"]
     numbered = spans.assign(number=gpus.of_span)
     waiting = []

@@ -1,7 +1,7 @@
-"""A plan made ahead against what came out: how long an iteration took, and where that is not as planned, why.
+"""Compare a plan made ahead with the outcome: how long an iteration took, and where that is not as planned, why.
 
-Compared are the stretches from an iteration's first computation to its last one's end, sums of gradients and optimizer
-left out, which no plan orders.
+Compared are the stretches from an iteration's first computation to its last one's end, without all-reduces and
+optimizer, which no plan orders.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ class PlanOutcome:
 
     @property
     def difference(self) -> float:
-        """Of the planned time: above 0 where the outcome took longer."""
+        """The difference as a share of the planned time: above 0 where the outcome took longer."""
         return self.outcome_s / self.planned_s - 1
 
 
 @dataclass(frozen=True)
 class PlanTable:
-    """The table as the template shows it: columns, rows of texts, and what to make of them."""
+    """The table as the template shows it: columns, rows of texts, and a reading of them."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -49,13 +49,13 @@ class PlanTable:
 
 
 def plan_outcomes(run: Run) -> list[PlanOutcome]:
-    """One for each trial that had a plan and measured an iteration, in the order of the run's trials."""
+    """Return one for each trial that had a plan and measured an iteration, in the order of the run's trials."""
     found = (_of_trial(run, trial) for trial in run.trials if trial.facts.get("planned_iteration_time_s"))
     return [outcome for outcome in found if outcome is not None]
 
 
 def plan_table(outcomes: Sequence[PlanOutcome]) -> PlanTable | None:
-    """The report's table; None where nothing was planned."""
+    """Return the report's table; None where nothing was planned."""
     if not outcomes:
         return None
     rows = [
@@ -80,7 +80,7 @@ def plan_table(outcomes: Sequence[PlanOutcome]) -> PlanTable | None:
 
 
 def plan_warnings(outcomes: Sequence[PlanOutcome]) -> list[str]:
-    """What a reader must know of outcomes that are not as planned; empty if all are."""
+    """Return what a reader must know of outcomes that are not as planned; empty if all are."""
     differing = [outcome for outcome in outcomes if outcome.causes]
     if not differing:
         return []

@@ -1,4 +1,4 @@
-"""Whether prefill in its bubbles slows training down: variants with it against those without, otherwise equal."""
+"""Test whether prefill in its bubbles slows training down: variants with it against those without, otherwise equal."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Impact:
     """One variant that serves against the first one that does not and is equal otherwise, in one cell of one run.
 
     ``ratio`` is its iteration time over the other's, each the median over repeats of their medians, from the repeats
-    that both have; ``interval`` is that ratio's with 95 % confidence (``results.comparison.bootstrap``), None where
+    that both have. ``interval`` is that ratio's with 95 % confidence (``results.comparison.bootstrap``), None where
     too few repeats were measured. ``repeatable_within`` is how far the ratio may be off where that needs no repeats, 0
     for a simulation, which is the same each time.
     """
@@ -47,12 +47,12 @@ class Impact:
 
     @property
     def where(self) -> str:
-        """The cell's swept values as a reader says them."""
+        """The cell's swept values as a reader calls them."""
         return cell_text(self.values)
 
     @property
     def verdict(self) -> str:
-        """Whether the whole interval, or what is known of the ratio without one, lies within the margin, or outside."""
+        """The verdict: the interval, or what is known of the ratio without one, lies within the margin or outside."""
         ends = self.interval
         if ends is None and self.repeatable_within is not None:
             ends = self.ratio / (1 + self.repeatable_within), self.ratio * (1 + self.repeatable_within)
@@ -64,7 +64,7 @@ class Impact:
 
     @property
     def words(self) -> str:
-        """The verdict in a table."""
+        """The verdict as a table shows it."""
         few = self.repeatable_within is None and self.pairs < FEWEST_PAIRS
         told = {WITHIN: "no impact", BEYOND: "slower" if self.ratio > 1 else "faster", UNDECIDED: "cannot tell"}
         none = ", no interval" if few and self.interval is None else ""
@@ -72,7 +72,7 @@ class Impact:
 
 
 def impacts(run: Run, label: str = "") -> list[Impact]:
-    """One for each cell and serving variant that has its counterpart, in the order of the run's trials."""
+    """Return one for each cell and serving variant that has its counterpart, in the order of the run's trials."""
     times_s: dict[tuple[int, str], dict[int, list[float]]] = {}
     serving: dict[tuple[int, str], bool] = {}
     for trial, own in zip(run.trials, run.summary["iteration_times_s"], strict=True):
@@ -118,7 +118,7 @@ def impacts(run: Run, label: str = "") -> list[Impact]:
 
 
 def _settings(manifest: Mapping[str, Any], variant: str) -> str:
-    """All that the experiment says of a variant but its name and what it serves, as one text."""
+    """Return all that the experiment sets for a variant but its name and what it serves, as one text."""
     listed = (manifest.get("experiment") or {}).get("variants") or manifest.get("variants") or ()
     own = next((each for each in listed if each.get("name") == variant), {"name": variant, "unknown": variant})
     kept = {name: value for name, value in own.items() if name not in _PREFILL_ALONE}

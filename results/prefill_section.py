@@ -1,4 +1,4 @@
-"""The report's section on prefill: its rows as the page groups them, and what there is to say of them in words."""
+"""Build the report's section on prefill: its rows as the page groups them, and their reading in words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _MARGIN_TEXT = f"{100 * MARGIN:g} %"
 
 @dataclass(frozen=True)
 class PrefillSection:
-    """What the page shows; ``groups`` and ``impacts`` are by swept values, in order of appearance."""
+    """The contents of the section; ``groups`` and ``impacts`` are by swept values, in order of appearance."""
 
     rows: Sequence[PrefillRow]
     groups: Sequence[tuple[str, Sequence[PrefillRow]]]
@@ -33,7 +33,7 @@ class PrefillSection:
 
 
 def prefill_of(runs: Mapping[str, Run]) -> tuple[list[PrefillRow], list[Impact]]:
-    """All rows and impacts of runs by their label."""
+    """Return all rows and impacts of runs by their label."""
     rows = [row for label, run in runs.items() for row in prefill_rows(run, label)]
     return rows, [impact for label, run in runs.items() for impact in impacts(run, label)]
 
@@ -41,7 +41,7 @@ def prefill_of(runs: Mapping[str, Run]) -> tuple[list[PrefillRow], list[Impact]]
 def prefill_section(
     rows: Sequence[PrefillRow], found: Sequence[Impact], shares: Sequence[GpuTimeShares]
 ) -> PrefillSection | None:
-    """The section; None where nothing was prefilled. ``shares`` are the GPUs' time, of one cell at least."""
+    """Return the section; None where nothing was prefilled. ``shares`` are the GPUs' time, of one cell at least."""
     if not rows:
         return None
     groups: dict[str, list[PrefillRow]] = {}
@@ -81,7 +81,7 @@ def _outcomes(rows: Sequence[PrefillRow]) -> str:
 
 
 def bubbles_reading(shares: Sequence[GpuTimeShares]) -> str:
-    """How much of the bubbles was filled in the last cell, and what keeps the rest empty; "" where nothing was."""
+    """Describe how much of the bubbles the last cell filled, and what keeps the rest empty; "" if nothing was."""
     filled = [each for each in shares if each.parts_ns[PREFILL]]
     if not filled:
         return ""

@@ -1,4 +1,4 @@
-"""What a prefill service achieved, variant by variant: what the report, its charts and its tables tell of it."""
+"""Compute what a prefill service achieved, variant by variant, for the report, its charts and its tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ class PrefillRow:
     ``counts`` are ``metrics.outcome_counts`` of the requests that arrived in the measured windows, which were
     ``window_s`` long in all. ``ttft_ns`` and ``ttft_without_kv_ns`` are those of these requests, sorted, of which the
     percentiles are taken; ``ttft_of_repeats_ns`` is the former repeat by repeat. ``deadline_overruns`` are counted over
-    whole trials: how often training had to wait for a GPU, ``overrun_ns`` how long in all; None where the trial does
-    not tell. ``gpus`` of a trial train or stand in the pool. ``pool_equivalent`` and ``pool_equivalent_at_80`` are GPUs
-    of a dedicated pool that would have done the same prefill, busy all the time or to ``POOL_UTILIZATION`` of it.
+    whole trials: how often training had to wait for a GPU, ``overrun_ns`` how long in all; None where the trial did
+    not record it. ``gpus`` of a trial train or stand in the pool. ``pool_equivalent`` and ``pool_equivalent_at_80`` are
+    GPUs of a dedicated pool that would have done the same prefill, busy all the time or to ``POOL_UTILIZATION`` of it.
     """
 
     run: str
@@ -54,7 +54,7 @@ class PrefillRow:
 
     @property
     def where(self) -> str:
-        """The cell's swept values as a reader says them."""
+        """The cell's swept values as a reader calls them."""
         return cell_text(self.values)
 
     @property
@@ -85,20 +85,20 @@ def _percentiles_s(times_ns: Numbers) -> Percentiles:
 
 
 def prefill_facts(trial: Trial) -> Mapping[str, Any]:
-    """What trial.json says of the trial's prefill, {} where there was none."""
+    """Return what trial.json records of the trial's prefill, {} where there was none."""
     facts = trial.facts.get("prefill")
     return facts if isinstance(facts, dict) else {}
 
 
 def serves(trial: Trial) -> bool:
-    """Whether anything was to be prefilled in the trial, in bubbles or by a pool."""
+    """Return whether anything was to be prefilled in the trial, in bubbles or by a pool."""
     facts = prefill_facts(trial)
     return bool(facts) and (facts.get("policy") != NO_POLICY or bool(facts.get("pool_gpus")))
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What one trial adds to its row."""
+    """The contribution of one trial to its row."""
 
     facts: Mapping[str, Any]
     window: Window
@@ -111,9 +111,9 @@ class _Part:
 
 
 def prefill_rows(run: Run, label: str = "") -> list[PrefillRow]:
-    """A row for each cell and variant with a prefill service and a measured window, in the order of the run's trials.
+    """Return a row for each cell and variant with a prefill service and a measured window, in the order of the trials.
 
-    ``label`` is what tells the run from others.
+    ``label`` distinguishes the run from others.
     """
     parts: dict[tuple[int, str], list[_Part]] = {}
     for trial in run.trials:

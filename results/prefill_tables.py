@@ -1,4 +1,4 @@
-"""The report's tables on prefill as text and as records."""
+"""Write the report's tables on prefill as text and as records."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,10 @@ _TTFTS = tuple((percent, name) for name in ("ttft", "ttft_without_kv") for perce
 
 
 def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
-    """Exact figures by name, with their unit in it, all beginning with ``prefill_``; None each where nothing served."""
+    """Return exact figures by name, with their unit in it, all beginning with ``prefill_``.
+
+    All are None where nothing served.
+    """
     figures: dict[str, Any] = {"policy": row and row.policy, "offered_per_s": row and row.offered_per_s}
     figures |= {f"{name}_requests": row and row.counts[name] for name in _COUNTS}
     percentiles = {"ttft": row.ttft_s, "ttft_without_kv": row.ttft_without_kv_s} if row else {}
@@ -36,12 +39,12 @@ def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
 
 
 def prefill_records(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
-    """One record a row, swept values in ``cell``."""
+    """Return one record a row, swept values in ``cell``."""
     return [{"cell": dict(row.values), "run": row.run, "variant": row.variant, **prefill_figures(row)} for row in rows]
 
 
 def impact_records(impacts: Sequence[Impact]) -> list[dict[str, Any]]:
-    """One record each, swept values in ``cell``."""
+    """Return one record each, swept values in ``cell``."""
     records = []
     for each in impacts:
         low, high = each.interval or (None, None)
@@ -63,7 +66,7 @@ def impact_records(impacts: Sequence[Impact]) -> list[dict[str, Any]]:
 
 
 def prefill_markdown(rows: Sequence[PrefillRow], impacts: Sequence[Impact]) -> str:
-    """Both tables, each after an empty line; "" where nothing was prefilled."""
+    """Return both tables, each after an empty line; "" where nothing was prefilled."""
     if not rows:
         return ""
     several = len({row.run for row in rows}) > 1

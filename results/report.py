@@ -1,4 +1,4 @@
-"""The report: one HTML page, complete in itself, of one run or several laid over each other."""
+"""Write the report: one HTML page, complete in itself, of one run or several laid over each other."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class _Section:
 
 @dataclass(frozen=True)
 class _Table:
-    """The main table as the template shows it; which of its columns say anything."""
+    """The main table as the template shows it, with flags for the columns that carry information."""
 
     groups: Sequence[tuple[str, Sequence[HeadlineRow]]]
     several_runs: bool
@@ -63,7 +63,7 @@ class _Table:
 
     @property
     def columns(self) -> int:
-        """How many there are."""
+        """The number of columns."""
         return 6 + self.several_runs + self.measured
 
 
@@ -141,7 +141,7 @@ def _table(rows: Sequence[HeadlineRow]) -> _Table:
 
 
 def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDifference], int]:
-    """Those that are told, and how many are not."""
+    """Return the differences to show, and how many are left out."""
     return differences[:MAX_DIFFERENCES], len(differences[MAX_DIFFERENCES:])
 
 

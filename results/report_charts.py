@@ -1,4 +1,4 @@
-"""Every chart of a report: those that all runs share, those of their prefill, and those of one run each."""
+"""Draw every chart of a report: those that all runs share, those of their prefill, and those of one run each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from results.run import Run
 
 @dataclass(frozen=True)
 class ReportCharts:
-    """``shared`` show all runs together, as ``prefill`` do theirs; ``own`` are those of each run, by its label.
+    """The charts of a report: ``shared`` show all runs together, ``prefill`` theirs, ``own`` each run by its label.
 
-    ``shares`` is what the GPUs' time went into, of the cells that are drawn.
+    ``shares`` is how the GPUs' time was spent, in the cells that are drawn.
     """
 
     shared: tuple[Chart, ...]
@@ -38,7 +38,7 @@ class ReportCharts:
 def report_charts(
     runs: Mapping[str, Run], rows: list[HeadlineRow], prefill: Sequence[PrefillRow], styles: Styles
 ) -> ReportCharts:
-    """The charts that have data, of runs by their label, with their headline and what was prefilled in them."""
+    """Draw the charts that have data, of runs by their label, with their headline and what was prefilled in them."""
     several = len(runs) > 1
     timelines = {
         label: timeline_chart(run, styles, f"run-{position}", label if several else "", MAX_SPANS // len(runs))
@@ -58,7 +58,7 @@ def report_charts(
 
 
 def _shares(runs: Mapping[str, Run], rows: list[HeadlineRow]) -> tuple[list[GpuTimeShares], int]:
-    """Those that are drawn, and how many cells there are, drawn or not."""
+    """Return the shares that are drawn, and how many cells there are, drawn or not."""
     cells = list(dict.fromkeys(row.where for row in rows))
     bars_a_cell = len({(row.run, row.variant) for row in rows})
     chosen = {cells[number] for number in drawn_cells(range(len(cells)), bars_a_cell)}

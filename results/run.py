@@ -1,4 +1,4 @@
-"""A run read back: manifest, traces and summary."""
+"""Read a run back: manifest, traces and summary."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from results.trial_files import TRIAL_TABLES, read_calibration, read_trial_table
 
 @dataclass(frozen=True)
 class Run:
-    """A run: what its manifest says and what its finished trials left.
+    """A run: its manifest and what its finished trials left.
 
     The data frames have the columns of ``results.schema``; ``summary`` those of ``results.summary.FIELDS``, its rows in
     the order of ``trials``: by cell, then variant as the manifest lists them, then repeat.

@@ -1,4 +1,4 @@
-"""What a run was, in words: from its manifest, of which any part may be absent."""
+"""Describe a run in words, from its manifest, of which any part may be absent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,21 +16,21 @@ MAX_VALUES_TOLD = 12
 
 
 def _at(document: Any, *path: str) -> Any:
-    """What stands at a path of nested mappings, None if a step is absent."""
+    """Return the value at a path of nested mappings, None if a step is absent."""
     for step in path:
         document = document.get(step) if isinstance(document, Mapping) else None
     return document
 
 
 def expected_trials(run: Run) -> int | None:
-    """How many trials the whole sweep has, None if the manifest does not say."""
+    """Return how many trials the whole sweep has, None if the manifest does not record it."""
     cells, variants = run.manifest.get("cells"), run.manifest.get("variants")
     repeats = run.manifest.get("repeats") or _at(run.manifest, "experiment", "repeats") or 1
     return len(cells) * len(variants) * int(repeats) if cells and variants else None
 
 
 def what_was_run(run: Run) -> str:
-    """One or two sentences: the variants, where they ran, and over what sweep."""
+    """Describe the run in one or two sentences: the variants, where they ran, and over what sweep."""
     sentences = [
         "Simulated as discrete events: nothing was sent and nothing measured." if run.simulated else "",
         f"Compared: {list_text(list(run.variants))}." if len(run.variants) > 1 else "",
@@ -66,14 +66,14 @@ def what_was_run(run: Run) -> str:
 
 
 def _values_text(values: list[str]) -> str:
-    """A swept path's values, of many only the first ones and the last."""
+    """List a swept path's values, of many only the first ones and the last."""
     if len(values) <= MAX_VALUES_TOLD:
         return ", ".join(values)
     return f"{', '.join(values[: MAX_VALUES_TOLD - 2])}, ... to {values[-1]} ({len(values)} values)"
 
 
 def not_modelled_in(run: Run) -> tuple[NotModelled, ...]:
-    """What the simulations of a run's trials do not have of what was asked for; nothing for an emulation."""
+    """Return what was asked for and the simulations of a run's trials do not have; nothing for an emulation."""
     return gathered(each for cell in _cells(run) for each in simulated_without(run.manifest, cell))
 
 
@@ -82,7 +82,7 @@ def _cells(run: Run) -> list[int]:
 
 
 def links_reading(run: Run) -> str:
-    """What a report says of the links of a simulation in place of their calibration."""
+    """Return what a report writes of the links of a simulation in place of their calibration."""
     without = of_links(not_modelled_in(run))
     if without:
         text = not_modelled_text(without)
@@ -91,7 +91,7 @@ def links_reading(run: Run) -> str:
 
 
 def warnings(run: Run) -> list[str]:
-    """What a reader must know before believing the figures, each one sentence or two; empty if nothing."""
+    """Return what a reader must know before believing the figures, each one sentence or two; empty if nothing."""
     found = []
     if not run.complete:
         expected = expected_trials(run)
@@ -149,7 +149,7 @@ def _of_trials(number: int, of_all: int) -> str:
 
 
 def overlay_warnings(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
-    """Why the figures of these runs must not be held against each other, each a sentence or two; empty if they may."""
+    """Explain why the figures of these runs must not be compared, each a sentence or two; empty if they may be."""
     found = []
     differing = incomparable(runs)
     if differing:
@@ -189,21 +189,21 @@ def _text(value: Any) -> str:
 
 
 def first_cell(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """What was read back of the first cell's network, which goes by this name; its cells do not differ in it."""
+    """Return what was read back of the first cell's network under this name; a run's cells do not differ in it."""
     of_cells = manifest.get(name)
     first: Any = next(iter(of_cells.values()), {}) if isinstance(of_cells, Mapping) else {}
     return first if isinstance(first, Mapping) else {}
 
 
 def _mtu_text(offloads: Mapping[str, Any]) -> str:
-    """The largest packets of the interfaces in bytes, where all share it one number."""
+    """Return the largest packets of the interfaces in bytes: one number where all share it."""
     mtu = offloads.get("mtu_bytes")
     sizes = sorted({size for size in mtu.values() if isinstance(size, int)}) if isinstance(mtu, Mapping) else [mtu]
     return ", ".join(f"{size} bytes" for size in sizes if isinstance(size, int))
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """The manifest's facts that decide what the figures mean, as terms and values; absent ones are left out."""
+    """Return the manifest's facts that decide what the figures mean, as terms and values; absent ones are left out."""
     manifest = run.manifest
     sysctls = {
         name.removeprefix("net.ipv4."): value

@@ -1,4 +1,4 @@
-"""A run's manifest and what its finished trials say of themselves, read and checked: every reader starts here."""
+"""Read and check a run's manifest and the facts of its finished trials: every reader starts here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from results.run_store import MANIFEST, PARTIAL, TRIAL_FACTS, RunError, read_jso
 
 @dataclass(frozen=True)
 class FoundTrial:
-    """A finished trial's folder, which trial it is, and what its trial.json says."""
+    """A finished trial's folder, its identity, and the contents of its trial.json."""
 
     folder: Path
     cell: int
@@ -21,22 +21,22 @@ class FoundTrial:
 
     @property
     def key(self) -> tuple[int, str, int]:
-        """Cell, variant and repeat, by which every row of its tables is known."""
+        """Cell, variant and repeat, which identify every row of the trial's tables."""
         return self.cell, self.variant, self.repeat
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
-    """A run's manifest. Raises RunError, one line that starts with a path, if there is none or it is damaged."""
+    """Read a run's manifest. Raises RunError, one line that starts with a path, if there is none or it is damaged."""
     manifest = read_json(run / MANIFEST)
     check_manifest(manifest, run / MANIFEST)
     return manifest
 
 
 def read_trials(run: Path, manifest: Mapping[str, Any]) -> list[FoundTrial]:
-    """A run's finished trials: by cell, variant as the manifest lists them, and repeat.
+    """Read a run's finished trials: by cell, variant as the manifest lists them, and repeat.
 
-    Raises RunError, one line that starts with a path, if a trial.json is damaged, if two say that they are the same
-    trial, and if one says that it is another than the one whose folder it lies in.
+    Raises RunError, one line that starts with a path, if a trial.json is damaged, if two claim to be the same trial,
+    and if one claims to be another trial than the one whose folder it lies in.
     """
     found: dict[tuple[int, str, int], FoundTrial] = {}
     for file in sorted(run.glob(f"trials/cell-*/*/repeat-*/{TRIAL_FACTS}")):

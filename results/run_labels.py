@@ -1,4 +1,4 @@
-"""Short names that tell runs apart in one report."""
+"""Give runs short names that distinguish them in one report."""
 
 import re
 from collections import defaultdict
@@ -11,12 +11,12 @@ _STAMP = re.compile(r"-([0-9]{8}T([0-9]{6}Z))-[0-9a-f]{8}")
 
 
 def run_name(run: Run) -> str:
-    """What the run's manifest calls it, else its folder's name."""
+    """Return the manifest's name for the run, else its folder's name."""
     return str(run.manifest.get("name") or run.path.name)
 
 
 def run_labels(runs: Sequence[Run]) -> list[str]:
-    """A name for each run, no two the same: what its manifest calls it and, where two share that, what differs.
+    """Return a name for each run, no two the same: the manifest's and, where two share that, what differs.
 
     That is the engine; else the time in the folder's name, as it stands there, or the name of a folder that was
     renamed; else their order. Where all share their name and engine, the time or folder alone.
@@ -42,7 +42,7 @@ def _engines(runs: Sequence[Run]) -> list[str]:
 
 
 def _folders(runs: Sequence[Run]) -> list[str]:
-    """The times in the folders' names, without the day if all have the same; the name of a folder without a time."""
+    """Return the times in the folders' names, without the day if all share it; the name of a folder without a time."""
     names = [run.path.name for run in runs]
     stamps = [_STAMP.search(name) for name in names]
     one_day = len({stamp[1].partition("T")[0] for stamp in stamps if stamp}) == 1

@@ -1,4 +1,4 @@
-"""A run's folder: written trial by trial, so that a run killed at any moment keeps what had finished.
+"""Write a run's folder trial by trial, so that a run killed at any moment keeps what had finished.
 
 ::
 
@@ -7,7 +7,7 @@
         calibration/cell-<NNN>.parquet
         summary.parquet                   once the run has ended
         trials/cell-<NNN>/<variant>/repeat-<K>/{spans, link_samples, tcp_samples, prefill_requests}.parquet, trial.json
-                                               gpu_samples.parquet   where NVML was asked
+                                               gpu_samples.parquet   where NVML was sampled
 
 Every file appears whole under its name or not at all, and a trial's folder as one: it is written as
 ``<folder>.partial`` and renamed. This guards against the process being killed, not against the machine losing power.
@@ -66,7 +66,7 @@ class RunError(ValueError):
 class TrialRecord:
     """One finished trial: its spans, and the links' counters and connections' state meanwhile.
 
-    The former two stand row by row or as whole columns.
+    The former two are given row by row or as whole columns.
 
     ``facts`` are further things to keep in trial.json; ``warmup_iterations``, ``tokens_per_iteration`` and ``dilation``
     there hold for this trial in place of the manifest's.
@@ -84,7 +84,7 @@ class TrialRecord:
 
 
 def slug(name: str) -> str:
-    """A folder name for any text; two texts never share one.
+    """Return a folder name for any text; two texts never share one.
 
     Letters, digits, dots, dashes and underscores stay; where anything has to change, a hash of the text is added.
     """
@@ -94,13 +94,13 @@ def slug(name: str) -> str:
 
 
 def cell_name(cell: int) -> str:
-    """What the folder and the calibration of a cell are called."""
+    """Return the name of a cell's folder and calibration."""
     return f"cell-{cell:03d}"
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Where to write what is to appear at ``path`` when the block has ended, in place of what was there."""
+    """Yield a path to write to: what is there when the block has ended replaces what was at ``path``."""
     partial = path.with_name(path.name + PARTIAL)
     yield partial
     partial.replace(path)
@@ -120,7 +120,7 @@ def _finite(text: str) -> float:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """One of a run's JSON documents. Raises RunError if it is absent or damaged."""
+    """Read one of a run's JSON documents. Raises RunError if it is absent or damaged."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
         # Half a surrogate pair, as an escape, is JSON, and no text that can be written again.
@@ -135,7 +135,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 class RunStore:
-    """Writes one run's folder. Make one with ``create`` or, to continue a run, ``open``."""
+    """Write one run's folder. Make a store with ``create`` or, to continue a run, ``open``."""
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         self.path = path
@@ -145,7 +145,7 @@ class RunStore:
     def create(cls, root: Path, name: str, manifest: Mapping[str, Any], config_hash: str) -> "RunStore":
         """Make a new folder below ``root`` and write the manifest there, marked incomplete.
 
-        Its ``run_id`` is like no other run's, and stays when the folder is copied.
+        Its ``run_id`` is unique, and stays when the folder is copied.
         """
         now = datetime.now(UTC)
         stem = f"{slug(name)}-{now:%Y%m%dT%H%M%SZ}-{config_hash[:8]}"
@@ -186,7 +186,7 @@ class RunStore:
         return self.path / "calibration" / f"{cell_name(cell)}.parquet"
 
     def has_calibration(self, cell: int) -> bool:
-        """Whether this cell's links have been measured."""
+        """Return whether this cell's links have been measured."""
         return self._calibration_path(cell).is_file()
 
     def write_calibration(self, cell: int, rows: Iterable[CalibrationRow]) -> None:
@@ -197,20 +197,20 @@ class RunStore:
             write_table(partial, CALIBRATION, [(cell, *row) for row in rows])
 
     def trial_path(self, cell: int, variant: str, repeat: int) -> Path:
-        """Where a trial's folder is, or will be once it has finished."""
+        """Return the path of a trial's folder, which exists once the trial has finished."""
         return trial_path(self.path, cell, variant, repeat)
 
     def has_trial(self, cell: int, variant: str, repeat: int) -> bool:
-        """Whether this trial has finished."""
+        """Return whether this trial has finished."""
         return self.trial_path(cell, variant, repeat).is_dir()
 
     def write_trial(self, trial: TrialRecord) -> Path:
-        """As ``write_trial`` does, into this run."""
+        """Write a finished trial into this run, as the function ``write_trial`` does."""
         return write_trial(self.path, trial)
 
 
 def trial_path(run: Path, cell: int, variant: str, repeat: int) -> Path:
-    """Where a trial's folder is in the run's folder ``run``, or will be once it has finished."""
+    """Return the path of a trial's folder in the run's folder ``run``, which exists once the trial has finished."""
     return run / "trials" / cell_name(cell) / slug(variant) / f"repeat-{repeat}"
 
 

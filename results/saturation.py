@@ -1,4 +1,4 @@
-"""Whether the machine's cores kept up with a trial; where they did not, its figures are the machine's."""
+"""Judge whether the machine's cores kept up with a trial; where they did not, its figures are the machine's."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ WORRYING_NETWORK_SHARE = 0.6
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """What a trial recorded of its machine: shares of its time, None where it does not say.
+    """The machine's load that a trial recorded: shares of its time, None where there is no record.
 
     ``cores_saturated`` is the share with all cores busy, ``network_core_busy`` that of the one core which carries the
     guest's network.
@@ -26,7 +26,7 @@ class MachineLoad:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "MachineLoad":
-        """The load that trial.json records."""
+        """Read the load that trial.json records."""
         load = facts.get("machine_load")
         recorded = load if isinstance(load, Mapping) else {}
         cores, network = (recorded.get(name) for name in ("saturated", "network"))
@@ -44,7 +44,7 @@ class MachineLoad:
 
     @property
     def mark(self) -> str:
-        """Which cores were busy for how long, in a table; "" where they kept up."""
+        """The cores that were busy and for how long, in a table; "" where they kept up."""
         if self._cores:
             return f"all cores {percent_text(self.cores_saturated)}"
         return f"network core {percent_text(self.network_core_busy)}" if self._network else ""
@@ -71,7 +71,7 @@ class MachineLoad:
 
 @dataclass(frozen=True)
 class Saturation:
-    """How many repeats of one variant at one sweep point were saturated; ``worst`` is the load of the busiest."""
+    """The number of saturated repeats of one variant at one sweep point; ``worst`` is the load of the busiest."""
 
     repeats: int
     saturated: int
@@ -79,14 +79,14 @@ class Saturation:
 
     @classmethod
     def of(cls, trials: Iterable[Mapping[str, Any]]) -> "Saturation":
-        """What the facts of these trials say."""
+        """Read the loads from the facts of these trials."""
         loads = [MachineLoad.of(facts) for facts in trials]
         worst = max(loads, key=lambda load: (load.saturated, load.worst), default=MachineLoad(None, None))
         return cls(len(loads), sum(load.saturated for load in loads), worst)
 
     @property
     def mark(self) -> str:
-        """Which cores were busy for how long, and in how many repeats; "" where all kept up."""
+        """The cores that were busy, for how long, and in how many repeats; "" where all kept up."""
         if not self.saturated:
             return ""
         where = "" if self.saturated == self.repeats else f" in {self.saturated} of {self.repeats} repeats"

@@ -1,4 +1,4 @@
-"""The tables that a run leaves, column by column.
+"""Define the tables that a run leaves, column by column.
 
 Each file is Parquet and carries the schema's version and every column's meaning in its metadata. Times are integer
 nanoseconds since the trial's start and, like rates, are those of the emulated network: dilation is undone before they
@@ -238,7 +238,7 @@ class TcpSample(NamedTuple):
 
 
 class GpuSample(NamedTuple):
-    """What NVML told of one GPU at one moment; the columns of ``GPU_SAMPLES`` after the trial's."""
+    """NVML's readings of one GPU at one moment; the columns of ``GPU_SAMPLES`` after the trial's."""
 
     time_ns: int
     device: str
@@ -252,7 +252,7 @@ class GpuSample(NamedTuple):
 
 
 class PrefillRequest(NamedTuple):
-    """What became of one inference request; the columns of ``PREFILL_REQUESTS`` after the trial's."""
+    """The fate of one inference request; the columns of ``PREFILL_REQUESTS`` after the trial's."""
 
     request: int
     datacenter: str
@@ -320,7 +320,7 @@ def _with_later_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def version_of(schema: pa.Schema) -> str:
-    """The version that a file's own schema names, "none" if it names none."""
+    """Return the version that a file's own schema names, "none" if it names none."""
     return (schema.metadata or {}).get(_VERSION_KEY, b"none").decode(errors="replace")
 
 

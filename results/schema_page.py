@@ -53,12 +53,12 @@ _UNITS = {
 
 
 def unit_of(column: str) -> str:
-    """The unit that a column's name ends in, "" for one that has none."""
+    """Return the unit that a column's name ends in, "" for one that has none."""
     return next((unit for ending, unit in _UNITS.items() if column.endswith(ending)), "")
 
 
 def schema_tables() -> str:
-    """Every table with its columns, as Markdown."""
+    """Return every table with its columns, as Markdown."""
     return "\n".join(f"### {_heading(name)}\n\n{_columns(schema)}" for name, schema in _TABLES.items())
 
 
@@ -76,7 +76,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def with_tables(page: str) -> str:
-    """The page with the schema's tables between its two marks. Raises ValueError where it lacks one."""
+    """Return the page with the schema's tables between its two marks. Raises ValueError where it lacks one."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

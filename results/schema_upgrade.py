@@ -1,4 +1,4 @@
-"""Tables of the schema version before the current one, brought to the current one."""
+"""Bring tables of the schema version before the current one to the current one."""
 
 import pyarrow as pa
 
@@ -8,10 +8,10 @@ _SENDS, _RECEIVES = "send", "receive"
 
 
 def upgraded(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table of version 1 with the columns of ``schema``; one whose columns do not fit is returned as it is.
+    """Return a table of version 1 with the columns of ``schema``; return one whose columns do not fit as it is.
 
-    Version 1 of the spans did not say which tensor a transfer carried. The host at its other end does, unless the
-    previous and the next stage of the pipeline share one; then ``tensor`` is left empty.
+    Version 1 of the spans did not record which tensor a transfer carried. The host at its other end reveals it, unless
+    the previous and the next stage of the pipeline share one; then ``tensor`` is left empty.
     """
     new = ("tensor", "request")
     if "tensor" in schema.names and table.schema.names == [name for name in schema.names if name not in new]:

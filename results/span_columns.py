@@ -1,4 +1,4 @@
-"""The spans of a trial as columns: what millions of them are kept in before they are written."""
+"""Keep the spans of a trial as columns, which hold millions of them before they are written."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class SpanColumns:
 
     @classmethod
     def of_training(cls, rows: Column) -> "SpanColumns":
-        """From one row of eight numbers a span, the fields up to ``peer``: none of them is a prefill."""
+        """Build from one row of eight numbers a span, the fields up to ``peer``: none of them is a prefill."""
         rank, kind, iteration, microbatch, start_ns, end_ns, size_bytes, peer = (
             np.ascontiguousarray(column) for column in rows.reshape(-1, 8).T
         )

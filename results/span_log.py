@@ -1,4 +1,4 @@
-"""What one rank did, and when: written while it runs, readable whatever became of the rank.
+"""Log what one rank did, and when: written while it runs, readable whatever happened to the rank.
 
 A span log is a text file. Its first line is the header, one JSON object; each further line is one span, a JSON array in
 ``Span``'s field order, or the loss of one iteration, ``{"iteration": 0, "loss": 6.1}``, or what the rank knows of its
@@ -30,7 +30,7 @@ ACTIVATION, GRADIENT = "activation", "gradient"
 
 
 class Span(NamedTuple):
-    """One thing that one GPU, or its network, was occupied with.
+    """One activity that occupied one GPU, or its network.
 
     Times are integer nanoseconds since the trial's start, on the testbed's clock (dilated, where the run is). A send
     span lasts from the first byte offered to the kernel until the last byte accepted; a receive span from the first
@@ -53,7 +53,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class SpanLogHeader:
-    """Whose spans a log holds."""
+    """The rank and place whose spans a log holds."""
 
     rank: int
     host: str
@@ -65,13 +65,13 @@ class SpanLogHeader:
 
 @dataclass(frozen=True)
 class DeviceRecord:
-    """What a rank that really computes knows of its device once it has ended; durations are undilated machine time.
+    """The facts that a rank that really computes knows of its device at its end; durations are undilated machine time.
 
-    ``device`` is the GPU's UUID or "cpu", so that ranks which shared one can be told. ``to_host_bytes`` of messages
+    ``device`` is the GPU's UUID or "cpu", so that ranks which shared one can be found. ``to_host_bytes`` of messages
     were copied from the device in ``to_host_ns`` of copying, ``to_device_bytes`` to it in ``to_device_ns``; nothing
     where it shares the CPU's memory. ``clock_error_ns`` is the most that a span's time is off because the device has a
     clock of its own. Where torch.profiler watched an iteration too, it was ``check_iteration``: the device was busy for
-    ``check_spans_ns`` as its spans say, for ``check_profiler_ns`` as the profiler does.
+    ``check_spans_ns`` by its spans, for ``check_profiler_ns`` by the profiler.
     """
 
     device: str
@@ -88,7 +88,7 @@ class DeviceRecord:
 
 @dataclass(frozen=True)
 class SpanLogContents:
-    """A log as read back; ``complete`` says whether its rank ended well, ``losses`` are (iteration, loss) pairs.
+    """A log as read back; ``complete``: its rank ended well; ``losses`` are (iteration, loss) pairs.
 
     ``device`` is None where nothing was computed for real.
     """
@@ -101,9 +101,9 @@ class SpanLogContents:
 
 
 class SpanLog:
-    """Collects spans and losses in memory and appends them to the file at each ``flush``.
+    """Collect spans and losses in memory and append them to the file at each ``flush``.
 
-    The file takes its name once its header is in it: whoever finds it can read it, however early.
+    The file takes its name once its header is in it, so that it can be read however early it is found.
     """
 
     def __init__(self, path: Path, header: SpanLogHeader) -> None:

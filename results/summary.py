@@ -1,4 +1,4 @@
-"""One row a trial: the figures that reports, comparisons and scripts start from."""
+"""Summarize a run, one row a trial: the figures that reports, comparisons and scripts start from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ SIMULATE = "simulate"
 
 @dataclass(frozen=True)
 class Trial:
-    """A finished trial: which one it is, and what trial.json says."""
+    """A finished trial: its identity and the contents of trial.json."""
 
     cell: int
     variant: str
@@ -61,7 +61,7 @@ class Trial:
 
 
 def swept_values(manifest: Mapping[str, Any], cell: int) -> dict[str, str]:
-    """The swept path and value pairs of a cell, {} where nothing was swept."""
+    """Return the swept path and value pairs of a cell, {} where nothing was swept."""
     cells = manifest.get("cells", ())
     # Cells stand in their own order, unless somebody has edited the manifest.
     if 0 <= cell < len(cells) and cells[cell].get("index") == cell:
@@ -70,7 +70,7 @@ def swept_values(manifest: Mapping[str, Any], cell: int) -> dict[str, str]:
 
 
 def calibrated_cells(calibration: pd.DataFrame) -> set[int]:
-    """The cells whose links were measured and are all within tolerance."""
+    """Return the cells whose links were measured and are all within tolerance."""
     verdicts = calibration.groupby("cell")["within_tolerance"].all()
     return {int(cell) for cell in verdicts[verdicts.astype(bool)].index}
 
@@ -82,7 +82,7 @@ def summarize(
     link_samples: pd.DataFrame,
     calibration: pd.DataFrame,
 ) -> pd.DataFrame:
-    """A data frame of ``FIELDS``, one row a trial, in the order of ``trials``.
+    """Return a data frame of ``FIELDS``, one row a trial, in the order of ``trials``.
 
     ``cell`` is the dictionary of swept values; what could not be measured is missing (NaN, or NA for a count).
     """
@@ -138,7 +138,7 @@ def _figures(settings: Mapping[str, Any], spans: pd.DataFrame, link_samples: pd.
 
 
 def summary_rows(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """The summary as plain dictionaries, fit for JSON: what could not be measured is None."""
+    """Return the summary as plain dictionaries, fit for JSON: what could not be measured is None."""
     return [{str(field): _plain(value) for field, value in row.items()} for row in summary.to_dict("records")]
 
 

@@ -1,4 +1,4 @@
-"""The summary of a run as one file, for tools that know nothing of this package."""
+"""Write the summary of a run as one file, for tools that know nothing of this package."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ from results.summary import summary_rows
 def write_summary(run: Run) -> Path:
     """Write ``run.summary`` into the run's folder, one row a trial, in place of what was there; return the file.
 
-    ``results.load`` does not read it: what it says follows from the traces, and is computed from them by the program
-    that reads them.
+    ``results.load`` does not read it: its contents follow from the traces, and the program that reads the traces
+    computes them.
     """
     rows = [{**row, "cell": json.dumps(row["cell"], ensure_ascii=False)} for row in summary_rows(run.summary)]
     path = run.path / SUMMARY_FILE

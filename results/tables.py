@@ -1,4 +1,4 @@
-"""The report's tables as text: for spreadsheets, for scripts, and for people."""
+"""Write the report's tables as text: for spreadsheets, for scripts, and for people."""
 
 import csv
 import io
@@ -35,12 +35,12 @@ _SHARES = tuple(f"{'idle_' if part in IDLE_CAUSES else ''}{part}_fraction" for p
 
 
 def table_text(runs: Sequence[Run], form: str) -> str:
-    """The tables of these runs in one of ``FORMATS``, ending with a line break.
+    """Return the tables of these runs in one of ``FORMATS``, ending with a line break.
 
     csv has a row for each run, cell and variant, swept values first, exact figures with their unit in the column's
-    name; a name that a spreadsheet would take for a formula has an apostrophe before it. json has those rows, what
-    became of the requests of each and its impact on training, the calibration, and what differs between the manifests;
-    md has the main table and, where anything was prefilled, those about it.
+    name; a name that a spreadsheet would take for a formula has an apostrophe before it. json has those rows, the
+    outcomes of the requests of each and its impact on training, the calibration, and what differs between the
+    manifests; md has the main table and, where anything was prefilled, those about it.
     """
     labels = run_labels(runs)
     rows = [row for run, label in zip(runs, labels, strict=True) for row in headline(run, label)]
@@ -95,7 +95,7 @@ def _records(
 
 
 def _count(value: float | None) -> float | int | None:
-    """A median of counts, which is one itself unless it lies between two."""
+    """Return a median of counts as an integer, unless it lies between two counts."""
     return int(value) if value is not None and value.is_integer() else value
 
 
@@ -177,7 +177,7 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
 
 
 def _interval(row: HeadlineRow) -> str:
-    """The interval of the iteration time, or why there is none."""
+    """Return the interval of the iteration time, or why there is none."""
     if row.interval_s:
         return seconds_interval_text(row.interval_s)
     told = [row.without_interval or UNKNOWN, *([seconds_interval_text(row.range_s)] if row.range_s else [])]
@@ -185,7 +185,7 @@ def _interval(row: HeadlineRow) -> str:
 
 
 def _standing(row: HeadlineRow) -> str:
-    """Whether the row's links were as asked, and its machine kept up."""
+    """Describe whether the row's links were as asked, and its machine kept up."""
     if row.simulated:
         without = markdown_text(", ".join(row.not_modelled))
         return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}"

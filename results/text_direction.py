@@ -1,4 +1,4 @@
-"""Names that are written from right to left, kept from turning what stands beside them."""
+"""Isolate names written from right to left, so that they do not turn what stands beside them."""
 
 import re
 
@@ -8,7 +8,7 @@ _PHRASE = re.compile(f"{_RIGHT_TO_LEFT}+(?:[ \u00a0'._-]{_RIGHT_TO_LEFT}+)*")
 
 
 def isolated(text: str) -> str:
-    """The text with every right-to-left phrase between isolates, so that numbers beside it keep their place.
+    """Return the text with every right-to-left phrase between isolates, so that numbers beside it keep their place.
 
     Without, digits that follow a Hebrew or Arabic word are drawn before it (Unicode Standard Annex 9, W7 and N1; the
     isolates are its X5c). They work in HTML as they do in a picture's text and in a title, where no element does.

@@ -1,4 +1,4 @@
-"""What a trial leaves where it comes as whole columns, millions of rows perhaps, and not row by row from its ranks.
+"""Hold a trial's traces as whole columns, perhaps millions of rows, where they do not come row by row from ranks.
 
 Both classes turn into tables piece by piece, so that the text columns of a large trial are never in memory at once.
 """
@@ -30,7 +30,7 @@ class TrialSpans:
     columns: SpanColumns
 
     def tables(self, key: TrialKey) -> Iterator[pa.Table]:
-        """The spans of that trial as tables of the schema ``SPANS``."""
+        """Yield the spans of that trial as tables of the schema ``SPANS``."""
         owners, spans = self.owners, self.columns
         hosts = pa.array([*(owner.host for owner in owners), ""])
         datacenters = pa.array([owner.datacenter for owner in owners], pa.string())
@@ -66,7 +66,7 @@ class TrialCounters:
     """Counters of links and node pairs, all read at the same times.
 
     ``wire_bytes[i, k]`` is what the directed link or node pair ``ends[i]``, a (scope, source, destination), had sent
-    at ``times_ns[k]``. Packets were not counted, nothing was dropped, and no queue was looked at.
+    at ``times_ns[k]``. Packets were not counted, nothing was dropped, and no queue was read.
     """
 
     times_ns: Column
@@ -74,7 +74,7 @@ class TrialCounters:
     wire_bytes: npt.NDArray[np.int64]
 
     def tables(self, key: TrialKey) -> Iterator[pa.Table]:
-        """The counters of that trial as tables of the schema ``LINK_SAMPLES``."""
+        """Yield the counters of that trial as tables of the schema ``LINK_SAMPLES``."""
         scopes, sources, destinations = (pa.array([end[field] for end in self.ends], pa.string()) for field in range(3))
         for piece in _pieces(self.wire_bytes.size):
             line, moment = np.divmod(np.arange(piece.start, piece.stop), max(len(self.times_ns), 1))
@@ -93,7 +93,7 @@ class TrialCounters:
 
 
 def _tensor(kind: Column, stage: Column, peer: Column, stages: Column) -> Column:
-    """0 for no transfer, 1 for an activation (it goes to a later stage), 2 for a gradient (to an earlier one)."""
+    """Return 0 for no transfer, 1 for an activation (to a later stage), 2 for a gradient (to an earlier one)."""
     transfers = np.isin(kind, _TRANSFERS) & (peer >= 0)
     later = np.zeros(len(peer), bool)
     later[transfers] = stages[peer[transfers]] > stage[transfers]

@@ -1,4 +1,4 @@
-"""The tables of a finished trial as Arrow tables that hold what cannot be otherwise: one reader for all commands."""
+"""Read the tables of a finished trial as checked Arrow tables: one reader for all commands."""
 
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -74,12 +74,13 @@ _NULLABLE = set().union(*map(_optional, (LinkSample, TcpSample, PrefillRequest, 
 
 
 def read_trial_table(folder: Path, key: TrialKey, name: str) -> pa.Table:
-    """One of the Parquet files in a finished trial's folder, of which schema version 1 did not have all.
+    """Read one of the Parquet files in a finished trial's folder, of which schema version 1 did not have all.
 
-    One that is there only where NVML was asked is empty elsewhere.
+    A file that is written only where NVML was sampled is empty elsewhere.
 
     Raises RunError, one line that starts with the file's path and names the column, if it is missing or damaged, if its
-    rows are another trial's, and if they say what cannot be: a value missing, an end before its start, a negative time.
+    rows are another trial's, and if they hold what is impossible: a value missing, an end before its start, a negative
+    time.
     """
     path = folder / name
     if name in _ONLY_WHERE_THERE_IS_ANYTHING and not path.exists():
@@ -101,7 +102,7 @@ def read_trial_table(folder: Path, key: TrialKey, name: str) -> pa.Table:
 
 
 def read_calibration(path: Path) -> pa.Table:
-    """What was measured in one cell. Raises RunError, as ``read_trial_table`` does."""
+    """Read what was measured in one cell. Raises RunError, as ``read_trial_table`` does."""
     table = _read(path, CALIBRATION)
     for cell in pc.unique(table.column("cell")).to_pylist():
         if path.stem != (own := cell_name(int(cell or 0))):

@@ -1,1 +1,1 @@
-"""Where hosts and links come from: topology models, netem substrates, Mininet hosts, calibration."""
+"""Provide the hosts and links: topology models, netem substrates, Mininet hosts, calibration."""

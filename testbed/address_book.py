@@ -1,4 +1,4 @@
-"""Where the hosts of one testbed are found."""
+"""Find the hosts of one testbed by their addresses."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,14 @@ class AddressBook:
     slot: int
 
     def address(self, host: Host) -> str:
-        """IPv4 address of ``host``."""
+        """Return the IPv4 address of ``host``."""
         return host_address(self.slot, self.topology.datacenter(host.datacenter).index, host.index)
 
     def host_names(self) -> dict[str, str]:
-        """The name of the host at each address."""
+        """Return the name of the host at each address."""
         return {self.address(host): host.name for host in self.topology.hosts}
 
     def hosts_file(self) -> str:
-        """Text of an /etc/hosts by which every host finds every other by name."""
+        """Return the text of an /etc/hosts by which every host finds every other by name."""
         lines = [f"{self.address(host)} {host.name}" for host in self.topology.hosts]
         return "\n".join(["127.0.0.1 localhost", *lines]) + "\n"

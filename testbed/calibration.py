@@ -1,4 +1,4 @@
-"""Is the network what was asked for? Every link is measured before anything runs on it.
+"""Measure every link before anything runs on it, to verify that the network is what was asked for.
 
 Asked goodput is what a rate leaves to TCP's payload. A full frame at the qdisc is ``MTU + 14`` bytes (Ethernet header;
 preamble, checksum and gap are not counted), of which ``MTU - 52`` are payload (20 bytes IPv4, 20 TCP, 12 timestamps):
@@ -13,7 +13,7 @@ bandwidth-delay products: enough to fill the link, too little to overflow its qu
 
 Short transfers after a pause, several pairs on one trunk and both directions at once: ``testbed.transfer_calibration``.
 
-In virtual time nothing disturbs an echo, so that few tell; a goodput is measured by bytes, not seconds
+In virtual time nothing disturbs an echo, so that a few suffice; a goodput is measured by bytes, not seconds
 (``testbed.virtual_time.bounded_transfer``).
 """
 
@@ -57,8 +57,8 @@ class LinkMeasurement:
     """One directed link, asked against measured; None where nothing was asked (an unlimited rate).
 
     ``scope`` is ``wan`` between datacenters and ``intra`` inside one, where source and destination are the same.
-    Jitter is the half-width of the uniform one-way delay, loss the fraction of packets lost each way. What follows is
-    None where it is not measured (``testbed.transfer_calibration``): how long a short transfer takes after a pause,
+    Jitter is the half-width of the uniform one-way delay, loss the fraction of packets lost each way. Further fields
+    are None where not measured (``testbed.transfer_calibration``): how long a short transfer takes after a pause,
     and while the other direction is busy; the pace of the pair that is farthest from its share of a full trunk, and of
     all pairs that fill it; and how many bytes the trunk let go at once beyond its rate.
     """
@@ -87,7 +87,10 @@ class LinkMeasurement:
 
     @property
     def within_tolerance(self) -> bool:
-        """RTT within max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), paces 3 %, loss as its sampling explains."""
+        """Whether every figure is within its tolerance.
+
+        RTT within max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), paces 3 %, loss as its sampling explains.
+        """
         # Written so that a NaN, which is what a dead link measures, is outside.
         rtt = abs(self.measured_rtt_ms - self.asked_rtt_ms) <= max(RTT_TOLERANCE_MS, RTT_TOLERANCE * self.asked_rtt_ms)
         paces = (
@@ -108,7 +111,7 @@ class LinkMeasurement:
         return rtt and goodput and short and loss
 
     def undilated(self, factor: float) -> "LinkMeasurement":
-        """The same measurement told in the time of the network that was asked for."""
+        """Convert the measurement to the time of the network that was asked for."""
 
         def scaled(name: str) -> float | None:
             value: float | None = getattr(self, name)
@@ -119,27 +122,30 @@ class LinkMeasurement:
 
 
 def _near(asked: float | None, measured: float | None, share: float, least: float = 0.0) -> bool:
-    """Whether a figure is as asked, within a share of it or ``least``; so is one that was not asked."""
+    """Return whether a figure is as asked, within a share of it or ``least``; so is one that was not asked."""
     return asked is None or (measured is not None and abs(measured - asked) <= max(least, share * asked))
 
 
 def tcp_goodput_bps(rate_bps: float) -> float:
-    """What a rate leaves to TCP payload, by the formula at this module's head."""
+    """Return the goodput that a rate leaves to TCP payload, by the formula at this module's head."""
     return rate_bps * (MTU_BYTES - TCP_OVERHEAD_BYTES) / (MTU_BYTES + ETHERNET_HEADER_BYTES)
 
 
 def udp_goodput_bps(rate_bps: float, loss: float) -> float:
-    """What a rate leaves to the payload of full UDP datagrams after random loss."""
+    """Return the goodput that a rate leaves to the payload of full UDP datagrams after random loss."""
     return rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + _UDP_OVERHEAD_BYTES) * (1 - loss)
 
 
 def one_way_jitter_ms(rtt_deviation_ms: float) -> float:
-    """Half-width w of a uniform one-way delay, from the deviation of round trips: it is w sqrt(2/3) over both ways."""
+    """Return the half-width w of a uniform one-way delay, from the deviation of round trips.
+
+    That deviation is w sqrt(2/3) over both ways.
+    """
     return rtt_deviation_ms * math.sqrt(3 / 2)
 
 
 def one_way_loss(round_trip_loss: float) -> float:
-    """Loss each way from the loss of echoes, which have to survive both: 1 - (1 - p)^2."""
+    """Return the loss each way from the loss of echoes, which have to survive both: 1 - (1 - p)^2."""
     return 1 - math.sqrt(1 - round_trip_loss)
 
 
@@ -147,8 +153,8 @@ def calibrate(testbed: "Testbed", told: Callable[[LinkMeasurement], None] = lamb
     """Measure every WAN link in each direction, and the network inside every datacenter that has two hosts.
 
     Links are measured one after another, each between the first hosts of its datacenters. One that is outside tolerance
-    is measured once more, for longer, and the second figure counts. ``told`` hears of each as it is done. Leaves the
-    hosts' TCP as ``TcpSettings()`` has it. Raises MeasurementError.
+    is measured once more, for longer, and the second figure counts. ``told`` is called with each as it is done. Leaves
+    the hosts' TCP as ``TcpSettings()`` has it. Raises MeasurementError.
     """
     measured: list[LinkMeasurement] = []
     for path in _paths(testbed.topology):
@@ -183,7 +189,7 @@ def _paths(topology: Topology) -> Iterator[_Path]:
 
 
 def _as_it_arrives(topology: Topology, one: str, other: str) -> LinkConditions:
-    """Conditions between two hosts, the port where the way ends included: it may be slower than the node pair."""
+    """Return the conditions between two hosts, with the port at the far end, which may be slower than the node pair."""
     return replace(topology.path(one, other), node_pair_rate_bps=topology.line_rate_bps(one, other))
 
 
@@ -217,7 +223,7 @@ def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> Lin
 
 
 def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> LinkMeasurement:
-    """The measurement completed by what long flows do not show."""
+    """Complete the measurement with what long flows do not show."""
     one, other = (testbed.topology.datacenter(name) for name in path.datacenters)
     try:
         found = measure_transfers(testbed, (one, other), path.hosts, path.conditions)
@@ -236,7 +242,7 @@ def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> L
 
 
 def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, lossy: bool) -> float:
-    """By iperf3, for some seconds."""
+    """Measure goodput with iperf3, for some seconds."""
     conditions, rate = path.conditions, path.conditions.pair_rate_bps
     rtt_s = 2 * conditions.latency_ns / 1e9
     if lossy and rate is not None:
@@ -250,7 +256,7 @@ def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, 
 
 
 def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, lossy: bool) -> float:
-    """By a number of bytes; longer, where ``seconds`` are given."""
+    """Measure goodput with a number of bytes, a larger one where ``seconds`` are given."""
     conditions, rate = path.conditions, path.conditions.pair_rate_bps
     ends = bounded_transfer.Ends(testbed, *path.hosts)
     try:

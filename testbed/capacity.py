@@ -1,4 +1,4 @@
-"""How much traffic this machine's substrate carries, measured at the load that an experiment may put on it."""
+"""Measure how much traffic this machine's substrate carries, at the load that an experiment may put on it."""
 
 import math
 
@@ -25,11 +25,11 @@ _SETTLING_ROUND_S = 0.2
 
 
 def measure_capacity_bps(substrate: str, demand_bps: int) -> int:
-    """Wire rate in bit/s that two hosts in two datacenters reach together, both directions at once.
+    """Return the wire rate in bit/s that two hosts in two datacenters reach together, both directions at once.
 
     They are offered ``HEADROOM`` times ``demand_bps``, through the very qdiscs that an experiment has: what a substrate
-    carries depends on how its traffic is paced, so that a rate measured without caps would promise far too much. What
-    an experiment's own programs take of the machine comes on top; callers leave a margin. Raises what ``bring_up`` and
+    carries depends on how its traffic is paced, so that a rate measured without caps would promise far too much. The
+    experiment's own programs load the machine on top of that; callers leave a margin. Raises what ``bring_up`` and
     ``measure_goodput`` raise.
     """
     rate_bps = max(_LEAST_RATE_BPS, math.ceil(HEADROOM * demand_bps / 2))

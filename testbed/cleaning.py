@@ -1,4 +1,4 @@
-"""Removing what a testbed left: its processes, by the identifier they bear, and with them all it had in the kernel.
+"""Remove what a testbed left: its processes, by the identifier they bear, and with them all it had in the kernel.
 
 Namespaces, veth pairs and TAP devices have no name outside the testbed and no other holder than its processes, so they
 go with the last of these. Nothing is ever looked up by name.
@@ -20,12 +20,12 @@ _LOOK_INTERVAL_S = 0.02
 
 
 class CleaningError(Exception):
-    """Some process of a testbed would not end; the message names it."""
+    """Some process of a testbed did not end; the message names it."""
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What was removed of one testbed."""
+    """The record of what was removed of one testbed."""
 
     identifier: str
     source: str

@@ -1,4 +1,4 @@
-"""Which congestion controls a namespace may have as its default."""
+"""List and allow the congestion controls that a namespace may have as its default."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 
 
 def available_congestion_controls() -> tuple[str, ...]:
-    """What this machine's kernel has loaded."""
+    """Return the congestion controls that this machine's kernel has loaded."""
     return tuple(_AVAILABLE.read_text().split())
 
 

@@ -1,4 +1,4 @@
-"""What this machine can do for a testbed, and what to install for the rest."""
+"""Find what this machine can do for a testbed, and what to install for the rest."""
 
 import shutil
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ WITHOUT_NETEM = (
 
 @dataclass(frozen=True)
 class Missing:
-    """Something the machine lacks: what, why it is wanted, and how to get it."""
+    """Something the machine lacks: its name, why it is wanted, and how to get it."""
 
     what: str
     why: str
@@ -28,7 +28,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found; ``substrate`` is None where there is no netem at all."""
+    """The findings; ``substrate`` is None where there is no netem at all."""
 
     substrate: str | None
     reason: str
@@ -38,7 +38,7 @@ class Diagnosis:
     virtual_time: VirtualTimeOffer
 
     def document(self) -> dict[str, Any]:
-        """The diagnosis as the JSON document of ``wanbed doctor``."""
+        """Return the diagnosis as the JSON document of ``wanbed doctor``."""
         return {
             "netem": {
                 "substrate": self.substrate,

@@ -1,7 +1,7 @@
-"""Mininet's hosts, as this testbed uses them: nodes, prompt and name look-up are Mininet's; links are not.
+"""Use Mininet's hosts: nodes, prompt and name look-up are Mininet's; links are not.
 
 Mininet's own links shell out to ``tc`` and drop rates above 1 Gbit/s, and its constructor changes system-wide sysctls
-unless it is told that it has. So nodes are made without it, and interfaces are told to it afterwards.
+unless a flag claims that it has already. So nodes are made without it, and interfaces are registered with it later.
 """
 
 import os
@@ -45,7 +45,7 @@ class EmulatedHost(Node):  # type: ignore[misc]
         return f"/proc/{self.pid}/ns/net"
 
     def tell_interface(self, interface: str, address: str) -> None:
-        """Let Mininet know of an interface that was made without it, so that its prompt can put names for addresses."""
+        """Register an interface that was made without Mininet, so that its prompt can put names for addresses."""
         known = Intf(interface, node=self, moveIntfFn=lambda *_: None, up=None)
         known.ip, known.prefixLen = address, 32
 
@@ -61,7 +61,7 @@ class EmulatedHost(Node):  # type: ignore[misc]
     def start_module(
         self, module: str, arguments: list[str], words: int, environment: Mapping[str, str]
     ) -> HostProcess:
-        """Run ``main(arguments)`` of a Python module on this host, as ``Testbed.start_module`` says.
+        """Run ``main(arguments)`` of a Python module on this host, as ``Testbed.start_module`` documents.
 
         It has ``environment`` beyond this process's.
         """
@@ -89,7 +89,7 @@ def _allow_descriptors(wanted: int) -> None:
 
 
 class EmulatedNetwork(Mininet):  # type: ignore[misc]
-    """Mininet's view of the testbed, for its prompt; makes no links and no system-wide settings."""
+    """Show the testbed to Mininet, for its prompt; make no links and no system-wide settings."""
 
     def __init__(self) -> None:
         # Mininet asks its own class, not this one, whether the machine's sysctls are still to be changed.

@@ -1,4 +1,4 @@
-"""From a topology to the plan of its gateways."""
+"""Turn a topology into the plan of its gateways."""
 
 import math
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ UNLIMITED_RATE_BPS = 400_000_000_000
 
 
 def queue_limit_packets(rate_bps: int | None, latency_ns: int, jitter_ns: int = 0, *, floor_packets: int) -> int:
-    """How many packets a netem leaf may hold.
+    """Return how many packets a netem leaf may hold.
 
     netem counts the packets in flight together with those queued behind the rate, so the limit is the sum of both:
     ``rate x (latency + jitter)`` in flight, and one bandwidth-delay product ``rate x 2 x latency`` of queue (at least
@@ -39,14 +39,14 @@ def queue_limit_packets(rate_bps: int | None, latency_ns: int, jitter_ns: int = 
 
 
 def plan_gateways(topology: Topology, slot: int, timers: Timers = Timers.KERNEL) -> GatewayPlan:
-    """Lay out the gateways of ``topology`` for a testbed in address slot ``slot``, whose qdiscs such timers wake."""
+    """Lay out the gateways of ``topology`` for a testbed in address slot ``slot``, whose qdiscs ``timers`` wake."""
     lossy = any(link.conditions.loss > 0 for link in topology.wan)
     layout = _Layout(topology, slot, timers, lossy=lossy)
     return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=lossy)
 
 
 class _Layout:
-    """What the plans of one testbed's gateways have in common."""
+    """Plan one testbed's gateways from what they have in common."""
 
     def __init__(self, topology: Topology, slot: int, timers: Timers, *, lossy: bool) -> None:
         self._topology = topology
@@ -58,7 +58,7 @@ class _Layout:
         self._frames = {each.name: self._super_packet_frames(each) for each in topology.datacenters}
 
     def gateway(self, datacenter: Datacenter) -> Gateway:
-        """The plan of one datacenter's router."""
+        """Plan one datacenter's router."""
         return Gateway(
             datacenter.name,
             gateway_address(self._slot, datacenter.index),
@@ -91,7 +91,7 @@ class _Layout:
         )
 
     def _far(self, datacenter: Datacenter, peer: Datacenter) -> FarHosts:
-        """Of each host of ``peer``: serialised once more only where the port is slower than its node pair."""
+        """Plan the leaf of each host of ``peer``, which serialises again only if the port is slower than the pair."""
         conditions, rate_bps = self._topology.conditions(peer.name, datacenter.name), self._topology.intra_rate_bps
         assert rate_bps is not None
         slower = conditions.pair_rate_bps is None or rate_bps < conditions.pair_rate_bps
@@ -116,7 +116,7 @@ class _Layout:
         )
 
     def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
-        """A rate that hosts of these datacenters share."""
+        """Plan a rate that hosts of these datacenters share."""
         return shared_rate(rate_bps, self._timers, FRAME_BYTES * max(self._frames[each.name] or 0 for each in sources))
 
     def _port_can_bind(self, datacenter: Datacenter) -> bool:
@@ -129,7 +129,7 @@ class _Layout:
         return can_bind(rate_bps, arriving)
 
     def _super_packet_frames(self, datacenter: Datacenter) -> int | None:
-        """What hosts there may send as one packet: in virtual time no more than keeps lines exact."""
+        """Return how many frames hosts there may send as one packet: in virtual time no more than keeps lines exact."""
         if self._lossy:
             # So that loss falls on single packets.
             return 1

@@ -1,4 +1,4 @@
-"""What the gateways of a testbed shall look like: plain data, the same for every substrate.
+"""Describe the gateways of a testbed as plain data, the same for every substrate.
 
 Per datacenter there is one gateway: a router with a port for each of its hosts and a port for each other datacenter.
 Shaping happens on what leaves a gateway's port (the hosts' own interfaces stay unshaped). A netem leaf delays, and
@@ -58,8 +58,9 @@ class FarHosts:
 class HostPort:
     """A gateway's port to one of its hosts.
 
-    ``intra`` is the leaf of each host of the same datacenter. Has it a rate, then so has the port, and senders are told
-    apart: those of other datacenters are ``far``. ``shared`` is None where they cannot exceed the port's rate together.
+    ``intra`` is the leaf of each host of the same datacenter. If it has a rate, then so has the port, and senders are
+    distinguished: those of other datacenters are ``far``. ``shared`` is None where they cannot exceed the port's rate
+    together.
     """
 
     host: str
@@ -114,15 +115,15 @@ class GatewayPlan:
     exact_packets: bool
 
     def to_json(self) -> str:
-        """The plan as one JSON document."""
+        """Return the plan as one JSON document."""
         return json.dumps(asdict(self))
 
     def with_less_wan_delay(self, trim_ns: int) -> "GatewayPlan":
-        """The same plan with ``trim_ns`` taken off every WAN port's delay, down to zero at most."""
+        """Return the same plan with ``trim_ns`` taken off every WAN port's delay, but not below zero."""
         return self._with_wan_netem(lambda asked: replace(asked, delay_ns=max(0, asked.delay_ns - trim_ns)))
 
     def without_chance(self) -> "GatewayPlan":
-        """The same plan with neither jitter nor loss on the WAN: a network whose delay a few echoes measure."""
+        """Return the same plan with neither jitter nor loss on the WAN, so that a few echoes can measure its delay."""
         return self._with_wan_netem(lambda asked: replace(asked, jitter_ns=0, loss=0.0))
 
     def _with_wan_netem(self, changed: Callable[[NetemPlan], NetemPlan]) -> "GatewayPlan":
@@ -174,7 +175,7 @@ FIRST_PAIR_CLASS = 0x10
 
 
 def pair_class(source_index: int, destination_index: int, destinations: int) -> int:
-    """Minor number of the HTB class of one node pair: row-major over (source, destination), from 0x10."""
+    """Return the minor number of the HTB class of one node pair: row-major over (source, destination), from 0x10."""
     return FIRST_PAIR_CLASS + source_index * destinations + destination_index
 
 
@@ -182,5 +183,5 @@ HOSTS_NUMBERED = 256
 
 
 def source_class(datacenter_index: int, host_index: int) -> int:
-    """Minor number of the HTB class, at a host's port, of what one host sends to it."""
+    """Return the minor number of the HTB class, at a host's port, of what one host sends to it."""
     return FIRST_PAIR_CLASS + datacenter_index * HOSTS_NUMBERED + host_index

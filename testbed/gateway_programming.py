@@ -1,4 +1,4 @@
-"""Bringing gateways to the state their plan asks for, over netlink, and proving that the kernel holds it.
+"""Bring gateways to the state their plan asks for, over netlink, and verify that the kernel holds it.
 
 The same code runs on the host's kernel and inside a guest kernel. Before it, each gateway's namespace holds one
 interface per host, named by ``host_interface``. It makes the WAN links, addresses, routes, neighbours and qdiscs.
@@ -28,23 +28,24 @@ GATEWAY_SYSCTLS = {
 
 
 class ReadBackError(Exception):
-    """The kernel holds something else than was asked for; the message names the port and both."""
+    """The kernel holds something else than was asked for; the message names the port and both states."""
 
 
 def host_interface(host_index: int) -> str:
-    """Name, in the gateway's namespace, of the port to host number ``host_index``."""
+    """Return the name, in the gateway's namespace, of the port to host number ``host_index``."""
     return f"host{host_index}"
 
 
 def wan_interface(peer_index: int) -> str:
-    """Name, in the gateway's namespace, of the port to datacenter number ``peer_index``."""
+    """Return the name, in the gateway's namespace, of the port to datacenter number ``peer_index``."""
     return f"wan{peer_index}"
 
 
 class GatewayProgrammer:
-    """Holds netlink sockets for each gateway; ``namespaces`` gives each datacenter's gateway namespace by its path.
+    """Program every gateway; ``namespaces`` gives each datacenter's gateway namespace by its path.
 
     ``program`` builds the network without jitter and loss, so that its delay can be measured; ``settle`` completes it.
+    The programmer holds netlink sockets for each gateway.
     """
 
     def __init__(self, plan: GatewayPlan, namespaces: Mapping[str, str]) -> None:
@@ -105,14 +106,14 @@ class GatewayProgrammer:
                 raise ReadBackError(f"{datacenter} {interface}: asked for {asked}, the kernel holds {held}")
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """What the kernel holds on every port now, as ``describe`` tells it, by ``datacenter interface``."""
+        """Return what the kernel holds on every port now, as ``describe`` formats it, by ``datacenter interface``."""
         return {
             f"{datacenter} {interface}": describe(self._held(datacenter, interface))
             for datacenter, interface, _ in self._shapes()
         }
 
     def read_offloads(self) -> dict[str, Any]:
-        """Sizes and offloads of every port now, by ``datacenter interface``."""
+        """Return sizes and offloads of every port now, by ``datacenter interface``."""
         offloads: dict[str, Any] = {}
         for datacenter, namespace in self._namespaces.items():
             ports = [interface for owner, interface, _ in self._shapes() if owner == datacenter]
@@ -121,7 +122,7 @@ class GatewayProgrammer:
         return offloads
 
     def read_counters(self) -> list[PortCounters]:
-        """Counters of every WAN port."""
+        """Return the counters of every WAN port."""
         counters = []
         for gateway in self.plan.gateways:
             reader = self._statistics[gateway.datacenter]
@@ -133,7 +134,7 @@ class GatewayProgrammer:
         return counters
 
     def _wan_index(self, gateway: Gateway, port: WanPort) -> int:
-        """The interface's number, asked for once: it stays as long as the network does."""
+        """Return the interface's number, read once: it stays as long as the network does."""
         key = gateway.datacenter, port.peer
         if key not in self._wan_indices:
             netlink = self._netlink[gateway.datacenter]
@@ -185,7 +186,7 @@ class GatewayProgrammer:
 
 
 def link_index(netlink: Any, interface: str) -> int:
-    """Number of an interface by its name. Raises LookupError."""
+    """Return the number of an interface by its name. Raises LookupError."""
     found = netlink.link_lookup(ifname=interface)
     if not found:
         raise LookupError(f"no interface {interface!r} in this namespace")

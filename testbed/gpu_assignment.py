@@ -1,4 +1,4 @@
-"""Which real GPU stands behind each GPU of the emulated hosts."""
+"""Assign a real GPU to each GPU of the emulated hosts."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,14 +23,14 @@ class GpuSeat:
 
 @dataclass(frozen=True)
 class GpuAssignment:
-    """The real GPUs of every host, ``uuids[host][gpu]``. Whoever runs on a host sees those of that host alone."""
+    """The real GPUs of every host, ``uuids[host][gpu]``. A program on a host sees those of that host alone."""
 
     uuids: Mapping[str, tuple[str, ...]]
 
     def environment(self, host: str, gpu: int | None = None) -> dict[str, str]:
-        """What a program on that host has in its environment: it sees one GPU of the host, or all of them.
+        """Return the environment of a program on that host, in which it sees one GPU of the host, or all of them.
 
-        Raises KeyError for a host, IndexError for a GPU that there is none of.
+        Raises KeyError for an unknown host, IndexError for a GPU that the host does not have.
         """
         uuids = self.uuids[host]
         # CUDA takes no device twice, and two emulated GPUs of a host may stand on one.
@@ -38,7 +38,7 @@ class GpuAssignment:
         return {VISIBLE_DEVICES: ",".join(seen)}
 
     def seats(self) -> Iterator[GpuSeat]:
-        """Every emulated GPU, host by host."""
+        """Yield every emulated GPU, host by host."""
         sharers = Counter(uuid for uuids in self.uuids.values() for uuid in uuids)
         for host, uuids in self.uuids.items():
             for gpu, uuid in enumerate(uuids):
@@ -46,11 +46,11 @@ class GpuAssignment:
 
     @property
     def most_sharers(self) -> int:
-        """How many emulated GPUs the real GPU with the most of them has, 0 if none is used."""
+        """The number of emulated GPUs on the real GPU that has most of them, 0 if none is used."""
         return max((seat.sharers for seat in self.seats()), default=0)
 
     def document(self) -> list[dict[str, Any]]:
-        """Every seat in plain JSON types, ``share`` being its fraction of the real GPU."""
+        """Return every seat in plain JSON types, ``share`` being its fraction of the real GPU."""
         return [
             {"host": seat.host, "gpu": seat.gpu, "uuid": seat.uuid, "share": 1 / seat.sharers} for seat in self.seats()
         ]

@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of this machine, as their driver lists them."""
+"""List the NVIDIA GPUs of this machine, as their driver does."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ NVIDIA_DRIVER = Path("/proc/driver/nvidia")
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU; None for what the machine does not tell of it.
+    """One GPU; None for what the machine does not report of it.
 
     ``driver`` is the version of the driver, ``uuid`` the name by which CUDA_VISIBLE_DEVICES knows the GPU.
     """
@@ -23,7 +23,7 @@ class Gpu:
 
 
 def machine_gpus(driver: Path = NVIDIA_DRIVER) -> tuple[Gpu, ...]:
-    """Every GPU that this process may use: as NVML tells them, or where it does not, as the driver's files do."""
+    """Return every GPU that this process may use, as NVML lists them, or without NVML as the driver's files do."""
     try:
         with open_nvml() as nvml:
             driver_version = nvml.driver_version()
@@ -35,7 +35,7 @@ def machine_gpus(driver: Path = NVIDIA_DRIVER) -> tuple[Gpu, ...]:
 
 
 def nvidia_gpus(driver: Path = NVIDIA_DRIVER) -> tuple[Gpu, ...]:
-    """Every GPU of the machine, in the order of bus addresses; none where there is no driver."""
+    """Return every GPU of the machine, in the order of bus addresses; none where there is no driver."""
     gpus = []
     for information in sorted(driver.glob("gpus/*/information")):
         lines = dict(line.partition(":")[::2] for line in information.read_text().splitlines())
@@ -45,7 +45,7 @@ def nvidia_gpus(driver: Path = NVIDIA_DRIVER) -> tuple[Gpu, ...]:
 
 
 def visible_gpus(gpus: tuple[Gpu, ...], visible_devices: str | None) -> tuple[Gpu, ...]:
-    """Those among ``gpus`` that a CUDA_VISIBLE_DEVICES of this value leaves, in its order; None leaves all.
+    """Return those of ``gpus`` that a CUDA_VISIBLE_DEVICES of this value leaves, in its order; None leaves all.
 
     As in CUDA, an entry is a place in the list or the beginning of a UUID that no other shares, and the first one that
     is neither hides itself and all after it. Places count as NVML does, by bus address: CUDA does likewise where

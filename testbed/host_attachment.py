@@ -1,4 +1,4 @@
-"""The host's side of its link to the gateway: address, route, neighbour, and the sysctls that TCP reads."""
+"""Set up the host's side of its link to the gateway: address, route, neighbour, and the sysctls that TCP reads."""
 
 from dataclasses import dataclass
 
@@ -31,12 +31,12 @@ SELF_PACED = frozenset({"bbr"})
 
 @dataclass(frozen=True)
 class TcpSettings:
-    """What a host's TCP is set to, never inherited from the machine.
+    """The settings of a host's TCP, never inherited from the machine.
 
     ``window_bytes`` is the largest receive buffer (``tcp_rmem``'s maximum), which bounds what one connection can have
     in flight; the send buffer is given twice as much, so that it is never what binds. 6 MiB, cubic and slow start
-    after idle are what a stock Linux host has. ``window_share`` is what of the buffer may be in flight,
-    to which those who read see.
+    after idle are what a stock Linux host has. ``window_share`` is the share of the buffer that may be in flight; the
+    receiving programs hold connections to it.
     """
 
     window_bytes: int = 6 * 2**20
@@ -46,7 +46,7 @@ class TcpSettings:
 
     @property
     def in_flight_bytes(self) -> int:
-        """What one connection may have in flight.
+        """The bytes that one connection may have in flight.
 
         It is the same share of the window whatever its size and the kernel's age. Left to itself a kernel gives a few
         super-packets less or more, and not always the same, since what has come in a burst and is not read yet takes
@@ -58,8 +58,8 @@ class TcpSettings:
     def restarts_after_idle(self) -> bool:
         """Whether a connection that paused starts slowly again.
 
-        Linux leaves what a pause does to the congestion controls that set the pace themselves, whatever the sysctl says
-        (``tcp_slow_start_after_idle_check`` in net/ipv4/tcp.h), and BBR goes on at the rate that it had found.
+        Linux leaves the effect of a pause to the congestion controls that set the pace themselves, whatever the sysctl
+        is (``tcp_slow_start_after_idle_check`` in net/ipv4/tcp.h), and BBR goes on at the rate that it had found.
         """
         return self.slow_start_after_idle and self.congestion not in SELF_PACED
 
@@ -69,7 +69,10 @@ class TcpSettings:
         return self.congestion == "cubic"
 
     def sysctls(self) -> dict[str, str]:
-        """The settings as sysctls of a namespace; metrics of past connections are not kept, so that runs are alike."""
+        """Return the settings as sysctls of a namespace.
+
+        Metrics of past connections are not kept, so that runs are alike.
+        """
         return {
             "net.ipv4.tcp_rmem": f"4096 {min(131072, self.window_bytes)} {self.window_bytes}",
             "net.ipv4.tcp_wmem": f"4096 {min(16384, self.window_bytes)} {2 * self.window_bytes}",

@@ -1,3 +1,3 @@
-"""The name of the one interface that an emulated host has beside its loopback."""
+"""Name the one interface that an emulated host has beside its loopback."""
 
 HOST_INTERFACE = "eth0"

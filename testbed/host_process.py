@@ -1,4 +1,4 @@
-"""A process on a host, however it was started, and waiting for the first of several to end."""
+"""Handle a process on a host, however it was started, and wait for the first of several to end."""
 
 import os
 import select
@@ -8,24 +8,24 @@ from typing import Protocol
 
 
 class HostProcess(Protocol):
-    """What ``subprocess.Popen`` is to whoever started it, with a descriptor that tells the end."""
+    """A process on a host: the interface of ``subprocess.Popen``, with a descriptor that signals the end."""
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process's number."""
 
     @property
     def returncode(self) -> int | None:
         """The exit status that was seen, negative for a signal; None before."""
 
     def fileno(self) -> int:
-        """Readable once it has ended; only to be asked before ``returncode`` is known."""
+        """Return a descriptor that is readable once the process has ended; call only before ``returncode`` is known."""
 
     def poll(self) -> int | None:
-        """The exit status, None while it runs."""
+        """Return the exit status, None while it runs."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; the exit status. Raises subprocess.TimeoutExpired."""
+        """Wait for the end and return the exit status. Raises subprocess.TimeoutExpired."""
 
     def kill(self) -> None:
         """End it at once, if it still runs."""
@@ -40,7 +40,7 @@ class Program(subprocess.Popen[bytes]):
     _pidfd: int | None = None
 
     def fileno(self) -> int:
-        """Readable once it has ended; only to be asked before ``returncode`` is known."""
+        """Return a descriptor that is readable once the program has ended; call only before ``returncode`` is known."""
         if self._pidfd is None:
             self._pidfd = os.pidfd_open(self.pid)
         return self._pidfd
@@ -52,10 +52,10 @@ class Program(subprocess.Popen[bytes]):
 
 
 class Readable(Protocol):
-    """What can be waited for until something is there to be read."""
+    """An object that can be waited for until there is something to read from it."""
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """Return its descriptor."""
 
 
 def wait_for_any(processes: Iterable[HostProcess], timeout_s: float, *, or_readable: Readable | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a machine needs before hosts come up on it."""
+"""List the programs that a machine needs before hosts come up on it."""
 
 HOST_PROGRAMS = {
     "mnexec": "mininet",

@@ -1,4 +1,4 @@
-"""Running programs on a testbed that another process holds up."""
+"""Run programs on a testbed that another process holds up."""
 
 import json
 import os
@@ -25,14 +25,14 @@ def enter_host(pid: int, marker: str, argv: list[str], **popen: Any) -> subproce
 def entering(
     pid: int, marker: str, argv: list[str], environment: Mapping[str, str] | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """The program and the environment to start for that; the environment is this process's unless one is given."""
+    """Return the program and the environment to start for that; this process's environment unless one is given."""
     enter = ["nsenter", f"--target={pid}", "--net", "--mount", "--uts", "--", *argv]
     return enter, {**(environment or os.environ), MARKER: marker}
 
 
 @dataclass(frozen=True)
 class JoinedTestbed:
-    """A testbed that is up; ``host_pids`` holds the process whose namespaces each host is.
+    """A testbed that is up; ``host_pids`` holds for each host a process that is in its namespaces.
 
     ``environments`` holds what programs on a host have in their environment beyond this process's.
     """
@@ -56,7 +56,7 @@ class JoinedTestbed:
 
 
 def network_fingerprint(topology: Topology) -> str:
-    """Text that is the same for two topologies exactly if they are the same network."""
+    """Return a text that is the same for two topologies exactly if they are the same network."""
     return sha256(repr(topology).encode()).hexdigest()
 
 
@@ -74,7 +74,7 @@ def record_hosts(
 
 
 def join_testbed(source: str, topology: Topology, root: Path = STATE_ROOT) -> JoinedTestbed | None:
-    """The testbed that a living process has brought up for ``source`` and for this very network, or None.
+    """Return the testbed that a living process has brought up for ``source`` and for this very network, or None.
 
     The latest if there are several.
     """

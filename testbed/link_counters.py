@@ -1,4 +1,4 @@
-"""Cumulative counters of every WAN port and node pair, read from the qdiscs that shape them.
+"""Read cumulative counters of every WAN port and node pair from the qdiscs that shape them.
 
 Bytes and packets are those a class let through (wire bytes at the Ethernet layer, without preamble and gap); backlog is
 what its netem leaf holds, in flight or queued; drops are netem's, loss and overflow together.
@@ -14,7 +14,7 @@ from testbed.qdiscs.statistics import Statistic
 
 
 class Counters(NamedTuple):
-    """Since the port was made; ``packets`` is None where offloaded super-packets make the kernel's count worthless."""
+    """Counts since the port was made; ``packets`` is None where super-packets make the kernel's count worthless."""
 
     wire_bytes: int
     packets: int | None
@@ -35,7 +35,7 @@ class PortCounters:
 def port_counters(
     datacenter: str, port: WanPort, classes: Iterable[Statistic], qdiscs: Iterable[Statistic]
 ) -> PortCounters:
-    """What one WAN port's classes, and the netem leaves below them, have counted.
+    """Return the counts of one WAN port's classes, and of the netem leaves below them.
 
     Raises KeyError if a class of the port is not among them.
     """

@@ -1,4 +1,4 @@
-"""How busy the machine itself is: an emulated network is only as fast as the cores that carry it."""
+"""Measure how busy the machine itself is: an emulated network is only as fast as the cores that carry it."""
 
 import os
 from collections import defaultdict
@@ -20,7 +20,7 @@ class CpuTimes:
     idle_ticks: int
 
     def busy_since(self, before: "CpuTimes") -> float | None:
-        """The fraction of all cores that was busy since ``before``; None if no tick has passed."""
+        """Return the fraction of all cores that was busy since ``before``; None if no tick has passed."""
         passed = self.total_ticks - before.total_ticks
         return None if passed <= 0 else 1 - (self.idle_ticks - before.idle_ticks) / passed
 
@@ -38,12 +38,12 @@ def parse_cpu_times(stat: str) -> CpuTimes:
 
 
 def read_cpu_times() -> CpuTimes:
-    """The times as of now."""
+    """Read the times as of now."""
     return parse_cpu_times(_STAT.read_text())
 
 
 def process_tree_cpu_s(pid: int) -> float:
-    """CPU seconds that a process and all that descend from it have used; those that have ended count once reaped.
+    """Return the CPU seconds that a process and its descendants have used; those that have ended count once reaped.
 
     What cannot be read any more, because it has just ended, counts as nothing.
     """

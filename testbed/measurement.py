@@ -1,4 +1,4 @@
-"""Measuring a path between two hosts with the programs that everybody trusts: ping and iperf3."""
+"""Measure a path between two hosts with the programs that everybody trusts: ping and iperf3."""
 
 import json
 import math
@@ -76,7 +76,7 @@ def parse_ping(output: str) -> PingResult:
 
 
 def parse_iperf3(output: str) -> float:
-    """Goodput in bit/s that the receiver saw, from a client's JSON. Raises ValueError with iperf3's own error."""
+    """Parse the goodput in bit/s that the receiver saw, from a client's JSON. Raises ValueError with iperf3's error."""
     try:
         document: dict[str, Any] = json.loads(output)
         error = document.get("error")
@@ -109,7 +109,7 @@ def ping(testbed: "Testbed", source: str, destination: str, count: int = 30) -> 
 
 
 def settling_s(rtt_s: float) -> int:
-    """Whole seconds (iperf3 takes no others) to leave out at a measurement's start."""
+    """Return the whole seconds (iperf3 takes no others) to leave out at a measurement's start."""
     return max(1, math.ceil(_SETTLING_ROUNDS * rtt_s))
 
 

@@ -1,4 +1,4 @@
-"""Network namespaces by path: making one that lives as long as this process, and acting inside one."""
+"""Enter network namespaces by path: make one that lives as long as this process, and act inside one."""
 
 import ctypes
 import os
@@ -41,7 +41,7 @@ def inside(namespace: str) -> Iterator[None]:
 
 
 def open_netlink(namespace: str) -> Any:
-    """A netlink socket inside a namespace. Close it, or the namespace outlives its processes."""
+    """Open a netlink socket inside a namespace. Close it, or the namespace outlives its processes."""
     with inside(namespace):
         return IPRoute()
 
@@ -58,13 +58,16 @@ def write_sysctls(namespace: str, settings: dict[str, str]) -> None:
 
 
 def read_sysctls(namespace: str, names: Iterable[str]) -> dict[str, str | None]:
-    """What sysctls of one namespace hold, their words parted by single spaces; None for one that it does not have."""
+    """Read sysctls of one namespace, with single spaces between their words.
+
+    None stands for one that the namespace does not have.
+    """
     with inside(namespace):
         return {name: read_sysctl(name) for name in names}
 
 
 def read_sysctl(name: str) -> str | None:
-    """The same, of the namespace that this thread is in."""
+    """Read a sysctl of the namespace that this thread is in, as ``read_sysctls`` does."""
     try:
         return " ".join(Path("/proc/sys", *name.split(".")).read_text().split())
     except OSError:
@@ -72,7 +75,7 @@ def read_sysctl(name: str) -> str | None:
 
 
 def anonymous_namespace() -> int:
-    """A new network namespace, held by nothing but the file descriptor returned: it goes when this process does.
+    """Make a network namespace held only by the file descriptor returned: it goes when this process does.
 
     Raises OSError where none may be made.
     """

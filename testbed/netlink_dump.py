@@ -1,4 +1,4 @@
-"""Dumps that are asked of the kernel often, and parsed for a few fields and nothing else.
+"""Request frequent dumps from the kernel, and parse them for a few fields and nothing else.
 
 While a trial runs, queues and connections are read many times, on cores that carry its traffic too. A general netlink
 library makes an object of every attribute of every message, which took 0.3 s for the counters of 96 node pairs and
@@ -38,7 +38,7 @@ class NetlinkDump:
         self._socket.close()
 
     def ask(self, kind: int, body: bytes) -> list[memoryview]:
-        """The payload of every message that the kernel answers with. Raises OSError, with the kernel's number."""
+        """Return the payload of every message in the kernel's answer. Raises OSError, with the kernel's number."""
         self._sequence += 1
         header = _HEADER.pack(_HEADER.size + len(body), kind, _NLM_F_REQUEST_DUMP, self._sequence, 0)
         self._socket.send(header + body)
@@ -55,7 +55,7 @@ class NetlinkDump:
 
 
 def split_messages(data: bytes, sequence: int) -> Iterator[tuple[int, memoryview]]:
-    """The kind and payload of every netlink message in what was received, of that sequence number."""
+    """Yield the kind and payload of every netlink message of that sequence number in the data received."""
     view, offset = memoryview(data), 0
     while offset + _HEADER.size <= len(view):
         length, kind, _, number, _ = _HEADER.unpack_from(view, offset)
@@ -67,7 +67,7 @@ def split_messages(data: bytes, sequence: int) -> Iterator[tuple[int, memoryview
 
 
 def split_attributes(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """The kind and value of every attribute of a message, or of an attribute that holds others."""
+    """Yield the kind and value of every attribute of a message, or of an attribute that holds others."""
     offset = 0
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)

@@ -1,4 +1,4 @@
-"""NVIDIA's management library, NVML: the one place that calls it.
+"""Call NVIDIA's management library, NVML; nothing else here does.
 
 Its Python binding (the package nvidia-ml-py, module ``pynvml``) is an extra of this package, ``wanbed[gpu]``, and the
 library itself comes with NVIDIA's driver. Nothing here needs CUDA, or makes a CUDA context.
@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 
 
 class NvmlError(Exception):
-    """NVML does not answer; the message is a few words that say why."""
+    """NVML does not answer; the message is a few words that give the reason."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class NvmlDevice:
 
 @dataclass(frozen=True)
 class NvmlReading:
-    """A GPU at one moment; None for what it does not tell.
+    """The state of a GPU at one moment; None for what it does not report.
 
     ``utilization`` is the fraction of NVML's last sampling period (1/6 to 1 s) in which any kernel ran. ``throttled``
     names what held the clocks below what was asked for, as NVML calls it.
@@ -65,15 +65,15 @@ class Nvml:
         self._handles: dict[str, Any] = {}
 
     def driver_version(self) -> str:
-        """The driver's version. Raises NvmlError."""
+        """Return the driver's version. Raises NvmlError."""
         return str(self._required(self._binding.nvmlSystemGetDriverVersion))
 
     def devices(self) -> tuple[NvmlDevice, ...]:
-        """Every GPU that this process may use, in the order of bus addresses. Raises NvmlError."""
+        """Return every GPU that this process may use, in the order of bus addresses. Raises NvmlError."""
         return tuple(self._device(index) for index in range(self._required(self._binding.nvmlDeviceGetCount)))
 
     def reading(self, uuid: str) -> NvmlReading:
-        """What the GPU of that UUID is at. Raises NvmlError if there is none."""
+        """Read the state of the GPU of that UUID. Raises NvmlError if there is none."""
         binding = self._binding
         handle = self._handles.get(uuid)
         if handle is None:
@@ -123,7 +123,7 @@ class Nvml:
 
 @contextmanager
 def open_nvml() -> Iterator[Nvml]:
-    """A session for as long as the block lasts. Raises NvmlError where there is no binding, library or driver."""
+    """Open a session for as long as the block lasts. Raises NvmlError where there is no binding, library or driver."""
     try:
         binding = import_module("pynvml")
     except ModuleNotFoundError:

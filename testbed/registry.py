@@ -1,8 +1,8 @@
-"""Which testbeds are up on this machine: a folder for each, claimed before anything else of it exists.
+"""Keep the record of testbeds on this machine: a folder for each, claimed before anything else of it exists.
 
 A testbed's folder carries its slot number, which makes its subnet its own, and a record of who owns it. It comes and
-goes as a whole: before the folder has its slot, and once it gives it back, it is a draft whose very name tells the
-owner. So a process that is killed, at whatever moment, leaves nothing that could be taken for a living one's.
+goes as a whole: before the folder has its slot, and once it gives it back, it is a draft whose name contains the owner.
+So a process that is killed, at whatever moment, leaves nothing that could be taken for a living one's.
 
 Every process that a testbed starts bears the testbed's identifier in its environment from its first instruction on, so
 that what a killed run left behind is found by that identifier, whatever it was doing at the time.
@@ -27,7 +27,7 @@ _RECORD = "record.json"
 
 @dataclass(frozen=True)
 class Record:
-    """Who owns a testbed. The owner's start time tells it from a later process with the same number."""
+    """The owner of a testbed. Its start time distinguishes the owner from a later process with the same number."""
 
     identifier: str
     slot: int
@@ -37,7 +37,7 @@ class Record:
     source: str
 
     def owner_alive(self) -> bool:
-        """Whether the process that made the testbed still runs."""
+        """Return whether the process that made the testbed still runs."""
         return process_start_ticks(self.owner_pid) == self.owner_start_ticks
 
     @property
@@ -64,7 +64,10 @@ class Claim:
 
 
 def process_start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None if there is no such process, or it is a zombie."""
+    """Return when a process started, in clock ticks since boot.
+
+    None if there is no such process, or it is a zombie.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -74,7 +77,7 @@ def process_start_ticks(pid: int) -> int | None:
 
 
 def claim(source: str, root: Path = STATE_ROOT) -> Claim:
-    """Claim a free slot for this process; ``source`` tells people what the testbed is for.
+    """Claim a free slot for this process; ``source`` describes to people what the testbed is for.
 
     A folder appears under its final name with its record already in it. Raises InputError if every slot is taken.
     """
@@ -118,14 +121,14 @@ def _read_record(folder: Path) -> Record | None:
 
 
 def claims(root: Path = STATE_ROOT) -> list[Claim]:
-    """Every testbed on record, alive or left behind."""
+    """Return every testbed on record, alive or left behind."""
     folders = sorted(root.glob("[0-9]*"), key=lambda path: int(path.name)) if root.is_dir() else []
     records = ((folder, _read_record(folder)) for folder in folders)
     return [Claim(record, folder) for folder, record in records if record is not None]
 
 
 def abandoned_drafts(root: Path = STATE_ROOT) -> list[Path]:
-    """Folders of claims and releases that were cut off half way; those of living processes are left out."""
+    """Return folders of claims and releases that were cut off half way; those of living processes are left out."""
     drafts = []
     for draft in root.glob(".wb-*.*.*"):
         _, owner_pid, owner_start_ticks = draft.name.rsplit(".", 2)
@@ -135,7 +138,7 @@ def abandoned_drafts(root: Path = STATE_ROOT) -> list[Path]:
 
 
 def marked_processes(identifier: str) -> list[int]:
-    """Processes that bear a testbed's identifier in their environment."""
+    """Return the processes that bear a testbed's identifier in their environment."""
     marker = f"{MARKER}={identifier}".encode()
     found = []
     for entry in Path("/proc").iterdir():

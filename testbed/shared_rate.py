@@ -1,4 +1,4 @@
-"""What several flows share: a trunk, or a host's port. Whether it can bind, and how it is shaped on which clock.
+"""Decide whether a rate that several flows share (a trunk, a host's port) can bind, and how each clock shapes it.
 
 A line that one flow has to itself needs no more than netem's rate, which serialises packets one after the other. What
 several share takes HTB, which lets a packet go as long as the balance of its token bucket is not below zero, and then
@@ -44,7 +44,7 @@ _BURST_MAX_US = 60 * 10**6
 
 
 class Timers(Enum):
-    """What wakes the qdiscs; the value is how late it may do so, in nanoseconds."""
+    """The clock that wakes the qdiscs; the value is how late it may do so, in nanoseconds."""
 
     VIRTUAL = 0
     KERNEL = 1_000_000
@@ -52,14 +52,14 @@ class Timers(Enum):
 
 
 def bytes_per_s(rate_bps: int) -> int:
-    """A rate as the kernel keeps it: whole bytes per second, at least ``MIN_BYTES_PER_S``."""
+    """Return a rate as the kernel keeps it: whole bytes per second, at least ``MIN_BYTES_PER_S``."""
     return max(MIN_BYTES_PER_S, rate_bps // 8)
 
 
 def can_bind(rate_bps: int | None, feeding_bps: Iterable[int | None]) -> bool:
-    """Whether flows of these rates, None for those that nothing limits, can together exceed the rate that they share.
+    """Return whether flows of these rates, None for an unlimited one, can together exceed the rate that they share.
 
-    None of them exceeds it alone: its leaf sees to that.
+    None of them exceeds it alone, because its leaf limits it.
     """
     if rate_bps is None:
         return False
@@ -67,7 +67,7 @@ def can_bind(rate_bps: int | None, feeding_bps: Iterable[int | None]) -> bool:
 
 
 def super_packet_frames(rate_bps: int, rtt_ns: int | None = None) -> int:
-    """How many full frames a host may send as one packet in virtual time, over what has that rate.
+    """Return how many full frames a host may send as one packet in virtual time, over a line of that rate.
 
     A line passes a packet on when its last byte has gone, so that it is acknowledged by so much later than its first
     byte alone would be: by an eightieth of the line's ``rtt_ns`` at most.
@@ -77,7 +77,10 @@ def super_packet_frames(rate_bps: int, rtt_ns: int | None = None) -> int:
 
 
 def shared_rate(rate_bps: int, timers: Timers, super_packet_bytes: int) -> SharedRate:
-    """How a rate is shaped that is shared and can bind; ``super_packet_bytes`` bound packets in virtual time alone."""
+    """Shape a rate that is shared and can bind.
+
+    ``super_packet_bytes`` bound packets in virtual time alone.
+    """
     rate = bytes_per_s(rate_bps)
     late_bytes = rate * timers.value // 10**9
     burst_bytes = super_packet_bytes if timers is Timers.VIRTUAL else max(_BURST_MIN_BYTES, late_bytes)

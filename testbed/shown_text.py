@@ -1,4 +1,4 @@
-"""How a value of the user's stands in a message: short, whatever it is. Needs the standard library alone."""
+"""Show a value of the user's in a message: short, whatever it is. Needs the standard library alone."""
 
 MAX_SHOWN_CHARACTERS = 60
 """Of a value in a message: what is longer would hide the remedy."""
@@ -8,12 +8,12 @@ MAX_DIGITS = 40
 
 
 def shortened(text: str) -> str:
-    """``text``, or the beginning of one that is too long for a message."""
+    """Return ``text``, or the beginning of one that is too long for a message."""
     return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
 
 
 def shown(value: object) -> str:
-    """A value of the user's as a message shows it: as Python writes it, and short."""
+    """Return a value of the user's as a message shows it: as Python writes it, and short."""
     if type(value) is int and abs(value) >= 10**MAX_DIGITS:
         # Python itself refuses to write out what has thousands of digits.
         return f"a number of more than {MAX_DIGITS} digits"

@@ -1,4 +1,4 @@
-"""Models of what users write: frozen, unknown fields refused, and every refusal told in one line with its remedy."""
+"""Model what users write: frozen, unknown fields refused, and every refusal reported in one line with its remedy."""
 
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 
 
 class InputError(Exception):
-    """What the user gave is unusable; the message is one line naming place, field and remedy. Exit status 2."""
+    """The user's input is unusable; the message is one line naming place, field and remedy. Exit status 2."""
 
 
 class StrictModel(BaseModel):
@@ -27,7 +27,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _known_names(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Names of the fields that stand at ``path`` below ``model``, over every model a union allows there."""
+    """Return the names of the fields that stand at ``path`` below ``model``, over every model a union allows there."""
     reached = [model]
     for step in path:
         if isinstance(step, str):

@@ -1,4 +1,4 @@
-"""The state of every TCP connection between hosts, as the kernel tells it (``sock_diag``), by one of its ends."""
+"""Read the state of every TCP connection between hosts, as the kernel reports it (``sock_diag``) at either end."""
 
 import errno
 import socket
@@ -55,10 +55,10 @@ class TcpState(NamedTuple):
 
 
 class TcpStateReader:
-    """Asks every host about its own sockets; ``namespaces`` are the hosts' network namespaces by path.
+    """Ask every host about its own sockets; ``namespaces`` are the hosts' network namespaces by path.
 
-    It holds a socket in each of them, so that none goes away while it is asked: close the reader, or they outlive their
-    processes.
+    The reader holds a socket in each of them, so that none goes away while it is asked: close the reader, or they
+    outlive their processes.
     """
 
     def __init__(self, namespaces: Iterable[str]) -> None:
@@ -70,9 +70,9 @@ class TcpStateReader:
             each.close()
 
     def read(self) -> list[memoryview]:
-        """One message for each end of each established connection, for ``tcp_states`` to parse when there is time.
+        """Return one message for each end of each established connection, for ``tcp_states`` to parse later.
 
-        Raises MissingError for a kernel that does not tell, OSError for any other fault.
+        Raises MissingError for a kernel that does not report it, OSError for any other fault.
         """
         extensions = 1 << (_INET_DIAG_INFO - 1) | 1 << (_INET_DIAG_CONG - 1)
         request = _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, extensions, _ESTABLISHED)
@@ -85,7 +85,7 @@ class TcpStateReader:
 
 
 def tcp_states(messages: Iterable[memoryview], hosts: Mapping[str, str]) -> list[TcpState]:
-    """What messages of ``TcpStateReader.read`` say; ``hosts`` gives the name of the host at each address.
+    """Parse messages of ``TcpStateReader.read``; ``hosts`` gives the name of the host at each address.
 
     Connections that do not join two of these hosts are left out. Raises OSError for a message that cannot be read.
     """

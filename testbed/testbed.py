@@ -1,4 +1,4 @@
-"""A testbed: hosts in emulated datacenters, up for as long as a ``with`` block."""
+"""Bring up a testbed: hosts in emulated datacenters, up for as long as a ``with`` block."""
 
 import math
 import os
@@ -44,7 +44,7 @@ MAX_TRIM_NS = 1_000_000
 
 
 class Testbed:
-    """A network that is up. Made by ``bring_up``, never directly."""
+    """A network that is up. Make one with ``bring_up``, never directly."""
 
     __test__ = False
 
@@ -97,7 +97,10 @@ class Testbed:
             )
 
     def _settle_wan(self) -> None:
-        """Take what the idle path adds by itself, one way, off the delays: forwarding and late timers are not WAN."""
+        """Take off the delays what the idle path adds by itself, one way.
+
+        Forwarding and late timers are not WAN.
+        """
         if not self.topology.wan:
             return
         link = self.topology.wan[0]
@@ -133,10 +136,10 @@ class Testbed:
     def start_module(
         self, host: str, module: str, arguments: list[str], words: int, *, gpu: int | None = None
     ) -> HostProcess:
-        """Run ``main(arguments)`` of a Python module on a host, a program that tells its exit status by it.
+        """Run ``main(arguments)`` of a Python module on a host; its return value is the exit status.
 
-        What it says, on standard output and error, goes to the descriptor ``words``; its parent is ``module_parent``.
-        It ends with the testbed at the latest, and sees GPUs as what ``spawn`` starts does: none in virtual time.
+        Its standard output and error go to the descriptor ``words``; its parent is ``module_parent``. It ends with the
+        testbed at the latest, and sees GPUs as what ``spawn`` starts does: none in virtual time.
         """
         name = self.topology.host(host).name
         return self._hosts[name].start_module(module, arguments, words, self._gpu_environment(name, gpu))
@@ -147,7 +150,7 @@ class Testbed:
         return self.network.module_parent
 
     def namespace(self, host: str) -> str:
-        """Path of a host's network namespace."""
+        """Return the path of a host's network namespace."""
         return self._hosts[self.topology.host(host).name].namespace
 
     def use_tcp(self, settings: TcpSettings) -> None:
@@ -160,15 +163,15 @@ class Testbed:
             write_sysctls(node.namespace, settings.sysctls())
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """What the kernel holds on every gateway's ports now, by ``datacenter interface``."""
+        """Return what the kernel holds on every gateway's ports now, by ``datacenter interface``."""
         return self._substrate.read_qdiscs()
 
     def read_sysctls(self) -> dict[str, dict[str, str | None]]:
-        """What ``TCP_SYSCTLS`` hold now, by host; None for one that the kernel does not have."""
+        """Return what ``TCP_SYSCTLS`` hold now, by host; None for one that the kernel does not have."""
         return {name: read_sysctls(node.namespace, TCP_SYSCTLS) for name, node in self._hosts.items()}
 
     def read_offloads(self) -> dict[str, dict[str, Any]]:
-        """Sizes and offloads of every interface now, by ``host interface`` and ``datacenter interface``."""
+        """Return sizes and offloads of every interface now, by ``host interface`` and ``datacenter interface``."""
         hosts = {
             f"{name} {HOST_INTERFACE}": read_offloads(node.namespace, [HOST_INTERFACE])[HOST_INTERFACE]
             for name, node in self._hosts.items()
@@ -176,15 +179,18 @@ class Testbed:
         return {**hosts, **self._substrate.read_offloads()}
 
     def read_counters(self) -> list[PortCounters]:
-        """Counters of every WAN port, as of now."""
+        """Return the counters of every WAN port, as of now."""
         return self._substrate.read_counters()
 
     def tcp_state_reader(self) -> TcpStateReader:
-        """A reader of every connection's state, at both of its ends. Close it before the testbed ends."""
+        """Return a reader of every connection's state, at both of its ends. Close it before the testbed ends."""
         return TcpStateReader(node.namespace for node in self._hosts.values())
 
     def network_cpu_time_s(self) -> float | None:
-        """CPU seconds of carrying the network so far, on one core; None where they cannot be told from others."""
+        """Return the CPU seconds of carrying the network so far, on one core.
+
+        None where they cannot be separated from others.
+        """
         return self._substrate.cpu_time_s()
 
 
@@ -195,7 +201,7 @@ def _timers(offer: Offer) -> Timers:
 
 
 def wan_delay_trim_ns(idle_rtt_ms: float, latency_ns: int) -> int:
-    """What to take off every WAN delay, where an idle path of latency ``latency_ns`` answers in ``idle_rtt_ms``.
+    """Return what to take off every WAN delay, where an idle path of latency ``latency_ns`` answers in ``idle_rtt_ms``.
 
     Half of what the round trip is too long, never negative, and ``MAX_TRIM_NS`` at most: an addition beyond that is a
     fault of the path, for calibration to find, and not the cost of a few hops.
@@ -204,9 +210,10 @@ def wan_delay_trim_ns(idle_rtt_ms: float, latency_ns: int) -> int:
 
 
 def usable_substrate(asked: str = "auto", *, shaped: bool = True) -> Offer:
-    """The substrate that ``bring_up`` takes on this machine; makes nothing.
+    """Return the substrate that ``bring_up`` takes on this machine; make nothing.
 
-    Raises MissingError where the machine lacks netem or a program that hosts need, InputError for a name that is none.
+    Raises MissingError where the machine lacks netem or a program that hosts need, InputError for a name that does not
+    exist.
     """
     chosen = choose_substrate(asked) if shaped else unshaped_offer()
     for program, package in HOST_PROGRAMS.items():
@@ -228,8 +235,8 @@ def bring_up(
     """Bring a topology up, yield it, and leave nothing of it behind. Programs on a host see the ``gpus`` it is given.
 
     Where taking it down is itself interrupted, it stays on record, so that ``clean`` finds what is left of it.
-    ``substrate`` is ``auto``, ``kernel`` or ``guest``; ``source`` tells people what the testbed is for. Unless it is
-    ``shaped``, no link has a delay, a loss or a rate, the substrate is of no account, and nobody can join. Raises
+    ``substrate`` is ``auto``, ``kernel`` or ``guest``; ``source`` describes to people what the testbed is for. Unless
+    it is ``shaped``, no link has a delay, a loss or a rate, the substrate does not matter, and nobody can join. Raises
     InputError for a topology that is too large, MissingError where the machine lacks netem or a program, SubstrateError
     and ReadBackError where bring-up fails.
     """

@@ -1,4 +1,4 @@
-"""How long transfers take, alone after a pause or several at once: on either clock, to the arrival of the last byte.
+"""Time transfers, alone after a pause or several at once: on either clock, to the arrival of the last byte.
 
 Both ends are sockets of this process in the hosts' namespaces. One thread sends and receives, waits for packets by
 a selector, and so sees them arrive within the cost of a system call.
@@ -25,7 +25,7 @@ _SCRATCH = bytearray(4 * 2**20)
 
 
 def wire_bytes(size_bytes: int) -> int:
-    """Bytes on the wire, Ethernet headers included, of a transfer in full segments."""
+    """Return the bytes on the wire, Ethernet headers included, of a transfer in full segments."""
     return size_bytes + (FRAME_BYTES - SEGMENT_BYTES) * math.ceil(size_bytes / SEGMENT_BYTES)
 
 
@@ -40,11 +40,11 @@ class Connection:
     _missing: int = field(default=0, init=False)
 
     def begin(self, size_bytes: int) -> None:
-        """Have so much to send."""
+        """Begin a transfer of that size."""
         self._unsent = self._missing = size_bytes
 
     def send(self, payload: int) -> bool:
-        """Hand the kernel as much as it takes; whether something is left to send."""
+        """Hand the kernel as much as it takes, and return whether something is left to send."""
         try:
             while self._unsent:
                 self._unsent -= os.sendfile(self.sender.fileno(), payload, 0, min(_CHUNK_BYTES, self._unsent))
@@ -55,7 +55,7 @@ class Connection:
         return self._unsent > 0
 
     def receive(self) -> bool:
-        """Take what has arrived, for which a selector said that something has; whether something is missing still."""
+        """Take what has arrived, once a selector reported data, and return whether something is still missing."""
         try:
             taken = self.receiver.recv_into(_SCRATCH, len(_SCRATCH), socket.MSG_TRUNC)
         except BlockingIOError:
@@ -73,7 +73,7 @@ class Connection:
 
 @contextmanager
 def open_connection(ends: Ends, buffer_bytes: int) -> Iterator[Connection]:
-    """A connection whose buffers at both ends have that size from the start."""
+    """Open a connection whose buffers at both ends have that size from the start."""
     with connected(ends, 1, buffer_bytes) as ((sender,), (receiver,)):
         # The last bytes wait for no acknowledgement.
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -83,7 +83,7 @@ def open_connection(ends: Ends, buffer_bytes: int) -> Iterator[Connection]:
 def transfers_s(
     connections: Sequence[Connection], size_bytes: int, rate_bps: int, patience_s: float = PATIENCE_S
 ) -> list[float]:
-    """Start a transfer of that size on every connection at once; from then to each one's last byte, in seconds.
+    """Start a transfer of that size on every connection at once; return the seconds to each one's last byte.
 
     ``rate_bps`` is what they share at least. Raises StalledError for what has not arrived after ``patience_s`` without
     anything, or after many times what all of them take at that rate, and for a connection that is closed.

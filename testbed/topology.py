@@ -1,4 +1,4 @@
-"""The emulated network: datacenters of hosts, and the WAN link between every two of them.
+"""Describe the emulated network: datacenters of hosts, and the WAN link between every two of them.
 
 ``TopologySpec`` is what the user writes. ``resolve_topology`` turns it, once, into a ``Topology`` in which every
 default is filled in and every link stands by itself. Latencies are one-way.
@@ -84,7 +84,7 @@ class WanSpec(StrictModel):
 
 
 class LinkSpec(WanSpec):
-    """What differs between one pair of datacenters and ``wan``; fields left out keep the default's value."""
+    """The settings of one pair of datacenters that differ from ``wan``; fields left out keep the default's value."""
 
     between: tuple[str, str]
 
@@ -109,7 +109,7 @@ class TopologySpec(StrictModel):
 
 @dataclass(frozen=True)
 class LinkConditions:
-    """What a WAN link does to traffic, each direction alike; rates of None are unlimited."""
+    """The impairments of a WAN link (delay, jitter, loss, rates), each direction alike; rates of None are unlimited."""
 
     latency_ns: int = 0
     rate_bps: int | None = None
@@ -119,13 +119,13 @@ class LinkConditions:
 
     @property
     def pair_rate_bps(self) -> int | None:
-        """What one pair of hosts can use at most: the smaller of its cap and the trunk."""
+        """The rate that one pair of hosts can use at most: the smaller of its cap and the trunk."""
         rates = [rate for rate in (self.rate_bps, self.node_pair_rate_bps) if rate is not None]
         return min(rates, default=None)
 
     @property
     def pair_in_flight_bytes(self) -> float | None:
-        """What a pair of hosts has in flight at that rate: rate x RTT; None where no rate limits it."""
+        """The bytes that a pair of hosts has in flight at that rate: rate x RTT; None where no rate limits it."""
         rate_bps = self.pair_rate_bps
         return None if rate_bps is None else rate_bps / 8 * 2 * self.latency_ns / 1e9
 
@@ -159,7 +159,7 @@ class Datacenter:
 
     @property
     def serving_hosts(self) -> tuple[Host, ...]:
-        """Those that do not train, the last ones of all."""
+        """The hosts that do not train, the last ones of all."""
         return tuple(host for host in self.hosts if host.serves)
 
 
@@ -198,7 +198,7 @@ class Topology:
         return {ends: link.conditions for link in self.wan for ends in (link.between, link.between[::-1])}
 
     def host(self, name: str) -> Host:
-        """The host of that name. Raises InputError naming the hosts there are."""
+        """Return the host of that name. Raises InputError naming the hosts there are."""
         if name in self._host_by_name:
             return self._host_by_name[name]
         names = list(self._host_by_name)
@@ -208,26 +208,32 @@ class Topology:
         raise InputError(f"host {name!r} is not in the topology: it has {there}")
 
     def datacenter(self, name: str) -> Datacenter:
-        """The datacenter of that name. Raises KeyError."""
+        """Return the datacenter of that name. Raises KeyError."""
         return self._datacenter_by_name[name]
 
     def conditions(self, one: str, other: str) -> LinkConditions:
-        """Conditions of the WAN link between two datacenters, in either order. Raises KeyError if they are the same."""
+        """Return the conditions of the WAN link between two datacenters, in either order.
+
+        Raises KeyError if they are the same.
+        """
         return self._conditions_by_ends[one, other]
 
     def path(self, one: str, other: str) -> LinkConditions:
-        """Conditions between two hosts of these datacenters: across the WAN, or inside if they are the same."""
+        """Return the conditions between hosts of two datacenters: across the WAN, or inside if they are the same."""
         return (
             LinkConditions(self.intra_latency_ns, self.intra_rate_bps) if one == other else self.conditions(one, other)
         )
 
     def line_rate_bps(self, one: str, other: str) -> int | None:
-        """The narrowest rate on the way between two hosts: of node pair and trunk, and of the port where it ends."""
+        """Return the narrowest rate on the way between two hosts.
+
+        It is that of node pair and trunk, or of the port where the way ends.
+        """
         rates = [rate for rate in (self.path(one, other).pair_rate_bps, self.intra_rate_bps) if rate is not None]
         return min(rates, default=None)
 
     def dilated(self, factor: float) -> "Topology":
-        """The same network in dilated time: every delay times ``factor``, every rate divided by it."""
+        """Return the same network in dilated time: every delay times ``factor``, every rate divided by it."""
 
         def slower(rate_bps: int | None) -> int | None:
             return None if rate_bps is None else max(1, round(rate_bps / factor))

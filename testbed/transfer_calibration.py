@@ -1,10 +1,10 @@
-"""What long flows do not show of a link: short transfers after a pause, several node pairs at once, both directions.
+"""Measure what long flows do not show of a link: short transfers after a pause, several pairs, both directions.
 
 Windows are open, and a pause does not close them, so that a transfer of S bytes takes ``wire bytes / rate + latency``.
 Over a trunk that its pairs can fill, as many as fill it start at once: each gets the same share, and all together the
-trunk's rate. With both directions busy each also carries the other's acknowledgements; what they take is counted by the
-qdiscs. That is tried by short transfers too: longer ones, whose acknowledgements wait behind the data of the other way,
-leave gaps that are TCP's and not the link's.
+trunk's rate. With both directions busy each also carries the other's acknowledgements; the qdiscs count the bytes that
+these take. Both directions use short transfers too: longer ones, whose acknowledgements wait behind the data of the
+other way, leave gaps that are TCP's and not the link's.
 """
 
 import math
@@ -55,8 +55,8 @@ class TransferMeasurement:
     """Seconds of a short transfer, alone and while the other direction is busy; bit/s of pairs that fill a trunk.
 
     ``share_bps`` is that of the pair farthest from its share, ``together_bps`` all of them; ``burst_bytes`` is what the
-    trunk let go at once beyond its rate. None where there is nothing to measure, or too little
-    to tell a wrong rate from whole packets (``together_bytes``).
+    trunk let go at once beyond its rate. None where there is nothing to measure, or too little to distinguish a wrong
+    rate from whole packets (``together_bytes``).
     """
 
     short_s: Compared
@@ -71,7 +71,8 @@ def measure_transfers(
 ) -> TransferMeasurement:
     """Measure the path between two hosts, and the trunk between their datacenters.
 
-    It has a rate, and neither jitter nor loss. Leaves TCP of the hosts as it needs it. Raises StalledError.
+    The path has a rate, and neither jitter nor loss. Leaves the hosts' TCP as the measurement needs it. Raises
+    StalledError.
     """
     rate_bps = conditions.pair_rate_bps
     assert rate_bps is not None
@@ -97,9 +98,10 @@ def measure_transfers(
 def filling_pairs(
     here: Datacenter, there: Datacenter, conditions: LinkConditions, port_bps: int | None
 ) -> list[tuple[str, str]]:
-    """As few node pairs as can fill the trunk, on different hosts where there are; none if they cannot.
+    """Return as few node pairs as can fill the trunk, on different hosts where there are; none if they cannot.
 
-    Ports at their ends, of ``port_bps`` each, let every pair have its share: where they do not, it is they that fill.
+    Ports at their ends, of ``port_bps`` each, must let every pair have its share; otherwise the ports fill, not the
+    trunk.
     """
     pairs = spread_pairs(*([host.name for host in each.hosts] for each in (here, there)))
     for count in range(2, min(len(pairs), _PAIRS_MAX) + 1):
@@ -111,7 +113,7 @@ def filling_pairs(
 
 
 def spread_pairs(sources: Sequence[str], destinations: Sequence[str]) -> list[tuple[str, str]]:
-    """Every pair once, by diagonals, so that those that follow one another are on different hosts."""
+    """Return every pair once, by diagonals, so that pairs that follow one another are on different hosts."""
     lap = math.lcm(len(sources), len(destinations))
     return [
         (sources[step % len(sources)], destinations[(step + step // lap) % len(destinations)])
@@ -120,13 +122,16 @@ def spread_pairs(sources: Sequence[str], destinations: Sequence[str]) -> list[tu
 
 
 def windows_bytes(short_bytes: int, rate_bps: int, rtt_s: float) -> tuple[int, int]:
-    """What is to be in flight, and the buffers for it: what the line or a short transfer holds, as far as TCP goes."""
+    """Return what is to be in flight, and the buffers for it, in bytes.
+
+    In flight is what the line or a short transfer holds, as far as TCP goes.
+    """
     flight_bytes = min(BUFFER_MAX_BYTES // _BUFFER_TIMES, max(short_bytes, math.ceil(rtt_s * rate_bps / 8)))
     return flight_bytes, max(_BUFFER_MIN_BYTES, _BUFFER_TIMES * flight_bytes)
 
 
 def together_bytes(trunk_bps: int, short_bytes: int, grain_bytes: int) -> int | None:
-    """How much pairs that fill a trunk send in all.
+    """Return how much pairs that fill a trunk send in all.
 
     It is many times ``grain_bytes``, which the trunk handles in one piece, so that this alone moves no figure out of
     tolerance; None where that takes longer than ``_TOGETHER_MAX_S``.
@@ -139,7 +144,7 @@ def together_bytes(trunk_bps: int, short_bytes: int, grain_bytes: int) -> int | 
 
 
 def _grain_bytes(testbed: "Testbed", datacenters: tuple[Datacenter, Datacenter], pairs: int) -> int:
-    """What a trunk handles in one piece: a packet of each other pair, or its bucket if that is larger."""
+    """Return what a trunk handles in one piece: a packet of each other pair, or its bucket if that is larger."""
     here, there = (each.name for each in datacenters)
     gateway = next(each for each in testbed.gateway_plan.gateways if each.datacenter == here)
     trunk = next(port.trunk for port in gateway.wan_ports if port.peer == there)
@@ -150,7 +155,7 @@ def _grain_bytes(testbed: "Testbed", datacenters: tuple[Datacenter, Datacenter],
 
 
 def _acknowledgement_bytes(size_bytes: int) -> int:
-    """What the acknowledgements of a transfer take on the wire at most, one for each segment."""
+    """Return what the acknowledgements of a transfer take on the wire at most, one for each segment."""
     return math.ceil(size_bytes / SEGMENT_BYTES) * (FRAME_BYTES - SEGMENT_BYTES)
 
 
@@ -166,14 +171,14 @@ class _Path:
         self._flight_bytes, self._buffer_bytes = windows_bytes(self._short_bytes, rate_bps, 2 * self._latency_s)
 
     def opened(self, held: ExitStack, pairs: Sequence[tuple[str, str]]) -> list[Connection]:
-        """A connection for each pair of hosts, windows open."""
+        """Open a connection for each pair of hosts, windows open."""
         ends = [Ends(self._testbed, *pair) for pair in pairs]
         connections = [held.enter_context(open_connection(each, self._buffer_bytes)) for each in ends]
         open_windows(connections, self._flight_bytes, self._rate_bps, 2 * self._latency_s, self._patience_s)
         return connections
 
     def short(self, connections: Sequence[Connection]) -> Compared:
-        """The last of short transfers that begin at once after a pause, the median of some pauses."""
+        """Time the last of short transfers that begin at once after a pause, the median of some pauses."""
         measured_s = []
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
@@ -184,7 +189,7 @@ class _Path:
         return Compared(asked_s, statistics.median(measured_s))
 
     def both_ways(self, there: Connection, back: Connection) -> Compared:
-        """As ``short``, of ``there`` while ``back`` sends as much."""
+        """Time a transfer as ``short`` does, of ``there`` while ``back`` sends as much."""
         asked_s, measured_s = [], []
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
@@ -199,7 +204,7 @@ class _Path:
     def together(
         self, connections: Sequence[Connection], short_s: Compared, both_ways_s: Compared | None, grain_bytes: int
     ) -> TransferMeasurement:
-        """What pairs that fill the trunk get of it, and what it gives away beyond."""
+        """Measure the shares of pairs that fill the trunk, and what the trunk gives away beyond its rate."""
         assert self._trunk_bps is not None
         at_once_s = self.short(connections)
         early_bytes = (at_once_s.asked - at_once_s.measured) * self._trunk_bps / 8

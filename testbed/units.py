@@ -1,4 +1,4 @@
-"""Quantities as users write them: the one place where unit strings are parsed and printed.
+"""Parse and print quantities as users write them: the one place that handles unit strings.
 
 Durations become integer nanoseconds, rates integer bits per second (``None`` is unlimited), sizes integer bytes,
 and percentages a fraction. Rates are decimal (``1Gbit`` is 10^9 bit/s); sizes follow their prefix (``MB`` is 10^6
@@ -76,7 +76,7 @@ def _at_most(most: int, value: Decimal, text: object, largest: str) -> int:
 
 
 def parse_duration_ns(text: object) -> int:
-    """``"40ms"`` to 40_000_000 ns, ``MAX_DURATION_NS`` at most; finer than a nanosecond is rounded.
+    """Parse ``"40ms"`` to 40_000_000 ns, ``MAX_DURATION_NS`` at most; finer than a nanosecond is rounded.
 
     Raises ValueError with the remedy.
     """
@@ -85,7 +85,7 @@ def parse_duration_ns(text: object) -> int:
 
 
 def parse_rate_bps(text: object) -> int | None:
-    """``"2.5Gbit"`` to 2_500_000_000 bit/s, ``MAX_RATE_BPS`` at most, ``"unlimited"`` to None.
+    """Parse ``"2.5Gbit"`` to 2_500_000_000 bit/s, ``MAX_RATE_BPS`` at most, ``"unlimited"`` to None.
 
     Raises ValueError with the remedy; zero is refused.
     """
@@ -98,13 +98,13 @@ def parse_rate_bps(text: object) -> int | None:
 
 
 def parse_size_bytes(text: object) -> int:
-    """``"32MiB"`` to 33_554_432 bytes, ``MAX_SIZE_BYTES`` at most. Raises ValueError with the remedy."""
+    """Parse ``"32MiB"`` to 33_554_432 bytes, ``MAX_SIZE_BYTES`` at most. Raises ValueError with the remedy."""
     value = _parse(text, _SIZE_BYTES, "a size", "32MiB or 64KiB")
     return _at_most(MAX_SIZE_BYTES, value, text, f"{format_size(MAX_SIZE_BYTES)}, the largest size")
 
 
 def parse_fraction(text: object) -> float:
-    """``"0.1%"`` to 0.001. Raises ValueError with the remedy; above 100 % is refused."""
+    """Parse ``"0.1%"`` to 0.001. Raises ValueError with the remedy; above 100 % is refused."""
     value = _parse(text, {"%": 1}, "a percentage", "0.1%")
     if value > 100:
         raise ValueError(f"{text!r} is above 100%")
@@ -123,24 +123,24 @@ def _shortest(value: int, units: dict[str, int]) -> str:
 
 
 def format_duration(duration_ns: int) -> str:
-    """The shortest exact unit string, such that ``parse_duration_ns`` gives the same value back."""
+    """Return the shortest exact unit string, such that ``parse_duration_ns`` gives the same value back."""
     return _shortest(duration_ns, {unit: factor for unit, factor in _DURATION_NS.items() if unit != "µs"})
 
 
 def format_rate(rate_bps: int | None) -> str:
-    """The shortest exact unit string, such that ``parse_rate_bps`` gives the same value back."""
+    """Return the shortest exact unit string, such that ``parse_rate_bps`` gives the same value back."""
     if rate_bps is None:
         return UNLIMITED
     return _shortest(rate_bps, {"bit": 1, "kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9, "Tbit": 10**12})
 
 
 def format_size(size_bytes: int) -> str:
-    """The shortest exact unit string, such that ``parse_size_bytes`` gives the same value back."""
+    """Return the shortest exact unit string, such that ``parse_size_bytes`` gives the same value back."""
     return _shortest(size_bytes, {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30})
 
 
 def format_fraction(fraction: float) -> str:
-    """``0.001`` as ``"0.1%"``."""
+    """Format ``0.001`` as ``"0.1%"``."""
     return f"{(Decimal(str(fraction)) * 100).normalize():f}%"
 
 

@@ -1,1 +1,1 @@
-"""The report's charts: each a function from a run's figures to a ``chart.Chart``."""
+"""Draw the report's charts. Each is a function from a run's figures to a ``chart.Chart``."""

@@ -1,4 +1,4 @@
-"""How a painter's picture becomes SVG that lives inside a page."""
+"""Turn a painter's picture into SVG that lives inside a page."""
 
 import io
 import re
@@ -46,7 +46,7 @@ SETTINGS: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Layout:
-    """For what a picture is painted: a narrow page or column, or a wide one.
+    """The place that a picture is painted for: a narrow page or column, or a wide one.
 
     ``scale`` is how large a layout pixel is drawn, in points: 1 on a page; lines and markers go by it.
     """
@@ -56,7 +56,7 @@ class Layout:
 
 
 def svg(paint: Callable[[Figure, Layout], float], description: str, salt: str, width_px: int) -> Markup:
-    """One picture as an SVG element; the same each time, its inner references made different by ``salt``."""
+    """Return one picture as an SVG element, the same each time; ``salt`` makes its inner references unique."""
     layout = Layout(width_px == NARROW_PX)
     font_px = NARROW_FONT_PX if layout.narrow else WIDE_FONT_PX
     with mpl.rc_context({**SETTINGS, "font.size": font_px, "svg.hashsalt": salt}):

@@ -1,4 +1,4 @@
-"""What a chart is to the report: drawings that are painted onto a page or onto paper, their legend and reading."""
+"""Define a chart for the report: its drawings, painted onto a page or onto paper, its legend and its reading."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ Painter = Callable[[Figure, Layout], float]
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """What one colour, line or pattern stands for."""
+    """An entry of the legend: what one colour, line or pattern stands for."""
 
     label: str
     style: Style
@@ -24,9 +24,9 @@ class LegendEntry:
 
 @dataclass(frozen=True)
 class Drawing:
-    """One picture; ``heading`` tells several of a chart apart, and ``name`` their files.
+    """One picture; ``heading`` distinguishes several of a chart, and ``name`` their files.
 
-    ``description`` is what a screen reader says. ``salt`` differs for every picture of a page, so that their inner
+    ``description`` is what a screen reader reads out. ``salt`` differs for every picture of a page, so that their inner
     references do not meet. Text stays text, and none of it is read as mathematics, whatever it contains.
     """
 
@@ -62,14 +62,14 @@ class Chart:
 
 
 def series_legend(styles: Styles, variants: Iterable[str], runs: Iterable[str]) -> tuple[LegendEntry, ...]:
-    """Each variant's colour and, of several runs, each run's line."""
+    """Return the legend of each variant's colour and, of several runs, each run's line."""
     shown = list(runs)
     of_runs = [LegendEntry(run, styles.runs[run]) for run in shown] if len(shown) > 1 else []
     return (*(LegendEntry(variant, styles.variants[variant]) for variant in variants), *of_runs)
 
 
 def points_legend(styles: Styles, variants: Iterable[str], runs: Iterable[str]) -> tuple[LegendEntry, ...]:
-    """The same where nothing but points is drawn: each variant's marker and, of several runs, each run's filling."""
+    """Return the legend where only points are drawn: each variant's marker and, of several runs, each run's filling."""
     entries = series_legend(styles, variants, runs)
     return tuple(
         LegendEntry(entry.label, replace(entry.style, marker=entry.style.marker or "o", line="")) for entry in entries

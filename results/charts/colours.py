@@ -1,9 +1,9 @@
-"""Colours that readers with any colour vision tell apart: the palette of Okabe and Ito.
+"""Choose colours that readers with any colour vision can distinguish: the palette of Okabe and Ito.
 
-Source: Okabe and Ito, "Color Universal Design", 2008. A variant keeps one colour and one marker through a whole report,
-and a run one line, whatever it is the variant of; what a GPU does has colours of its own, which differ in lightness
-too, so that they survive a grey print. A schedule has whole backwards or split ones, so that the input's part takes the
-whole one's colour. Navy is this project's addition.
+Source: Okabe and Ito, "Color Universal Design", 2008. A variant keeps one colour and one marker through a whole report.
+A run keeps one line, whatever variant it belongs to. What a GPU does has colours of its own, which differ in lightness
+too, so that they survive a grey print. A schedule has either whole backwards or split ones, so that the input's part
+takes the whole one's colour. Navy is this project's addition.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ TRANSFER_COLOURS = {"all_reduce": "#B497C4", "send": "#A6A6A6", "receive": "#D0D
 
 @dataclass(frozen=True)
 class Style:
-    """How one thing is drawn everywhere: colour, marker and line in matplotlib's letters; "" for an area.
+    """The style of one thing everywhere: colour, marker and line in matplotlib's letters; "" for an area.
 
     A marker is filled or an outline; ``hatch`` is an area's pattern, in matplotlib's letters too, its lines in
     ``hatch_colour``.
@@ -59,13 +59,13 @@ class Style:
 
 
 def lightened(colour: str) -> str:
-    """A colour as an area beneath lines of the same, halfway to white."""
+    """Return a colour for an area beneath lines of that colour: halfway to white."""
     parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "#" + "".join(f"{(part + 255) // 2:02X}" for part in parts)
 
 
 def variant_styles(variants: Sequence[str]) -> dict[str, Style]:
-    """A style for each variant, by its position; 35 differ, the marker telling apart what shares a colour."""
+    """Return a style for each variant, by its position. Of 35 all differ: the marker separates those of one colour."""
     return {
         variant: Style(
             _VARIANT_COLOURS[position % len(_VARIANT_COLOURS)], _VARIANT_MARKERS[position % len(_VARIANT_MARKERS)], "-"
@@ -75,7 +75,10 @@ def variant_styles(variants: Sequence[str]) -> dict[str, Style]:
 
 
 def run_styles(labels: Sequence[str]) -> dict[str, Style]:
-    """A line for each run, by its position, in grey: of the first whole with filled markers, then alternating."""
+    """Return a grey line for each run, by its position.
+
+    The first run's line is solid with filled markers; filled and open markers alternate from there.
+    """
     return {
         label: Style(GREY, "", _RUN_LINES[position % len(_RUN_LINES)], filled=position % 2 == 0)
         for position, label in enumerate(labels)
@@ -84,18 +87,18 @@ def run_styles(labels: Sequence[str]) -> dict[str, Style]:
 
 @dataclass(frozen=True)
 class Styles:
-    """How variants and runs are told apart in every chart of a report."""
+    """The styles that distinguish variants and runs in every chart of a report."""
 
     variants: Mapping[str, Style]
     runs: Mapping[str, Style]
 
     @classmethod
     def of(cls, runs: Mapping[str, Sequence[str]]) -> "Styles":
-        """Styles for runs, each a label with its variants' names in order."""
+        """Return styles for runs, each a label with its variants' names in order."""
         variants = dict.fromkeys(variant for names in runs.values() for variant in names)
         return cls(variant_styles(list(variants)), run_styles(list(runs)))
 
     def of_series(self, variant: str, run: str) -> Style:
-        """The variant's colour and marker with the run's line and filling."""
+        """Return the variant's colour and marker with the run's line and filling."""
         run_style = self.runs[run]
         return replace(self.variants[variant], line=run_style.line, filled=run_style.filled)

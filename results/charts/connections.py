@@ -1,4 +1,4 @@
-"""The connections between datacenters over time: round-trip time and congestion window of each variant's."""
+"""Draw the connections between datacenters over time: round-trip time and congestion window of each variant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Series:
-    """Medians over the connections in each bin of time, NaN where none was asked."""
+    """Medians over the connections in each bin of time, NaN where no connection was sampled."""
 
     variant: str
     run: str
@@ -37,7 +37,7 @@ class _Series:
 
 
 def connections_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
-    """The typical trial of each variant in its run's ``representative_cell``; None if no connection was asked."""
+    """Draw each variant's typical trial in its run's ``representative_cell``; None if no connection was sampled."""
     series: list[_Series] = []
     cells = []
     for label, run in runs.items():

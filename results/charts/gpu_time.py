@@ -1,4 +1,4 @@
-"""What the GPUs' time went into: a bar for each variant in each cell, of training, prefill and idling by cause."""
+"""Draw how the GPUs' time was spent: a bar for each variant in each cell, of training, prefill and idling by cause."""
 
 from collections.abc import Mapping, Sequence
 
@@ -56,7 +56,7 @@ _PERCENT_PX, _NARROW_PERCENT_PX = 7.0, 2.3
 
 
 def drawn_cells(cells: Sequence[int], bars_a_cell: int) -> list[int]:
-    """Which cells are drawn where all have too many bars: evenly spaced ones, the first and the last among them."""
+    """Choose the cells to draw. Where all have too many bars, they are evenly spaced, with the first and the last."""
     most = max(2, MAX_BARS // max(1, bars_a_cell))
     if len(cells) <= most:
         return list(cells)
@@ -64,7 +64,7 @@ def drawn_cells(cells: Sequence[int], bars_a_cell: int) -> list[int]:
 
 
 def gpu_time_chart(shares: Sequence[GpuTimeShares], all_cells: int, salt: str) -> Chart | None:
-    """The bars, grouped by cell; None if there are none. ``all_cells`` is how many cells there are, drawn or not."""
+    """Draw the bars, grouped by cell; None if there are none. ``all_cells`` counts the cells, drawn or not."""
     if not shares:
         return None
     runs, variants = ([*dict.fromkeys(names)] for names in ([s.run for s in shares], [s.variant for s in shares]))

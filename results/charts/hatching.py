@@ -1,4 +1,4 @@
-"""Hatches as plain lines, which print small and sharp: a pattern of SVG becomes a bitmap when a browser prints it."""
+"""Draw hatches as plain lines, which print small and sharp: a browser prints a pattern of SVG as a bitmap."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ Segments = npt.NDArray[np.float64]
 
 
 def hatched(pattern: str, width_px: float, height_px: float) -> Segments:
-    r"""The lines of one of matplotlib's patterns ``/ \\ x . | -`` within a rectangle, none of them beyond its edge."""
+    r"""Return the lines of one of matplotlib's patterns ``/ \\ x . | -`` within a rectangle, none beyond its edge."""
     reach = np.arange(PITCH_PX / 2, width_px + height_px, PITCH_PX)
     across, down = reach[reach < width_px], reach[reach < height_px]
     if pattern == "|":
@@ -36,6 +36,6 @@ def _segments(*ends: npt.NDArray[np.float64]) -> Segments:
 
 
 def outline(segments: Segments) -> Outline:
-    """Segments as one path."""
+    """Return segments as one path."""
     codes = np.tile(np.array([Outline.MOVETO, Outline.LINETO], dtype=np.uint8), len(segments))
     return Outline(segments.reshape(-1, 2), codes)

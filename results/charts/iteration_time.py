@@ -1,4 +1,4 @@
-"""Iteration time against WAN latency, or by cell where latency was not what was swept."""
+"""Draw iteration time against WAN latency, or by cell where something other than latency was swept."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,17 +24,16 @@ _UNITS_NS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def latency_ms(values: Mapping[str, str]) -> float | None:
-    """The swept one-way WAN latency of a cell, None if it was not swept."""
+    """Return the swept one-way WAN latency of a cell in milliseconds, None if it was not swept."""
     found = re.fullmatch(r"\s*([0-9.]+)\s*(ns|us|µs|ms|s)\s*", values.get(LATENCY_PATH, ""))
     return float(found[1]) * _UNITS_NS[found[2]] / _NS_PER_MS if found else None
 
 
 def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str) -> Chart | None:
-    """Median iteration time, of all runs, with its interval, or the single repeats where there are too few for one.
+    """Draw the median iteration time of all runs with its interval; single repeats where there are too few for one.
 
-    None if nothing was measured.
-    Where latency was swept it is the x axis, with a panel for each combination of the other swept values; otherwise the
-    cells stand side by side.
+    None if nothing was measured. Where latency was swept it is the x axis, with a panel for each combination of the
+    other swept values; otherwise the cells stand side by side.
     """
     measured = [row for row in rows if row.iteration_time_s is not None]
     if not measured:
@@ -111,19 +110,19 @@ def _series(
 
 
 def _points_of(row: HeadlineRow) -> Sequence[float]:
-    """The median where it has an interval, else every repeat."""
+    """Return the median where it has an interval, else every repeat."""
     return row.repeat_times_s if row.interval_s is None else (row.iteration_time_s or 0,)
 
 
 def _intervals_reading(rows: Sequence[HeadlineRow]) -> str:
-    """What bars and points are."""
+    """Return a text that explains the bars and the points."""
     several = [row for row in rows if row.interval_s is None and len(row.repeat_times_s) > 1]
     bars = " Bars are 95 % intervals of the median." if any(row.interval_s is not None for row in rows) else ""
     return bars + (" Where there are two repeats, each is a point." if several else "")
 
 
 def _by_series(rows: Sequence[HeadlineRow]) -> dict[tuple[str, str], list[HeadlineRow]]:
-    """Rows by variant and run, in order of appearance."""
+    """Group rows by variant and run, in order of appearance."""
     series: dict[tuple[str, str], list[HeadlineRow]] = {}
     for row in rows:
         series.setdefault((row.variant, row.run), []).append(row)
@@ -163,7 +162,7 @@ def _time(row: HeadlineRow) -> float:
 
 
 def _fastest_sentences(rows: Sequence[HeadlineRow], where: str) -> str:
-    """Which variant is the fastest, in each run."""
+    """Return a sentence for each run that names the fastest variant."""
     runs = list(dict.fromkeys(row.run for row in rows))
     sentences = (
         _fastest_sentence(

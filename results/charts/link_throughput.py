@@ -1,4 +1,4 @@
-"""Throughput of every directed link over time, a lane for each variant."""
+"""Draw the throughput of every directed link over time, with a lane for each variant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ class _Series:
 
 @dataclass(frozen=True)
 class _Content:
-    """What one picture shows; ``asked`` only has what is in view."""
+    """The content of one picture; ``asked`` only has what is in view."""
 
     series: Sequence[_Series]
     links: Sequence[tuple[str, str]]
@@ -61,9 +61,9 @@ class _Content:
 
 
 def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
-    """The typical trial of each variant of each run in its ``representative_cell``; None if no link carried anything.
+    """Draw each variant's typical trial, of each run's ``representative_cell``; None if no link carried anything.
 
-    Links in the order of what they carried, at most ``MAX_LINKS`` of them and ``MAX_LANES`` variants.
+    Links stand in the order of what they carried. At most ``MAX_LINKS`` links and ``MAX_LANES`` variants are drawn.
     """
     series: list[_Series] = []
     cells: list[str] = []
@@ -141,7 +141,7 @@ def _in_view(rate_bps: float | None, peak_bps: float) -> float | None:
 
 
 def _series_legend(styles: Styles, variants: Sequence[str], runs: Sequence[str]) -> list[LegendEntry]:
-    """Each variant's colour and, of several runs, an area for the one that is drawn so and lines for the others."""
+    """Return each variant's colour. Of several runs, add an area for the one drawn as one, and lines for the others."""
     entries = [LegendEntry(variant, Style(styles.variants[variant].colour)) for variant in variants]
     if len(runs) > 1:
         of_runs = [styles.runs[run] for run in runs]
@@ -153,12 +153,12 @@ def _series_legend(styles: Styles, variants: Sequence[str], runs: Sequence[str])
 
 
 def _is_area(style: Style) -> bool:
-    """Of runs overlaid, the first is an area and the others are lines over it."""
+    """Return whether a run is drawn as an area: of runs overlaid, the first is, and the others are lines over it."""
     return style.filled and style.line == "-"
 
 
 def _asked_lines(styles: Styles, runs: Sequence[str]) -> tuple[Style, Style]:
-    """How the rates of a link and of a node pair are drawn as asked: in lines that no run has, as far as there are."""
+    """Return the styles for the asked rates of a link and of a node pair, in lines that no run has where possible."""
     if len(runs) == 1:
         return Style(GREY, line=_LINK_LINE), Style(GREY, line=_PAIR_LINE)
     taken = {styles.runs[run].line for run in runs}
@@ -233,7 +233,7 @@ def _step(axis: Axes, rates: LinkRates, base_bps: float, style: Style, layout: L
 
 
 def _band(axis: Axes, smoothed: LinkRates, interval: Interval, base_bps: float, layout: Layout) -> None:
-    """Between the interval's ends; outlined, so that it shows on the area of any colour, and in grey."""
+    """Fill between the interval's ends; the outline makes it show on the area of any colour, and in grey."""
     low_bps, high_bps = interval
     axis.stairs(
         base_bps + high_bps, smoothed.edges_ns / NS_PER_S, baseline=base_bps + low_bps, fill=True,
@@ -242,7 +242,7 @@ def _band(axis: Axes, smoothed: LinkRates, interval: Interval, base_bps: float, 
 
 
 def _label_lanes(axis: Axes, lanes: int, top_bps: float, unit_bps: float) -> None:
-    """A zero and one round rate at every lane."""
+    """Label zero and one round rate at every lane."""
     power = 10 ** np.floor(np.log10(top_bps / _ROOM))
     round_bps = max(step * power for step in (0.5, 1, 2, 5) if step * power <= _HIGHEST_TICK * top_bps)
     bases = [lane * top_bps for lane in range(lanes)]
@@ -252,7 +252,7 @@ def _label_lanes(axis: Axes, lanes: int, top_bps: float, unit_bps: float) -> Non
 
 
 def _repeats_reading(series: Sequence[_Series]) -> str:
-    """Which of several repeats is drawn, and what the bands are."""
+    """Return a text that explains which of several repeats is drawn, and what the bands are."""
     most = max(each.repeats for each in series)
     if most == 1:
         return ""

@@ -1,4 +1,4 @@
-"""Charts as figures fit for a paper: PDF and PNG of a column's or a page's width, the legend inside, no title."""
+"""Write charts as figures for a paper: PDF and PNG of a column's or a page's width, legend inside, no title."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

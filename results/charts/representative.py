@@ -1,4 +1,4 @@
-"""Which cell, and which trial in it, stand for a run where not all can be drawn."""
+"""Choose the cell, and the trial in it, that stand for a run where not all can be drawn."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from results.summary import Trial, swept_values
 
 
 def representative_cell(run: Run) -> int | None:
-    """Where most variants were measured; among such cells the one with the longest latency, then the last."""
+    """Return the cell with most variants measured; among such cells the one with the longest latency, then the last."""
     variants: dict[int, set[str]] = {}
     for trial, measured in zip(run.trials, run.summary["iteration_time_s"].notna(), strict=True):
         if measured:
@@ -24,13 +24,13 @@ def representative_cell(run: Run) -> int | None:
 
 
 def closest_to_median(values: "Sequence[float] | pd.Series[float]") -> int:
-    """The position of the value that is closest to the median of all."""
+    """Return the position of the value that is closest to the median of all."""
     known = np.asarray(values, dtype=float)
     return int(np.argmin(np.abs(known - np.median(known))))
 
 
 def measured_trials(run: Run, cell: int, variant: str) -> list[Trial]:
-    """The repeats that measured an iteration time."""
+    """Return the repeats that measured an iteration time."""
     known = run.summary["iteration_time_s"].notna()
     return [
         trial
@@ -40,7 +40,7 @@ def measured_trials(run: Run, cell: int, variant: str) -> list[Trial]:
 
 
 def typical_trial(run: Run, cell: int, variant: str) -> Trial | None:
-    """Of the repeats the one whose iteration time is closest to their median; None if nothing was measured."""
+    """Return the repeat whose iteration time is closest to the repeats' median; None if nothing was measured."""
     chosen = [trial.cell == cell and trial.variant == variant for trial in run.trials]
     summary = run.summary[chosen].dropna(subset=["iteration_time_s"])
     if summary.empty:

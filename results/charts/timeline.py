@@ -1,4 +1,4 @@
-"""What every GPU did during one measured iteration of each variant."""
+"""Draw what every GPU did during one measured iteration of each variant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class _Iteration:
-    """The spans of one iteration of one trial, with all prefill of its time, and when it took place."""
+    """The spans of one iteration of one trial, all prefill in that time, and its window of time."""
 
     trial: Trial
     iteration: int
@@ -65,7 +65,7 @@ class _Iteration:
 
 
 def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spans: int = MAX_SPANS) -> Chart | None:
-    """The typical iteration of each variant, all in the ``representative_cell``; None if nothing was measured.
+    """Draw the typical iteration of each variant, all in the ``representative_cell``; None if nothing was measured.
 
     Typical is the measured iteration closest to its trial's median, of the trial closest to the median over repeats.
     """
@@ -125,7 +125,7 @@ def _typical_iteration(run: Run, cell: int, variant: str) -> _Iteration | None:
 
 
 def _rows(spans: pd.DataFrame) -> pd.DataFrame:
-    """One row a GPU, datacenters in the order of their first stage; ``row`` counts from the top.
+    """Return one row a GPU, datacenters in the order of their first stage; ``row`` counts from the top.
 
     GPUs without a stage, a pool's, stand after the others of their datacenter.
     """
@@ -144,7 +144,7 @@ def _rectangles(
     top: npt.NDArray[np.float64],
     bottom: npt.NDArray[np.float64],
 ) -> Outline:
-    """Many rectangles as one outline, which keeps the page small."""
+    """Return many rectangles as one outline, which keeps the page small."""
     corners = np.stack(
         [np.stack([left, right, right, left, left], 1), np.stack([top, top, bottom, bottom, top], 1)], axis=2
     )
@@ -153,7 +153,10 @@ def _rectangles(
 
 
 def _merged(spans: pd.DataFrame, closer_ns: float) -> pd.DataFrame:
-    """The spans with those of one GPU and kind that lie closer together than that made one; any order in, any out."""
+    """Merge spans of one GPU and kind that lie closer together than ``closer_ns``.
+
+    The spans may come in any order; do not rely on the order of the result.
+    """
     spans = spans.sort_values(["row", "kind", "start_ns"], kind="stable")
     same = (spans[["row", "kind"]] == spans[["row", "kind"]].shift()).all(axis=1)
     joined = same & (spans["start_ns"] - spans["end_ns"].shift() < closer_ns)
@@ -163,7 +166,10 @@ def _merged(spans: pd.DataFrame, closer_ns: float) -> pd.DataFrame:
 
 
 def _drawn(spans: pd.DataFrame, rows: pd.DataFrame, until_ns: int, most: int) -> tuple[pd.DataFrame, float]:
-    """At most about that many spans to draw, and how close together those were that are drawn as one: 0 if none."""
+    """Return about ``most`` spans to draw at most, and how close together spans had to lie to be drawn as one.
+
+    That distance is 0 if none were merged.
+    """
     drawn = spans.merge(rows[["host", "gpu", "row"]], on=["host", "gpu"])
     closer_ns = 0.0
     while len(drawn) > most and closer_ns < until_ns:
@@ -213,7 +219,7 @@ def _paint(
 
 
 def _end_ns(kind: str, window: Window, until_ns: int) -> int:
-    """Where what is drawn of a kind ends: prefill goes on after the iteration, which the picture is not about."""
+    """Return where the drawing of a kind ends: prefill goes on after the iteration, all else ends with the picture."""
     return window.length_ns if kind == PREFILL else until_ns
 
 

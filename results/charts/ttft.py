@@ -1,4 +1,4 @@
-"""How long requests waited for their first token: the distribution, or its percentiles against the rate of requests."""
+"""Draw how long requests waited for their first token: the distribution, or its percentiles by request rate."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -36,7 +36,7 @@ _Series = dict[tuple[str, str], list[PrefillRow]]
 
 
 def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart | None:
-    """The distribution of TTFT in each cell or, where the rate of requests alone was swept, percentiles against it.
+    """Draw the distribution of TTFT in each cell, or its percentiles by request rate where only that rate was swept.
 
     None if no request had its first token.
     """
@@ -152,7 +152,7 @@ def _paint_percentiles(figure: Figure, layout: Layout, rows: Sequence[PrefillRow
 
 
 def _band(axis: Axes, interval: Interval, style: Style, layout: Layout) -> None:
-    """Between the ends of the percentiles' intervals; outlined, so that it shows in grey."""
+    """Fill between the ends of the percentiles' intervals; the outline makes it show in grey."""
     low_s, high_s = (ends / NS_PER_S for ends in interval)
     axis.fill_betweenx(
         _BAND_PERCENTS, low_s, high_s, facecolor=lightened(style.colour), edgecolor=BLACK, alpha=0.5,
@@ -161,7 +161,7 @@ def _band(axis: Axes, interval: Interval, style: Style, layout: Layout) -> None:
 
 
 def _points_of(row: PrefillRow, percent: int) -> list[float]:
-    """The percentile of all requests where it has an interval, else that of every repeat."""
+    """Return the percentile of all requests where it has an interval, else that of every repeat, in seconds."""
     has_interval = percentile_intervals(row.ttft_of_repeats_ns, [percent]) is not None
     repeats = (row.ttft_ns,) if has_interval else row.ttft_of_repeats_ns
     found = (metrics.nearest_rank(times_ns, percent) for times_ns in repeats)
@@ -169,7 +169,7 @@ def _points_of(row: PrefillRow, percent: int) -> list[float]:
 
 
 def _intervals_reading(rows: Sequence[PrefillRow]) -> str:
-    """What bands, bars and points are."""
+    """Return a text that explains the bands, the bars and the points."""
     measured = [sum(1 for times_ns in row.ttft_of_repeats_ns if len(times_ns)) for row in rows]
     sure = (
         " Bands and bars are 95 % intervals, by the bootstrap over repeats." if max(measured) >= FEWEST_REPEATS else ""
@@ -181,7 +181,7 @@ def _intervals_reading(rows: Sequence[PrefillRow]) -> str:
 def _logarithmic_if_wide(
     set_scale: Callable[[str], None], axis: MatplotlibAxis, times_s: npt.NDArray[np.float64]
 ) -> None:
-    """A logarithmic axis, labelled with plain numbers, where the times differ much."""
+    """Set a logarithmic axis, labelled with plain numbers, where the times differ much."""
     if len(times_s) and times_s.min() > 0 and times_s.max() > LOGARITHMIC_FROM * times_s.min():
         set_scale("log")
         axis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=8))
@@ -190,7 +190,10 @@ def _logarithmic_if_wide(
 
 
 def _steps(times_ns: Numbers) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Times in seconds, and how many per cent of all had come by then; the least and the largest are among them."""
+    """Return times in seconds, and the percentage of all that had come by each.
+
+    The shortest and the longest time are among them.
+    """
     ranks = np.unique(np.linspace(0, len(times_ns) - 1, min(len(times_ns), MAX_STEPS)).round().astype(np.int64))
     times_s = times_ns[ranks] / NS_PER_S
     return np.append(times_s[:1], times_s), np.append(0.0, 100 * (ranks + 1) / len(times_ns))

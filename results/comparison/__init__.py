@@ -1,1 +1,1 @@
-"""Two runs held against each other: what may be compared, how much slower or faster, and how sure that is."""
+"""Compare two runs: what may be compared, how much slower or faster, and how certain that is."""

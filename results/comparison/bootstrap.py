@@ -1,4 +1,4 @@
-"""How sure a median iteration time is, by the hierarchical percentile bootstrap.
+"""Estimate the uncertainty of a median iteration time, by the hierarchical percentile bootstrap.
 
 The measurements of one variant in one cell are a sequence of repeats, each a sequence of iteration times in seconds.
 Iterations of one repeat resemble each other more than those of another, so that each resample draws repeats first, and
@@ -9,7 +9,7 @@ then iterations within each drawn repeat, both with replacement and as many as t
 and an interval of confidence c runs from the (1 - c)/2 to the (1 + c)/2 quantile of the resampled statistics.
 
 Fewer than ``FEWEST_REPEATS`` repeats have no interval, however many iterations each has: iterations of one repeat share
-its connections, its processes and its moment, so that they say how steady that repeat was and not where the next lies.
+its connections, its processes and its moment. They show how steady that repeat was, and not where the next lies.
 
 Source: B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap, Chapman & Hall 1993: the percentile interval in
 chapter 13; A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application, Cambridge 1997, section 3.8:
@@ -41,15 +41,15 @@ _DRAWN_AT_ONCE = 2**22
 
 
 def median_of_medians(trials: Trials) -> float | None:
-    """The statistic: median over repeats of each repeat's median; None without a measurement."""
+    """Return the statistic: the median over repeats of each repeat's median; None without a measurement."""
     medians = [float(np.median(times)) for times in trials if len(times)]
     return float(np.median(medians)) if medians else None
 
 
 def resampled_medians(trials: Trials, generator: np.random.Generator, *, repeats: int | None = None) -> _Times:
-    """``RESAMPLES`` values of the statistic, each of a resample of ``repeats`` repeats, as many as there are if None.
+    """Return ``RESAMPLES`` values of the statistic, each of a resample of ``repeats`` repeats.
 
-    Raises ValueError without a measurement.
+    None means as many repeats as measured something. Raises ValueError without a measurement.
     """
     measured = [np.asarray(times, np.float64) for times in trials if len(times)]
     if not measured:
@@ -64,7 +64,7 @@ def resampled_medians(trials: Trials, generator: np.random.Generator, *, repeats
 
 
 def _resampled_median(times: _Times, resamples: int, generator: np.random.Generator) -> _Times:
-    """Medians of that many resamples of one repeat's iteration times."""
+    """Return the medians of that many resamples of one repeat's iteration times."""
     at_once = max(1, _DRAWN_AT_ONCE // len(times))
     pieces = [
         np.median(times[generator.integers(len(times), size=(min(at_once, resamples - start), len(times)))], axis=1)
@@ -74,7 +74,7 @@ def _resampled_median(times: _Times, resamples: int, generator: np.random.Genera
 
 
 def median_interval(trials: Trials, confidence: float = CONFIDENCE, seed: int = 0) -> tuple[float, float] | None:
-    """The interval of the statistic in seconds; None for fewer than ``FEWEST_REPEATS`` repeats.
+    """Return the interval of the statistic in seconds; None for fewer than ``FEWEST_REPEATS`` repeats.
 
     The same seed gives the same interval.
     """
@@ -84,7 +84,7 @@ def median_interval(trials: Trials, confidence: float = CONFIDENCE, seed: int = 
 
 
 def ratio_interval(a: Trials, b: Trials, confidence: float = CONFIDENCE, seed: int = 0) -> tuple[float, float] | None:
-    """The interval of the ratio, statistic of ``b`` over that of ``a``, the two resampled independently.
+    """Return the interval of the statistic of ``b`` over that of ``a``, the two resampled independently.
 
     None if either has fewer than ``FEWEST_REPEATS`` repeats. The same seed gives the same interval.
     """
@@ -96,11 +96,11 @@ def ratio_interval(a: Trials, b: Trials, confidence: float = CONFIDENCE, seed: i
 
 
 def has_interval(trials: Trials) -> bool:
-    """Whether enough repeats measured something to tell how far repeats lie apart."""
+    """Return whether enough repeats measured something to show how far repeats lie apart."""
     return sum(1 for times in trials if len(times)) >= FEWEST_REPEATS
 
 
 def _quantile_interval(values: _Times, confidence: float) -> tuple[float, float]:
-    """The central interval that holds that share of the values."""
+    """Return the central interval that holds that share of the values."""
     low, high = np.quantile(values, ((1 - confidence) / 2, (1 + confidence) / 2))
     return float(low), float(high)

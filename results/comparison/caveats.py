@@ -1,4 +1,4 @@
-"""What does not forbid a comparison, and a reader must know: another machine, other versions, unkept changes."""
+"""Find what does not forbid a comparison but a reader must know: another machine, other versions, unkept changes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,9 +31,9 @@ _READ_BACK = ("sysctls", "offloads")
 
 
 def caveats(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
-    """One sentence each, what weighs most first; empty if there is nothing to say.
+    """Return one sentence for each caveat, the weightiest first; empty if there are none.
 
-    Of a run held against itself the machine is told once.
+    Of a run compared with itself the machine is named once.
     """
     pairs = list(pairs)
     found = _not_modelled(a, b, pairs) + _few_repeats(pairs) + _overloaded(a, b, pairs)
@@ -49,7 +49,7 @@ def caveats(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
 
 
 def _of_section(name: str, found: list[Difference]) -> str:
-    """What of one section differs, the first few of it told."""
+    """Describe the differences of one section, the first few in full."""
     if len(found) == 1:
         return f"{found[0].field} differs: {found[0].a} in A, {found[0].b} in B."
     only_a, only_b = (all(text == NOT_SET for text in texts) for texts in ([d.b for d in found], [d.a for d in found]))
@@ -104,7 +104,7 @@ def _overloaded(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
 
 
 def _not_modelled(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
-    """What the simulations that are compared leave out, each text with all whose it is."""
+    """Return what the compared simulations leave out, each text with every run that it applies to."""
     names: dict[str, list[str]] = {}
     for name, run, sides in (("A", a, [pair.a for pair in pairs]), ("B", b, [pair.b for pair in pairs])):
         text = not_modelled_text(

@@ -1,6 +1,6 @@
-"""Two runs held against each other, A the baseline: first whether they may be, then what came out.
+"""Compare two runs, A the baseline: first whether they may be compared, then with what result.
 
-``check`` pairs them and finds what stands in the way; ``compare`` judges every pair of a check that nothing stands in
+``check`` pairs them and finds what stands in the way. ``compare`` judges every pair of a check that nothing stands in
 the way of.
 """
 
@@ -34,7 +34,7 @@ PairKey = tuple[int, str]
 
 
 class UnknownFieldError(ValueError):
-    """A field that was to be allowed is none; the message is one line with the nearest known."""
+    """A field to be allowed does not exist; the message is one line with the nearest known."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ class Check:
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """What is compared."""
+        """The pairs that are compared."""
         return self.pairing.pairs
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out. ``judgements`` is empty where something stands in the way.
+    """The result of a comparison. ``judgements`` is empty where something stands in the way.
 
     ``verdict``: not_comparable if anything does; else regressed if any pair is; else no_data if there is no pair, or
     any pair could not be judged, since a gate that measured nothing must not pass; else improved if any pair is; else
-    same. Pairs that are unclear count as same here, and ``unclear`` tells how many there are.
+    same. Pairs that are unclear count as same here, and ``unclear`` is their number.
     """
 
     check: Check
@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Of all pairs together."""
+        """The verdict of all pairs together."""
         if self.check.refused:
             return "not_comparable"
         verdicts = {judgement.verdict for judgement in self.judgements}
@@ -83,11 +83,11 @@ class Comparison:
 
     @property
     def unclear(self) -> int:
-        """How many pairs the noise, or an effect as large as the margin, left undecided."""
+        """The number of pairs that the noise, or an effect as large as the margin, left undecided."""
         return sum(judgement.verdict == "unclear" for judgement in self.judgements)
 
     def document(self) -> dict[str, Any]:
-        """The document of ``wanbed compare --json``."""
+        """Return the document of ``wanbed compare --json``."""
         floors = [each.noise_floor for each in self.judgements if each.noise_floor is not None]
         return {
             "verdict": self.verdict,
@@ -140,7 +140,7 @@ def check(a: Run, b: Run, *, names: Sequence[tuple[str, str]] = (), allow: Seque
     """Pair two runs and find what stands in the way of comparing them.
 
     ``names`` as for ``pair_runs``; ``allow`` are fields, or what they lie below, in which the runs may differ. Raises
-    PairingError, and UnknownFieldError for a field that is none.
+    PairingError, and UnknownFieldError for a field that does not exist.
     """
     pairing = pair_runs(a, b, names)
     found = [
@@ -194,7 +194,7 @@ def _steps(field: str) -> list[str]:
 def compare(
     checked: Check, *, margin: float = MARGIN, floors: Mapping[PairKey, float] | None = None, seed: int = 0
 ) -> Comparison:
-    """Judge every pair, each against the larger of ``margin`` and its noise floor; none of a check that is refused."""
+    """Judge every pair against the larger of ``margin`` and its noise floor; judge none of a check that is refused."""
     floors = floors or {}
     judgements = [
         judge(pair, margin, floors.get((pair.a.cell, pair.a.variant)), seed)

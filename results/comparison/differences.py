@@ -1,8 +1,8 @@
-"""What two runs differ in, field by field, by the paths of the experiment file.
+"""Find what two runs differ in, field by field, by the paths of the experiment file.
 
-Networks are compared as they were resolved, whether written out or taken from a profile, and computation as what each
-stage was given to do, since a profile of the same name may hold other figures. A swept path has the same value in both
-cells of a pair, and what the file says in its place counts for nothing.
+Networks are compared as they were resolved, whether written out or taken from a profile. Computation is compared as
+what each stage was given to do, since a profile of the same name may hold other figures. A swept path has the same
+value in both cells of a pair, and what the file has in its place is ignored.
 """
 
 import json
@@ -33,7 +33,7 @@ _UNITS = {"_ns": lambda value: milliseconds_text(value / 1e6), "_bps": rate_text
 class Difference:
     """One field that differs: its path, what each run has there as text, and where, "" for the whole run.
 
-    ``remedy`` says how to make the two alike where that is not plain.
+    ``remedy`` explains how to make the two alike where that is not plain.
     """
 
     field: str
@@ -44,19 +44,19 @@ class Difference:
 
 
 def value_text(value: Any) -> str:
-    """A value of a manifest in one line; absent is ``not set``."""
+    """Return a value of a manifest in one line; absent is ``not set``."""
     if value is None:
         return NOT_SET
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def is_below(field: str, prefix: str) -> bool:
-    """Whether ``field`` is ``prefix`` or a part of it."""
+    """Return whether ``field`` is ``prefix`` or a part of it."""
     return field == prefix or field.startswith(f"{prefix}.")
 
 
 def differing(a: Mapping[str, Any], b: Mapping[str, Any], where: str = "") -> list[Difference]:
-    """The fields whose values are not the same; one that is absent is the same as one that is null or empty."""
+    """Return the fields whose values differ; an absent one is the same as one that is null or empty."""
     return [
         Difference(field, value_text(a.get(field)), value_text(b.get(field)), where)
         for field in dict.fromkeys((*a, *b))
@@ -65,7 +65,7 @@ def differing(a: Mapping[str, Any], b: Mapping[str, Any], where: str = "") -> li
 
 
 def run_fields(run: Run) -> dict[str, Any]:
-    """What has to be the same for the run as a whole, by path; without what its sweep replaces."""
+    """Return what must be the same for the run as a whole, by path, without what its sweep replaces."""
     manifest = run.manifest
     experiment = manifest.get("experiment") or {}
     swept = {path for entry in manifest.get("cells") or () for path in entry.get("cell", {})}
@@ -78,7 +78,7 @@ def run_fields(run: Run) -> dict[str, Any]:
 
 
 def cell_fields(run: Run, cell: int) -> dict[str, Any]:
-    """What has to be the same in one cell: every link of the WAN as resolved, and how much is trained.
+    """Return what must be the same in one cell: every link of the WAN as resolved, and how much is trained.
 
     What a simulation does not model of a link is not the same as what an emulation has.
     """
@@ -108,7 +108,7 @@ def _link_text(name: str, unit: str, value: Any) -> Any:
 
 
 def pair_fields(run: Run, cell: int, variant: str) -> dict[str, Any]:
-    """What has to be the same for both variants of a pair: what every stage has to compute and to send."""
+    """Return what must be the same for both variants of a pair: what every stage has to compute and to send."""
     work = ((_cell_entry(run, cell).get("variants") or {}).get(variant) or {}).get("work") or {}
     return {f"compute.work.{name}": value for name, value in work.items()}
 
@@ -118,7 +118,7 @@ def _cell_entry(run: Run, cell: int) -> Mapping[str, Any]:
 
 
 def differences(a: Run, b: Run, pairs: Iterable[Pair]) -> list[Difference]:
-    """Everything in which two runs, or the cells and variants of them that are compared, must not differ and do."""
+    """Return everything in which two runs, or their compared cells and variants, differ but must not."""
     pairs = list(pairs)
     found = _unfinished(a, b) + differing(run_fields(a), run_fields(b))
     for pair in _one_a_cell(pairs):
@@ -136,7 +136,7 @@ def _one_a_cell(pairs: Iterable[Pair]) -> Iterable[Pair]:
 
 
 def _cut_alike(a: Run, b: Run, pair: Pair) -> bool:
-    """Whether both variants cut the model and the batch alike; what a stage computes is the variant's doing else."""
+    """Return whether both variants cut the model and the batch alike; if not, the variant decides a stage's work."""
     of_a, of_b = (_variant_fields(run, side.variant, "training") for run, side in ((a, pair.a), (b, pair.b)))
     return not differing(of_a, of_b)
 
@@ -158,7 +158,7 @@ def _calibration(a: Run, b: Run, pair: Pair) -> list[Difference]:
 
 
 def _calibration_text(run: Run, cell: int) -> str:
-    """What is wrong with a cell's links, "" if they were as asked; a simulation's are by construction."""
+    """Return what is wrong with a cell's links, "" if they were as asked; a simulation's are by construction."""
     if run.simulated or cell in calibrated_cells(run.calibration):
         return ""
     rows = run.calibration[run.calibration["cell"] == cell]
@@ -171,7 +171,7 @@ def _calibration_text(run: Run, cell: int) -> str:
 
 
 def _over_links(found: list[Difference]) -> list[Difference]:
-    """``topology.wan.latency.east-west`` and so on without the ends, which then stand in ``where``."""
+    """Take the ends out of fields like ``topology.wan.latency.east-west`` and put them into ``where``."""
     return [_without_ends(each) if each.field.startswith("topology.wan.") else each for each in found]
 
 
@@ -182,7 +182,7 @@ def _without_ends(difference: Difference) -> Difference:
 
 
 def _gathered(found: list[Difference]) -> list[Difference]:
-    """What differs alike at several places told once, with all of them."""
+    """Merge equal differences at several places into one that names all of them."""
     places: dict[Difference, list[str]] = {}
     for each in found:
         places.setdefault(Difference(each.field, each.a, each.b, "", each.remedy), []).append(each.where)
@@ -193,7 +193,7 @@ def _gathered(found: list[Difference]) -> list[Difference]:
 
 
 def under_test(a: Run, b: Run, pairs: Iterable[Pair]) -> list[Difference]:
-    """In what paired variants are run differently: what the comparison is about, and no reason to refuse it."""
+    """Return how paired variants differ by intent: the comparison is about that, and it is no reason to refuse it."""
     found = []
     for pair in pairs:
         of_a, of_b = _variant_fields(a, pair.a.variant), _variant_fields(b, pair.b.variant)

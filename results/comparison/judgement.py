@@ -1,4 +1,4 @@
-"""What the iteration times of one pair say: slower, faster, the same, or not known well enough."""
+"""Judge the iteration times of one pair: slower, faster, the same, or not known well enough."""
 
 import math
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ MANY_REPEATS = 100
 
 @dataclass(frozen=True)
 class Judgement:
-    """What came out for one pair. ``ratio`` is B's iteration time over A's, above 1 where B is slower.
+    """The judgement of one pair. ``ratio`` is B's iteration time over A's, above 1 where B is slower.
 
     ``interval`` is None where either side has too few repeats for one. ``margin`` is the one that was applied;
-    ``noise_floor`` None: not measured. ``reading`` says the verdict in one line.
+    ``noise_floor`` None: not measured. ``reading`` gives the verdict in one line.
     """
 
     pair: Pair
@@ -42,16 +42,16 @@ class Judgement:
 
 
 def judge(pair: Pair, margin: float, noise_floor: float | None = None, seed: int = 0) -> Judgement:
-    """Hold the 95 % interval of the ratio against the margin m, a fraction, or the noise floor if that is larger.
+    """Judge the 95 % interval of the ratio by the margin m, a fraction, or the noise floor if that is larger.
 
     - regressed: the interval's low end is above 1 + m
     - improved: its high end is below 1 / (1 + m), so that swapping the runs swaps the verdicts
     - same: it lies within these two
     - unclear: it reaches past one of them, or past both
-    - no_data: there is no ratio, or nothing tells how far repeats lie apart
+    - no_data: there is no ratio, or nothing shows how far repeats lie apart
 
     A simulation gives the same every time: its interval is the ratio itself. Fewer than ``FEWEST_REPEATS`` repeats have
-    no interval. How far the ratio may be off is then the noise floor if it was measured, which is held against the
+    no interval. How far the ratio may be off is then the noise floor if it was measured, which is compared with the
     ``margin`` as asked, or what virtual time repeats within.
     """
     applied = max(margin, noise_floor or 0.0)
@@ -80,7 +80,7 @@ def judge(pair: Pair, margin: float, noise_floor: float | None = None, seed: int
 
 
 def few_repeats_text(pair: Pair) -> str:
-    """Why a pair has no interval: ``1 repeat in A and 2 repeats in B, no interval``."""
+    """Explain why a pair has no interval: ``1 repeat in A and 2 repeats in B, no interval``."""
     few = {name: side.repeats for name, side in (("A", pair.a), ("B", pair.b)) if not _enough(side)}
     alike = len(few) == 2 and len(set(few.values())) == 1
     counts = [count_text(repeats, "repeat") + ("" if alike else f" in {name}") for name, repeats in few.items()]
@@ -99,13 +99,13 @@ def _interval(pair: Pair, ratio: float, seed: int) -> tuple[float, float] | None
 
 
 def _repeatable_within(pair: Pair) -> float | None:
-    """How far the ratio of two runs may be off that need no repeats, None if either does need them."""
+    """Return how far the ratio of two runs that need no repeats may be off, None if either does need them."""
     known = [side.repeatable_within for side in (pair.a, pair.b) if side.repeatable_within is not None]
     return sum(known) if len(known) == 2 else None
 
 
 def _exact_or_measured(side: Side) -> Trials:
-    """An exact median stands as often as it takes, repeats without scatter."""
+    """Return an exact median as often as an interval needs repeats, without scatter, else the measured times."""
     return [[side.median_s or 0.0]] * FEWEST_REPEATS if side.exact else side.times_s
 
 
@@ -119,7 +119,7 @@ def _verdict(interval: tuple[float, float], margin: float) -> PairVerdict:
 
 
 def change_text(ratio: float) -> str:
-    """``1.05`` as ``5.00 % slower``."""
+    """Write ``1.05`` as ``5.00 % slower``."""
     if ratio == 1:
         return "equally fast"
     return f"{percent_text(abs(ratio - 1))} {'slower' if ratio > 1 else 'faster'}".replace("\u00a0", " ")
@@ -154,7 +154,7 @@ def _advice(pair: Pair, ratio: float, interval: tuple[float, float], margin: flo
 
 
 def repeats_to_settle(repeats: int, ratio: float, interval: tuple[float, float], margin: float) -> int | None:
-    """How many repeats might settle an unclear verdict, None for more than ``MANY_REPEATS``.
+    """Return how many repeats might settle an unclear verdict, None for more than ``MANY_REPEATS``.
 
     An interval shrinks with the square root of the number of repeats. It has to become shorter than the way from the
     ratio to the nearer end of the margins.
@@ -168,9 +168,9 @@ def repeats_to_settle(repeats: int, ratio: float, interval: tuple[float, float],
 
 
 def noise_floor(times_s: Trials, a: Side, b: Side, seed: int = 0) -> float:
-    """How far from 1 the ratio of two runs of the same thing lies, 95 times of 100.
+    """Return how far from 1 the ratio of two runs of the same thing lies, 95 times of 100.
 
-    The 95 % quantile of abs(ratio - 1) between two resamples, with as many repeats as A and B have, of the same
+    It is the 95 % quantile of abs(ratio - 1) between two resamples, with as many repeats as A and B have, of the same
     ``times_s``. Raises ValueError without a measurement.
     """
     generator = np.random.default_rng(seed)

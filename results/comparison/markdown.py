@@ -1,4 +1,4 @@
-"""A comparison as GitHub-flavoured Markdown, such as a workflow's summary shows."""
+"""Write a comparison as GitHub-flavoured Markdown, such as a workflow's summary shows."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,20 +23,20 @@ _SPECIAL = frozenset('\\`*_[]<>#|~&:@"$')
 
 
 def escaped(text: str) -> str:
-    """Any text as Markdown that shows it and means nothing else, on one line and without what turns its direction."""
+    """Escape text as Markdown that shows it literally, on one line and without characters that turn its direction."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return "".join(f"&#{ord(character)};" if character in _SPECIAL else character for character in printable)
 
 
 def shortened(text: str) -> str:
-    """A text of at most ``MAX_TEXT`` characters, its middle left out."""
+    """Shorten a text to at most ``MAX_TEXT`` characters, leaving out its middle."""
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[: MAX_TEXT // 2]}...{text[3 - MAX_TEXT // 2 :]}"
 
 
 def verdict_line(comparison: Comparison) -> str:
-    """The verdict of all pairs in one line."""
+    """Return the verdict of all pairs in one line."""
     verdicts = [judgement.verdict for judgement in comparison.judgements]
     of_all = f"of {count_text(len(verdicts), 'pair')}"
     unclear = f"; {comparison.unclear} {of_all} UNCLEAR, and not counted as regressed" if comparison.unclear else ""
@@ -55,7 +55,7 @@ def verdict_line(comparison: Comparison) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """Verdict, one row a pair, what stands in the way, and what to know; all names escaped."""
+    """Write the verdict, one row a pair, what stands in the way, and what to know; escape all names."""
     checked = comparison.check
     parts = [
         f"### wanbed compare: {escaped(verdict_line(comparison))}",
@@ -83,7 +83,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def pair_row(judgement: Judgement) -> tuple[str, ...]:
-    """Cell, variant, A, B, ratio, interval, verdict and its reading, as text."""
+    """Return cell, variant, A, B, ratio, interval, verdict and its reading, as text."""
     pair = judgement.pair
     return (
         pair.cell_text,
@@ -98,7 +98,7 @@ def pair_row(judgement: Judgement) -> tuple[str, ...]:
 
 
 def _interval_text(judgement: Judgement) -> str:
-    """The interval, or why there is none."""
+    """Return the interval, or why there is none."""
     pair, interval = judgement.pair, judgement.interval
     if pair.a.exact and pair.b.exact:
         return "exact"
@@ -108,11 +108,11 @@ def _interval_text(judgement: Judgement) -> str:
 
 
 def _saturated_text(pair: Pair) -> str:
-    """Whose machine did not keep up, so that the row does not read as if both had."""
+    """Name the sides whose machine did not keep up, so that the row does not read as if both had."""
     sides = [name for name, side in (("A", pair.a), ("B", pair.b)) if side.saturated]
     return f", {' and '.join(sides)} saturated" if sides else ""
 
 
 def difference_row(difference: Difference) -> tuple[str, ...]:
-    """Field, A's value, B's value, and where, as text."""
+    """Return field, A's value, B's value, and where, as text."""
     return difference.field, shortened(difference.a), shortened(difference.b), shortened(difference.where)

@@ -1,4 +1,4 @@
-"""Which trials of two runs belong together: by cell, that is its swept values, and by variant."""
+"""Pair the trials of two runs that belong together: by cell, that is its swept values, and by variant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class PairingError(ValueError):
 class Side:
     """One variant in one cell of one run: the iteration times of each repeat, in seconds.
 
-    ``exact``: of a simulation, which gives the same every time. ``repeatable_within`` is by how much, as a fraction,
-    two runs of it may differ, where that is known without repeats. ``saturated`` repeats had a machine that did not
-    keep up.
+    ``exact`` marks a simulation, which gives the same every time. ``repeatable_within`` is by how much, as a fraction,
+    two runs of it may differ, where that is known without repeats. ``saturated`` counts the repeats whose machine did
+    not keep up.
     """
 
     cell: int
@@ -40,18 +40,18 @@ class Side:
 
     @property
     def repeats(self) -> int:
-        """How many repeats measured something."""
+        """The number of repeats that measured something."""
         return sum(1 for times in self.times_s if times)
 
     @property
     def iterations(self) -> int:
-        """How many iterations were measured in all."""
+        """The number of iterations measured in all."""
         return sum(map(len, self.times_s))
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What is compared: B's against A's, at the same swept values."""
+    """Two sides to compare: B's against A's, at the same swept values."""
 
     cell: Mapping[str, str]
     a: Side
@@ -59,7 +59,7 @@ class Pair:
 
     @property
     def cell_text(self) -> str:
-        """The swept values as a reader says them; empty where nothing was swept."""
+        """The swept values as a reader calls them; empty where nothing was swept."""
         return cell_text(self.cell)
 
     @property
@@ -79,7 +79,7 @@ class Unpaired:
 
 @dataclass(frozen=True)
 class Pairing:
-    """Every pair in A's order of cells and variants, and what is left over."""
+    """Every pair in A's order of cells and variants, and the cells and variants left over."""
 
     pairs: tuple[Pair, ...]
     unpaired: tuple[Unpaired, ...]
@@ -91,7 +91,7 @@ def pair_runs(a: Run, b: Run, names: Sequence[tuple[str, str]] = ()) -> Pairing:
     ``names`` pairs a variant of A with one of B by another name. Of one and the same run given twice those pairs alone
     are compared. A cell or variant counts if the manifest has it, though no trial of it may have finished.
 
-    Raises PairingError for a name that a run does not have, one paired twice, and a run held against itself.
+    Raises PairingError for a name that a run does not have, one paired twice, and a run compared with itself.
     """
     twice = a.path.resolve() == b.path.resolve()
     if twice and not names:

@@ -1,7 +1,7 @@
-"""How sure figures of many measurements are that belong to a few repeats: the bootstrap over repeats alone.
+"""Estimate the uncertainty of figures of many measurements in few repeats: the bootstrap over repeats alone.
 
-Each resample draws repeats with replacement, as many as there are. What one repeat measured stays together, since the
-requests of one trial wait for each other, and the moments of one trial follow each other.
+Each resample draws repeats with replacement, as many as there are. The measurements of one repeat stay together, since
+the requests of one trial wait for each other, and the moments of one trial follow each other.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Interval = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
 
 def percentile_intervals(repeats: Sequence[npt.NDArray[np.int64]], percents: Sequence[int]) -> Interval | None:
-    """The 95 % interval of percentiles, by nearest rank, of the values of all repeats together.
+    """Return the 95 % interval of percentiles, by nearest rank, of the values of all repeats together.
 
     None for fewer than ``FEWEST_REPEATS`` repeats that have a value.
     """
@@ -39,9 +39,9 @@ def percentile_intervals(repeats: Sequence[npt.NDArray[np.int64]], percents: Seq
 
 
 def moment_intervals(repeats: npt.NDArray[np.float64]) -> Interval | None:
-    """The 95 % interval of the median over repeats at every moment: a row for each repeat, a column for each moment.
+    """Return the 95 % interval of the median over repeats at every moment.
 
-    None for fewer than ``FEWEST_REPEATS`` repeats.
+    ``repeats`` has a row for each repeat and a column for each moment. None for fewer than ``FEWEST_REPEATS`` repeats.
     """
     if len(repeats) < FEWEST_REPEATS:
         return None
@@ -51,7 +51,7 @@ def moment_intervals(repeats: npt.NDArray[np.float64]) -> Interval | None:
 
 
 def _draws(repeats: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """How often each repeat is in a resample, those that differ, and how many resamples are like each of them."""
+    """Return how often each repeat is in each distinct resample, and how many resamples are like it."""
     drawn = np.random.default_rng(0).multinomial(repeats, [1 / repeats] * repeats, size=RESAMPLES)
     different, times = np.unique(drawn, axis=0, return_counts=True)
     return different, times

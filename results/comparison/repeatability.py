@@ -1,4 +1,4 @@
-"""By how much two runs of one thing may differ, where that is known without repeating it."""
+"""Return by how much two runs of one thing may differ, where that is known without repeating it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ IN_VIRTUAL_TIME = 0.001
 
 
 def repeatable_within(run: Run, cell: int) -> float | None:
-    """The fraction by which another run of that cell may differ from this one, None if only repeats can tell.
+    """Return the fraction by which another run of that cell may differ from this one; None if only repeats can show it.
 
     A simulation gives the same every time. So, nearly, does virtual time, unless packets are lost or delayed at random.
     """
@@ -22,7 +22,7 @@ def repeatable_within(run: Run, cell: int) -> float | None:
 
 
 def _random(manifest: Mapping[str, Any], cell: int) -> bool:
-    """Whether any link of the cell draws its packets' fate, or the manifest does not say."""
+    """Return whether any link of the cell delays or drops packets at random, or the manifest lists no links."""
     entry: Mapping[str, Any] = next((each for each in manifest.get("cells") or () if each.get("index") == cell), {})
     links = entry.get("wan")
     return links is None or any(link.get("loss") or link.get("jitter_ns") for link in links)

@@ -1,4 +1,4 @@
-"""What sharing one device costs: when several GPUs of emulated hosts, which are one real GPU, computed at once."""
+"""Measure the cost of sharing one device: several GPUs of emulated hosts are one real GPU and compute at once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ Seat = tuple[str, int]
 
 
 def devices_of_seats(facts: Mapping[str, Any]) -> dict[Seat, str]:
-    """The device that stands behind each GPU of the emulated hosts, from a trial's facts; empty where none does.
+    """Return the device that stands behind each GPU of the emulated hosts, from a trial's facts; empty where none does.
 
-    It is what the rank there found itself on, and for who did not tell, what the host was assigned.
+    It is the device that the rank there reported, or else the device that the host was assigned.
     """
     assigned = {(str(each["host"]), int(each["gpu"])): str(each["uuid"]) for each in facts.get("gpu_assignment") or ()}
     found = {(str(each["host"]), int(each["gpu"])): str(each["device"]) for each in facts.get("devices") or ()}
@@ -27,7 +27,7 @@ def devices_of_seats(facts: Mapping[str, Any]) -> dict[Seat, str]:
 
 
 def contended_ns(device: Numbers, seat: Numbers, start_ns: Numbers, end_ns: Numbers) -> Numbers:
-    """For each span, how long another seat computed on the same device while it lasted, nanoseconds.
+    """Return for each span how long another seat computed on the same device while it lasted, nanoseconds.
 
     All four are columns, one entry a computation; devices and seats are numbers from 0, times not negative. A seat's
     spans that overlap each other are not contended for that. O(n log n).
@@ -56,7 +56,7 @@ def contended_ns(device: Numbers, seat: Numbers, start_ns: Numbers, end_ns: Numb
 
 
 def contention_of_spans(spans: pd.DataFrame, devices: Mapping[Seat, str]) -> pd.DataFrame:
-    """Every computation on one of these devices, training's and prefill: its row of ``spans`` by index.
+    """Return every computation on one of these devices, training's and prefill: its row of ``spans`` by index.
 
     Columns: ``device``, ``rank``, ``kind``, ``start_ns``, ``end_ns``, and ``contended_ns`` as the function of that name
     gives it.
@@ -78,13 +78,13 @@ def contention_of_spans(spans: pd.DataFrame, devices: Mapping[Seat, str]) -> pd.
 
 @dataclass(frozen=True)
 class DeviceContention:
-    """What several seats on one device meant for each other within a window.
+    """The effect that several seats on one device had on each other within a window.
 
     ``busy_ns`` is the union of all that was computed there until the window's end, ``computed_ns`` the sum of the
     spans, of which ``contended_ns`` lay beside another seat's. ``slowdown`` is the median over contended spans of their
     length over the median length of the spans of the same rank and kind that were not contended; None where there are
-    not both. It tells of spans as they were, contended for all of their length or a part, and is an upper bound: a span
-    that is long for another reason is more likely to be contended.
+    not both. It describes spans as they were, contended for all of their length or a part, and is an upper bound: a
+    span that is long for another reason is more likely to be contended.
     """
 
     device: str
@@ -98,12 +98,12 @@ class DeviceContention:
 
     @property
     def contended_share(self) -> float:
-        """Of the time computed: a fraction."""
+        """The share of the time computed, a fraction."""
         return self.contended_ns / self.computed_ns if self.computed_ns else 0.0
 
 
 def device_contention(spans: pd.DataFrame, devices: Mapping[Seat, str], window: Window) -> list[DeviceContention]:
-    """One for each device that computed anything in spans that began within the window, by name."""
+    """Return one for each device that computed anything in spans that began within the window, by name."""
     every = contention_of_spans(spans, devices)
     within = every[every["start_ns"].between(window.start_ns, window.end_ns, inclusive="left").to_numpy(bool)]
     seats = pd.Series(devices, dtype=object).value_counts()

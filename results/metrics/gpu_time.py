@@ -1,4 +1,4 @@
-"""How long GPUs computed, and how long they idled."""
+"""Measure how long GPUs computed, and how long they idled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Gpus:
 
     @classmethod
     def of(cls, spans: pd.DataFrame) -> "Gpus":
-        """The GPUs of these spans, sorted by host and index."""
+        """Return the GPUs of these spans, sorted by host and index."""
         hosts, names = pd.factorize(spans["host"], sort=True)
         gpus = spans["gpu"].to_numpy(np.int64)
         a_host = int(gpus.max(initial=0)) + 1
@@ -34,7 +34,7 @@ class Gpus:
 
 
 def spans_of_training_gpus(spans: pd.DataFrame) -> pd.DataFrame:
-    """The spans without those of GPUs that did nothing but prefill: a dedicated pool's."""
+    """Return the spans without those of GPUs that did nothing but prefill: a dedicated pool's."""
     prefilling = (spans["kind"] == PREFILL).to_numpy(bool)
     if not prefilling.any():
         return spans
@@ -46,7 +46,7 @@ def spans_of_training_gpus(spans: pd.DataFrame) -> pd.DataFrame:
 
 
 def gpu_busy(spans: pd.DataFrame, window: Window, *, with_prefill: bool = False) -> pd.DataFrame:
-    """Busy and idle time of every training GPU within the window: integer columns busy_ns and idle_ns, by (host, gpu).
+    """Return busy and idle time of every training GPU in the window: integer columns busy_ns, idle_ns by (host, gpu).
 
     Busy is the union of the GPU's compute spans, with its prefill spans among them if asked, clipped to the window;
     idle is the rest, so that the two add up to the window exactly. Busy means that the GPU had work, not that all its
@@ -59,7 +59,7 @@ def gpu_busy(spans: pd.DataFrame, window: Window, *, with_prefill: bool = False)
 
 
 def prefill_ns(spans: pd.DataFrame, window: Window) -> "pd.Series[int]":
-    """How long each training GPU prefilled within the window while it did not train, nanoseconds, by (host, gpu).
+    """Return how long each training GPU prefilled within the window while it did not train, in ns by (host, gpu).
 
     It is ``gpu_busy``'s idle_ns without prefill minus the same with it, and 0 where nothing was prefilled.
     """
@@ -70,20 +70,20 @@ def prefill_ns(spans: pd.DataFrame, window: Window) -> "pd.Series[int]":
 
 
 def _covered(spans: pd.DataFrame, gpus: Gpus, kinds: Sequence[str], window: Window) -> Numbers:
-    """The length of the union of each GPU's spans of these kinds within the window."""
+    """Return the length of the union of each GPU's spans of these kinds within the window."""
     own = spans["kind"].isin(kinds).to_numpy(bool)
     start_ns, end_ns = (np.clip(spans[name].to_numpy(np.int64)[own], *window) for name in ("start_ns", "end_ns"))
     return GroupedIntervals.of(gpus.of_span[own], start_ns, end_ns).covered(len(gpus.index))
 
 
 def prefill_gpu_time_ns(spans: pd.DataFrame, window: Window) -> int:
-    """How long GPUs were occupied with prefill within the window, the sum over all of them, a pool's too."""
+    """Return how long GPUs were occupied with prefill within the window, the sum over all of them, a pool's too."""
     own = spans[(spans["kind"] == PREFILL).to_numpy(bool)]
     return int(_covered(own, Gpus.of(own), (PREFILL,), window).sum())
 
 
 def gpu_utilization(busy: pd.DataFrame) -> float | None:
-    """Busy over busy plus idle, mean over GPUs, a fraction: what ``gpu_busy`` gave for the measured window."""
+    """Return busy over busy plus idle, mean over GPUs, a fraction, from ``gpu_busy`` of the measured window."""
     window_ns = busy["busy_ns"] + busy["idle_ns"]
     if busy.empty or not window_ns.iloc[0]:
         return None
@@ -91,11 +91,11 @@ def gpu_utilization(busy: pd.DataFrame) -> float | None:
 
 
 def idle_share(busy: pd.DataFrame) -> float | None:
-    """The bubbles: one minus ``gpu_utilization``, a fraction."""
+    """Return the share of bubbles: one minus ``gpu_utilization``, a fraction."""
     utilization = gpu_utilization(busy)
     return None if utilization is None else 1.0 - utilization
 
 
 def union_length_ns(start_ns: npt.NDArray[np.int64], end_ns: npt.NDArray[np.int64]) -> int:
-    """Length of the union of the intervals [start, end): time covered by several counts once. O(n log n)."""
+    """Return the length of the union of the intervals [start, end): time covered by several counts once. O(n log n)."""
     return int(GroupedIntervals.of(np.zeros(len(start_ns), np.int64), start_ns, end_ns).covered(1)[0])

@@ -1,10 +1,10 @@
-"""Why GPUs idled: each gap between two computations, cut by what the second one waited for.
+"""Attribute GPUs' idle time to causes: each gap between two computations is cut by what the second one waited for.
 
 A gap ends at a computation, which needs a tensor: a forward an activation (but at the first stage), a backward and its
 recomputation a gradient (but at the last stage). An iteration of a GPU ends, with its optimizer, not before all that it
-sent has left. Of the gap belongs
+sent has left. The parts of the gap are
 
-- ``all_reduce``: while this GPU's gradients were being summed;
+- ``all_reduce``: during the all-reduce of this GPU's gradients;
 - ``link``: from the moment the neighbouring stage had made the tensor until it had arrived here, which includes waiting
   for a turn on the link and for latency; and, where an iteration ends, until the last of what was sent had left;
 - ``activation``, ``gradient``: before that, while the neighbour had not made it yet;
@@ -13,8 +13,8 @@ sent has left. Of the gap belongs
 - ``fill_drain``: what of the two last is not inside an iteration of this GPU, but before its first computation or after
   its last one: pipeline fill and drain.
 
-What was prefilled during a gap is no idle time any more and is taken out of the part that it lies in, so that the parts
-say which bubbles stay empty.
+Prefill during a gap is not idle time and is taken out of the part that it lies in, so that the parts show which bubbles
+stay empty.
 
 Source: this project's definition. A tensor whose arrival was not logged counts as arrived when it was used.
 """
@@ -42,7 +42,7 @@ _NEED_A_GRADIENT = ("recompute", *_BACKWARD)
 
 
 def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """Idle time of every GPU within the window by cause: integer columns ``IDLE_CAUSES``, nanoseconds, by (host, gpu).
+    """Return idle time of every GPU in the window by cause: integer columns ``IDLE_CAUSES``, in ns, by (host, gpu).
 
     They add up to ``gpu_busy``'s idle_ns with prefill exactly, training GPU by training GPU. O(n log n) in the spans.
     """
@@ -92,7 +92,7 @@ def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
 class _Gaps:
     """Stretches of the window in which a GPU did not compute.
 
-    ``span`` is the position of the computation that ended it, -1 where the window did; ``inside`` tells whether that
+    ``span`` is the position of the computation that ended it, -1 where the window did; ``inside`` is true where that
     was not the GPU's first one of its iteration. ``ended`` is the iteration that the GPU was ending, -1 for none.
     """
 
@@ -137,7 +137,7 @@ def _gaps(gpus: Gpus, computing: Flags, updating: Flags, columns: dict[str, Numb
 
 
 def _sent_ns(gpus: Gpus, spans: pd.DataFrame, gaps: _Gaps) -> Numbers:
-    """When the last of what each gap's GPU sent in the iteration that it was ending had left, 0 where that is none."""
+    """Return when the last data left that each gap's GPU sent in the iteration it was ending, 0 if none was sent."""
     sending = (spans["kind"] == "send").to_numpy(bool)
     iterations = int(spans["iteration"].max()) + 1 if len(spans) else 0
     latest_ns = np.zeros((len(gpus.index), iterations + 1), np.int64)
@@ -148,7 +148,7 @@ def _sent_ns(gpus: Gpus, spans: pd.DataFrame, gaps: _Gaps) -> Numbers:
 
 
 def _tensors(spans: pd.DataFrame, users: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """When the tensor that each span of ``users`` needs was made, when it arrived, and which it is.
+    """Return when the tensor that each span of ``users`` needs was made, when it arrived, and its kind.
 
     Times are -1 where they are not logged; a kind is 0 for an activation, 1 for a gradient, -1 for none.
     """
@@ -181,14 +181,14 @@ class _Keys:
         self._sizes = [int(each.max(initial=0)) + 3 for each in coordinates]
 
     def of(self, positions: Numbers, step: int = 0) -> Numbers:
-        """The keys of the spans at these positions, or of the stage ``step`` further on."""
+        """Return the keys of the spans at these positions, or of the stage ``step`` further on."""
         pipeline, stage, iteration, microbatch = (each[positions] for each in self._coordinates)
         _, stages, iterations, microbatches = self._sizes
         return ((pipeline * stages + stage + step + 1) * iterations + iteration) * microbatches + microbatch + 1
 
 
 def _look_up(keys: _Keys, among: Flags, values: Numbers, wanted: Numbers) -> Numbers:
-    """The value of the span with each wanted key among those flagged, -1 where there is none."""
+    """Return the value of the span with each wanted key among those flagged, -1 where there is none."""
     positions = np.flatnonzero(among)
     if not len(positions):
         return np.full(len(wanted), -1)

@@ -1,4 +1,4 @@
-"""Intervals of several groups at once: what they cover and what they leave open, in O(n log n) without a loop."""
+"""Cover time with intervals of several groups at once, and find the gaps, in O(n log n) without a loop."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class GroupedIntervals:
 
     @classmethod
     def of(cls, group: Numbers, start: Numbers, end: Numbers) -> "GroupedIntervals":
-        """Any intervals, groups being numbers from 0."""
+        """Sort any intervals, given with their groups as numbers from 0."""
         order = np.lexsort((start, group))
         group, start, end = group[order], start[order], end[order]
         # The latest end so far in the own group, by the order of all ends, so that any group outdoes those before it.
@@ -38,17 +38,17 @@ class GroupedIntervals:
         return cls(order, group, start, end, before)
 
     def covered(self, groups: int) -> Numbers:
-        """The length of each group's union: what several cover counts once."""
+        """Return the length of each group's union: what several cover counts once."""
         lengths = np.zeros(groups, np.int64)
         np.add.at(lengths, self.group, np.maximum(self.end - np.maximum(self.start, self.before), 0))
         return lengths
 
 
 class CoveredTime:
-    """How much of any stretch of time the intervals of a group cover. Times must not be negative."""
+    """Compute how much of any stretch of time the intervals of a group cover. Times must not be negative."""
 
     def __init__(self, intervals: GroupedIntervals, longest: int) -> None:
-        """``longest`` is a time that nothing asked and no interval exceeds."""
+        """Prepare the sums. ``longest`` is a time that neither a query nor an interval exceeds."""
         self._scale = longest + 1
         start = np.maximum(intervals.start, intervals.before)
         lengths = np.maximum(intervals.end - start, 0)
@@ -58,7 +58,7 @@ class CoveredTime:
         self._sums = np.concatenate(([0], np.cumsum(self._lengths)))
 
     def between(self, group: Numbers, start: Numbers, end: Numbers) -> Numbers:
-        """Covered time within [start, end) of each one's group."""
+        """Return the covered time within [start, end) of each one's group."""
         return self._until(group, end) - self._until(group, start)
 
     def _until(self, group: Numbers, time: Numbers) -> Numbers:

@@ -1,4 +1,4 @@
-"""When iterations took place, how long they took, and what that makes in tokens."""
+"""Compute when iterations took place, how long they took, and how many tokens a second that makes."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ class Window(NamedTuple):
 
 
 def iteration_windows(spans: pd.DataFrame) -> pd.DataFrame:
-    """When each iteration took place: columns start_ns and end_ns, indexed by iteration.
+    """Return when each iteration took place: columns start_ns and end_ns, indexed by iteration.
 
     From the earliest start of a compute or all-reduce span of the iteration to the latest end of one, over all GPUs of
     the trial.
@@ -39,7 +39,7 @@ def iteration_windows(spans: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured_window(windows: pd.DataFrame, warmup_iterations: int) -> Window | None:
-    """From the start of the first iteration after warm-up to the end of the last; None if there is none."""
+    """Return the window from the start of the first iteration after warm-up to the end of the last, if any."""
     measured = windows[windows.index >= warmup_iterations]
     if measured.empty:
         return None
@@ -47,16 +47,16 @@ def measured_window(windows: pd.DataFrame, warmup_iterations: int) -> Window | N
 
 
 def iteration_times_s(windows: pd.DataFrame, warmup_iterations: int) -> list[float]:
-    """Seconds of every iteration after warm-up, in order: end minus start of its window."""
+    """Return the seconds of every iteration after warm-up, in order: end minus start of its window."""
     measured = windows[windows.index >= warmup_iterations]
     return [float(length_ns) / NS_PER_S for length_ns in measured["end_ns"] - measured["start_ns"]]
 
 
 def iteration_time_s(times_s: list[float]) -> float | None:
-    """Median of the iteration times, seconds; None if nothing was measured."""
+    """Return the median of the iteration times, seconds; None if nothing was measured."""
     return float(np.median(times_s)) if times_s else None
 
 
 def tokens_per_s(tokens_per_iteration: float | None, time_s: float | None) -> float | None:
-    """Tokens of one iteration over its median time; None if either is unknown."""
+    """Return the tokens of one iteration over its median time; None if either is unknown."""
     return tokens_per_iteration / time_s if tokens_per_iteration and time_s else None

@@ -1,8 +1,8 @@
-"""What a prefill service did with its requests, and how long they waited.
+"""Count what a prefill service did with its requests, and compute how long they waited.
 
 ``requests`` are rows of ``results.schema.PREFILL_REQUESTS`` of one trial. Measured are those that arrived within the
-trial's measured window, so that what came while training warmed up counts for nothing, and neither does what came after
-its last iteration. Source: this project's definitions.
+trial's measured window: requests during the warm-up or after the last iteration do not count. Source: this project's
+definitions.
 """
 
 import numpy as np
@@ -22,16 +22,16 @@ _TAKEN_IN = ("admitted", "off_loaded")
 
 
 def arrived_within(requests: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """The requests that arrived within the window, its end excluded."""
+    """Return the requests that arrived within the window, its end excluded."""
     arrival_ns = requests["arrival_ns"].to_numpy(np.int64)
     own: pd.DataFrame = requests[(window.start_ns <= arrival_ns) & (arrival_ns < window.end_ns)]
     return own
 
 
 def nearest_rank(values: Numbers, percent: int) -> int | None:
-    """The percentile by nearest rank: the least value that ``percent`` % of all do not exceed; None if there is none.
+    """Return the percentile by nearest rank: the least value that ``percent`` % of all do not exceed.
 
-    It is one of the values, never one between two.
+    It is one of the values, never one between two. None if there is no value.
     """
     if not len(values):
         return None
@@ -40,7 +40,7 @@ def nearest_rank(values: Numbers, percent: int) -> int | None:
 
 
 def ttft_ns(requests: pd.DataFrame, *, with_kv: bool) -> Numbers:
-    """Time to first token of every request that has one, nanoseconds, in their order.
+    """Return the time to first token of every request that has one, nanoseconds, in their order.
 
     From its arrival until its whole KV cache was at the decode host, or without that transfer until its last layer
     ended. Requests that were not taken in or had not come to an end have none.
@@ -53,7 +53,7 @@ def ttft_ns(requests: pd.DataFrame, *, with_kv: bool) -> Numbers:
 
 
 def outcome_counts(requests: pd.DataFrame, slo_ns: int | None) -> dict[str, int]:
-    """How many requests came, and what became of them.
+    """Count the requests by outcome.
 
     ``admitted``, ``off_loaded``, ``held`` and ``rejected`` add up to ``offered``, and ``rejected_<reason>`` to
     ``rejected``. Beside these ``late`` had a TTFT, KV transfer included, above ``slo_ns``; ``unfinished`` were taken in
@@ -75,7 +75,7 @@ def outcome_counts(requests: pd.DataFrame, slo_ns: int | None) -> dict[str, int]
 
 
 def prefilled_tokens(requests: pd.DataFrame, window: Window) -> int:
-    """Prompt tokens of the prefills that were completed within the window, whenever their requests arrived."""
+    """Return the prompt tokens of the prefills completed within the window, whenever their requests arrived."""
     ended_ns = requests["prefilled_ns"].to_numpy(np.float64)
     own = (window.start_ns <= ended_ns) & (ended_ns <= window.end_ns)
     return int(requests["prompt_tokens"].to_numpy(np.int64)[own].sum())

@@ -1,4 +1,4 @@
-"""What crossed the WAN."""
+"""Measure the traffic that crossed the WAN."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ from results.metrics.iterations import NS_PER_S, Window
 
 
 def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:
-    """Bytes on the WAN during the whole trial, warm-up and headers included.
+    """Return the bytes on the WAN during the whole trial, warm-up and headers included.
 
     Sum over directed links of the last sample minus the first. None if the trial spans several datacenters and no
     link was sampled.
@@ -24,7 +24,7 @@ def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:
 
 
 def wan_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
-    """Payload that arrived from other datacenters, per second of the window: bit/s, all links together.
+    """Return the payload that arrived from other datacenters per second of the window: bit/s, all links together.
 
     Counts the receive spans that end within the window and whose sender sits in another datacenter.
     """

@@ -1,1 +1,1 @@
-"""A run as a trace that Perfetto opens: Chrome Trace JSON, written by ``results.perfetto.trace_file.write_trace``."""
+"""Export a run for Perfetto as Chrome Trace JSON, written by ``results.perfetto.trace_file.write_trace``."""

@@ -1,4 +1,4 @@
-"""How long each span of a trace was contended, where several ranks computed on one device."""
+"""Compute how long each span of a trace was contended, where several ranks computed on one device."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _COMPUTED = (*COMPUTE_KINDS, PREFILL)
 
 
 def contention_of(spans: Spans, facts: Mapping[str, Any]) -> Column:
-    """``results.metrics.contended_ns`` for every span, by the trial's facts; 0 for what is no computation."""
+    """Return ``results.metrics.contended_ns`` of every span, by the trial's facts; 0 for what is no computation."""
     found = np.zeros(len(spans), np.int64)
     if not (facts.get("devices") or facts.get("gpu_assignment")):
         return found

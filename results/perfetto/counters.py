@@ -1,4 +1,4 @@
-"""What links, connections and GPUs did over time, as steps: a value holds until the next.
+"""Turn the samples of links, connections and GPUs over time into steps: a value holds until the next.
 
 Values are integers, thousandths of the unit in the track's name.
 """
@@ -20,7 +20,7 @@ LINK, NODE_PAIR, GPU = "link", "node_pair", "gpu"
 
 
 class Quantity(NamedTuple):
-    """What a counter track shows, and in what unit."""
+    """The quantity that a counter track shows, and its unit."""
 
     name: str
     unit: str
@@ -60,7 +60,7 @@ class Steps:
 
 
 def link_steps(samples: LinkCounters, begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """Throughput of every directed link and of the busiest node pairs, and the links' backlog, from begin to end.
+    """Yield throughput and backlog of every directed link, and throughput of the busiest node pairs, begin to end.
 
     Throughput is the wire bytes between two samples over the time between them: their integral over time is the bytes
     on the wire between the first and the last sample.
@@ -85,9 +85,9 @@ def link_steps(samples: LinkCounters, begin_ns: int, end_ns: int) -> Iterator[St
 
 
 def tcp_steps(states: TcpStates, begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """Of the node pairs with the largest windows: sum of the congestion windows, median RTT, and retransmissions.
+    """Yield congestion windows (sum), RTT (median) and retransmissions of the node pairs with the largest windows.
 
-    Over the pair's connections that were asked at the same time. Retransmissions count from each connection's opening.
+    Over the pair's connections that were sampled at the same time. Retransmissions count from a connection's opening.
     """
     pairs = _pairs(states.source, states.destination)
     windows = states.cwnd_segments * states.mss_bytes
@@ -107,7 +107,10 @@ def tcp_steps(states: TcpStates, begin_ns: int, end_ns: int) -> Iterator[Steps]:
 
 
 def gpu_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """What NVML told of every GPU, rows of ``results.schema.GPU_SAMPLES`` by time; what it never told is left out."""
+    """Yield what NVML reported of every GPU, from rows of ``results.schema.GPU_SAMPLES`` by time.
+
+    Quantities that NVML never reported are left out.
+    """
     for device in sorted({row["device"] for row in samples}):
         for column, (quantity, factor) in _OF_GPUS.items():
             told = [row for row in samples if row["device"] == device and row[column] is not None]
@@ -118,14 +121,15 @@ def gpu_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) 
 
 
 def busiest(amounts: list[int]) -> list[int]:
-    """Positions of the largest amounts, at most ``MAX_NODE_PAIRS``, in their order."""
+    """Return the positions of the largest amounts, at most ``MAX_NODE_PAIRS``, in their order."""
     return sorted(sorted(range(len(amounts)), key=lambda position: -amounts[position])[:MAX_NODE_PAIRS])
 
 
 def within(time_ns: Column, values: Column, begin_ns: int, end_ns: int) -> tuple[Column, Column]:
-    """Steps by time, cut to what lies between: what held at the begin stands there, and at the end they close with 0.
+    """Cut steps by time to what lies between.
 
-    A value at the time of a later one, and one like that before it, say nothing and are left out.
+    The value that held at the begin stands there, and at the end the steps close with 0. A value at the time of a later
+    one, and one like that before it, add nothing and are left out.
     """
     times = np.append(np.clip(time_ns, begin_ns, end_ns), end_ns)
     steps = np.append(values, 0)
@@ -136,7 +140,7 @@ def within(time_ns: Column, values: Column, begin_ns: int, end_ns: int) -> tuple
 
 
 def _throughput(time_ns: Column, wire_bytes: Column) -> tuple[Column, Column]:
-    """Bits per second between samples in kbit/s, thousandths of Mbit/s; 0 from the last on."""
+    """Return the rate between samples in kbit/s, thousandths of Mbit/s; 0 from the last on."""
     last = np.append(np.diff(time_ns) != 0, True)
     time_ns, wire_bytes = time_ns[last], wire_bytes[last]
     kbit_per_s = np.diff(wire_bytes) * 8e6 / np.diff(time_ns)
@@ -144,7 +148,7 @@ def _throughput(time_ns: Column, wire_bytes: Column) -> tuple[Column, Column]:
 
 
 def _pairs(source: Texts, destination: Texts) -> list[tuple[str, str, npt.NDArray[np.intp]]]:
-    """Every directed pair that there is, by name, with its rows."""
+    """Return every directed pair that there is, by name, with its rows."""
     number = source.codes * len(destination.values) + destination.codes
     order = np.argsort(number, kind="stable")
     numbers, first = np.unique(number[order], return_index=True)

@@ -1,4 +1,4 @@
-"""Which receive belongs to which send: the arrows of a trace."""
+"""Match receives to sends: the arrows of a trace."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ _STAGES_ON = {ACTIVATION: 1, GRADIENT: -1}
 
 
 class Flows(NamedTuple):
-    """Arrows: rows of the send and the receive spans, and when each arrow leaves and arrives."""
+    """Arrows: rows of the send and the receive spans, and the times when each arrow leaves and arrives."""
 
     send: Column
     receive: Column
@@ -22,7 +22,7 @@ class Flows(NamedTuple):
 
 
 def match_transfers(spans: Spans) -> Flows:
-    """An arrow from every send to its receive, in the order of the sends' rows.
+    """Draw an arrow from every send to its receive, in the order of the sends' rows.
 
     What stage ``s`` of a pipeline sends for an iteration and microbatch, stage ``s + 1`` receives if it is an
     activation, and ``s - 1`` if it is a gradient. Were something sent several times, the first belongs to the first
@@ -51,7 +51,7 @@ def match_transfers(spans: Spans) -> Flows:
 
 
 def _numbered(parts: list[Column]) -> Column:
-    """A number for every row, the same for rows alike in all parts; numbers count up from 0."""
+    """Return a number for every row, the same for rows alike in all parts; numbers count up from 0."""
     number, numbers = np.zeros(len(parts[0]), np.int64), 1
     for part in parts:
         digit = part - part.min(initial=0)
@@ -63,13 +63,13 @@ def _numbered(parts: list[Column]) -> Column:
 
 
 def _dense(values: Column) -> tuple[Column, int]:
-    """The rank of every value among those that there are, and how many these are."""
+    """Return the rank of every value among the distinct values, and how many distinct values there are."""
     there, ranks = np.unique(values, return_inverse=True)
     return ranks, max(len(there), 1)
 
 
 def _counted(number: Column, start_ns: Column) -> Column:
-    """``number`` and which of its kind the row is, by start, as one number of which no two rows share one."""
+    """Combine ``number`` and the row's place in that number's rows, by start, into one number unique to the row."""
     order = np.lexsort((start_ns, number))
     ordered = number[order]
     position = np.arange(len(order))

@@ -1,4 +1,4 @@
-"""Which of several threads a span is drawn on, so that no two on one thread overlap."""
+"""Choose the thread, of several, that a span is drawn on, so that no two on one thread overlap."""
 
 from heapq import heappop, heappush
 
@@ -8,7 +8,7 @@ from results.span_columns import Column
 
 
 def assign_lanes(place: Column, start_ns: Column, end_ns: Column) -> Column:
-    """A lane for every span, from 0 at each place, such that no two spans of a lane have a moment in common.
+    """Assign a lane to every span, from 0 at each place, such that no two spans of a lane have a moment in common.
 
     A place takes as many lanes as there are spans at the same time, no more, and each span the lowest that is free.
     A span without length counts as one of a nanosecond, so that nothing else begins on its lane when it does.

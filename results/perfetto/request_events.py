@@ -1,4 +1,4 @@
-"""What became of every inference request: async slices from its arrival until its KV cache is at the decode host."""
+"""Draw every inference request: async slices from its arrival until its KV cache is at the decode host."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,21 +34,21 @@ class Requests:
 
     @property
     def moments_ns(self) -> Column:
-        """Every time at which something is known to have become of one."""
+        """All known times of events in the requests' lives."""
         return np.array([row[name] for row in self.rows for name in _TIMES if row[name] is not None], np.int64)
 
 
 def requests_of(trial: FinishedTrial) -> Requests:
-    """The requests of a trial. Raises RunError, one line, if their file is missing or damaged."""
+    """Return the requests of a trial. Raises RunError, one line, if their file is missing or damaged."""
     return Requests(tuple(read_trial_table(trial.folder, trial.key, PREFILL_REQUESTS_FILE).to_pylist()))
 
 
 def request_events(requests: Requests, tracks: Tracks, begin_ns: int, end_ns: int, shift_ns: int) -> list[str]:
-    """Async pairs, each half a line, of the requests that were there between begin and end, cut to that.
+    """Return async pairs, each half a line, of the requests that were there between begin and end, cut to that.
 
     A datacenter has a process and an outcome a track in it, whose lanes each have a pair around them that gives the
-    track its name. What was admitted and not finished lasts until the end; what was rejected has no length, since
-    nothing tells when. Within a request are its phases, those that are known.
+    track its name. An admitted request that did not finish lasts until the end. A rejected one has no length, since
+    the time of its rejection is unknown. Within a request are its phases, those that are known.
     """
     by_track: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in requests.rows:
@@ -70,7 +70,7 @@ def _end_ns(row: dict[str, Any], trial_end_ns: int) -> int:
 
 @dataclass(frozen=True)
 class _Track:
-    """Where the requests of one datacenter with one outcome are drawn."""
+    """The track on which the requests of one datacenter with one outcome are drawn."""
 
     process: int
     thread: int
@@ -79,7 +79,7 @@ class _Track:
     shift_ns: int
 
     def events(self, rows: list[dict[str, Any]], begin_ns: int, end_ns: int) -> Iterator[str]:
-        """The pairs of all rows, lane by lane."""
+        """Yield the pairs of all rows, lane by lane."""
         name = _OUTCOMES[self.outcome]
         starts = np.clip(np.array([row["arrival_ns"] for row in rows], np.int64), begin_ns, end_ns)
         ends = np.clip(np.array([_end_ns(row, end_ns) for row in rows], np.int64), starts, end_ns)

@@ -1,4 +1,4 @@
-"""Which finished trials of a run, and what of them, a trace shows."""
+"""Select the finished trials of a run, and the parts of them, that a trace shows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _UNFINISHED = "no trial of it has finished, continue the run with wanbed run --r
 
 
 class NoSuchTrialError(ValueError):
-    """Nothing of the run is what was selected; the message is one line with what there is to choose."""
+    """The run has nothing that was selected; the message is one line with what there is to choose."""
 
 
 class NoTrialsError(ValueError):
@@ -23,7 +23,7 @@ class NoTrialsError(ValueError):
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """A trial's folder, which trial it is, and the swept values of its cell. ``settings``: manifest and facts of it."""
+    """A trial's folder, its identity, and the swept values of its cell. ``settings`` are its manifest and facts."""
 
     folder: Path
     cell: int
@@ -34,19 +34,19 @@ class FinishedTrial:
 
     @property
     def key(self) -> tuple[int, str, int]:
-        """Cell, variant and repeat, by which every row of its tables is known."""
+        """Cell, variant and repeat, which identify every row of the trial's tables."""
         return self.cell, self.variant, self.repeat
 
     @property
     def title(self) -> str:
-        """Variant, swept values and repeat, as a reader says them."""
+        """Variant, swept values and repeat, as a reader calls them."""
         values = (f"{path} {value}" for path, value in self.values.items())
         return ", ".join((self.variant, *values, f"repeat {self.repeat}"))
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is asked for; the default is everything.
+    """A selection of trials; the default is everything.
 
     Each entry of ``cells`` is a cell's index or one of its swept values, ``path=value``; all of them have to hold.
     """
@@ -59,7 +59,7 @@ class Selection:
     def of(
         self, trials: Sequence[FinishedTrial], sweep: Mapping[int, Mapping[str, Any]] | None = None
     ) -> list[FinishedTrial]:
-        """The trials selected, in their order; ``sweep`` has the swept values of all cells, unfinished ones too.
+        """Return the trials selected, in their order; ``sweep`` has the swept values of all cells, unfinished ones too.
 
         Raises NoSuchTrialError if there is none.
         """
@@ -96,21 +96,22 @@ def _values_text(values: Mapping[str, Any]) -> str:
 
 
 def choices(values: Iterable[object]) -> str:
-    """What there is to choose, each once, in the given order."""
+    """List what there is to choose, each once, in the given order."""
     told = [str(value) for value in dict.fromkeys(values)]
     more = f" and {len(told) - MAX_CHOICES_TOLD} more" if len(told) > MAX_CHOICES_TOLD else ""
     return f"choose of: {'; '.join(told[:MAX_CHOICES_TOLD])}{more}" if told else "there is nothing to choose"
 
 
 def swept_cells(manifest: Mapping[str, Any]) -> dict[int, Mapping[str, str]]:
-    """The swept values of every cell of a run by its index, those of which no trial has finished too."""
+    """Return the swept values of every cell of a run by its index, including cells without a finished trial."""
     return {entry["index"]: entry["cell"] for entry in manifest.get("cells", ())}
 
 
 def finished_trials(run: Path) -> tuple[Mapping[str, Any], list[FinishedTrial]]:
-    """The manifest of a run's folder and its finished trials: by cell, variant as the manifest lists them, and repeat.
+    """Return the manifest of a run's folder and its finished trials.
 
-    Reads no trace. Raises RunError if there is no run or it is damaged, and NoTrialsError if no trial has finished.
+    The trials are ordered by cell, variant as the manifest lists them, and repeat. Reads no trace. Raises RunError if
+    there is no run or it is damaged, and NoTrialsError if no trial has finished.
     """
     manifest = read_manifest(run)
     swept = swept_cells(manifest)

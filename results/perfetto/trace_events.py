@@ -1,4 +1,4 @@
-"""The text of a trace's events, whole columns at a time.
+"""Write the text of a trace's events, whole columns at a time.
 
 Each function gives a column of texts, one event a row: a JSON object, a comma and a line break. Times are microseconds
 with three decimals, written from integer nanoseconds.
@@ -43,18 +43,18 @@ _DECIMALS = _texts([f".{value:03d}" for value in range(1000)])
 
 
 def json_text(value: Any) -> str:
-    """Any value as JSON. Texts stay readable, since the engine shows the names of events as they are written."""
+    """Return any value as JSON. Texts stay readable, since the engine shows the names of events as they are written."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def thousandths_text(thousandths: Column) -> pa.StringArray:
-    """Integers over 1000, with three decimals and no rounding; none may be negative."""
+    """Return integers over 1000, with three decimals and no rounding; none may be negative."""
     whole, rest = np.divmod(thousandths, 1000)
     return _joined(_integers(whole), _DECIMALS.take(_column(rest)))
 
 
 def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, contended_ns: Column) -> pa.StringArray:
-    """An ``X`` event for every span, begun at ``at_ns``; one that was contended says for how long."""
+    """Return an ``X`` event for every span, begun at ``at_ns``; a contended one carries how long it was."""
     of_microbatch = spans.microbatch != NO_MICROBATCH
     of_request = spans.request != NO_REQUEST
     microbatch, request = _integers(spans.microbatch), _integers(spans.request)
@@ -93,7 +93,7 @@ def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, c
 def flow_events(
     flows: Flows, spans: Spans, process: Column, thread: Column, *, first_id: int, shift_ns: int
 ) -> list[pa.StringArray]:
-    """The beginnings of all arrows, then their ends; ids count up from ``first_id``.
+    """Return the beginnings of all arrows, then their ends; ids count up from ``first_id``.
 
     A beginning has to be read before its end, so that an arrow may take no time.
     """
@@ -122,7 +122,7 @@ def flow_events(
 
 
 def counter_events(steps: Steps, process: int, name: str, shift_ns: int) -> pa.StringArray:
-    """A ``C`` event for every step of a counter."""
+    """Return a ``C`` event for every step of a counter."""
     return _joined(
         f'{{"ph":"C","pid":{process},"ts":',
         thousandths_text(steps.time_ns + shift_ns),
@@ -133,7 +133,7 @@ def counter_events(steps: Steps, process: int, name: str, shift_ns: int) -> pa.S
 
 
 def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
-    """Texts side by side, row by row; a part that is one text stands in every row."""
+    """Join texts side by side, row by row; a part that is one text stands in every row."""
     # The function's stub knows columns alone, and no single texts among them.
     join: Callable[..., pa.StringArray] = pc.binary_join_element_wise
     return join(*(_single(part) if isinstance(part, str) else part for part in (*parts, "")))
@@ -144,10 +144,10 @@ def _integers(values: Column) -> pa.StringArray:
 
 
 def _chosen(texts: Texts, written: Callable[[str], str]) -> pa.StringArray:
-    """For every row what ``written`` makes of its text."""
+    """Return for every row what ``written`` makes of its text."""
     return _texts([written(value) for value in texts.values]).take(_column(texts.codes))
 
 
 def _if(condition: npt.NDArray[np.bool_], texts: pa.StringArray) -> pa.StringArray:
-    """The texts where the condition holds, and nothing elsewhere."""
+    """Return the texts where the condition holds, and nothing elsewhere."""
     return cast("pa.StringArray", pc.if_else(_column(condition.astype(np.int64)).cast(pa.bool_()), texts, _single("")))

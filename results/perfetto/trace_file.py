@@ -1,4 +1,4 @@
-"""A run's trace: Chrome Trace JSON that Perfetto opens, one trial after the other on the same tracks."""
+"""Write a run's trace: Chrome Trace JSON that Perfetto opens, one trial after the other on the same tracks."""
 
 import gzip
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ _GZIP_LEVEL = 4
 
 @dataclass(frozen=True)
 class TraceCounts:
-    """What a trace holds; slices are those of GPUs, transfers, trials, iterations and requests."""
+    """Counts of a trace's contents; slices are those of GPUs, transfers, trials, iterations and requests."""
 
     trials: int = 0
     slices: int = 0
@@ -48,8 +48,8 @@ class TraceCounts:
 def write_trace(run: Path, destination: Path, selection: Selection) -> TraceCounts:
     """Write what is selected of a run's finished trials; compressed if the name ends in ``.gz``.
 
-    Memory is that of the largest trial. Nothing stays behind if it does not come to its end. Raises RunError if the
-    run is damaged, NoTrialsError if no trial has finished, and NoSuchTrialError if nothing is what was selected.
+    Needs the memory of the largest trial. Nothing stays behind if it fails. Raises RunError if the run is damaged,
+    NoTrialsError if no trial has finished, and NoSuchTrialError if the run has nothing that was selected.
     """
     manifest, finished = finished_trials(run)
     trials = selection.of(finished, swept_cells(manifest))
@@ -81,7 +81,7 @@ def _whole_or_not_at_all(destination: Path) -> Iterator[BinaryIO]:
 
 
 class _Writer:
-    """Writes trial after trial; ``at_ns`` is where the next begins, ``iterations`` are all that were there."""
+    """Write trial after trial; ``at_ns`` is where the next begins, ``iterations`` are all that were there."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""The processes and threads of a trace: their numbers, names and order."""
+"""Number, name and order the processes and threads of a trace."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -16,7 +16,7 @@ from results.span_log import PREFILL
 
 
 class Group(IntEnum):
-    """What is drawn together of one GPU, from top to bottom."""
+    """The groups drawn together for one GPU, from top to bottom."""
 
     GPU = 0
     PREFILL = 1
@@ -42,9 +42,9 @@ _LANE_NAMES = {
 
 
 class Tracks:
-    """Gives numbers to whatever appears, and remembers what they stand for.
+    """Give numbers to whatever appears, and remember what they stand for.
 
-    Processes count from 1. The threads of a process are drawn by number, so that a thread's number says its GPU, its
+    Processes count from 1. The threads of a process are drawn by number, so that a thread's number encodes its GPU, its
     group and its lane.
     """
 
@@ -60,7 +60,7 @@ class Tracks:
         self.trial_thread = _FIRST_THREAD
 
     def of_spans(self, spans: Spans) -> tuple[Column, Column]:
-        """Process and thread for every span, such that no two on one thread overlap.
+        """Return process and thread of every span, such that no two on one thread overlap.
 
         Raises RunError if there are not as many threads.
         """
@@ -80,7 +80,7 @@ class Tracks:
         return process, thread
 
     def _of_hosts(self, spans: Spans) -> Column:
-        """The process of every span, one a host; new hosts in the order of their datacenter's first stage."""
+        """Return the process of every span, one a host; new hosts in the order of their datacenter's first stage."""
         both = spans.host.codes * len(spans.datacenter.values) + spans.datacenter.codes
         _, first, number = np.unique(both, return_index=True, return_inverse=True)
         names = [
@@ -103,7 +103,7 @@ class Tracks:
         return np.array([self._hosts[name] for name in names], np.int64)[number]
 
     def counter(self, scope: str, source: str, destination: str, quantity: Quantity) -> tuple[int, str]:
-        """Process and name of a counter track; no two of a process share a name, which is all that tells them apart."""
+        """Return process and name of a counter track; no two of a process share a name, their only distinction."""
         key = (scope, source, destination, quantity)
         if key not in self._counters:
             name = f"{source} → {destination} {quantity.name}" if destination else f"{source} {quantity.name}"
@@ -114,20 +114,20 @@ class Tracks:
         return self._of_scope(scope), self._counters[key]
 
     def _of_scope(self, scope: str) -> int:
-        """The process of the counters of what a scope holds; that of GPUs has a number once there are any."""
+        """Return the process of a scope's counters; the GPUs' process gets a number once there are any."""
         if scope == GPU:
             self._gpus = next(self._processes) if self._gpus is None else self._gpus
             return self._gpus
         return self.links if scope == LINK else self.node_pairs
 
     def of_requests(self, datacenter: str) -> int:
-        """The process of the requests that a datacenter was given."""
+        """Return the process of the requests that a datacenter was given."""
         if datacenter not in self._services:
             self._services[datacenter] = next(self._processes)
         return self._services[datacenter]
 
     def metadata(self) -> Iterator[dict[str, Any]]:
-        """The events that name and order everything which has a number; hosts stand by datacenter."""
+        """Yield the events that name and order everything which has a number; hosts stand by datacenter."""
         yield from _named("process", self.trials, None, "trials", 0)
         yield from _named("thread", self.trials, self.trial_thread, "trial", 0)
         scopes = {scope for scope, *_ in self._counters}
@@ -155,7 +155,7 @@ def _thread_name(gpu: int, group: Group, lane: int) -> str:
 
 
 def _groups(spans: Spans, process: Column) -> Column:
-    """The group of every span.
+    """Return the group of every span.
 
     Prefills stand with the GPU's computation unless they overlap it, and then all-reduces do unless they overlap that.
     """

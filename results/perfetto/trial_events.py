@@ -1,4 +1,4 @@
-"""The process at the top of a trace: which trial is when, and the iterations of each."""
+"""Draw the process at the top of a trace: when each trial took place, and the iterations of each."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _WORK = (*COMPUTE_KINDS, "all_reduce")
 
 
 def trial_event(trial: FinishedTrial, tracks: Tracks, begin_ns: int, end_ns: int) -> str:
-    """The slice of a whole trial, one line."""
+    """Return the slice of a whole trial, one line."""
     about = {"cell": trial.cell, "swept": trial.values, "variant": trial.variant, "repeat": trial.repeat}
     return (
         f'{{"ph":"X","pid":{tracks.trials},"tid":{tracks.trial_thread},"ts":{microseconds(begin_ns)},'
@@ -26,7 +26,7 @@ def trial_event(trial: FinishedTrial, tracks: Tracks, begin_ns: int, end_ns: int
 
 
 def iteration_events(spans: Spans, trial: FinishedTrial, tracks: Tracks, shift_ns: int) -> list[str]:
-    """Async pairs, each half a line: every iteration, from its first computation or all-reduce to the last end of one.
+    """Return async pairs, each half a line: every iteration, from first computation or all-reduce to the last end.
 
     Iterations may overlap; those that do not share an id, and a pair around them which gives the track its name.
     """
@@ -57,5 +57,5 @@ def iteration_events(spans: Spans, trial: FinishedTrial, tracks: Tracks, shift_n
 
 
 def microseconds(time_ns: int) -> str:
-    """A time in nanoseconds as microseconds with three decimals."""
+    """Return a time in nanoseconds as microseconds with three decimals."""
     return f"{time_ns // 1000}.{time_ns % 1000:03d}"

@@ -1,4 +1,4 @@
-"""The tables of one trial as columns of numbers, texts as codes into what they stand for."""
+"""Read the tables of one trial as columns of numbers, with texts as codes into a list of values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ Rows = npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice
 
 @dataclass(frozen=True)
 class Texts:
-    """A column of texts: row ``i`` says ``values[codes[i]]``."""
+    """A column of texts: row ``i`` is ``values[codes[i]]``."""
 
     codes: Column
     values: tuple[str, ...]
 
     def mapped(self, number: Callable[[str], int]) -> Column:
-        """For every row ``number`` of its text, which is asked once a text."""
+        """Return for every row ``number`` of its text, which is called once a text."""
         return np.array([number(value) for value in self.values], np.int64)[self.codes]
 
     def equal(self, text: str) -> npt.NDArray[np.bool_]:
-        """For every row whether its text is this one."""
+        """Return for every row whether its text is this one."""
         equal: npt.NDArray[np.bool_] = np.array([value == text for value in self.values], bool)[self.codes]
         return equal
 
@@ -37,7 +37,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Spans:
-    """The spans of one trial, the columns of ``results.schema.SPANS`` that a trace tells of."""
+    """The spans of one trial: the columns of ``results.schema.SPANS`` that a trace shows."""
 
     host: Texts
     datacenter: Texts
@@ -90,7 +90,7 @@ _T = TypeVar("_T")
 
 
 def read_columns(kind: type[_T], trial: FinishedTrial, name: str) -> _T:
-    """One of the classes above from the Parquet file of that name in the trial's folder.
+    """Read one of the classes above from the Parquet file of that name in the trial's folder.
 
     Raises RunError, one line that starts with the file's path, if it is missing or damaged.
     """

@@ -1,1 +1,1 @@
-"""Queueing disciplines over netlink: encoding, classification, and reading back what the kernel holds."""
+"""Handle queueing disciplines over netlink: encode, classify, and read back what the kernel holds."""

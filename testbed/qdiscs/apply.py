@@ -1,4 +1,4 @@
-"""Putting a port's shape into the kernel, and reading it out again."""
+"""Put a port's shape into the kernel, and read it out again."""
 
 from typing import Any
 
@@ -61,12 +61,12 @@ def _add_class(netlink: Any, index: int, minor: int, shape: PortShape, *, parent
 
 
 def _sent_in(microseconds: int, rate_bytes_per_s: int) -> float:
-    """Bytes that pyroute2, which cuts the time they take to whole microseconds, turns into just that time again."""
+    """Return the bytes that pyroute2, which cuts their time to whole microseconds, turns back into that very time."""
     return (microseconds + 0.5) * rate_bytes_per_s / 1e6
 
 
 def read_shape(netlink: Any, index: int) -> PortShape:
-    """What the kernel holds on an interface, in the terms of a shape. Raises LookupError without HTB."""
+    """Read the shape that the kernel holds on an interface. Raises LookupError without HTB."""
     leaves = {
         message["parent"] & 0xFFFF: netem.read_back(message)
         for message in netlink.get_qdiscs(index=index)

@@ -1,4 +1,4 @@
-"""netem over netlink in the kernel's own units: nanosecond delays, 64-bit rates, and dumps that read back exactly.
+"""Encode netem over netlink in the kernel's own units: ns delays, 64-bit rates, and dumps that read back exactly.
 
 pyroute2's own netem encodes microseconds through scheduler ticks, cannot set a rate, and lacks the 64-bit attributes.
 Importing this module puts this encoder in its place, in this process only.
@@ -38,14 +38,17 @@ class _Options(sched_netem.options):  # type: ignore[misc]
 
 
 class _Plugin:
-    """What pyroute2 looks up for the kind ``netem``: the options travel as ``netem_options`` makes them."""
+    """The object that pyroute2 looks up for the kind ``netem``: the options travel as ``netem_options`` makes them."""
 
     parent = TC_H_ROOT
     options = _Options
 
 
 def netem_options(plan: NetemPlan) -> dict[str, Any]:
-    """Options of ``IPRoute.tc(..., kind="netem")`` for a plan; complete, so that a replace keeps no old setting."""
+    """Return options of ``IPRoute.tc(..., kind="netem")`` for a plan.
+
+    They are complete, so that a replace keeps no old setting.
+    """
     unlimited = ORDER_KEEPING_RATE_BYTES_PER_S if plan.jitter_ns else 0
     rate = unlimited if plan.rate_bytes_per_s is None else plan.rate_bytes_per_s
     return {
@@ -68,7 +71,7 @@ def netem_options(plan: NetemPlan) -> dict[str, Any]:
 
 
 def read_back(qdisc: Any) -> NetemPlan:
-    """The settings of a dumped netem qdisc, in the units of a plan."""
+    """Read the settings of a dumped netem qdisc, in the units of a plan."""
     values = qdisc.get_attr("TCA_OPTIONS")
     # The kernel tells the longer one only of a rate that needs it.
     rate = values.get_attr("TCA_NETEM_RATE64") or values.get_attr("TCA_NETEM_RATE")["rate"]

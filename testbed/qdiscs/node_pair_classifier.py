@@ -1,9 +1,9 @@
-"""Finding a packet's node pair, or its source host, in constant time.
+"""Find a packet's node pair, or its source host, in constant time.
 
 A chain of u32 filters is searched packet by packet and grows with the number of pairs. Here one classic BPF program
 computes the class from the addresses instead: hosts are numbered by the last octet of their address, so the class of
 a pair is a multiplication and an addition, whatever their number. Packets that match no pair (a router's ICMP errors,
-say) fall to the qdisc's default class.
+for example) fall to the qdisc's default class.
 """
 
 import socket
@@ -43,12 +43,12 @@ class Instruction:
     jump_false: int = 0
 
     def packed(self) -> bytes:
-        """As struct sock_filter."""
+        """Encode the instruction as struct sock_filter."""
         return struct.pack("=HBBI", self.code, self.jump_true, self.jump_false, self.operand)
 
 
 def node_pair_program(source_subnet: str, sources: int, destination_subnet: str, destinations: int) -> bytes:
-    """A program that returns the class of a packet between two /24 subnets, and no match for every other packet."""
+    """Build a program that returns the class of a packet between two /24 subnets, and no match for any other packet."""
     network = 0xFFFFFF00
     checks = [
         *_require(_SOURCE, network, _number(source_subnet)),
@@ -71,7 +71,7 @@ def node_pair_program(source_subnet: str, sources: int, destination_subnet: str,
 
 
 def source_host_program(datacenter_subnet: str) -> bytes:
-    """A program that returns the ``source_class`` of packets from the /16 of all datacenters, else no match.
+    """Build a program that returns the ``source_class`` of packets from the /16 of all datacenters, else no match.
 
     A gateway gets a number that no host has, and so the qdisc's default class.
     """
@@ -86,7 +86,7 @@ def source_host_program(datacenter_subnet: str) -> bytes:
 
 
 def same_datacenter_program(datacenter_subnet: str) -> bytes:
-    """A program that returns ``INTRA_CLASS`` for packets whose source lies in the /24 subnet, else no match."""
+    """Build a program that returns ``INTRA_CLASS`` for packets whose source lies in the /24 subnet, else no match."""
     checks = _require(_SOURCE, 0xFFFFFF00, _number(datacenter_subnet))
     return _linked(checks, [Instruction(_RET_K, HTB_MAJOR << 16 | INTRA_CLASS)])
 
@@ -115,7 +115,7 @@ def _require_host(offset: int, hosts: int) -> list[Instruction]:
 
 
 def _linked(checks: list[Instruction], compute: list[Instruction]) -> bytes:
-    """Both parts and a final "no match", with every failing jump aimed at it."""
+    """Link both parts and a final "no match", with every failing jump aimed at it."""
     end = len(checks) + len(compute)
     linked = [
         Instruction(
@@ -145,14 +145,14 @@ class _Options(nla):  # type: ignore[misc]
 
 
 class _Plugin:
-    """What pyroute2 looks up for the kind ``bpf``: its own knows only eBPF programs loaded beforehand."""
+    """The object that pyroute2 looks up for the kind ``bpf``: its own knows only eBPF programs loaded beforehand."""
 
     parent = TC_H_ROOT
     options = _Options
 
 
 def filter_request(program: bytes) -> dict[str, Any]:
-    """Arguments of ``IPRoute.tc("add-filter", "bpf")`` beside index and parent, for a program over IPv4 packets."""
+    """Return arguments of ``IPRoute.tc("add-filter", "bpf")`` beside index and parent, for an IPv4 program."""
     priority = 1
     return {
         "info": socket.htons(_ETH_P_IP) | priority << 16,
@@ -161,7 +161,7 @@ def filter_request(program: bytes) -> dict[str, Any]:
 
 
 def read_back(filter_message: Any) -> bytes:
-    """The program of a dumped filter, b"" for a message that carries none."""
+    """Return the program of a dumped filter, b"" for a message that carries none."""
     found = filter_message.get_attr("TCA_OPTIONS")
     return bytes(found.get_attr("TCA_BPF_OPS") or b"") if found else b""
 

@@ -1,8 +1,8 @@
-"""The shape of one port: a rate, classes below it, a netem leaf below a class, and a classifier. Pure data.
+"""Shape one port: a rate, classes below it, a netem leaf below a class, and a classifier. Pure data.
 
-A class has no rate of its own to speak of: all that it sends is borrowed from the port's, which HTB deals out to those
-that wait in turns of ``quantum_bytes``. So no class saves anything up, and what is sent after a pause goes at the rate
-of its leaf, and of the port.
+A class has practically no rate of its own: it borrows all that it sends from the port's, which HTB deals out in turns
+of ``quantum_bytes`` to the classes that wait. So no class saves anything up, and what is sent after a pause goes at the
+rate of its leaf, and of the port.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _QUANTUM_MAX_BYTES = 60_000
 
 @dataclass(frozen=True)
 class ShapedClass:
-    """One HTB class: what it is guaranteed, what it may reach, and the netem leaf below it, if any."""
+    """One HTB class: its guaranteed rate, its ceiling, and the netem leaf below it, if any."""
 
     minor: int
     guaranteed_bytes_per_s: int
@@ -50,13 +50,16 @@ class PortShape:
 
     @property
     def quantum_bytes(self) -> int:
-        """How much a class sends before it is the next one's turn: a super-packet, of 64 KiB at most."""
+        """The bytes that a class sends before it is the next one's turn: a super-packet, of 64 KiB at most."""
         burst_bytes = self.trunk.rate_bytes_per_s * self.trunk.burst_us // 10**6
         return max(FRAME_BYTES, min(_QUANTUM_MAX_BYTES, burst_bytes))
 
 
 def host_port_shape(gateway: Gateway, port: HostPort) -> PortShape:
-    """Towards a host: the latency inside a datacenter for what comes from the same one, and the port's rate for all."""
+    """Shape a port towards a host.
+
+    The latency inside a datacenter applies to what comes from the same one, and the port's rate to all.
+    """
     if port.intra.rate_bytes_per_s is None:
         leaves: dict[int, NetemPlan | None] = {DEFAULT_CLASS: None, INTRA_CLASS: port.intra}
         return _shape(None, leaves, same_datacenter_program(gateway.subnet))
@@ -67,9 +70,9 @@ def host_port_shape(gateway: Gateway, port: HostPort) -> PortShape:
 
 
 def wan_port_shape(gateway: Gateway, port: WanPort) -> PortShape:
-    """Towards another datacenter: a leaf for each node pair, which delays and serialises, and the trunk's rate for all.
+    """Shape a port towards another datacenter: a leaf for each node pair, and the trunk's rate for all.
 
-    What belongs to no pair crosses the same WAN.
+    A leaf delays and serialises. What belongs to no pair crosses the same WAN.
     """
     sources, destinations = len(port.sources), len(port.destinations)
     pairs = {
@@ -89,7 +92,10 @@ def _shape(shared: SharedRate | None, leaves: Mapping[int, NetemPlan | None], pr
 
 
 def describe(shape: PortShape) -> dict[str, Any]:
-    """A shape in plain JSON types, for people and manifests; classes that are alike but for their number stand once."""
+    """Return a shape in plain JSON types, for people and manifests.
+
+    Classes that are alike but for their number are listed once.
+    """
 
     def alike(entry: tuple[int, ShapedClass]) -> tuple[int, int, int, NetemPlan | None]:
         position, each = entry

@@ -1,4 +1,4 @@
-"""Statistics of qdiscs and classes, read often, inside a guest by the one core that carries the traffic too."""
+"""Read statistics of qdiscs and classes often, inside a guest on the one core that carries the traffic too."""
 
 import socket
 import struct
@@ -17,7 +17,7 @@ _PACKETS = struct.Struct("=Q")
 
 
 class Statistic(NamedTuple):
-    """One qdisc's or class's, by the minor number of its handle and of its parent's.
+    """The statistics of one qdisc or class, by the minor number of its handle and of its parent's.
 
     ``interface`` is its interface's number, ``kind`` the qdisc's name. ``packets`` counts those that passed,
     ``backlog_bytes`` what waits, ``drops`` packets.
@@ -34,7 +34,7 @@ class Statistic(NamedTuple):
 
 
 class StatisticsReader:
-    """A netlink socket of its own inside a namespace. Close it, or the namespace outlives its processes."""
+    """Read statistics by a netlink socket inside a namespace. Close it, or the namespace outlives its processes."""
 
     def __init__(self, namespace: str) -> None:
         self._netlink = NetlinkDump(namespace, socket.NETLINK_ROUTE)
@@ -44,11 +44,11 @@ class StatisticsReader:
         self._netlink.close()
 
     def qdiscs(self) -> list[Statistic]:
-        """Every qdisc of every interface. Raises OSError."""
+        """Return every qdisc of every interface. Raises OSError."""
         return self._dump(_RTM_GETQDISC, 0)
 
     def classes(self, index: int) -> list[Statistic]:
-        """The classes of one interface. Raises OSError."""
+        """Return the classes of one interface. Raises OSError."""
         return self._dump(_RTM_GETTCLASS, index)
 
     def _dump(self, kind: int, index: int) -> list[Statistic]:
@@ -57,7 +57,7 @@ class StatisticsReader:
 
 
 def parse_statistic(payload: memoryview) -> Statistic:
-    """One message of a dump. What it lacks is 0, and the kind ""."""
+    """Parse one message of a dump. Numbers that it lacks are 0, and a kind that it lacks is empty."""
     _, index, handle, parent, _ = _TCMSG.unpack_from(payload)
     kind, wire_bytes, packets, backlog_bytes, drops = "", 0, 0, 0, 0
     for attribute, value in split_attributes(payload[_TCMSG.size :]):

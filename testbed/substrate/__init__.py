@@ -1,1 +1,1 @@
-"""Where the gateways and their qdiscs live: the host's own kernel, or a guest kernel in the middle."""
+"""Run the gateways and their qdiscs in the host's own kernel, or in a guest kernel in the middle."""

@@ -1,4 +1,4 @@
-"""The one program inside a guest kernel: builds the gateways there, then answers the host.
+"""Run inside a guest kernel, as its one program: build the gateways there, then answer the host.
 
 Requests are lines on the guest's second console. Each is answered by one line of JSON: the answer itself while it is
 short, else ``{"file": name}`` for a file in the shared folder, because a console stalls on long lines.
@@ -27,7 +27,7 @@ _POWER_OFF = 0x4321FEDC
 
 
 def main(folder: Path) -> None:
-    """Build the gateways that ``folder`` describes, report, and serve until the host says stop or goes away."""
+    """Build the gateways that ``folder`` describes, report, and serve until the host sends ``stop`` or goes away."""
     console = os.open(CONSOLE, os.O_RDWR | os.O_NOCTTY)
     tty.setraw(console)
     answers = Answers(console, folder)
@@ -85,7 +85,7 @@ def _read(console: int) -> bytes:
 
 
 class Answers:
-    """Sends answers to the host, one line each; those too long for a line through files in the shared folder."""
+    """Send answers to the host, one line each; those too long for a line through files in the shared folder."""
 
     def __init__(self, console: int, folder: Path) -> None:
         self._console = console
@@ -100,7 +100,7 @@ class Answers:
         os.write(self._console, text.encode() + b"\n")
 
     def _filed(self, text: str) -> str:
-        """Write the answer to a new file in the shared folder; its name. Raises OSError."""
+        """Write the answer to a new file in the shared folder and return its name. Raises OSError."""
         for attempts_left in reversed(range(_FILE_ATTEMPTS)):
             self._files += 1
             name = f"answer-{self._files}.json"

@@ -1,4 +1,4 @@
-"""Gateways inside a User-Mode Linux guest: a Linux kernel that runs as a process, between the hosts.
+"""Run gateways inside a User-Mode Linux guest: a Linux kernel that runs as a process, between the hosts.
 
 Hosts stay on the host's kernel. The guest opens one TAP device for each of them; once the guest's gateways stand, the
 device becomes the host's network card. The guest runs in a PID and a network namespace of its own, so that ending its
@@ -74,7 +74,7 @@ class GuestKernel:
         return SubstrateFacts("guest", answer["ready"])
 
     def read_counters(self) -> list[PortCounters]:
-        """Counters of every WAN port, as of now."""
+        """Return the counters of every WAN port, as of now."""
         answer = self._ask("counters")
         return [
             PortCounters(
@@ -87,7 +87,7 @@ class GuestKernel:
         ]
 
     def cpu_time_s(self) -> float | None:
-        """CPU seconds that the guest has used; its kernel has one core."""
+        """Return the CPU seconds that the guest has used; its kernel has one core."""
         return None if self._guest is None else process_tree_cpu_s(self._guest.pid)
 
     def settle(self, trim_ns: int) -> None:
@@ -95,11 +95,11 @@ class GuestKernel:
         self._ask(f"settle {trim_ns}")
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """What the guest's kernel holds on every port now."""
+        """Return what the guest's kernel holds on every port now."""
         return self._ask("qdiscs")
 
     def read_offloads(self) -> dict[str, Any]:
-        """Sizes and offloads of every port now, as the guest's kernel tells them."""
+        """Return sizes and offloads of every port now, as the guest's kernel reports them."""
         return self._ask("offloads")
 
     def _ask(self, request: str) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class GuestKernel:
         return dict(answer)
 
     def _next_line(self, deadline: float, patience_s: float) -> bytes:
-        """The next line on the guest's console that is not empty."""
+        """Return the next line on the guest's console that is not empty."""
         assert self._guest is not None
         assert self._guest.stdout is not None
         with selectors.DefaultSelector() as ready:

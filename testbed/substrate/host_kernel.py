@@ -1,4 +1,4 @@
-"""Gateways in namespaces of the host's own kernel."""
+"""Run gateways in namespaces of the host's own kernel."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from testbed.substrate.substrate import SubstrateFacts
 
 
 class GatewayNode(Protocol):
-    """What holds a gateway."""
+    """A node that holds a gateway."""
 
     @property
     def namespace(self) -> str:
@@ -21,14 +21,14 @@ class GatewayNode(Protocol):
 
 
 class GatewayNodes(Protocol):
-    """Where gateways come from."""
+    """A source of nodes for gateways."""
 
     def add(self, name: str, marker: str) -> GatewayNode:
         """Make a node."""
 
 
 class HostKernel:
-    """Each gateway is a node of the testbed's network, named ``<datacenter>-gateway``, beside the hosts."""
+    """Run each gateway as a node of the testbed's network, named ``<datacenter>-gateway``, beside the hosts."""
 
     def __init__(self, plan: GatewayPlan, network: GatewayNodes, marker: str) -> None:
         self._plan = plan
@@ -63,22 +63,22 @@ class HostKernel:
         self._programmer.settle(trim_ns)
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """What the kernel holds on every port now."""
+        """Return what the kernel holds on every port now."""
         assert self._programmer is not None
         return self._programmer.read_qdiscs()
 
     def read_offloads(self) -> dict[str, Any]:
-        """Sizes and offloads of every port now."""
+        """Return sizes and offloads of every port now."""
         assert self._programmer is not None
         return self._programmer.read_offloads()
 
     def read_counters(self) -> list[PortCounters]:
-        """Counters of every WAN port, as of now."""
+        """Return the counters of every WAN port, as of now."""
         assert self._programmer is not None
         return self._programmer.read_counters()
 
     def cpu_time_s(self) -> float | None:
-        """None: this kernel's interrupts serve everything on the machine."""
+        """Return None: this kernel's interrupts serve everything on the machine."""
         return None
 
     def stop(self) -> None:

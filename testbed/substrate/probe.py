@@ -1,4 +1,4 @@
-"""Which substrates this machine offers, found by trying."""
+"""Find out, by trying, which substrates this machine offers."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ class MissingError(Exception):
 
 @dataclass(frozen=True)
 class Offer:
-    """Whether one substrate works here, why or why not, and what to install where it does not."""
+    """One substrate: whether it works here, why or why not, and what to install where it does not."""
 
     name: str
     available: bool
@@ -94,9 +94,9 @@ def probe_guest() -> Offer:
 
 
 def choose_substrate(asked: str = "auto") -> Offer:
-    """The substrate to use: the one asked for, or with ``auto`` the kernel's own netem before the guest.
+    """Return the substrate to use: the one asked for, or with ``auto`` the kernel's own netem before the guest.
 
-    Raises MissingError where it does not work here, InputError for a name that is none.
+    Raises MissingError where it does not work here, InputError for a name that does not exist.
     """
     probes = {KERNEL: probe_kernel, GUEST: probe_guest}
     if asked != "auto":

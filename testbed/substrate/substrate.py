@@ -1,4 +1,4 @@
-"""What every substrate does: carry the gateways of one testbed, between host namespaces that exist already."""
+"""Define a substrate: it carries the gateways of one testbed, between host namespaces that exist already."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class SubstrateError(Exception):
 
 @dataclass(frozen=True)
 class SubstrateFacts:
-    """What carries the qdiscs: ``name`` is ``kernel`` or ``guest``, ``kernel`` its release.
+    """The facts about what carries the qdiscs: ``name`` is ``kernel`` or ``guest``, ``kernel`` its release.
 
     ``trim_ns`` is what was taken off the delay of every WAN link, because the idle path adds as much by itself.
     """
@@ -39,16 +39,19 @@ class Substrate(Protocol):
         """
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """What the kernel holds on every port now, by ``datacenter interface``. Raises SubstrateError."""
+        """Return what the kernel holds on every port now, by ``datacenter interface``. Raises SubstrateError."""
 
     def read_offloads(self) -> dict[str, Any]:
-        """Sizes and offloads of every port now, by ``datacenter interface``. Raises SubstrateError."""
+        """Return sizes and offloads of every port now, by ``datacenter interface``. Raises SubstrateError."""
 
     def read_counters(self) -> list[PortCounters]:
-        """Counters of every WAN port, as of now. Raises SubstrateError."""
+        """Return the counters of every WAN port, as of now. Raises SubstrateError."""
 
     def cpu_time_s(self) -> float | None:
-        """CPU seconds of carrying the network so far, on one core; None where they cannot be told from others."""
+        """Return the CPU seconds of carrying the network so far, on one core.
+
+        None where they cannot be separated from others.
+        """
 
     def stop(self) -> None:
         """Remove everything that ``start`` made, whether it succeeded or not."""

@@ -1,4 +1,4 @@
-"""Gateways that delay, lose and limit nothing: hosts that reach each other where there is no netem, and no WAN."""
+"""Run gateways that delay, lose and limit nothing: hosts reach each other where there is no netem, and no WAN."""
 
 import os
 from typing import Any
@@ -15,26 +15,29 @@ _INSTALL = "run as root; a container needs the capabilities SYS_ADMIN and NET_AD
 
 
 class UnshapedKernel(HostKernel):
-    """The gateways of ``HostKernel`` without a qdisc: no netem is wanted, and none of the topology's figures holds."""
+    """Run the gateways of ``HostKernel`` without a qdisc.
+
+    No netem is wanted, and none of the topology's figures holds.
+    """
 
     def _program(self, programmer: GatewayProgrammer) -> SubstrateFacts:
         programmer.connect()
         return SubstrateFacts(UNSHAPED, os.uname().release)
 
     def settle(self, trim_ns: int) -> None:
-        """Nothing: there is no delay to take anything off."""
+        """Do nothing: there is no delay to take anything off."""
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """None on any port."""
+        """Return nothing: no port has a qdisc."""
         return {}
 
     def read_counters(self) -> list[PortCounters]:
-        """None: it is qdiscs that count."""
+        """Return nothing: only qdiscs count."""
         return []
 
 
 def unshaped_offer() -> Offer:
-    """The offer of hosts without a WAN. Raises MissingError where not even namespaces may be made."""
+    """Return the offer of hosts without a WAN. Raises MissingError where not even namespaces may be made."""
     try:
         os.close(anonymous_namespace())
     except OSError as fault:

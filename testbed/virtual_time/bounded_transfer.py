@@ -1,4 +1,4 @@
-"""What a path carries, found by sending a number of bytes: in virtual time, sending for some seconds may never end.
+"""Measure what a path carries by sending a number of bytes: in virtual time, sending for seconds may never end.
 
 There a program that sends takes no time, so that over a path of 100 Gbit/s, or one that nothing limits, the bytes of a
 second are too many, or without end. iperf3 counts bytes too (``--bytes``) but then leaves out no start, whose omission
@@ -67,13 +67,13 @@ class Ends:
 
     @property
     def rtt_s(self) -> float:
-        """Of the path between them, as asked, at its longest."""
+        """The round-trip time of the path between them, as asked, at its longest."""
         hosts = (self.testbed.topology.host(name) for name in (self.source, self.destination))
         conditions = self.testbed.topology.path(*(host.datacenter for host in hosts))
         return 2 * (conditions.latency_ns + conditions.jitter_ns) / 1e9
 
     def socket(self, host: str, kind: int) -> socket.socket:
-        """A socket on one of the two, bound to its address."""
+        """Open a socket on one of the two, bound to its address."""
         with inside(self.testbed.namespace(host)):
             made = socket.socket(socket.AF_INET, kind)
         made.bind((self._address(host), 0))
@@ -86,9 +86,9 @@ class Ends:
 def tcp_goodput_bps(ends: Ends, connections: int, *, rate_bps: int | None, rtt_s: float, longer: bool = False) -> float:
     """Send over some connections, and return the pace at which payload arrives once the path is full, in bit/s.
 
-    ``rate_bps`` and ``rtt_s`` are the path's, as asked: they say how much to send before and while measuring; None is
-    no limit. The receive buffers have their size from the start, so that no tuning is waited for: together twice what
-    the path holds, at the half of a buffer that Linux gives to the window. Raises StalledError.
+    ``rate_bps`` and ``rtt_s`` are the path's, as asked: they decide how much to send before and while measuring; None
+    is no limit. The receive buffers have their size from the start, so that no tuning is waited for: together twice
+    what the path holds, at the half of a buffer that Linux gives to the window. Raises StalledError.
     """
     if rate_bps is None:
         buffer_bytes, warming_bytes, measured_bytes = _BUFFER_UNLIMITED_BYTES, _MEASURED_MAX_BYTES, _MEASURED_MAX_BYTES
@@ -151,7 +151,7 @@ def transfer_bps(
 
 @contextmanager
 def payload_file(size_bytes: int) -> Iterator[int]:
-    """A file in memory to send from, without copying."""
+    """Make a file in memory to send from, without copying."""
     payload = os.memfd_create("payload")
     try:
         os.ftruncate(payload, size_bytes)
@@ -178,9 +178,9 @@ def discard(receiver: socket.socket, scratch: bytearray) -> int:
 def connected(
     ends: Ends, connections: int, buffer_bytes: int | None
 ) -> Iterator[tuple[list[socket.socket], list[socket.socket]]]:
-    """Connections between the ends, their senders and receivers; buffers have their size from the start, if given.
+    """Open connections between the ends; yield their senders and receivers.
 
-    That size is cut to ``BUFFER_MAX_BYTES``. Raises StalledError.
+    Buffers have ``buffer_bytes`` from the start, if given, cut to ``BUFFER_MAX_BYTES``. Raises StalledError.
     """
     if buffer_bytes is not None:
         buffer_bytes = min(BUFFER_MAX_BYTES, buffer_bytes)

@@ -1,4 +1,4 @@
-"""The process that Python programs on hosts are forked from: ``python -m testbed.virtual_time.fork_server SOCKET``.
+"""Fork Python programs on hosts: ``python -m testbed.virtual_time.fork_server SOCKET``.
 
 Where every system call is slow, starting Python and loading a program costs a second; a fork of a process that has
 loaded it costs hundredths of one. Whoever starts the server holds the other end of a socket, and asks with one message
@@ -95,7 +95,7 @@ class _Server:
 
 
 def _become(module: str, arguments: list[str], held: dict[str, int]) -> NoReturn:
-    """Be the program, on its host."""
+    """Become the program, on its host."""
     status = 1
     try:
         for stream in (1, 2):
@@ -119,7 +119,7 @@ def _become(module: str, arguments: list[str], held: dict[str, int]) -> NoReturn
 
 
 def main(arguments: list[str]) -> int:
-    """The command line: the number of the socket's descriptor."""
+    """Serve on the socket whose descriptor's number is the one argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if in_virtual_time():
         run_in_order_of_waking()

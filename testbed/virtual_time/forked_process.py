@@ -1,4 +1,4 @@
-"""Python programs on hosts, started by forking a process that has loaded them."""
+"""Start Python programs on hosts by forking a process that has loaded them."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _PID_BYTES = 32
 
 
 class ForkedProcess:
-    """A process that the server has forked; what ``subprocess.Popen`` calls by these names."""
+    """A process that the server has forked, with ``subprocess.Popen``'s names for the same things."""
 
     def __init__(self, pid: int, pidfd: int, status: int) -> None:
         self.pid = pid
@@ -26,15 +26,15 @@ class ForkedProcess:
         self._status = status
 
     def fileno(self) -> int:
-        """Readable once it has ended; only to be asked before ``returncode`` is known."""
+        """Return a descriptor that is readable once the process has ended; call only before ``returncode`` is known."""
         return self._status
 
     def poll(self) -> int | None:
-        """The exit status, None while it runs."""
+        """Return the exit status, None while it runs."""
         return self._wait(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; the exit status. Raises subprocess.TimeoutExpired."""
+        """Wait for the end and return the exit status. Raises subprocess.TimeoutExpired."""
         status = self._wait(timeout)
         if status is None:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
@@ -65,7 +65,7 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The server's process and the socket that it is asked by; it bears the testbed's identifier, ``marker``."""
+    """The server's process and the socket for requests; the process bears the testbed's identifier, ``marker``."""
 
     def __init__(self, marker: str) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -84,8 +84,8 @@ class ForkServer:
     def start(self, module: str, arguments: list[str], words: int, namespaces: Mapping[str, int]) -> ForkedProcess:
         """Fork a process that runs ``main(arguments)`` of ``module`` in those namespaces, by their descriptors.
 
-        What it says goes to the descriptor ``words``. Raises RuntimeError where the server has ended, which has said
-        why on standard error.
+        Its output goes to the descriptor ``words``. Raises RuntimeError where the server has ended, which has reported
+        the reason on standard error.
         """
         request = json.dumps({"module": module, "arguments": arguments}).encode()
         if len(request) > MAX_REQUEST_BYTES:

@@ -1,4 +1,4 @@
-"""Running a command in virtual time: inside a guest kernel of its own, which ends with it.
+"""Run a command in virtual time: inside a guest kernel of its own, which ends with it.
 
 The guest is an ordinary process. It runs in a PID and a mount namespace of its own, as the child of this process that
 dies with it, so that however this process ends, nothing of the guest is left: neither a process nor a file.
@@ -47,7 +47,7 @@ _PANIC, _OUT_OF_MEMORY = "Kernel panic", "Out of memory: Killed process"
 
 
 class GuestError(Exception):
-    """A guest could not start, got stuck or died; the message is one line that says what was running inside."""
+    """A guest could not start, got stuck or died; the message is one line that names what was running inside."""
 
 
 def run_inside(
@@ -66,7 +66,7 @@ def run_inside(
     """Run a command in virtual time and return its exit status, 128 and the signal's number where one ended it.
 
     It runs as root of the guest, with this process's folder and environment unless others are given. Its output is
-    passed on as it comes, to this process's unless told otherwise; it reads ``standard_input``, which is taken whole
+    passed on as it comes, to this process's unless given otherwise; it reads ``standard_input``, which is taken whole
     since time does not wait for anybody outside.
 
     Raises MissingError where no guest can start, and GuestError for one that dies, or that is stuck by the measure of
@@ -102,7 +102,7 @@ def run_inside(
 
 
 def _relay(source: BinaryIO, sink: BinaryIO) -> int:
-    """Pass on what has come; how many bytes."""
+    """Pass on what has come, and return how many bytes."""
     passed = 0
     while data := source.read(_CHUNK_BYTES):
         sink.write(data)
@@ -113,7 +113,10 @@ def _relay(source: BinaryIO, sink: BinaryIO) -> int:
 
 
 def namespaces() -> list[str]:
-    """Options of ``unshare`` for what a guest lives in: anybody but root needs a user namespace to make the others."""
+    """Return options of ``unshare`` for the namespaces that a guest lives in.
+
+    Anybody but root needs a user namespace to make the others.
+    """
     own = ["--mount", "--pid", "--fork", "--kill-child"]
     return own if os.geteuid() == 0 else ["--user", "--map-root-user", *own]
 
@@ -170,7 +173,7 @@ class Guest:
         self._view = OutsideView(self._process.pid, self._kernel.record.clock_address)
 
     def _launch(self) -> list[str]:
-        """A program that dies with this process, and with it everything that it starts."""
+        """Return a program that dies with this process, and with it everything that it starts."""
         # The first process is not the kernel itself, which as process 1 of its namespace would miss signals.
         steps = [
             "set -e",
@@ -192,13 +195,13 @@ class Guest:
         ]
 
     def open(self, name: str) -> BinaryIO:
-        """A file of the exchange."""
+        """Open a file of the exchange."""
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._exchange)
         opened: BinaryIO = self._stack.enter_context(os.fdopen(descriptor, "rb", buffering=0))
         return opened
 
     def read(self, name: str) -> str:
-        """What a file of the exchange holds, nothing if there is none."""
+        """Read a file of the exchange, nothing if there is none."""
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._exchange)
         except FileNotFoundError:
@@ -207,22 +210,25 @@ class Guest:
             return file.read()
 
     def status(self) -> int | None:
-        """The command's exit status once it has ended."""
+        """Return the command's exit status once it has ended."""
         text = self.read(STATUS)
         return int(text) if text.endswith("\n") else None
 
     def last_words(self) -> str:
-        """The last that the guest's kernel told, of a panic its cause."""
+        """Return the last line that the guest's kernel logged, of a panic its cause."""
         lines = [_KERNEL_TIME.sub("", line) for line in self.read(KERNEL_LOG).splitlines() if line.strip()]
         panics = [line for line in lines if _PANIC in line]
         return (panics or lines or ["it said nothing"])[-1]
 
     def out_of_memory(self) -> bool:
-        """Whether the guest's kernel has ended a process because its memory was full."""
+        """Return whether the guest's kernel has ended a process because its memory was full."""
         return _OUT_OF_MEMORY in self.read(KERNEL_LOG)
 
     def look(self, sign: object) -> Look | None:
-        """The guest as of now, None while its kernel starts or ends. Raises GuestError where nothing is to be seen."""
+        """Return the guest as of now, None while its kernel starts or ends.
+
+        Raises GuestError where nothing is to be seen.
+        """
         try:
             virtual_ns = self._view.virtual_ns()
         except PermissionError as fault:
@@ -232,7 +238,7 @@ class Guest:
         return None if virtual_ns is None else Look(time.monotonic(), virtual_ns, self._view.cpu_s(), sign)
 
     def stuck(self, *, spins: bool) -> str:
-        """What keeps the guest from getting on, in one line with the processes that do."""
+        """Describe what keeps the guest from getting on, in one line with the processes that do."""
         console = Path(f"/proc/{self._process.pid}/root") / OUTSIDE_EXCHANGE.relative_to("/") / CONTROL
         at_processor = _AT_PROCESSOR.search(order(console, REGISTERS, _ASKING_S) or "")
         order(console, CONTROL_ALT_DELETE, _ASKING_S)
@@ -252,7 +258,7 @@ class Guest:
         return f"virtual time is stuck, it computes and does not wait, so that no time passes: {told(running)}"
 
     def wait(self, seconds: float) -> bool:
-        """Wait for so long, or until the guest has ended; whether it has."""
+        """Wait for so long, or until the guest has ended; return whether it has."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
-"""What is told to a guest that starts: the command line of its kernel, and the script that is its first process.
+"""Give a guest what it starts with: the command line of its kernel, and the script that is its first process.
 
 Inside, the machine's file system is the guest's, as it is; the guest has only ``/proc``, ``/sys``, ``/dev`` and
-``/run`` of its own. What it tells the outside lies in ``EXCHANGE``, which is a folder of the outside.
+``/run`` of its own. What it reports to the outside lies in ``EXCHANGE``, which is a folder of the outside.
 """
 
 import re
@@ -54,7 +54,7 @@ def check_visible(path: Path, what: str) -> None:
 
 
 def kernel_command(kernel: Path, memory_bytes: int) -> list[str]:
-    """The guest's kernel, as a program with its arguments."""
+    """Return the guest's kernel, as a program with its arguments."""
     return [
         str(kernel),
         TIME_TRAVEL,
@@ -69,9 +69,9 @@ def kernel_command(kernel: Path, memory_bytes: int) -> list[str]:
 
 
 def init_script(command: GuestCommand) -> str:
-    """A shell script that runs the command and leaves its exit status in the exchange.
+    """Return a shell script that runs the command and leaves its exit status in the exchange.
 
-    Asked by SIGINT it writes down all processes inside. It does not end by itself: the outside ends the guest.
+    On SIGINT it writes down all processes inside. It does not end by itself: the outside ends the guest.
     """
     exports = [
         f"export {name}={shlex.quote(value)}" for name, value in command.environment.items() if _NAME.fullmatch(name)

@@ -1,4 +1,4 @@
-"""Where on the machine a guest runs: the core it is pinned to, and the memory it may take."""
+"""Choose where on the machine a guest runs: the core it is pinned to, and the memory it may take."""
 
 import os
 import random
@@ -21,7 +21,7 @@ WANTED_MAP_COUNT = 1_048_576
 
 @dataclass(frozen=True)
 class GuestPlace:
-    """``memory_folder`` holds the guest's memory, as a file that has no name."""
+    """The place of a guest. ``memory_folder`` holds the guest's memory, as a file that has no name."""
 
     core: int
     memory_bytes: int
@@ -29,7 +29,7 @@ class GuestPlace:
 
 
 def choose_place() -> GuestPlace:
-    """The least busy of the cores that this process may use, and as much memory as a large run needs, if it is there.
+    """Choose the least busy core that this process may use, and as much memory as a large run needs, if it is there.
 
     Pinned to one core, the guest's kernel and the processes that it traces take turns without waking each other across
     cores, which halves the wall time. Raises MissingError where there is too little memory.
@@ -39,7 +39,10 @@ def choose_place() -> GuestPlace:
 
 
 def least_busy_core() -> int:
-    """Of those that this process may use, by what they did in the last moment; any of those that are equal."""
+    """Return the least busy core that this process may use, by what the cores did in the last moment.
+
+    Among equal cores it is a random one.
+    """
     allowed = os.sched_getaffinity(0)
     if len(allowed) == 1:
         return next(iter(allowed))
@@ -50,7 +53,7 @@ def least_busy_core() -> int:
 
 
 def idle_ticks(stat: str) -> dict[int, int]:
-    """The idle time of every core, from the text of ``/proc/stat``."""
+    """Return the idle time of every core, from the text of ``/proc/stat``."""
     lines = (line.split() for line in stat.splitlines())
     return {
         int(words[0][3:]): int(words[4]) for words in lines if words and words[0][:3] == "cpu" and words[0] != "cpu"
@@ -58,7 +61,7 @@ def idle_ticks(stat: str) -> dict[int, int]:
 
 
 def memory_for_guest() -> tuple[Path, int]:
-    """Where a guest's memory lies best, and how much of it there may be. Raises MissingError."""
+    """Return where a guest's memory lies best, and how much of it there may be. Raises MissingError."""
     available_bytes = _available_memory_bytes()
     tried = []
     for folder in _memory_folders():
@@ -81,7 +84,7 @@ def memory_for_guest() -> tuple[Path, int]:
 
 
 def _memory_folders() -> list[Path]:
-    """Memory before disks."""
+    """Return the folders to try, memory before disks."""
     asked = os.environ.get("TMPDIR")
     return [Path("/dev/shm"), *([Path(asked)] if asked else []), Path("/tmp"), Path("/var/tmp")]  # noqa: S108
 
@@ -95,7 +98,10 @@ def _available_memory_bytes() -> int:
 
 
 def map_count_advice(path: Path = MAP_COUNT) -> str | None:
-    """What a process inside cannot have on this machine and what root can do about it, in one line; None if nothing."""
+    """Describe what a process inside cannot have on this machine and what root can do about it, in one line.
+
+    None if there is nothing that it cannot have.
+    """
     now = int(path.read_text())
     if now >= WANTED_MAP_COUNT:
         return None
@@ -106,6 +112,9 @@ def map_count_advice(path: Path = MAP_COUNT) -> str | None:
 
 
 def raise_map_count(path: Path = MAP_COUNT) -> None:
-    """Let processes inside be larger than that, where this user may: root. It stays so until the machine restarts."""
+    """Let processes inside be larger than that, where this user may: root.
+
+    It stays so until the machine restarts.
+    """
     if map_count_advice(path) is not None and os.access(path, os.W_OK):
         path.write_text(str(WANTED_MAP_COUNT))

@@ -1,4 +1,4 @@
-"""The processes inside a guest, as its first process writes them down, and those that a stuck guest is stuck with."""
+"""List the processes inside a guest, as its first process writes them down, and those that keep it stuck."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _MAX_COMMAND_LENGTH = 80
 
 @dataclass(frozen=True)
 class InnerProcess:
-    """A process: what it does, as the kernel's letter for it, and its command."""
+    """A process: its state, as the kernel's letter for it, and its command."""
 
     number: int
     state: str
@@ -31,7 +31,7 @@ class InnerProcess:
 
 
 def parse_processes(text: str) -> list[InnerProcess]:
-    """Lines of number, state and command; what is no such line is left out."""
+    """Parse lines of number, state and command; leave out what is no such line."""
     found = []
     for line in text.splitlines():
         words = line.split(maxsplit=2)
@@ -41,7 +41,7 @@ def parse_processes(text: str) -> list[InnerProcess]:
 
 
 def waiting(processes: Iterable[InnerProcess], own_command: str) -> list[InnerProcess]:
-    """Those that may wait for each other: all but shells and sleeps, unless these are all there are.
+    """Return those that may wait for each other: all but shells and sleeps, unless these are all there are.
 
     ``own_command`` is that of the first process and its helpers, which are left out.
     """
@@ -50,7 +50,7 @@ def waiting(processes: Iterable[InnerProcess], own_command: str) -> list[InnerPr
 
 
 def told(processes: Sequence[InnerProcess]) -> str:
-    """Some of them, in one line."""
+    """Name some of them, in one line."""
     names = [str(process) for process in processes[:_MAX_TOLD]]
     if len(processes) > _MAX_TOLD:
         names.append(f"and {len(processes) - _MAX_TOLD} more")

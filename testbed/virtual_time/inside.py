@@ -1,4 +1,4 @@
-"""Whether this process lives in virtual time."""
+"""Find out whether this process lives in virtual time."""
 
 from functools import cache
 from pathlib import Path
@@ -9,7 +9,7 @@ TIME_TRAVEL = "time-travel=inf-cpu"
 
 @cache
 def in_virtual_time(command_line: Path = Path("/proc/cmdline")) -> bool:
-    """Whether the kernel that this process runs on was started in virtual time.
+    """Return whether the kernel that this process runs on was started in virtual time.
 
     There a loop that waits for time to pass without sleeping never ends, and what nothing limits takes no time at all.
     """

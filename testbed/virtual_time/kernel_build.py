@@ -1,6 +1,6 @@
-"""Builds the virtual-time kernel from the distribution's source package into the user's cache: ``make virtual``.
+"""Build the virtual-time kernel from the distribution's source package into the user's cache: ``make virtual``.
 
-The kernel appears in the cache whole or not at all. What a build that failed had to say stays beside it, in a log.
+The kernel appears in the cache whole or not at all. The output of a build that failed stays beside it, in a log.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ class BuildError(Exception):
 
 
 def find_source(folder: Path = SOURCES) -> Path:
-    """The archive of the newest kernel source that is installed. Raises MissingError if there is none."""
+    """Return the archive of the newest kernel source that is installed. Raises MissingError if there is none."""
     found = sorted(folder.glob(SOURCE_PATTERN), key=_source_version)
     if not found:
         raise MissingError(f"no kernel source in {folder}: apt-get install linux-source")
@@ -52,7 +52,7 @@ def _source_version(archive: Path) -> tuple[int, ...]:
 
 
 def describe_source(archive: Path) -> str:
-    """The source's package and its version; where no package manager knows it, its size and its time."""
+    """Return the source's package and its version; where no package manager knows it, its size and its time."""
     package = archive.name.removesuffix(".tar.xz")
     state = archive.stat()
     version = f"of {state.st_size} bytes, {state.st_mtime_ns}"
@@ -63,7 +63,7 @@ def describe_source(archive: Path) -> str:
 
 
 def build(archive: Path, root: Path) -> Path:
-    """Build the kernel from ``archive`` unless ``root`` has it; the folder that holds it.
+    """Build the kernel from ``archive`` unless ``root`` has it, and return the folder that holds it.
 
     Raises MissingError for a lacking tool or too little space, BuildError for a build that fails.
     """
@@ -110,7 +110,10 @@ def _build_in(work: Path, archive: Path, source: str, folder: Path) -> None:
 
 
 def strayed_options(configuration: str) -> list[str]:
-    """Options that a resolved configuration does not have as wanted: those to be built in, and ``no X`` for others."""
+    """Return the options that a resolved configuration does not have as wanted.
+
+    By name those to be built in, and as ``no X`` those that should not be there.
+    """
     enabled = {
         line.removeprefix("CONFIG_").partition("=")[0]
         for line in configuration.splitlines()
@@ -158,7 +161,7 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    """Build, and tell where the kernel lies or why there is none; the exit status."""
+    """Build, print where the kernel lies or why there is none, and return the exit status."""
     start_s = time.monotonic()
     try:
         folder = build(find_source(), cache_folder())

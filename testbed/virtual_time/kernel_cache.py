@@ -1,4 +1,4 @@
-"""Where virtual-time kernels lie once they are built: in the user's cache, a folder for each configuration and source.
+"""Keep built virtual-time kernels in the user's cache, a folder for each configuration and source.
 
 ::
 
@@ -26,7 +26,7 @@ _BELOW_CACHE = Path("wanbed") / "virtual-kernel"
 
 @dataclass(frozen=True)
 class KernelRecord:
-    """What a kernel was made of, and where in its memory the nanoseconds of its clock stand."""
+    """The sources of a kernel, and the address in its memory of its clock's nanoseconds."""
 
     release: str
     source: str
@@ -43,14 +43,14 @@ class VirtualKernel:
 
 
 def cache_folder() -> Path:
-    """The folder that receives a folder for each kernel; it need not be there."""
+    """Return the folder that receives a folder for each kernel; it need not exist."""
     root = os.environ.get("XDG_CACHE_HOME", "")
     # A relative one is to be ignored, says the XDG base directory specification.
     return (Path(root) if Path(root).is_absolute() else Path.home() / ".cache") / _BELOW_CACHE
 
 
 def _searched_folders() -> list[Path]:
-    """Under sudo, the cache of who called it comes second."""
+    """Return the folders to search: the cache and, under sudo, after it that of the caller."""
     folders = [cache_folder()]
     caller = os.environ.get("SUDO_USER")
     if caller and os.geteuid() == 0:
@@ -60,13 +60,13 @@ def _searched_folders() -> list[Path]:
 
 
 def kernel_folder(source: str, root: Path) -> Path:
-    """Where the kernel of this version's options and of that source belongs."""
+    """Return where the kernel of this version's options and of that source belongs."""
     key = sha256(f"{configuration_hash()} {source}".encode()).hexdigest()[:16]
     return root / key
 
 
 def built_kernels(folders: Sequence[Path] | None = None) -> list[VirtualKernel]:
-    """Every kernel in the cache that has this version's options, the latest release last."""
+    """Return every kernel in the cache that has this version's options, the latest release last."""
     found = []
     for folder in _searched_folders() if folders is None else folders:
         for record in folder.glob(f"*/{RECORD}"):
@@ -80,7 +80,7 @@ def built_kernels(folders: Sequence[Path] | None = None) -> list[VirtualKernel]:
 
 
 def virtual_kernel(folders: Sequence[Path] | None = None) -> VirtualKernel:
-    """The kernel to boot. Raises MissingError where none is built."""
+    """Return the kernel to boot. Raises MissingError where none is built."""
     kernels = built_kernels(folders)
     if not kernels:
         places = " or ".join(map(str, _searched_folders() if folders is None else folders))
@@ -89,7 +89,7 @@ def virtual_kernel(folders: Sequence[Path] | None = None) -> VirtualKernel:
 
 
 def write_record(folder: Path, record: KernelRecord) -> None:
-    """Let a folder with a kernel count as one."""
+    """Write the record that makes a folder with a kernel count as one."""
     (folder / RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n")
 
 

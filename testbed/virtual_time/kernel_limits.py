@@ -1,4 +1,4 @@
-"""Limits of a guest kernel as a whole, which all its hosts share where hosts of their own would each have theirs."""
+"""Lift limits of a guest kernel as a whole, which all its hosts share where real hosts would each have their own."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ _BACKLOG_PACKETS = 2**20
 
 
 def lift_kernel_limits() -> None:
-    """Let no packet be lost for want of anything but what the topology says.
+    """Let no packet be lost for any reason but those of the topology.
 
     TCP's connections together may take all the memory there is: a kernel gives them a tenth of a small one, and drops
     packets beyond, 180 MB of 2 GB, where links of 5 Gbit/s and 40 ms hold 25 MB each way. And a processor's queue of

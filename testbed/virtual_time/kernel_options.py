@@ -1,7 +1,7 @@
-"""What the virtual-time kernel is configured with, beyond the defaults of ``make ARCH=um defconfig``.
+"""Configure the virtual-time kernel, beyond the defaults of ``make ARCH=um defconfig``.
 
-Names are those of Kconfig without their prefix. Dependencies that follow are left to Kconfig; that every option here
-has stuck is checked after it has resolved them.
+Names are those of Kconfig without their prefix. Dependencies that follow are left to Kconfig; the build checks that
+every option here has stuck after Kconfig has resolved them.
 """
 
 from hashlib import sha256
@@ -38,5 +38,5 @@ UNWANTED = (
 
 
 def configuration_hash() -> str:
-    """What tells one set of options from another."""
+    """Return a hash that distinguishes this set of options from another."""
     return sha256("\n".join([*sorted(WANTED), "", *sorted(UNWANTED)]).encode()).hexdigest()[:16]

@@ -1,7 +1,8 @@
-"""Hosts that are namespaces and nothing else: in virtual time starting a process costs what a second of network does.
+"""Make hosts that are namespaces and nothing else.
 
-A Mininet node is a shell, which takes half a second of wall time to start there. This one has its network, mount and
-UTS namespace made by a thread that ends at once; three file descriptors of this process keep them. They go with it.
+In virtual time starting a process costs as much as a second of network does. A Mininet node is a shell, which takes
+half a second of wall time to start there. This one has its network, mount and UTS namespace made by a thread that ends
+at once; three file descriptors of this process keep them. They go with it.
 """
 
 import ctypes
@@ -65,10 +66,10 @@ class LightHost:
         _in_a_thread(bind)
 
     def tell_interface(self, interface: str, address: str) -> None:
-        """Nothing to do: there is no prompt to put names for addresses."""
+        """Do nothing: there is no prompt to put names for addresses."""
 
     def export(self, environment: Mapping[str, str]) -> None:
-        """Nothing to do: there is no prompt to start anything at."""
+        """Do nothing: there is no prompt to start anything at."""
 
     def spawn(self, argv: list[str], **popen: Any) -> subprocess.Popen[Any]:
         """Start any program on this host: in its network, mount and UTS namespaces."""
@@ -83,7 +84,7 @@ class LightHost:
     def start_module(
         self, module: str, arguments: list[str], words: int, environment: Mapping[str, str]
     ) -> HostProcess:
-        """Run ``main(arguments)`` of a Python module on this host, as ``Testbed.start_module`` says.
+        """Run ``main(arguments)`` of a Python module on this host, as ``Testbed.start_module`` documents.
 
         Raises ValueError for an ``environment`` of its own: what is forked has that of the process it is forked from.
         """
@@ -130,7 +131,7 @@ class LightNetwork:
 
 
 def _in_a_thread(task: Callable[[], Result]) -> Result:
-    """Run ``task`` in a thread of its own, which takes what it entered with it."""
+    """Run ``task`` in a thread of its own, so that only that thread enters other namespaces."""
     with ThreadPoolExecutor(max_workers=1) as other_thread:
         return other_thread.submit(task).result()
 

@@ -1,7 +1,7 @@
-"""The management console of a guest's kernel: a socket on which the kernel itself answers, whatever its processes do.
+"""Use the management console of a guest's kernel: a socket on which the kernel itself answers.
 
-Protocol version 2 (Linux: arch/um/drivers/mconsole.h): datagrams of a header and text; an answer comes in several, all
-but the last of which are marked.
+It answers whatever its processes do. Protocol version 2 (Linux: arch/um/drivers/mconsole.h): datagrams of a header and
+text; an answer comes in several, all but the last of which are marked.
 """
 
 import socket

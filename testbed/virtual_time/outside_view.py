@@ -1,4 +1,4 @@
-"""A guest as the outside sees it, without its doing: how far its clock is, and how long it has computed."""
+"""Watch a guest from the outside, without its cooperation: how far its clock is, and how long it has computed."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ _NANOSECONDS = struct.Struct("=Q")
 
 
 class OutsideView:
-    """Looks at the guest that ``launcher`` started: a shell, whose one child is the guest's kernel."""
+    """Look at the guest that ``launcher`` started: a shell, whose one child is the guest's kernel."""
 
     def __init__(self, launcher: int, clock_address: int) -> None:
         self._launcher = launcher
@@ -32,7 +32,7 @@ class OutsideView:
         return self._kernel
 
     def virtual_ns(self) -> int | None:
-        """The guest's clock, nanoseconds since it started, read in its memory; None while there is none.
+        """Return the guest's clock, nanoseconds since it started, read in its memory; None while there is none.
 
         Raises PermissionError where this process may not look into another one's memory.
         """
@@ -48,11 +48,11 @@ class OutsideView:
         return None if len(read) < _NANOSECONDS.size else int(_NANOSECONDS.unpack(read)[0])
 
     def cpu_s(self) -> float:
-        """CPU seconds that the guest's kernel and the processes inside have used."""
+        """Return the CPU seconds that the guest's kernel and the processes inside have used."""
         return process_tree_cpu_s(self._launcher)
 
     def interrupt_running(self) -> None:
-        """Make a process that computes without ever calling its kernel give it the word."""
+        """Interrupt a process that computes without ever calling its kernel, so that the kernel gets control."""
         if self.kernel is None:
             return
         for process in _children(self.kernel):

@@ -1,4 +1,4 @@
-"""Whether this machine and this user can run things in virtual time, and what they would need root for."""
+"""Find out whether this machine and this user can run things in virtual time, and what they would need root for."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from testbed.virtual_time.kernel_options import configuration_hash
 
 @dataclass(frozen=True)
 class VirtualTimeOffer:
-    """Whether virtual time works here, and why or why not; the kernel that would be booted, None where none is built.
+    """An answer: whether virtual time works here, and why or why not; the kernel to boot, None where none is built.
 
     ``root_for`` is what only root could do about this machine, one line each; empty where nothing is lacking.
     """
@@ -47,7 +47,7 @@ def probe_virtual_time() -> VirtualTimeOffer:
 
 
 def _namespaces_refused() -> str | None:
-    """Why this user gets no namespaces, None if it does."""
+    """Return why this user gets no namespaces, None if it does."""
     try:
         tried = subprocess.run(["unshare", *namespaces(), "true"], capture_output=True, text=True, check=False)
     except OSError as fault:

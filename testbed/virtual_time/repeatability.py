@@ -1,4 +1,4 @@
-"""What makes two runs in virtual time the same run."""
+"""Make two runs in virtual time the same run."""
 
 import os
 import time
@@ -28,15 +28,15 @@ def use_the_same_addresses() -> None:
 
 
 def unseeded(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python orders sets and hashes text the same way each time."""
+    """Return an environment in which Python orders sets and hashes text the same way each time."""
     return {**environment, "PYTHONHASHSEED": "0"}
 
 
 def run_in_order_of_waking() -> None:
     """Let this process, and what it forks, run in the order in which they wake, before all others.
 
-    The kernel's ordinary scheduler goes by how much time each has had, which in virtual time is next to none: whose
-    packet is the first of those sent at one moment would be by chance. The kernel's own threads that deliver packets
+    The kernel's ordinary scheduler goes by how much time each has had, which in virtual time is next to none: chance
+    would decide whose packet is the first of those sent at one moment. The kernel's own threads that deliver packets
     come before even those.
     """
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PROGRAMS_PRIORITY))

@@ -1,4 +1,4 @@
-"""When a guest is stuck: rules over what the outside sees of it.
+"""Detect when a guest is stuck, by rules over what the outside sees of it.
 
 A guest computes for nothing: its clock stands still while a process runs, and jumps to the next timer when all wait.
 So a process that spins until something happens stops the clock for ever; and where every process waits for another one,
@@ -12,7 +12,7 @@ _S = 10**9
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a guest may go without a sign.
+    """The limits on how long a guest may go without a sign.
 
     ``spin_cpu_s``: of CPU time, for which its clock may stand still while it computes. Not of wall time: a busy machine
     gives it little. ``quiet_virtual_s``: of its own time, for which nothing may come of it. ``still_wall_s``: of wall
@@ -38,7 +38,7 @@ class Look:
 
 
 class Watchdog:
-    """Judges one look after another."""
+    """Judge one look after another."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
@@ -47,7 +47,7 @@ class Watchdog:
         self._computed: Look | None = None
 
     def spins(self, look: Look) -> bool | None:
-        """True where the guest is stuck because something runs, False because nothing does, None if it is not."""
+        """Return True if the guest is stuck because something runs, False because nothing does, None if it is not."""
         if self._clock_moved is None or self._clock_moved.virtual_ns != look.virtual_ns:
             self._clock_moved = look
         if self._sign_seen is None or self._sign_seen.sign != look.sign:

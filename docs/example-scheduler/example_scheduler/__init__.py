@@ -1,1 +1,1 @@
-"""A pipeline schedule in a package of its own."""
+"""Provide a pipeline schedule in a package of its own."""

@@ -1,4 +1,4 @@
-"""1F1B that runs some microbatches ahead, so that a stage has work while gradients cross the WAN."""
+"""Run some microbatches of 1F1B ahead, so that a stage has work while gradients cross the WAN."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ class Ahead(FixedOrder):
         self._ahead = ahead
 
     def warmup(self, stage: int) -> int:
-        """How many forwards ``stage`` runs before its first backward.
+        """Return how many forwards ``stage`` runs before its first backward.
 
         Never more than any stage before it may hold: that one would wait for a gradient, and this one for an
         activation.
@@ -32,7 +32,7 @@ class Ahead(FixedOrder):
         return min(wanted, *(self.shape.most_in_flight(before) for before in range(stage + 1)), self.shape.microbatches)
 
     def order(self, stage: int) -> Sequence[Action]:
-        """The warm-up, then a backward and a forward in turn, then the backwards that are left."""
+        """Return the warm-up, then a backward and a forward in turn, then the backwards that are left."""
         warmup = self.warmup(stage)
         actions = [Action(ActionKind.FORWARD, microbatch) for microbatch in range(warmup)]
         for microbatch in range(self.shape.microbatches):

@@ -1,1 +1,1 @@
-"""How an experiment is run: command line, experiment file, sweep, engines, resume."""
+"""Run experiments: command line, experiment file, sweep, engines, resume."""

@@ -1,4 +1,4 @@
-"""What a plan made ahead is told of the network: how long a transfer occupies each stage boundary, and its latency.
+"""Predict the network for a plan made ahead: how long a transfer occupies each stage boundary, and its latency.
 
 Everything follows from what the experiment asks for, not from a measurement, so that the same file gives the same plan.
 """
@@ -25,7 +25,7 @@ from workloads.transport.frame import HEADER_BYTES
 
 @dataclass(frozen=True, order=True)
 class _Path:
-    """What joins two hosts."""
+    """The latency, rate and TCP connections between two hosts."""
 
     latency_ns: int
     wire_bps: float
@@ -42,15 +42,15 @@ def boundary_profiles(
     clock: Clock,
     trunks_shared: bool = True,
 ) -> tuple[BoundaryProfile, ...]:
-    """One profile for each boundary of a pipeline, for transfers of its activation size.
+    """Return one profile for each boundary of a pipeline, for transfers of its activation size.
 
-    A transfer lasts ``activation / goodput`` where the goodput is that of the node pair's rate, or of its share of the
-    trunk where all pairs of the boundary send at once (``trunks_shared``; else of the whole trunk), or of
-    ``connections x window / RTT``, whichever is least. A
-    boundary that crosses the WAN is shared where there are several pipelines in a cell, and a transfer then lasts
-    1/C of that. Where pipelines differ, the slowest of them counts. An ideal transport has neither window nor headers.
+    A transfer lasts ``activation / goodput``. The goodput is the least of: that of the node pair's rate; that of its
+    share of the trunk where all pairs of the boundary send at once (``trunks_shared``; else of the whole trunk); and
+    ``connections x window / RTT``. A boundary that crosses the WAN is shared where there are several pipelines in a
+    cell, and a transfer then lasts 1/C of that. Where pipelines differ, the slowest of them counts. An ideal transport
+    has neither window nor headers.
 
-    Beside that each has the windows of its connections (``links``), which open slowly and close again after idle.
+    Each profile also has the windows of its connections (``links``), which open slowly and close again after idle.
     """
     settings = None if transport.model == "ideal" else tcp_settings(transport, clock)
     profiles = []
@@ -75,7 +75,7 @@ def boundary_profiles(
 def between_iterations_ns(
     topology: Topology, placement: Placement, transport: TransportSpec, work: StageWork, *, clock: Clock
 ) -> tuple[int, ...]:
-    """What each stage's replicas need between two iterations: the ring that sums their gradients, and the optimizer.
+    """Return each stage's time between two iterations: the ring all-reduce of its gradients, and the optimizer.
 
     Over the slowest hop a ring of P takes ``2 (P - 1) / P x A / R``, and ``2 (P - 1)`` latencies at least. The rings of
     all stages share the trunks that they cross.
@@ -103,7 +103,7 @@ def _paths(
     clock: Clock,
     on_link: Mapping[tuple[str, str], int],
 ) -> list[_Path]:
-    """What joins those places that are not on one host, each once; trunks that ``on_link`` lacks are a pair's own."""
+    """Return each distinct path between places on different hosts; trunks that ``on_link`` lacks are a pair's own."""
     apart = {(one.datacenter, other.datacenter): (one, other) for one, other in pairs if one.host != other.host}
     return sorted({_path(topology, pair, transport, clock, on_link) for pair in apart.values()})
 
@@ -126,7 +126,7 @@ def _path(
 def _tcp(
     topology: Topology, path: _Path, settings: TcpSettings, activation_bytes: int, parts: int
 ) -> BoundaryTcp | None:
-    """The connections of a path; None where there is no more to a transfer than its rate."""
+    """Return the TCP connections of a path; None where a transfer's time follows from the rate alone."""
     share_bytes = activation_bytes // parts
     if not path.latency_ns or share_bytes > MOST_WINDOWS * path.connections * settings.in_flight_bytes:
         return None
@@ -144,7 +144,7 @@ def _tcp(
 def transfer_in_forwards(
     topology: Topology, placement: Placement, transport: TransportSpec, work: StageWork, *, clock: Clock
 ) -> float:
-    """The longest transfer of an activation over the WAN, in forwards of the stage that sends it; 1 at least.
+    """Return the longest transfer of an activation over the WAN, in forwards of the stage that sends it; 1 at least.
 
     That is the ratio of communication to computation of a microbatch. A trunk that is full does not count: more node
     pairs do not make it faster.
@@ -161,9 +161,9 @@ def transfer_in_forwards(
 def pipelines_to_share(
     topology: Topology, placement: Placement, transport: TransportSpec, work: StageWork, *, clock: Clock
 ) -> int:
-    """How many pipelines make a DP-cell: ``transfer_in_forwards``, rounded up to a divisor of the number of pipelines.
+    """Return the pipelines in a DP-cell: ``transfer_in_forwards``, rounded up to a divisor of the number of pipelines.
 
-    One where no boundary crosses the WAN.
+    Return 1 where no boundary crosses the WAN.
     """
     pipelines = len(placement.pipelines)
     if not any(placement.crosses_wan(boundary) for boundary in range(placement.stages - 1)):

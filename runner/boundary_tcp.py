@@ -1,4 +1,4 @@
-"""What a plan made ahead is told of TCP: transfers over a stage boundary, one after the other, window by window.
+"""Model TCP for a plan made ahead: transfers over a stage boundary, one after the other, window by window.
 
 The windows are the simulator's own, so that a plan and its simulation agree on what a transfer takes.
 """
@@ -12,8 +12,8 @@ from runner.simulator.tcp_window import opened
 from testbed.host_attachment import TcpSettings
 
 MOST_WINDOWS = 100
-"""Of a transfer. What is longer has its rate and the windows' as its price: looking at every round would take long, and
-the few in which windows open are not what makes it so."""
+"""The most windows in a transfer that is followed round by round. A longer one is priced by its rate and by the
+windows' rate: following every round would take long, and the few rounds in which windows open add little to it."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +32,24 @@ class BoundaryTcp:
     mates_ns: int = 0
 
     def opened(self) -> "OpenBoundary":
-        """The connections as they are when they have just been opened."""
+        """Return the connections as they are when they have just been opened."""
         return OpenBoundary(self)
 
     @property
     def cold_ns(self) -> int:
-        """What the first transfer takes, until all of it is there."""
+        """The time that the first transfer takes, until all of it has arrived."""
         return self.opened().send(0)[1]
 
 
 class OpenBoundary:
-    """One direction of a boundary, with the state of its connections."""
+    """The connections of one direction of a boundary, with their state."""
 
     def __init__(self, tcp: BoundaryTcp) -> None:
         self._tcp = tcp
         self._channel = PrivateChannel(tcp.line, opened(tcp.line, tcp.dealing.connections, tcp.settings))
 
     def send(self, ready_ns: int) -> tuple[int, int]:
-        """Send the next transfer, behind those before it: when it has left, and when all of it is at the other end."""
+        """Send the next transfer, behind those before it; return when it has left, and when all of it has arrived."""
         tcp = self._tcp
         _, whole_ns = self._channel.transmit(ready_ns + tcp.mates_ns, tcp.size_bytes, tcp.dealing)
         return self._channel.free_ns, whole_ns + tcp.line.latency_ns + tcp.mates_ns

@@ -1,4 +1,4 @@
-"""What a variant's plan is made from: one DP-cell of it, its times and its links."""
+"""Describe one DP-cell of a variant to the schedule that plans it: its times and its links."""
 
 from runner.boundary_profiles import between_iterations_ns, boundary_profiles
 from runner.resolved_variant import ResolvedVariant
@@ -7,7 +7,10 @@ from workloads.schedules.cell_plan import CellProfile
 
 
 def cell_profile(topology: Topology, variant: ResolvedVariant) -> CellProfile:
-    """The cell, as the experiment says it, TCP's ramp included; of several that differ, the slowest links."""
+    """Return the profile of a cell, as the experiment describes it, TCP's ramp included.
+
+    Of several cells that differ, it has the slowest links.
+    """
     placement, transport, work = variant.placement, variant.transport, variant.work
     return CellProfile(
         variant.shape,

@@ -1,4 +1,4 @@
-"""An experiment's document read: every cell of its sweep with its network, and nothing placed on it yet."""
+"""Read an experiment's document: every cell of its sweep with its network; nothing is placed on it yet."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from testbed.topology import LinkConditions, Topology, TopologySpec, resolve_top
 
 @dataclass(frozen=True)
 class CellSpec:
-    """One combination of swept values, as text by path, and the network it has; ``source`` starts refusals."""
+    """One combination of swept values, as text by path, and its network; ``source`` starts error messages."""
 
     index: int
     values: Mapping[str, str]
@@ -27,9 +27,10 @@ class CellSpec:
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Mapping[str, Any], str]:
-    """The document of an experiment's file with ``overrides`` (each a ``path=value``) applied, and what to call it.
+    """Return the document of an experiment's file with ``overrides`` applied, and what error messages call it.
 
-    ``name`` defaults to the file's name without its ending. Raises InputError: one line with file, field and remedy.
+    Each override is a ``path=value``. ``name`` defaults to the file's name without its ending. Raises InputError: one
+    line with file, field and remedy.
     """
     file = one_line(str(path))
     document: Mapping[str, Any] = {"name": _file_name(path), **read_document(path)}
@@ -54,7 +55,7 @@ def with_topology_inline(document: Mapping[str, Any], directory: Path, source: s
 
 
 def cell_specs(spec: ExperimentSpec, document: Mapping[str, Any], source: str, directory: Path) -> Iterator[CellSpec]:
-    """The cells of ``spec``, which is that of ``document``, in the order in which they are counted.
+    """Yield the cells of ``spec``, which is that of ``document``, in the order in which they are counted.
 
     Raises InputError, one line with source, field and remedy, for a sweep that cannot be, and for the first cell whose
     fields or network cannot.

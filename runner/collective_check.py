@@ -1,4 +1,4 @@
-"""Whether torch's own collectives can sum the gradients of a variant: asked before anything is made."""
+"""Check, before anything is made, that torch's own collectives can all-reduce the gradients of a variant."""
 
 from collections.abc import Sequence
 

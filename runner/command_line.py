@@ -42,7 +42,7 @@ app.command()(clean)
 
 
 def main() -> None:
-    """Entry point of the command, which goes by its name however it was started."""
+    """Run the command, under the name ``wanbed`` however it was started."""
     app(prog_name="wanbed")
 
 

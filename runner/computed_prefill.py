@@ -1,4 +1,4 @@
-"""What prefill needs where torch computes it: what an experiment may ask for, and what a machine must hold."""
+"""Check prefill that torch computes: what an experiment may ask for, and what the machine's memory must hold."""
 
 import os
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from workloads.prefill.service_plan import ServicePlan
 
 
 def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork | None:
-    """What prefill is computed with; None where it is replayed, or simulated."""
+    """Return what torch needs to compute prefill; None where prefill is replayed or simulated."""
     if spec.engine == "simulate" or spec.compute.kind != "torch":
         return None
     return InferenceWork(model, spec.seed, spec.compute.device or "auto", spec.compute.threads or 1)
@@ -23,7 +23,8 @@ def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork
 def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVariant], source: str) -> None:
     """Raise InputError, one line that starts with ``source``, for what torch cannot compute in bubbles.
 
-    That is a share of the tensors that it makes, and anything within torch's own schedules, whose ranks are not ours.
+    It cannot send a given share of the tensors that it makes, nor prefill within torch's own schedules, whose ranks are
+    not ours.
     """
     for position, variant in enumerate(variants):
         service = variant.service
@@ -46,7 +47,7 @@ def check_memory_for_weights(services: Iterable[ServicePlan], machine_bytes: int
     """Raise InputError where the weights that torch makes do not fit into the memory of this machine.
 
     Every GPU of a service has its own, and every decode host all of the model's, in processes of one machine. On its
-    NVIDIA GPUs they are not counted: what does not fit there is told by torch.
+    NVIDIA GPUs they are not counted: torch reports what does not fit there.
     """
     if machine_bytes is None:
         machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

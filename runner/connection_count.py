@@ -1,4 +1,4 @@
-"""How many TCP connections join two hosts: as given, or as many as fill the node pair's cap."""
+"""Count the TCP connections between two hosts: as given, or as many as fill the node pair's cap."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,24 +13,24 @@ from testbed.topology import Topology
 
 
 def tcp_settings(transport: TransportSpec, clock: Clock) -> TcpSettings:
-    """What a variant's transport asks of the hosts' TCP.
+    """Return the settings that a variant's transport asks of the hosts' TCP.
 
-    Windows are held, on the real clock at what a new kernel gives of a large buffer by itself, in virtual time at what
-    the kernel there does.
+    On the real clock windows are held at the share of a large buffer that a new kernel gives by itself, in virtual time
+    at the share that the kernel there gives.
     """
     settings = TcpSettings(transport.window, transport.congestion, transport.slow_start_after_idle)
     return settings if clock == "real" else replace(settings, window_share=VIRTUAL_WINDOW_SHARE)
 
 
 def window_bps(transport: TransportSpec, clock: Clock, latency_ns: int) -> float:
-    """What a single connection moves at most at that one-way latency: what it may have in flight, once per RTT."""
+    """Return the most that one connection moves at that one-way latency: what it may have in flight, once per RTT."""
     return tcp_settings(transport, clock).in_flight_bytes * 8 * 1e9 / (2 * latency_ns) if latency_ns else float("inf")
 
 
 def count_connections(
     topology: Topology, pairs: Iterable[Pair], transport: TransportSpec, clock: Clock
 ) -> dict[tuple[str, str], int]:
-    """Connections for each pair of places, by their two hosts.
+    """Return the number of connections for each pair of places, by their two hosts.
 
     ``auto`` fills the cap of a node pair across the WAN: ``connections_to_fill`` with what one connection moves. Inside
     a datacenter, and where no rate caps the pair, one connection is enough. Dilation changes none of it.
@@ -59,7 +59,7 @@ class CutPair:
 
 
 def cut_pairs(topology: Topology, pairs: Iterable[Pair], transport: TransportSpec, clock: Clock) -> tuple[CutPair, ...]:
-    """The node pairs that get fewer connections than ``auto`` asks for, each once."""
+    """Return the node pairs that get fewer connections than ``auto`` asks for, each once."""
     found = {}
     for pair in pairs:
         rates_bps = _rates_bps(topology, pair, transport, clock) if transport.connections == "auto" else None
@@ -70,7 +70,7 @@ def cut_pairs(topology: Topology, pairs: Iterable[Pair], transport: TransportSpe
 
 
 def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec, clock: Clock) -> tuple[float, float] | None:
-    """What a node pair carries and what one connection moves; None where one connection is enough."""
+    """Return what a node pair carries and what one connection moves; None where one connection is enough."""
     one, other = pair
     if one.datacenter == other.datacenter:
         return None

@@ -1,4 +1,4 @@
-"""What to say of variants whose ``connections: auto`` stops at the most that two hosts may have."""
+"""Report variants whose ``connections: auto`` stops at the most that two hosts may have."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,18 +12,18 @@ from testbed.topology import Topology
 
 
 def cuts_of(topology: Topology, variant: ResolvedVariant) -> tuple[CutPair, ...]:
-    """The node pairs of a variant that get fewer connections than would fill them."""
+    """Return the node pairs of a variant that get fewer connections than would fill them."""
     return cut_pairs(topology, variant.pairs, variant.transport, variant.clock)
 
 
 def cut_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
-    """The same for a trial's facts; nothing where nothing is cut."""
+    """Return the same for a trial's facts; {} where nothing is cut."""
     cuts = [[*cut.hosts, cut.wanted, round(cut.carried, 4)] for cut in cuts_of(topology, variant)]
     return {"connections_cut": cuts} if cuts else {}
 
 
 def cut_lines(cells: Iterable[Cell]) -> list[str]:
-    """A line for each variant of an experiment that is cut anywhere, with its worst node pair."""
+    """Return a line for each variant of an experiment that is cut anywhere, with its worst node pair."""
     found: dict[str, list[tuple[CutPair, Mapping[str, str]]]] = {}
     for cell in cells:
         for variant in cell.variants:
@@ -33,7 +33,7 @@ def cut_lines(cells: Iterable[Cell]) -> list[str]:
 
 
 def cut_line(variant: str, cuts: list[tuple[CutPair, Mapping[str, str]]]) -> str:
-    """What a terminal is told of the cut node pairs of one variant, each with the swept values it was found at."""
+    """Return the line that reports the cut node pairs of one variant, each with the swept values it was found at."""
     worst, values = min(cuts, key=lambda cut: cut[0].carried)
     at = ", ".join(f"{path}={value}" for path, value in values.items())
     others = f" (and {count_text(len(cuts) - 1, 'more such case')})" if len(cuts) > 1 else ""

@@ -1,4 +1,4 @@
-"""What a variant can ask of the network at most, and how many connections fill a pair of nodes."""
+"""Work out the most that a variant can ask of the network, and how many connections fill a pair of nodes."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ FILL_MARGIN = Fraction(11, 10)
 
 @dataclass(frozen=True)
 class NodePairDemand:
-    """What one host can send to another at most, in this direction; None is unlimited."""
+    """The most that one host can send to another, in this direction; None is unlimited."""
 
     source: str
     destination: str
@@ -24,7 +24,7 @@ class NodePairDemand:
 
 @dataclass(frozen=True)
 class NetworkDemand:
-    """What the directed node pairs of a variant can ask for when all of them send at once.
+    """The demand of a variant's directed node pairs when all of them send at once.
 
     ``wan_bps`` is their sum over the WAN: on each link and in each direction the sum of its node pairs, or the trunk's
     rate where that is less. ``intra_bps`` is the largest single rate inside a datacenter, since neighbours there send
@@ -38,12 +38,12 @@ class NetworkDemand:
 
     @property
     def total_bps(self) -> int:
-        """What has to be carried at once: the WAN's sum and the largest single rate inside a datacenter."""
+        """The rate that has to be carried at once: the WAN's sum and the largest single rate inside a datacenter."""
         return self.wan_bps + self.intra_bps
 
 
 def network_demand(topology: Topology, pairs: Iterable[Pair]) -> NetworkDemand:
-    """The demand of ranks that talk, in pairs, both ways at the same time.
+    """Return the demand of ranks that communicate, in pairs, both ways at the same time.
 
     A pair of hosts counts once however many stages it joins; stages on one host ask nothing of the network.
     """
@@ -75,7 +75,7 @@ def _link_demand_bps(topology: Topology, link: tuple[str, str], pair_rates_bps: 
 
 
 def connections_wanted(pair_rate_bps: float, single_connection_bps: float) -> int:
-    """How many TCP connections fill a node pair: ``ceil(1.1 x cap / rate of a single one)``.
+    """Return how many TCP connections fill a node pair: ``ceil(1.1 x cap / rate of a single one)``.
 
     The rule is ``n = ceil(cap x RTT / window)``, where a single connection moves ``window / RTT``. The margin of 10 %
     makes up for connections that have just lost a packet or start slowly. Both rates are of the same kind, goodput or
@@ -87,5 +87,5 @@ def connections_wanted(pair_rate_bps: float, single_connection_bps: float) -> in
 
 
 def connections_to_fill(pair_rate_bps: float, single_connection_bps: float) -> int:
-    """``connections_wanted``, at most ``MAX_CONNECTIONS``: each is a socket with buffers at either end."""
+    """Return ``connections_wanted``, at most ``MAX_CONNECTIONS``: each is a socket with buffers at either end."""
     return min(connections_wanted(pair_rate_bps, single_connection_bps), MAX_CONNECTIONS)

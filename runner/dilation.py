@@ -21,7 +21,7 @@ class CapacityError(Exception):
 def choose_dilation(
     demand_bps: int, capacity_bps: int, asked: float | Literal["auto"], *, real_time: bool = False
 ) -> float:
-    """The factor k to run at.
+    """Return the factor k to run at.
 
     A number is taken as it is. ``auto`` gives the smallest k >= 1 for which ``demand_bps / k`` is at most 80 % of
     ``capacity_bps``, rounded up to 0.1. ``demand_bps`` is ``NetworkDemand.total_bps``: the WAN pairs that a placement
@@ -53,20 +53,20 @@ def choose_dilation(
 
 
 def _rounded(rate_bps: int) -> str:
-    """A rate with 3 significant digits, as people read it."""
+    """Return a rate with 3 significant digits, as people read it."""
     return format_rate(int(float(f"{rate_bps:.3g}")))
 
 
 def dilated_ns(duration_ns: int, dilation: float) -> int:
-    """How long something lasts on the machine's clock: ``duration_ns`` times k, rounded."""
+    """Return how long something lasts on the machine's clock: ``duration_ns`` times k, rounded."""
     return round(duration_ns * dilation)
 
 
 def undilated_ns(time_ns: int, dilation: float) -> int:
-    """A time read off the machine's clock as the experiment means it: ``time_ns`` over k, rounded. Order is kept."""
+    """Convert a time read off the machine's clock to the experiment's: ``time_ns`` over k, rounded. Order is kept."""
     return round(time_ns / dilation)
 
 
 def undilated_span(span: Span, dilation: float) -> Span:
-    """The same span in the experiment's time."""
+    """Return the same span in the experiment's time."""
     return span._replace(start_ns=undilated_ns(span.start_ns, dilation), end_ns=undilated_ns(span.end_ns, dilation))

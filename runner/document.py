@@ -1,6 +1,6 @@
-"""YAML as users write it, read at the edge: bounded, free of surprises, and refused in one line.
+"""Read YAML as users write it: bounded, with no surprises; what is wrong with a document is refused in one line.
 
-What comes back is a tree of the types JSON knows: dictionaries with text as keys, lists, text, numbers, booleans and
+The result is a tree of the types JSON knows: dictionaries with text as keys, lists, text, numbers, booleans and
 None. Anchors, aliases and ``<<`` merges are expanded, as long as the whole stays within the bounds below. Dates read as
 text, and tags that stand for other types are refused.
 """
@@ -24,7 +24,7 @@ _PLAIN_TAGS = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null
 
 
 class _Fault(yaml.MarkedYAMLError):
-    """What is wrong at one place of a document that is YAML, or nearly so."""
+    """An error at one place of a document that is YAML, or nearly so."""
 
     def __init__(self, problem: str, mark: yaml.Mark) -> None:
         super().__init__(problem=problem, problem_mark=mark)
@@ -55,7 +55,7 @@ class _BoundedLoader(yaml.SafeLoader):
         return node
 
     def _extent(self, node: yaml.Node, mark: yaml.Mark) -> tuple[int, int]:
-        """How many values a node holds with every alias written out, and how deep they lie."""
+        """Return how many values a node holds with every alias written out, and how deep they lie."""
         if node.tag not in _PLAIN_TAGS | {_MERGE}:
             raise _Fault(f"the tag {node.tag.removeprefix(_TAG)!r} is not read here, write a plain value", mark)
         children: list[yaml.Node] = []
@@ -105,7 +105,7 @@ _BoundedLoader.add_constructor(f"{_TAG}int", _whole_number)
 
 
 def _is_whole_text(text: str) -> bool:
-    """Whether UTF-8 can hold it: an escape can stand for one half of a surrogate pair."""
+    """Return whether UTF-8 can hold the text: an escape can stand for one half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -127,7 +127,7 @@ def _check_keys(node: yaml.MappingNode) -> None:
 
 
 def _unshared(value: Any) -> Any:
-    """The same tree with every alias a copy of its own, so that no change shows up in two places."""
+    """Return the same tree with every alias a copy of its own, so that no change shows up in two places."""
     if isinstance(value, dict):
         return {key: _unshared(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -136,7 +136,7 @@ def _unshared(value: Any) -> Any:
 
 
 def one_line(text: str) -> str:
-    """``text`` as a message of one line can hold it: line breaks become spaces, what is unprintable is escaped."""
+    """Return ``text`` as one line of a message: line breaks become spaces, what is unprintable is escaped."""
     if text.isprintable():
         return text
     joined = " ".join(text.split())
@@ -144,13 +144,13 @@ def one_line(text: str) -> str:
 
 
 def override_source(override: str) -> str:
-    """What a message calls the ``path=value`` of a ``--set``; of a long value only the beginning."""
+    """Return what a message calls the ``path=value`` of a ``--set``; of a long value only the beginning."""
     path, equals, value = override.partition("=")
     return f"--set {one_line(shortened(path) + equals + shortened(value))}"
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """One YAML document as a tree.
+    """Parse one YAML document into a tree.
 
     Raises InputError, one line that starts with ``source`` and names the line where it is known, for what is not YAML,
     or goes beyond the bounds, and for keys given twice or not text.
@@ -176,7 +176,7 @@ def parse_yaml(text: str, source: str) -> Any:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file. Raises InputError, one line that starts with the path; see ``parse_yaml``."""
+    """Return the mapping in a YAML file. Raises InputError, one line that starts with the path; see ``parse_yaml``."""
     source = one_line(str(path))
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The engine ``emulate``: every cell of an experiment on a testbed of its own, trial by trial, into a run's store."""
+"""The engine ``emulate``: run every cell of an experiment on its own testbed, trial by trial, into a run's store."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -114,7 +114,7 @@ def _row(link: LinkMeasurement) -> CalibrationRow:
 
 
 def _remember(store: RunStore, cell: Cell, testbed: Testbed) -> None:
-    """Write to the manifest what carries this cell's network, as the kernels tell it before the first trial."""
+    """Write to the manifest what carries this cell's network, as the kernels report it before the first trial."""
     read_back = {
         "wan_delay_trim_ns": testbed.facts.trim_ns,
         "qdiscs": testbed.read_qdiscs(),
@@ -126,5 +126,5 @@ def _remember(store: RunStore, cell: Cell, testbed: Testbed) -> None:
 
 
 def _by_cell(store: RunStore, cell: Cell, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest's facts of every cell, with those of this one."""
+    """Return the manifest's facts of every cell, with those of this one."""
     return {key: {**store.manifest.get(key, {}), str(cell.index): fact} for key, fact in facts.items()}

@@ -1,6 +1,6 @@
-"""What one engine can run and the other cannot, and what none can: refused while the file is read.
+"""Refuse, while the file is read, what the experiment's engine cannot run.
 
-What a simulation runs without and says so is in ``runner.not_modelled``.
+What a simulation leaves out, and reports so, is in ``runner.not_modelled``.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
     """Raise InputError, one line that starts with ``source``, for what the experiment's engine cannot run.
 
     A testbed has no more hosts than addresses and no ideal transport, and torch computes no prefill within schedules of
-    its own; in virtual time it computes nothing, and nothing is dilated. A simulation has none of the schedules that
-    torch itself makes; what a clock or a dilation says of a machine is nothing to it.
+    its own. In virtual time torch cannot compute and nothing is dilated. A simulation has none of the schedules that
+    torch itself makes; it accepts any clock and any dilation.
     """
     if spec.engine == "simulate":
         _check_simulation(variants, source)
@@ -49,7 +49,7 @@ def check_packets_arrive(spec: TopologySpec, topology: Topology, source: str) ->
 
 
 def _loss_field(spec: TopologySpec, between: tuple[str, str]) -> str:
-    """Where in the file the loss of a link stands."""
+    """Return where in the file the loss of a link stands."""
     for position, link in enumerate(spec.links):
         if set(link.between) == set(between) and "loss" in link.model_fields_set:
             return f"topology.links.{position}.loss"

@@ -1,4 +1,4 @@
-"""How every command ends: its exit status, and one line on standard error for whatever went wrong."""
+"""End every command: with its exit status, and with one line on standard error for whatever went wrong."""
 
 import errno
 import os
@@ -60,7 +60,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 )
 
 FORESEEN = tuple(kind for kind, _ in _STATUS)
-"""What ends a command in one line; anything else is a fault of this program."""
+"""Errors that end a command in one line; anything else is a fault of this program."""
 
 
 def fail(message: str, status: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""An experiment, read and resolved: every cell of its sweep worked out and checked before anything runs."""
+"""Read and resolve an experiment: every cell of its sweep is worked out and checked before anything runs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ from testbed.strict_model import InputError, parse_model
 from testbed.topology import Topology
 
 MAX_PLACES = 10_000_000
-"""Hosts and placed stages, each a few hundred bytes, in all cells and variants of a run together."""
+"""The most hosts and placed stages, each a few hundred bytes, in all cells and variants of a run together."""
 
 TrialKey = tuple[int, str, int]
-"""Which trial: (cell, variant, repeat)."""
+"""Identifies a trial: (cell, variant, repeat)."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Cell:
         return max(demands, key=lambda demand: demand.total_bps)
 
     def resolved(self) -> dict[str, Any]:
-        """What this cell runs, beyond what ``spec`` says, in plain JSON types: working units, nothing by reference."""
+        """Return what this cell runs, beyond what ``spec`` says, in plain JSON types: working units, no references."""
         return {
             "wan": [{"between": list(link.between), **asdict(link.conditions)} for link in self.topology.wan],
             "variants": {variant.name: variant.document() for variant in self.variants},
@@ -69,20 +69,20 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """What the run is called."""
+        """The name of the run."""
         return self.spec.name
 
     def cells(self) -> tuple[Cell, ...]:
-        """Every combination of the swept values, one cell where nothing is swept."""
+        """Return a cell for every combination of the swept values, one cell where nothing is swept."""
         return self.resolved_cells
 
     @property
     def repeats(self) -> int:
-        """How often each variant of a cell is run: a simulation once, since it gives the same every time."""
+        """The number of times each variant of a cell is run: 1 in a simulation, since it gives the same every time."""
         return 1 if self.spec.engine == "simulate" else self.spec.repeats
 
     def trials(self) -> list[TrialKey]:
-        """Every trial: cell by cell, and in each the variants in turn, repeat by repeat.
+        """Return every trial: cell by cell, and in each the variants in turn, repeat by repeat.
 
         Interleaving lets a machine that drifts drift alike for all variants.
         """
@@ -94,7 +94,10 @@ class Experiment:
         ]
 
     def document(self) -> dict[str, Any]:
-        """The resolved configuration in plain JSON types; ``parse_experiment`` makes an equal experiment of it."""
+        """Return the resolved configuration in plain JSON types.
+
+        ``parse_experiment`` makes an equal experiment of it.
+        """
         return self.spec.document()
 
     @cached_property
@@ -116,8 +119,7 @@ def load_experiment(
 
     ``engine`` stands in place of the file's, whatever that is; None leaves it. A topology given as a path, and a
     profile given as one, are read relative to the experiment's file. ``name`` defaults to the file's name without its
-    ending. ``trains`` is whether it is read to be trained, and not for its network alone. Reads files and creates
-    nothing.
+    ending. ``trains`` is False where the experiment is read for its network alone. Reads files and creates nothing.
 
     Raises InputError: one line with file, field and remedy.
     """
@@ -129,8 +131,8 @@ def load_experiment(
 def parse_experiment(document: Mapping[str, Any], source: str, directory: Path, *, trains: bool = True) -> Experiment:
     """Resolve an experiment from its document, as ``Experiment.document`` gives it or a file holds it.
 
-    ``source`` starts every refusal; ``directory`` is where relative paths of topologies and profiles begin; ``trains``
-    as for ``load_experiment``. Raises InputError: one line with source, field and remedy.
+    ``source`` starts every error message; ``directory`` is where relative paths of topologies and profiles begin;
+    ``trains`` as for ``load_experiment``. Raises InputError: one line with source, field and remedy.
     """
     document = with_topology_inline(document, directory, source)
     spec = parse_model(ExperimentSpec, document, source)

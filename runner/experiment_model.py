@@ -1,4 +1,4 @@
-"""The experiment file as written: what this version runs, and nothing it would ignore.
+"""Models of the experiment file as written: the fields that this version runs, and none that it would ignore.
 
 Every field that can have a sensible default has one, stated in its section's docstring. Anything else in the file is
 refused. What the fields mean together (does the model fit the topology?) is checked when cells are resolved.
@@ -55,7 +55,7 @@ MAX_VARIANTS = 100
 MAX_POOL_GPUS = 65_536
 
 Clock = Literal["real", "virtual"]
-"""By which an emulation runs, and a simulation speaks of the same."""
+"""The clock of the emulation that is run, or that a simulation predicts."""
 
 
 class ModelSpec(StrictModel):
@@ -101,7 +101,7 @@ def _model_by_name(written: object) -> object:
 
 
 class ComputeSpec(StrictModel):
-    """How the stages compute.
+    """The computation of the stages.
 
     ``replay`` occupies the GPU for as long as a stage is known to take: as a compute ``profile`` says for the model
     (``checkpointing``, default true: each stage recomputes its forward before its backward), or as is written here:
@@ -112,8 +112,8 @@ class ComputeSpec(StrictModel):
     ``activation`` is what one microbatch sends over a stage boundary, forward as the activation and back as its
     gradient: one value, or a list with one for each of the stages - 1 boundaries, entry i lying between the stages i
     and i + 1 (default: the model's context x hidden in the precision of training). ``gradient`` is what a stage's
-    replicas sum after an iteration: one value, or a list with one for each stage (default: the stage's parameters in
-    that precision).
+    replicas all-reduce after an iteration: one value, or a list with one for each stage (default: the stage's
+    parameters in that precision).
 
     ``torch`` trains the model on ``device`` (default auto: a GPU where there is one) with ``threads`` (default 1) for
     each rank. A planned schedule takes its times from the ``profile`` (default cpu) then. On GPUs, each GPU of a host
@@ -169,7 +169,7 @@ class ComputeSpec(StrictModel):
 
 
 class TrainingSpec(StrictModel):
-    """What is trained: ``stages`` (default: one for every GPU that the pipelines leave), and how often.
+    """The training: ``stages`` (default: one for every GPU that the pipelines leave), its batches and its length.
 
     Defaults: 1 pipeline, 16 microbatches of one sequence in each, 3 iterations, of which the first 1 (``warmup``) is
     run and kept, but not counted in any figure. ``memory_bound`` is how many microbatches a stage may hold at once
@@ -190,7 +190,7 @@ class TrainingSpec(StrictModel):
 
 
 class VariantTrainingSpec(StrictModel):
-    """What a variant cuts differently from ``training``; what is left out is as there.
+    """The fields that a variant sets differently from ``training``; what is left out is as there.
 
     All variants of a cell train on equally many sequences an iteration.
     """
@@ -202,24 +202,24 @@ class VariantTrainingSpec(StrictModel):
 
 
 class TransportSpec(StrictModel):
-    """How two neighbouring stages talk over TCP.
+    """The TCP transport between two neighbouring stages.
 
     ``connections`` (default 1) between the two hosts, or ``auto``: as many as fill the node pair's cap. ``window``
     (default 6MiB, as on a stock Debian) is the maximum of ``tcp_rmem``; 0.7 of it are given to data in flight, and in
     virtual time, where the kernel is left to itself, about half. ``congestion`` (default cubic) is the congestion
     control.
-    ``slow_start_after_idle`` (default true, as in Linux) is whether a connection that paused starts slowly again.
+    ``slow_start_after_idle`` (default true, as in Linux) makes a connection that paused start slowly again.
 
     ``sharing: temporal`` (default none) lets the ``pipelines_per_cell`` pipelines of a DP-cell take turns on a stage
     boundary that crosses the WAN: each transfer goes over the node pairs of all of them. ``auto`` (the default) takes
     as many pipelines as a transfer lasts forwards; they divide the number of pipelines.
 
-    ``all_reduce`` (default ring) is who sums the gradients of a stage's replicas: this project's ring over the same
-    connections as all else; or torch's own ``nccl``, between GPUs, or ``gloo``, each over sockets that it makes itself
-    and among replicas in one datacenter. A simulation takes all of them as the ring.
+    ``all_reduce`` (default ring) selects what all-reduces the gradients of a stage's replicas: this project's ring over
+    the same connections as all else; or torch's own ``nccl``, between GPUs, or ``gloo``, each over sockets that it
+    makes itself and among replicas in one datacenter. A simulation takes all of them as the ring.
 
-    ``model`` (default tcp) is how a simulation takes all this: ``ideal`` has transfers without windows, slow start and
-    headers, which no emulation can.
+    ``model`` (default tcp) selects how a simulation models all this: ``ideal`` has transfers without windows, slow
+    start and headers, which no emulation can.
     """
 
     model: Literal["tcp", "ideal"] = "tcp"
@@ -261,7 +261,7 @@ class VariantSpec(StrictModel):
 
 
 class ExperimentSpec(StrictModel):
-    """The whole file. Only ``topology`` is required.
+    """The whole experiment file. Only ``topology`` is required.
 
     Defaults: ``name`` is the file's; the model gpt-a; one variant, GPipe over one connection; no ``prefill``; no sweep;
     1 repeat; seed 0; engine ``emulate`` (or ``simulate``) with the clock ``real`` (or ``virtual``, on which computation
@@ -315,7 +315,7 @@ class ExperimentSpec(StrictModel):
         return variants
 
     def document(self) -> dict[str, Any]:
-        """The file again, every default written out, in plain JSON types; reading it gives an equal experiment.
+        """Return the file again, every default written out, in plain JSON types; reading it gives an equal experiment.
 
         Links keep only what was written, since what they leave out follows ``wan``, which a sweep may change. Values
         that follow from others (a backward of twice the forward, say) stay null for the same reason.

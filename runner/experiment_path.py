@@ -1,7 +1,7 @@
-"""Paths into an experiment, such as ``topology.wan.latency``: checked against the models, and set without side effects.
+"""Parse paths into an experiment, such as ``topology.wan.latency``, against the models, and set values at them.
 
 ``--set`` and ``sweep`` both name a value this way. A step is a field's name or, in a list, an index from 0. Below
-``sweep`` the rest of a path is one key, since the keys there are paths themselves.
+``sweep`` the rest of a path is one key, since the keys there are paths themselves. Setting a value changes a copy.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ def parse_path(text: str, source: str) -> Steps:
 
 
 def _alternatives(annotation: Any) -> list[Any]:
-    """The plain types an annotation allows, its unions and annotations taken apart."""
+    """Return the plain types that an annotation allows, its unions and annotations taken apart."""
     arguments = get_args(annotation)
     if hasattr(annotation, "__metadata__"):
         return _alternatives(arguments[0])
@@ -80,7 +80,7 @@ def _is_index(step: str) -> bool:
 
 
 def with_value(document: Any, path: Steps, value: Any, source: str) -> Any:
-    """A copy of ``document`` with ``value`` at ``path``; sections that are absent are made, entries of lists are not.
+    """Return a copy of ``document`` with ``value`` at ``path``; absent sections are made, absent list entries are not.
 
     ``document`` itself stays as it was. Raises InputError, one line that starts with ``source``, for an index beyond a
     list's end and for a step below what is a single value in this document.

@@ -1,4 +1,4 @@
-"""The types of an experiment's single fields: one value or one per stage, counts, names, and choices of few."""
+"""Types of an experiment's single fields: one value or one per stage, counts, names, and choices of few."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ MAX_PIPELINES = 1024
 MAX_DILATION = 100.0
 MAX_NAME_LENGTH = 80
 MAX_PATH_LENGTH = 4095
-"""As on Linux."""
+"""The limit on Linux."""
 MIN_WINDOW_BYTES = 4 * 2**10
 MAX_WINDOW_BYTES = 2**30
 
@@ -65,7 +65,7 @@ BoundarySizesBytes = Annotated[
 
 
 def whole_number(least: int, most: int) -> PlainValidator:
-    """A whole number between two bounds; text, booleans and fractions are refused."""
+    """Return a validator for a whole number between two bounds; it refuses text, booleans and fractions."""
 
     def check(written: object) -> int:
         if type(written) is int and least <= written <= most:
@@ -88,7 +88,7 @@ def _printable(what: str, most: int) -> PlainValidator:
 
 PrintableName = Annotated[str, _printable("name", MAX_NAME_LENGTH)]
 NameOrPath = Annotated[str, _printable("name or path", MAX_PATH_LENGTH)]
-"""Of a thing that is known by its name, or lies in a file."""
+"""Names a thing that is known by its name, or gives the path of its file."""
 
 
 def _window_bytes(written: object) -> int:

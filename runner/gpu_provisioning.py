@@ -1,4 +1,4 @@
-"""The real GPUs that the emulated hosts of an experiment own on this machine."""
+"""Assign real GPUs of this machine to the emulated hosts of an experiment."""
 
 import os
 
@@ -11,7 +11,7 @@ from testbed.substrate.probe import MissingError
 
 
 def provision_gpus(cell: Cell, source: str) -> GpuAssignment | None:
-    """The GPUs of every host of a cell, whose file is ``source``; None where nothing computes on one.
+    """Return the GPUs of every host of a cell, whose file is ``source``; None where nothing computes on one.
 
     That is where compute is replayed, where torch is told to use the CPU, and where it may choose and there is no GPU.
     Raises InputError for more emulated GPUs than the machine has, unless ``compute.sharing`` allows it, and

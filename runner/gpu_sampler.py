@@ -1,6 +1,6 @@
-"""What NVML tells of the GPUs while a trial runs: a cross-check on busy times, never what they are made of.
+"""Sample NVML's readings of the GPUs during a trial. They are a cross-check only: busy times come from spans.
 
-Its utilization says that some kernel ran in the last 1/6 to 1 s, and a kernel that waits counts: it sees no bubble.
+NVML's utilization says that some kernel ran in the last 1/6 to 1 s, and a kernel that waits counts: it sees no bubble.
 """
 
 import threading
@@ -14,12 +14,12 @@ from runner.dilation import undilated_ns
 from testbed.nvml import Nvml, NvmlError, NvmlReading, open_nvml
 
 INTERVAL_S = 0.2
-"""5 samples a second, as often as NVML has something new to tell."""
+"""5 samples a second, as often as NVML has new readings."""
 
 
 @dataclass
 class GpuReadings:
-    """What was read, (time since the epoch, UUID, reading) by time; ``fault`` is why there is nothing, or no more."""
+    """Readings, (time since the epoch, UUID, reading) by time; ``fault`` is why there are none, or no more."""
 
     readings: list[tuple[int, str, NvmlReading]] = field(default_factory=list)
     fault: str | None = None
@@ -84,7 +84,7 @@ class _Sampler:
 
 
 def gpu_samples(found: GpuReadings, dilation: float) -> list[GpuSample]:
-    """Readings as rows, in the experiment's time."""
+    """Return readings as rows, in the experiment's time."""
     return [
         GpuSample(
             time_ns=undilated_ns(time_ns, dilation),

@@ -1,4 +1,4 @@
-"""Counters of every WAN link and node pair, sampled while a trial runs."""
+"""Sample the counters of every WAN link and node pair while a trial runs."""
 
 import threading
 import time
@@ -10,13 +10,13 @@ from testbed.link_counters import Counters, PortCounters
 from testbed.testbed import Testbed
 
 INTERVAL_S = 0.08
-"""12.5 samples a second, so that a reading that comes late still makes 10."""
+"""12.5 samples a second, so that a late reading still leaves 10."""
 
 Reading = tuple[int, list[PortCounters]]
 
 
 class LinkSampler:
-    """Reads the counters in a thread of its own from ``start`` until ``stop``, and once at each of the two."""
+    """Read the counters in a separate thread from ``start`` until ``stop``, and once at each of the two."""
 
     def __init__(self, testbed: Testbed, epoch_ns: int) -> None:
         self._testbed = testbed
@@ -62,9 +62,9 @@ class LinkSampler:
 
 
 def link_samples(readings: Sequence[Reading], dilation: float) -> list[LinkSample]:
-    """Readings as rows, counted from the first one, in the experiment's time.
+    """Return readings as rows, counted from the first one, in the experiment's time.
 
-    Every directed link is there; a directed node pair only if something crossed it.
+    Every directed link has rows; a directed node pair only if something crossed it.
     """
     if not readings:
         return []

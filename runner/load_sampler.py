@@ -1,4 +1,4 @@
-"""Whether the machine kept up with what it emulated: how busy its cores were while a trial ran."""
+"""Check whether the machine kept up with what it emulated: sample how busy its cores are while a trial runs."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _WINDOW_S = 0.25
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """``busy`` is the mean over the trial, ``saturated`` the share of quarter seconds that were busier than 95 %.
+    """The load of a trial: ``busy`` is its mean, ``saturated`` the share of quarter seconds that were busier than 95 %.
 
     ``network`` is the share of the trial for which the one core that carries the network did so, None where that is not
     known.
@@ -27,9 +27,9 @@ class MachineLoad:
 
 
 class LoadSampler:
-    """Call ``look`` several times a second from the start of a trial to its end.
+    """Sample the machine's load: call ``look`` several times a second from the start of a trial to its end.
 
-    ``network_cpu_time_s`` tells the CPU seconds that the network has cost so far.
+    ``network_cpu_time_s`` returns the CPU seconds that the network has cost so far.
     """
 
     def __init__(self, network_cpu_time_s: Callable[[], float | None]) -> None:
@@ -53,7 +53,7 @@ class LoadSampler:
         self._last, self._looked_s = now, now_s
 
     def load(self) -> MachineLoad | None:
-        """What was seen so far; None before the first window is closed."""
+        """Return the load seen so far; None before the first window is closed."""
         if not self._windows:
             return None
         return MachineLoad(

@@ -1,4 +1,4 @@
-"""What a run was: facts gathered unasked, which lead from a report back to its code, machine and configuration."""
+"""Gather the facts of a run, unasked, that lead from a report back to its code, machine and configuration."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,11 +16,11 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 def gather_manifest(
     experiment: Experiment, *, created: datetime | None = None, checkout: Path = _CHECKOUT
 ) -> dict[str, Any]:
-    """Everything about a run that is known before it starts, in plain JSON types.
+    """Return everything about a run that is known before it starts, in plain JSON types.
 
-    ``created`` is the time of now if None, and is written in UTC. ``checkout`` is the folder whose git revision is
-    told. What cannot be found out is null. ``warmup_iterations`` and ``tokens_per_iteration`` are null where a sweep
-    gives its cells different ones, and stand in each entry of ``cells`` in any case. A simulation's ``clock`` is
+    ``created`` is the current time if None, and is written in UTC. ``checkout`` is the folder whose git revision is
+    recorded. What cannot be found out is null. ``warmup_iterations`` and ``tokens_per_iteration`` are null where a
+    sweep gives its cells different ones, and stand in each entry of ``cells`` in any case. A simulation's ``clock`` is
     virtual and its ``repeats`` are 1. The substrate, the dilation, and what is read back of qdiscs, sysctls and
     offloads are not in here: they are known when the testbed is up.
     """
@@ -62,7 +62,7 @@ def gather_manifest(
 
 
 def _without(cell: Cell) -> dict[str, Any]:
-    """What is asked for in a cell and left out: by its simulation, or by the planner that placed its stages."""
+    """Return what a cell asks for and its simulation, or the planner that placed its stages, does not model."""
     simulated = cell.spec.engine == "simulate"
     return {
         "not_modelled": as_written(simulated_without(cell.spec, cell.topology) if simulated else ()),
@@ -71,7 +71,7 @@ def _without(cell: Cell) -> dict[str, Any]:
 
 
 def told_once(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Facts of many owners as one: ``{owner: {name: value}}`` becomes ``{name: value}``.
+    """Merge the facts of many owners: ``{owner: {name: value}}`` becomes ``{name: value}``.
 
     Where owners differ the value is ``{owner: value}`` of those that have one.
     """

@@ -1,4 +1,4 @@
-"""Which network a command that runs no workload brings up: an experiment's first cell; and how it comes up."""
+"""Choose and bring up the network of a command that runs no workload: that of an experiment's first cell."""
 
 import sys
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def emulated_cells(path: Path, overrides: Sequence[str]) -> tuple[Cell, ...]:
-    """Every cell of an experiment, whose networks can be brought up whatever its engine. Raises InputError."""
+    """Return every cell of an experiment, whose networks can be brought up whatever its engine. Raises InputError."""
     cells = load_experiment(path, overrides, trains=False).cells()
     for cell in cells:
         check_can_be_emulated(cell.topology, f"{path}: topology")
@@ -23,7 +23,7 @@ def emulated_cells(path: Path, overrides: Sequence[str]) -> tuple[Cell, ...]:
 
 
 def first_cell(path: Path, overrides: Sequence[str]) -> Cell:
-    """The only cell of an experiment without a sweep, else its first, saying so. Raises InputError."""
+    """Return an experiment's only cell or, with a sweep, its first, reporting so. Raises InputError."""
     cells = emulated_cells(path, overrides)
     if len(cells) > 1:
         values = ", ".join(f"{name}={value}" for name, value in cells[0].values.items())
@@ -32,14 +32,14 @@ def first_cell(path: Path, overrides: Sequence[str]) -> Cell:
 
 
 def source_of(path: Path) -> str:
-    """What a testbed's record says it is for: the experiment's file, by which `wanbed exec` finds it."""
+    """Return what a testbed's record says it is for: the experiment's file, by which `wanbed exec` finds it."""
     return str(path.resolve())
 
 
 def network_up(
     topology: Topology, substrate: str, file: Path, *, gpus: GpuAssignment | None = None, shaped: bool = True
 ) -> "AbstractContextManager[Testbed]":
-    """A testbed for an experiment's file, as ``testbed.testbed.bring_up`` makes it."""
+    """Return a testbed for an experiment's file, as ``testbed.testbed.bring_up`` makes it."""
     # Mininet comes with it, which commands that bring nothing up spare and a machine that only simulates lacks.
     from testbed.testbed import bring_up  # noqa: PLC0415
 

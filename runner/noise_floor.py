@@ -1,4 +1,7 @@
-"""How far two runs of the same thing lie apart on this machine: the A/A floor, below which no ratio means anything."""
+"""Measure how far two runs of the same thing lie apart on this machine: the A/A floor.
+
+No ratio below the floor means anything.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -16,10 +19,11 @@ from testbed.strict_model import InputError
 
 
 def noise_experiment(run: Run, variants: Collection[str], repeats: int) -> Experiment:
-    """An emulated run's experiment again, ``repeats`` times, of those ``variants`` alone unless a sweep counts them.
+    """Return an emulated run's experiment again, with ``repeats`` repeats, for a run that measures noise.
 
-    Its dilation is the run's. Paths in it are relative to the current folder, since a run does not record where its
-    file lay. Raises InputError where this version cannot run what is recorded.
+    It has those ``variants`` alone, unless a sweep counts them. Its dilation is the run's. Paths in it are relative to
+    the current folder, since a run does not record where its file lay. Raises InputError where this version cannot run
+    what is recorded.
     """
     document: dict[str, Any] = dict(run.manifest.get("experiment") or {})
     source = f"--noise: {run.path / 'manifest.json'}"
@@ -59,12 +63,12 @@ def run_again(run: Run, experiment: Experiment, runs: Path, tell: Callable[[str]
 
 
 def check_noise(run: Run, noise: Run) -> Check:
-    """The noise run held against the run that it repeats; variants that it leaves out stand in no way."""
+    """Compare the noise run with the run that it repeats; variants that the noise run leaves out are allowed."""
     return check(run, noise, allow=["variants"])
 
 
 def noise_floors(noise: Check, pairs: Collection[Pair], seed: int = 0) -> Mapping[PairKey, float]:
-    """The floor of every pair, by A's cell and variant, from the noise run's repeats of A's variant.
+    """Return the floor of every pair, by A's cell and variant, from the noise run's repeats of A's variant.
 
     A pair of which the noise run measured nothing has none. With an ``--allow`` of other iteration counts the floor is
     that of A's count.

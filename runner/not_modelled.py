@@ -1,7 +1,7 @@
-"""What an experiment may ask for and the simulator does not have: the one place that knows.
+"""List what an experiment may ask for and the simulator does not model. No other place knows.
 
-Nothing of it is refused in a simulation, which then says so by name wherever its figures stand; it is refused where
-simulated times are held against emulated ones. What no engine can run is refused by ``runner.engine_limits``.
+A simulation refuses none of it, and reports it by name wherever its figures stand; it is refused where simulated
+times are compared with emulated ones. What no engine can run is refused by ``runner.engine_limits``.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,11 +17,11 @@ from testbed.units import format_duration, format_fraction
 LOSS, JITTER = "topology.wan.loss", "topology.wan.jitter"
 
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})
-"""They differ after a loss alone, and the simulator has none; any other one is taken for them."""
+"""The two differ after a loss alone, and the simulator has none. It treats any other congestion control like them."""
 
 
 def links_without(topology: Topology) -> tuple[NotModelled, ...]:
-    """Loss and jitter of the WAN's links, written out or a profile's: each value with the links that have it."""
+    """Return loss and jitter of the WAN's links, written out or a profile's: each value with the links that have it."""
     found = []
     for link in topology.wan:
         conditions = link.conditions
@@ -35,7 +35,7 @@ def links_without(topology: Topology) -> tuple[NotModelled, ...]:
 def simulated_without(
     spec: ExperimentSpec, topology: Topology, names: Collection[str] | None = None
 ) -> tuple[NotModelled, ...]:
-    """All that a cell's simulation does not have; with ``names``, that of those variants."""
+    """Return all that a cell's simulation does not model; with ``names``, that of those variants."""
     found = list(links_without(topology))
     for variant in spec.variants:
         if names is None or variant.name in names:
@@ -56,13 +56,13 @@ def _of_variant(spec: ExperimentSpec, variant: VariantSpec) -> Iterable[NotModel
 
 
 def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModelled, ...]:
-    """What the planner knew nothing of where it placed stages of a cell; nothing where it placed none."""
+    """Return what the planner did not model where it placed stages of a cell; () where it placed none."""
     planned = [variant.name for variant in spec.variants if variant.placement == AUTO]
     return simulated_without(spec, topology, planned) if planned else ()
 
 
 def as_written(found: Iterable[NotModelled]) -> list[dict[str, Any]]:
-    """As JSON documents have it: ``field``, ``asked``, ``links`` and ``variants``."""
+    """Return them as JSON documents have them: ``field``, ``asked``, ``links`` and ``variants``."""
     return [
         {**asdict(each), "links": [list(ends) for ends in each.links], "variants": list(each.variants)}
         for each in found

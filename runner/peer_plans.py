@@ -1,4 +1,4 @@
-"""From a cell's variant that torch itself schedules to the plan of each of its ranks."""
+"""Make the plan of each rank of a cell's variant that torch itself schedules."""
 
 from runner.experiment import Cell
 from runner.rank_plans import FIRST_PORT, TrialSetting
@@ -10,7 +10,7 @@ INTERFACE = "eth0"
 
 
 def plan_peers(cell: Cell, variant: ResolvedVariant, setting: TrialSetting) -> list[PeerPlan]:
-    """One plan for each rank, in order: ``pipeline x stages + stage``. Rank 0 keeps the store where all meet."""
+    """Return one plan for each rank, in order: ``pipeline x stages + stage``. Rank 0 keeps the store where all meet."""
     spec, placement = cell.spec, variant.placement
     store = setting.addresses.address(placement.places[0].host)
     plans = []

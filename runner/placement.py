@@ -1,4 +1,4 @@
-"""Which GPU computes which stage of which pipeline: evenly and contiguously, unless a variant says otherwise."""
+"""Place each stage of each pipeline on a GPU: evenly and contiguously, unless a variant says otherwise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Placement:
 
     @property
     def stages(self) -> int:
-        """How many stages each pipeline has."""
+        """The number of stages in each pipeline."""
         return len(self.pipelines[0])
 
     @cached_property
@@ -57,11 +57,11 @@ class Placement:
         return tuple(place for pipeline in self.pipelines for place in pipeline)
 
     def rank(self, place: StagePlace) -> int:
-        """The number of the rank that computes there: ``pipeline x stages + stage``."""
+        """Return the number of the rank that computes there: ``pipeline x stages + stage``."""
         return place.pipeline * self.stages + place.stage
 
     def replicas(self, stage: int) -> tuple[StagePlace, ...]:
-        """The places of one stage, one for each pipeline, in their order."""
+        """Return the places of one stage, one for each pipeline, in their order."""
         return tuple(pipeline[stage] for pipeline in self.pipelines)
 
     @property
@@ -70,11 +70,11 @@ class Placement:
         return tuple(pair for pipeline in self.pipelines for pair in pairwise(pipeline))
 
     def crosses_wan(self, boundary: int) -> bool:
-        """Whether stages ``boundary`` and ``boundary + 1`` lie in different datacenters, in any pipeline."""
+        """Return whether stages ``boundary`` and ``boundary + 1`` lie in different datacenters, in any pipeline."""
         return any(pipeline[boundary].datacenter != pipeline[boundary + 1].datacenter for pipeline in self.pipelines)
 
     def ring(self, stage: int) -> tuple[StagePlace, ...]:
-        """The replicas of one stage as a ring, which enters each datacenter once; () where there is one replica."""
+        """Return the replicas of one stage as a ring, which enters each datacenter once; () where there is only one."""
         replicas = self.replicas(stage)
         if len(replicas) == 1:
             return ()
@@ -82,12 +82,12 @@ class Placement:
         return tuple(sorted(replicas, key=lambda place: (first_seen[place.datacenter], place.pipeline)))
 
     def ring_pairs(self, stage: int) -> tuple[Pair, ...]:
-        """Each replica of a stage with the next one of its ring; () where there is one replica."""
+        """Return each replica of a stage with the next one of its ring; () where there is one replica."""
         ring = self.ring(stage)
         return tuple(zip(ring, [*ring[1:], *ring[:1]], strict=True))
 
     def ring_connections(self, stage: int, connections: Mapping[tuple[str, str], int]) -> int:
-        """How many connections join two neighbours of a stage's ring at most, of those between each two hosts."""
+        """Return the most connections between two neighbours of a stage's ring; ``connections`` is by pair of hosts."""
         hosts = [(one.host.name, other.host.name) for one, other in self.ring_pairs(stage)]
         return max((connections[pair if pair in connections else pair[::-1]] for pair in hosts), default=1)
 
@@ -155,7 +155,7 @@ def _check_room(topology: Topology, stages: int, pipelines: int, *, fits: bool, 
 
 
 def _asked_homes(topology: Topology, stages: int, pipelines: int, asked: Asked, source: str) -> list[Sequence[str]]:
-    """The datacenter of each stage of each pipeline, as asked."""
+    """Return the datacenter of each stage of each pipeline, as asked."""
     homes: list[Sequence[str]] = []
     for names in asked:
         if not isinstance(names, str):

@@ -1,4 +1,4 @@
-"""What a trial keeps of its plan, so that a report can hold what came out against it."""
+"""Record the plan of a trial, so that a report can compare the outcome with it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from workloads.schedules.plan_run import PlanRun, iteration_ns
 
 
 def plan_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
-    """What the plan of a variant says, for a trial's facts; the time alone, null, where nothing is planned.
+    """Return a trial's facts about the plan of a variant; the time alone, null, where nothing is planned.
 
     ``by_rates_s`` is what the same plan would take if every transfer took its size over its rate, ``computing_s`` what
     the GPU of each stage computes in an iteration, ``transfer_s`` the mean over each boundary from a transfer's first

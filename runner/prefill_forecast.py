@@ -1,4 +1,4 @@
-"""What a plan made ahead says of each GPU's bubbles, before any iteration has been seen."""
+"""Forecast each GPU's bubbles from a plan made ahead, before any iteration has been seen."""
 
 from dataclasses import replace
 
@@ -9,11 +9,11 @@ from workloads.prefill.bubble_forecast import IterationPlan, PlannedAction
 from workloads.prefill.planned_iterations import planned_iterations
 
 OPTIMIZER = ("optimizer", -1)
-"""How a forecast is told of the optimizer, beside the actions of microbatches."""
+"""The key of the optimizer in a forecast, beside those of the microbatches' actions."""
 
 
 def planned_bubbles(topology: Topology, variant: ResolvedVariant) -> dict[int, IterationPlan]:
-    """The plan of every rank, {} for a schedule that is not made ahead, and for a plan that comes to no end.
+    """Return the plan of every rank, {} for a schedule that is not made ahead, and for a plan that never ends.
 
     The optimizer stands right behind a rank's last action, where it is without the sums that come before it: nothing is
     filled there until an iteration has shown how long these take.

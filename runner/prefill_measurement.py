@@ -1,4 +1,4 @@
-"""The times that a service plans with, where torch computes: measured on the testbed before the trial begins."""
+"""Measure, before a trial begins, the times that a service plans with where torch computes: on the testbed."""
 
 import json
 import subprocess
@@ -14,13 +14,13 @@ from workloads.serving.layer_measurement import MeasurementPlan
 
 PROGRAM = "workloads.serving.layer_measurement"
 _PATIENCE_S = 300.0
-"""For torch to load, for the weights of some layers to be made, and for prompts of a few chunks."""
+"""Enough for torch to load, for the weights of some layers to be made, and for prompts of a few chunks."""
 
 SOURCE = "measured before the trial, on one of its hosts with nothing beside it"
 
 
 def measured_profile(testbed: Testbed, service: ServicePlan, folder: Path, parent_pid: int) -> PrefillProfile:
-    """The profile of the service's model on the host of its first GPU, which holds as many layers as any.
+    """Measure the profile of the service's model on the host of its first GPU, which holds as many layers as any.
 
     Nothing else runs meanwhile: beside training and other GPUs of one machine a layer may take longer. ``folder``
     receives the plan and the result. Raises TrialError, one line, if there is no result, or no profile fits it.

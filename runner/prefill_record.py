@@ -1,4 +1,4 @@
-"""What a trial keeps of its prefill: a row for every request, and the facts that both engines tell alike."""
+"""Record a trial's prefill: a row for every request, and the facts that both engines report alike."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
@@ -14,7 +14,7 @@ NO_GROUP = -1
 def prefill_rows(
     service: ServicePlan, records: Iterable[RequestRecord], output_tokens: Mapping[int, int]
 ) -> list[PrefillRequest]:
-    """One row a request, in order of arrival; ``output_tokens`` are by the request's number."""
+    """Return one row a request, in order of arrival; ``output_tokens`` are by the request's number."""
     return [
         PrefillRequest(
             record.number,
@@ -46,7 +46,7 @@ def prefill_facts(
     overrun_ns: int,
     margins_ns: Sequence[int],
 ) -> dict[str, Any]:
-    """What trial.json says of prefill.
+    """Return the facts of prefill for trial.json.
 
     ``weight_bytes`` there is what the model's weights take on the GPU that has most of them. ``margins_ns`` are those
     of the GPUs that train, at the trial's end: by how much each is given back before training is expected.

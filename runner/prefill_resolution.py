@@ -1,4 +1,4 @@
-"""From the section ``prefill`` and a variant's placement to the service that runs beside its training."""
+"""Resolve the section ``prefill`` and a variant's placement into the service that runs beside its training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ from workloads.prefill.sources.trace import Trace, scaled
 from workloads.prefill.sources.trace_file import read_trace
 
 UNLIMITED_BPS = 10**15
-"""Stands for a rate without a limit where a time has to be worked out."""
+"""Stands in for a rate without a limit where a time has to be worked out."""
 
 _PROMPT, _OUTPUT = TokenCount(1024), TokenCount(128)
 
@@ -37,7 +37,7 @@ _PROMPT, _OUTPUT = TokenCount(1024), TokenCount(128)
 def with_service(
     variant: ResolvedVariant, spec: ExperimentSpec, topology: Topology, source: str, directory: Path
 ) -> ResolvedVariant:
-    """The variant with its prefill service, if it has one.
+    """Return the variant with its prefill service, if it has one.
 
     A trace and a profile given as paths are read relative to ``directory``. Raises InputError, one line with file,
     field and remedy.
@@ -110,7 +110,7 @@ def _settings(
 
 
 class _Seating:
-    """Which GPUs make which groups.
+    """Assign GPUs to groups.
 
     Those of a datacenter that train are taken stage by stage, so that replicas of a stage, whose bubbles are alike,
     stand together in a group; GPUs that are left over, fewer than a group has, serve nobody. The pool's groups are
@@ -134,7 +134,7 @@ class _Seating:
         self._pool_memory = GpuMemory(prefill.memory, 0)
 
     def datacenters(self) -> tuple[DatacenterService, ...]:
-        """The services of all datacenters that have any group."""
+        """Return the services of all datacenters that have any group."""
         pools = self._pool_groups()
         number = len(self._variant.placement.places)
         services = []
@@ -183,7 +183,7 @@ class _Seating:
         ]
 
     def _pool_groups(self) -> list[int]:
-        """How many of the pool's groups each datacenter has."""
+        """Return how many of the pool's groups each datacenter has."""
         asked, depth = self._variant.spec.pool, self._prefill.depth
         here = f"{self._source}: variants.{self._number}.pool"
         if asked % depth:
@@ -264,7 +264,7 @@ def _request_source(prefill: PrefillSpec, seed: int, source: str, directory: Pat
 
 @lru_cache(maxsize=8)
 def _read(path: Path, _modified_ns: int, skip_bad_lines: bool) -> tuple[Trace, str]:
-    """One file is read once, however many cells and variants have it."""
+    """Read a trace once, however many cells and variants have it; return it and its file's SHA-256."""
     return read_trace(path, skip_bad_lines=skip_bad_lines), sha256(path.read_bytes()).hexdigest()
 
 

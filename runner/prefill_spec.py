@@ -19,9 +19,9 @@ DRAWN = (SourceKind.POISSON, SourceKind.GAMMA)
 DEPTHS = (1, 2, 4, 8)
 MAX_TOKENS = 1_000_000
 MAX_TOKEN_BYTES = 2**30
-"""Of one token's KV cache or activation, which take megabytes in the largest models."""
+"""The most that one token's KV cache or activation may take; they take megabytes in the largest models."""
 MAX_CHUNKS = 10_000
-"""Of a prompt of median length: each is planned by itself."""
+"""The most chunks in a prompt of median length: each is planned by itself."""
 MEASURED = "measured"
 MAX_RATE_PER_S = 1e6
 

@@ -1,4 +1,4 @@
-"""How far a sweep has come: a bar on a terminal, a plain line now and then anywhere else."""
+"""Report how far a sweep has come: a bar on a terminal, a plain line now and then anywhere else."""
 
 import sys
 import time
@@ -16,13 +16,13 @@ PLAIN_INTERVAL_S = 5.0
 
 
 class Progress:
-    """Tells how many of a run's trials are done, which one is running, the time taken and an estimate of the rest.
+    """Report how many of a run's trials are done, which one is running, the time taken and an estimate of the rest.
 
     ``finished_before`` trials, left by an earlier run that is being continued, count as done and not in the estimate,
     which is the mean time of the trials finished since. Everything goes to ``stream``, standard error unless given: on
     a terminal as a bar, unless ``plain``, otherwise as one line at each trial's end and, from ``refresh``, at most
     every ``PLAIN_INTERVAL_S`` seconds. Use it as a context manager; ``clock`` counts seconds. In virtual time nothing
-    is told, since nobody waits by that clock: whoever has started the guest tells.
+    is reported, since nobody waits by that clock: whoever has started the guest reports.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Progress:
             self._bar.stop()
 
     def trial_started(self, cell: Mapping[str, str], variant: str, repeat: int) -> None:
-        """The trial that runs from now on; ``repeat`` counts from 0."""
+        """Report the trial that runs from now on; ``repeat`` counts from 0."""
         values = [f"{path}={value}" for path, value in cell.items()]
         self._current = ", ".join([*values, variant, f"repeat {repeat}"])
         self._trial_started_s = self._clock()
         self.refresh()
 
     def trial_finished(self) -> None:
-        """The trial that was started last has ended and is kept."""
+        """Count the trial that was started last, which has ended and is kept, and report it."""
         now_s = self._clock()
         if self._trial_started_s is not None:
             self._in_trials_s += now_s - self._trial_started_s
@@ -83,10 +83,10 @@ class Progress:
             self._tell(now_s)
 
     def trial_ended_beside_others(self, cell: Mapping[str, str], variant: str) -> None:
-        """One of several trials that run side by side has ended and is kept.
+        """Count one of several trials that run side by side, which has ended and is kept.
 
-        The estimate is then from the time since this run's start. Lines are told as seldom as from ``refresh``, and at
-        the last trial's end.
+        The estimate is then from the time since this run's start. Lines are printed as seldom as from ``refresh``, and
+        at the last trial's end.
         """
         self._current = ", ".join([*(f"{path}={value}" for path, value in cell.items()), variant])
         self._in_trials_s = self._clock() - self._started_s
@@ -106,7 +106,7 @@ class Progress:
             self._tell(now_s)
 
     def remaining_s(self) -> float | None:
-        """Estimated seconds until the last trial ends; None before the first one has."""
+        """Return the estimated seconds until the last trial ends; None before the first one has."""
         if self._finished == 0:
             return None
         mean_s = self._in_trials_s / self._finished

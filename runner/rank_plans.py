@@ -1,4 +1,4 @@
-"""From a cell's variant to the plan of each of its ranks."""
+"""Make the plan of each rank from a cell's variant."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,24 +23,24 @@ from workloads.transport.links_plan import BoundaryPlan, LinksPlan
 from workloads.transport.neighbour import UNSENT_BYTES, Neighbour
 
 FIRST_PORT = 20_000
-"""Below the kernel's ephemeral ports; rank r listens on FIRST_PORT + r, and the stores of stages follow."""
+"""Rank r listens on FIRST_PORT + r; the stores of stages follow. All are below the kernel's ephemeral ports."""
 
 _UNSENT_PART, _UNSENT_PART_ALONE = 8, 2
-"""What a connection may hold unsent, as a part of what it may have in flight: it is sent an eighth of an RTT later, or
-at once where the connection is alone on a path that holds less than its window."""
+"""Divisors of what a connection may have in flight: that part it may hold unsent. It is sent an eighth of an RTT later,
+or at once where the connection is alone on a path that holds less than its window."""
 
 _UNREAD_PART = 4
-"""What may come before it is read, likewise: a window that is held loses nothing to it."""
+"""A divisor of the same: that part may arrive before it is read. A window that is held loses nothing to it."""
 
 TORCH_MEETING_NS = 60_000_000_000
-"""Loading torch takes seconds of a core, and all the ranks may share a few."""
+"""Long, since loading torch takes seconds of a core, and all the ranks may share a few."""
 
 
 @dataclass(frozen=True)
 class TrialSetting:
-    """What the ranks of one trial have in common beyond their variant.
+    """The setting that the ranks of one trial share beyond their variant.
 
-    ``connections`` tells how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
+    ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
     first. ``folder`` receives the span logs and, with ``keep_gradients``, what torch's last iteration has summed.
     """
 
@@ -54,23 +54,26 @@ class TrialSetting:
     keep_gradients: bool = False
 
     def span_log(self, rank: int) -> Path:
-        """Where a rank writes what it did."""
+        """Return the file in which a rank logs its spans."""
         return self.folder / f"rank-{rank}.spans"
 
     @property
     def start_gate(self) -> Path:
-        """Where ranks wait for each other before they begin."""
+        """The path at which ranks wait for each other before they begin."""
         return self.folder / "start"
 
     def gradients(self, rank: int) -> Path | None:
-        """Where a rank writes its summed gradients, None where they are not kept."""
+        """Return the file to which a rank writes its summed gradients, None where they are not kept."""
         return self.folder / f"rank-{rank}.gradients.npz" if self.keep_gradients else None
 
 
 def plan_ranks(
     cell: Cell, variant: ResolvedVariant, setting: TrialSetting, serving: Mapping[int, GpuServingPlan] | None = None
 ) -> list[RankPlan]:
-    """One plan for each rank, in order: ``pipeline x stages + stage``. ``serving`` is what some of them prefill."""
+    """Return one plan for each rank, in order: ``pipeline x stages + stage``.
+
+    ``serving`` is what some of the ranks prefill.
+    """
     plans = [_plan(cell, variant, setting, place) for place in variant.placement.places]
     return [replace(plan, serving=(serving or {}).get(plan.rank)) for plan in plans]
 
@@ -185,7 +188,7 @@ def _boundary(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace
 
 
 def _neighbour(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, pair: Pair) -> Neighbour:
-    """The one of a pair, in the order in which it calls, that ``place`` is not."""
+    """Return the other place of a pair than ``place``; the pair's first one calls the second."""
     one, other = pair
     peer = other if place == one else one
     rank = variant.placement.rank(peer)
@@ -203,7 +206,7 @@ def _neighbour(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, plac
 
 
 def _held_bytes(cell: Cell, variant: ResolvedVariant, pair: Pair, connections: int) -> tuple[int, int]:
-    """How much a connection of the pair may hold that is not sent yet, and of a chunk before it is read.
+    """Return how much a connection of the pair may hold that is not sent yet, and of a chunk before it is read.
 
     On a path that holds less than a window what is not sent yet goes at once, and where there is but one connection it
     could go by no other.

@@ -1,4 +1,4 @@
-"""The processes of one trial's ranks: all started, waited for, and never left behind."""
+"""Run the processes of one trial's ranks: start all, wait for them, and leave none behind."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,13 +12,13 @@ from testbed.testbed import Testbed
 from testbed.virtual_time.inside import in_virtual_time
 
 _LOOK_S, _LOOK_VIRTUAL_S = 0.05, 1.0
-"""Between two calls of ``meanwhile``; in virtual time there is no machine to watch, and every look costs."""
+"""The time between two calls of ``meanwhile``; in virtual time there is no machine to watch, and every look costs."""
 _GRACE_S = 12.0
-"""Ranks notice a lost peer within 10 s and say why; after that they are ended."""
+"""Time for ranks to notice a lost peer, within 10 s, and report why; after that they are ended."""
 
 
 class Plan(Protocol):
-    """What a rank is told, as a file, and where it runs."""
+    """The plan of a rank, which it gets as a file, and where it runs."""
 
     @property
     def rank(self) -> int:
@@ -26,11 +26,11 @@ class Plan(Protocol):
 
     @property
     def host(self) -> str:
-        """The host that it runs on."""
+        """The host that the rank runs on."""
 
     @property
     def gpu(self) -> int:
-        """The GPU of that host that it computes on, counted from 0."""
+        """The GPU of that host that the rank computes on, counted from 0."""
 
     def write(self, path: Path) -> None:
         """Write the plan as JSON."""
@@ -47,7 +47,7 @@ def run_ranks(
 ) -> None:
     """Run the module ``program`` for every plan on its host until all have ended well.
 
-    ``folder`` receives the plans and what the ranks say; ``meanwhile`` is called several times a second, in virtual
+    ``folder`` receives the plans and the ranks' output; ``meanwhile`` is called several times a second, in virtual
     time once. ``gate`` is opened when all have come to it, or one has failed. Raises TrialError, one line with the
     first rank that failed and its own words.
     """

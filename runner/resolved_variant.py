@@ -1,4 +1,4 @@
-"""One variant of a cell with nothing left to default: who computes what, where, and who talks to whom."""
+"""Describe one variant of a cell with nothing left to default: what each GPU computes, and which ranks communicate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,22 +44,22 @@ class ResolvedVariant:
 
     @property
     def transport(self) -> TransportSpec:
-        """How its ranks talk."""
+        """The transport between its ranks."""
         return self.spec.transport
 
     @property
     def tcp(self) -> TcpSettings:
-        """What its transport asks of the hosts' TCP."""
+        """The settings that its transport asks of the hosts' TCP."""
         return tcp_settings(self.transport, self.clock)
 
     @property
     def pipelines(self) -> int:
-        """How many replicas of the model are trained."""
+        """The number of replicas of the model that are trained."""
         return len(self.placement.pipelines)
 
     @property
     def sequences_per_iteration(self) -> int:
-        """Sequences trained on in one iteration: microbatches x pipelines, one sequence each."""
+        """The sequences trained on in one iteration: microbatches x pipelines, one sequence each."""
         return self.microbatches * self.pipelines
 
     @cached_property
@@ -68,24 +68,24 @@ class ResolvedVariant:
         return PipelineShape(self.placement.stages, self.microbatches, self.work.recomputes, self.memory_bound)
 
     def shares(self, boundary: int) -> bool:
-        """Whether the transfers over that boundary use the node pairs of a whole DP-cell."""
+        """Return whether the transfers over that boundary use the node pairs of a whole DP-cell."""
         return self.pipelines_per_cell > 1 and self.placement.crosses_wan(boundary)
 
     def cell(self, pipeline: int) -> range:
-        """The pipelines of that pipeline's DP-cell."""
+        """Return the pipelines of that pipeline's DP-cell."""
         first = pipeline - pipeline % self.pipelines_per_cell
         return range(first, first + self.pipelines_per_cell)
 
     def mates_talk(self, stage: int) -> bool:
-        """Whether the replicas of a stage in one DP-cell pass on each other's transfers."""
+        """Return whether the replicas of a stage in one DP-cell pass on each other's transfers."""
         return (stage > 0 and self.shares(stage - 1)) or (stage + 1 < self.placement.stages and self.shares(stage))
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """Every two places whose ranks hold connections to each other, lower rank first, each pair once.
 
-        Neighbouring stages, the replicas of a stage in one DP-cell where they share, and neighbours in a stage's ring
-        of replicas.
+        These are neighbouring stages, the replicas of a stage in one DP-cell where they share, and neighbours in a
+        stage's ring of replicas.
         """
         placement = self.placement
         found = {(placement.rank(one), placement.rank(other)) for one, other in placement.boundaries}
@@ -102,13 +102,13 @@ class ResolvedVariant:
         return tuple((places[one], places[other]) for one, other in sorted(found))
 
     def schedule_options(self, pipeline: int, stage: int | None = None) -> dict[str, Any]:
-        """What the schedule of that pipeline is made with; with ``stage``, by a rank that asks for no other stage."""
+        """Return the options of that pipeline's schedule; with ``stage``, for a rank that asks for no other stage."""
         if self.plan is None:
             return dict(self.spec.options)
         return options_for(self.plan, pipeline % self.pipelines_per_cell, stage)
 
     def document(self) -> Mapping[str, Any]:
-        """What runs, beyond what the experiment's file says, in plain JSON types."""
+        """Return what runs, beyond what the experiment's file says, in plain JSON types."""
         return {
             "placement": [
                 [[place.host.name, place.gpu] for place in pipeline] for pipeline in self.placement.pipelines

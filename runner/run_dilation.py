@@ -1,4 +1,4 @@
-"""The dilation of a whole run: one factor for all its cells, so that they can be compared."""
+"""Decide the dilation of a whole run: one factor for all its cells, so that they can be compared."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which folder a run writes to: a new one, or that of a run that was cut off."""
+"""Choose the folder that a run writes to: a new one, or that of a run that was cut off."""
 
 import fcntl
 import os
@@ -35,7 +35,7 @@ def check_runs_folder(root: Path) -> None:
 
 
 def resume_run(experiment: Experiment, root: Path) -> RunStore:
-    """The latest unfinished run of this very configuration below ``root``; the latest finished one if all are.
+    """Return the latest unfinished run of this very configuration below ``root``; the latest finished one if all are.
 
     Raises InputError if there is none.
     """

@@ -1,4 +1,4 @@
-"""What the processes of a prefill service have left behind, in the experiment's time."""
+"""Gather what the processes of a prefill service have left behind, in the experiment's time."""
 
 import json
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ _TIMES = [field.name for field in fields(RequestRecord) if field.name.endswith("
 
 @dataclass(frozen=True)
 class ServingOutcome:
-    """What a trial's record has of prefill, beside the spans; the facts' ``faults`` are one line each."""
+    """The part of a trial's record that is about prefill, beside the spans; the facts' ``faults`` are one line each."""
 
     requests: list[PrefillRequest]
     facts: dict[str, Any]
 
 
 def gather(service: ServicePlan, plans: ServingPlans, dilation: float, faults: Sequence[str]) -> ServingOutcome:
-    """Read the records and counts. What a process that failed has not left is not there, which the faults say.
+    """Read the records and counts. What a failed process has not left is missing, and the faults report it.
 
     Beside the facts of both engines are ``kv_bytes``, what the decode hosts received, and ``latest_arrival_ns``, by
     how much a request was played late at worst. Where torch computes there are also ``profile``, what was planned with,

@@ -1,4 +1,4 @@
-"""From a variant's prefill service to the plans of the processes that run it beside the ranks."""
+"""Make the plans of the processes that run a variant's prefill service beside the ranks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from workloads.serving.serving_plans import (
 CONTROLLER_PORT = 10_000
 DECODE_PORT = 10_001
 FIRST_GPU_PORT = 11_000
-"""GPU g takes chunks on FIRST_GPU_PORT + g: like all of these below the kernel's ephemeral ports, and the ranks'."""
+"""GPU g takes chunks on FIRST_GPU_PORT + g. All these ports are below the kernel's ephemeral ports, and the ranks'."""
 
 CONTROLLER, DECODE, POOL = (f"workloads.serving.{name}_process" for name in ("controller", "decode", "pool"))
 
 
 class WritablePlan(Protocol):
-    """What a process is told."""
+    """The plan that a process is given."""
 
     def write(self, path: Path) -> None:
         """Write the plan as JSON."""
@@ -37,7 +37,7 @@ class WritablePlan(Protocol):
 
 @dataclass(frozen=True)
 class ServingProcess:
-    """One process to be started: ``python -m program`` on ``host``. ``name`` says what it is, to people.
+    """One process to be started: ``python -m program`` on ``host``. ``name`` describes it to people.
 
     It sees the host's GPU of number ``gpu``, or all of the host's if that is None.
     """
@@ -51,7 +51,7 @@ class ServingProcess:
 
 @dataclass(frozen=True)
 class ServingPlans:
-    """``gpus`` prefill in the ranks of those numbers, the pool's in ``processes`` of their own.
+    """The plans of a service: ``gpus`` prefill in the ranks of those numbers, the pool's in ``processes`` of their own.
 
     Of the files, ``records`` are by datacenter, ``counts`` and ``pool_span_logs`` by GPU, ``decode_counts`` by host.
     """
@@ -67,7 +67,7 @@ class ServingPlans:
 def plan_serving(
     service: ServicePlan, setting: TrialSetting, training: Mapping[int, IterationPlan] | None = None
 ) -> ServingPlans:
-    """The plans of all processes of ``service``; ``training`` is what is known ahead of each rank's iterations.
+    """Return the plans of all processes of ``service``; ``training`` is what is known ahead of each rank's iterations.
 
     Both are those of the experiment: dilation is applied here. A GPU with nothing to do, as those that train under the
     policy ``none``, has no plan. Raises ValueError if the service's profile has not been measured.

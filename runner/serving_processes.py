@@ -1,4 +1,4 @@
-"""The processes that serve prefill beside a trial's ranks: started before them, ended after them, never left behind."""
+"""Run the processes that serve prefill beside a trial's ranks: start them before, end them after, leave none behind."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,12 +10,12 @@ from testbed.host_process import HostProcess, wait_for_any
 from testbed.testbed import Testbed
 
 _GRACE_S = 15.0
-"""To write what there is to tell, and to leave torch, on few cores; after that they are killed."""
+"""Time for a process to write its records, and to leave torch, on few cores; after that it is killed."""
 
 
 @contextmanager
 def serving(testbed: Testbed, processes: Sequence[ServingProcess], folder: Path) -> Iterator[list[str]]:
-    """Run the processes for as long as the block lasts; ``folder`` receives their plans and what they say.
+    """Run the processes for as long as the block lasts; ``folder`` receives their plans and their output.
 
     Training depends on none of them. The list is filled when the block has ended: one line for each that failed.
     """

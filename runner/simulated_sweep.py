@@ -1,4 +1,4 @@
-"""The engine ``simulate``: every trial of an experiment, on as many processes as are given, into a run's store.
+"""The engine ``simulate``: run every trial of an experiment, on as many processes as are given, into a run's store.
 
 The processes are started anew (``spawn``), so that they depend on nothing that this one holds. Each is handed one
 trial at a time, writes it to the store itself, and dies with this process whatever ends it. They leave interrupts to
@@ -61,7 +61,7 @@ def simulate_sweep(
 
 
 def _simulate_into(run: Path, trial: SimulatedTrial, simulate: Simulate) -> Exception | None:
-    """Simulate a trial and keep it; a foreseen failure is returned, to be raised where it can end the sweep."""
+    """Simulate a trial and keep it; return a foreseen failure, to be raised where it can end the sweep."""
     try:
         write_trial(run, simulated_record(trial, simulate))
     except SimulationError as failure:
@@ -118,7 +118,7 @@ def _side_by_side(
 
 
 def _lost(trial: SimulatedTrial | None, worker: SpawnProcess) -> TrialError:
-    """What to say of a process that has ended before its time."""
+    """Return the error for a process that has ended before its time."""
     worker.join()
     killed = worker.exitcode == -signal.SIGKILL
     ending = "was killed: if memory ran out, give fewer --jobs" if killed else f"ended with status {worker.exitcode}"

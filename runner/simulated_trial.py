@@ -1,4 +1,4 @@
-"""One trial of the engine ``simulate``: a variant simulated, as the record that a run's store keeps."""
+"""Run one trial of the engine ``simulate``: simulate a variant and return the record that a run's store keeps."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ MAX_SAMPLES = 1000
 MAX_SAMPLE_ROWS = 1_000_000
 
 NO_PLACE = -1
-"""Pipeline and stage of a GPU that does not train."""
+"""The pipeline and the stage of a GPU that does not train."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SimulatedTrial:
 
     @classmethod
     def of(cls, cell: Cell, variant: ResolvedVariant) -> "SimulatedTrial":
-        """The trial of a variant of that cell."""
+        """Return the trial of a variant of that cell."""
         compute, training = cell.spec.compute, cell.spec.training
         return cls(
             cell.index,
@@ -62,13 +62,13 @@ class SimulatedTrial:
         )
 
     def __str__(self) -> str:
-        """Cell and variant, as a message names them."""
+        """Return cell and variant, as a message names them."""
         values = ", ".join(f"{path}={value}" for path, value in self.values.items())
         return ": ".join(filter(None, (values, self.variant.name)))
 
 
 def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
-    """Simulate, and gather what is kept. Raises SimulationError."""
+    """Simulate a trial, and gather what is kept. Raises SimulationError."""
     variant, effects = trial.variant, effects_of(trial.variant.transport)
     simulation = simulate(trial.topology, variant, trial.iterations, effects=effects)
     facts, requests = _prefill(variant, simulation)
@@ -101,7 +101,7 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
 
 
 def _prefill(variant: ResolvedVariant, simulation: Simulation) -> tuple[dict[str, Any], list[PrefillRequest]]:
-    """The facts and the requests of the prefill service, nothing where there is none."""
+    """Return the facts and the requests of the prefill service, empty where there is none."""
     service, prefill = variant.service, simulation.prefill
     if service is None or prefill is None:
         return {}, []
@@ -116,7 +116,7 @@ def _prefill(variant: ResolvedVariant, simulation: Simulation) -> tuple[dict[str
 
 
 def _pool_owners(variant: ResolvedVariant, first: int) -> list[SpanLogHeader]:
-    """The GPUs of the pool, which have no place in training."""
+    """Return the span-log headers of the pool's GPUs, which have no place in training."""
     datacenters = () if variant.service is None else variant.service.datacenters
     return [
         SpanLogHeader(gpu.number, gpu.host, datacenter.name, gpu.index, NO_PLACE, NO_PLACE)
@@ -127,10 +127,10 @@ def _pool_owners(variant: ResolvedVariant, first: int) -> list[SpanLogHeader]:
 
 
 def link_counters(topology: Topology, simulation: Simulation) -> TrialCounters:
-    """The counters of every directed WAN link, and of every directed node pair that something crossed.
+    """Return the counters of every directed WAN link, and of every directed node pair that something crossed.
 
-    Read at the start, every 100 ms, and at the end; of a long trial, or one of many node pairs, at as many evenly
-    spaced times as make ``MAX_SAMPLES``, and ``MAX_SAMPLE_ROWS`` in all.
+    They are read at the start, every 100 ms, and at the end; of a long trial, or one of many node pairs, at as many
+    evenly spaced times as make ``MAX_SAMPLES``, and ``MAX_SAMPLE_ROWS`` in all.
     """
     home = {host.name: host.datacenter for host in topology.hosts}
     crossed = [traffic for traffic in simulation.traffic if len(traffic.times_ns) and traffic.wire_bytes[-1] > 0]

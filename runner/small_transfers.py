@@ -1,7 +1,7 @@
-"""Transfers so small that what a shared rate gives away after a pause decides how long they take.
+"""Find transfers so small that what a shared rate gives away after a pause decides how long they take.
 
 A trunk that its node pairs can fill, and a host's port that its senders can, let go at once what they have saved up
-while nothing was sent. A transfer of less than ``TIMES`` that is early by more than the tenth part.
+while nothing was sent. A transfer of less than ``TIMES`` as much is early by more than a tenth of its time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class _Transfer:
 
 
 def bursts_of(plan: GatewayPlan, links: list[LinkMeasurement]) -> dict[tuple[str, str], int]:
-    """What each trunk was measured to give away, and what the bucket of each host's port may."""
+    """Return what each trunk was measured to give away, and what the bucket of each host's port may."""
     trunks = {
         (link.source, link.destination): link.burst_bytes
         for link in links
@@ -43,12 +43,12 @@ def bursts_of(plan: GatewayPlan, links: list[LinkMeasurement]) -> dict[tuple[str
 
 
 def path_text(ends: tuple[str, str]) -> str:
-    """What to call the trunk, or the ports, between these datacenters."""
+    """Return the name of the trunk, or of the ports, between these datacenters."""
     return f"ports in {ends[0]}" if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
 def small_transfers(variant: ResolvedVariant, bursts: Bursts) -> list[str]:
-    """A sentence for each kind of transfer that is small beside what its way gives away; empty if none is."""
+    """Return a sentence for each kind of transfer that is small beside what its path gives away; empty if none is."""
     worst: dict[str, tuple[float, str]] = {}
     for transfer in _transfers(variant):
         for ends, burst_bytes in _on_the_way(transfer.pair, bursts):

@@ -1,4 +1,4 @@
-"""Which code made a run: its revision, the libraries it ran on, and the packages whose schedules it ran."""
+"""Find out which code makes a run: its revision, the libraries it runs on, and packages whose schedules it runs."""
 
 import os
 import platform
@@ -15,11 +15,11 @@ DISTRIBUTION = "wanbed"
 GIT_TIMEOUT_S = 10.0
 
 _EXTRAS = ("torch", "gpu")
-"""Those whose libraries take part in a run."""
+"""The extras whose libraries take part in a run."""
 
 
 def library_versions() -> dict[str, str | None]:
-    """Versions of Python, of this package, and of each library that a run may need; None for one not installed."""
+    """Return versions of Python, of this package, and of each library that a run may need; None where not installed."""
     versions: dict[str, str | None] = {"python": platform.python_version(), DISTRIBUTION: _version(DISTRIBUTION)}
     for requirement in _requirements():
         name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
@@ -44,7 +44,7 @@ def _version(distribution: str) -> str | None:
 
 
 def foreign_schedules(names: Iterable[str]) -> list[dict[str, Any]]:
-    """The schedules among ``names`` that another package brings: their class, and its distribution and version."""
+    """Return the schedules among ``names`` that another package brings: class, distribution and version of each."""
     found = metadata.entry_points(group=ENTRY_POINT_GROUP)
     entries = {entry.name: entry for entry in found if entry.dist is None or entry.dist.name != DISTRIBUTION}
     return [
@@ -59,9 +59,10 @@ def foreign_schedules(names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def git_state(checkout: Path) -> dict[str, Any] | None:
-    """Revision of a git checkout, and whether anything in it differs from that (``dirty``); None if it is not one.
+    """Return the revision of a git checkout, and whether anything in it differs from that (``dirty``).
 
-    A folder inside somebody else's checkout, such as a virtual environment, is not one.
+    Return None if the folder is not one. A folder inside somebody else's checkout, such as a virtual environment, is
+    not.
     """
     top = _git(checkout, "rev-parse", "--show-toplevel")
     revision = _git(checkout, "rev-parse", "HEAD")

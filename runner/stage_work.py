@@ -1,4 +1,4 @@
-"""What each stage of a pipeline has to do: how long one microbatch occupies it, and how much it sends."""
+"""Work out the work of each stage of a pipeline: how long one microbatch occupies it, and how much it sends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -18,12 +18,12 @@ TORCH_PLANNING_PROFILE = "cpu"
 
 @dataclass(frozen=True)
 class StageWork:
-    """One entry a stage, in every field but ``activation_bytes``, which has one a boundary.
+    """The work of each stage: one entry a stage, in every field but ``activation_bytes``, which has one a boundary.
 
     Times are of one microbatch, the optimizer's of an iteration. A schedule that splits the backward takes
     ``backward_input_ns`` and ``backward_weight_ns`` in place of ``backward_ns``, to which they need not add up. The
     gradient that comes back over boundary i, between the stages i and i + 1, is as large as its activation;
-    ``gradient_bytes`` is what the replicas of a stage sum.
+    ``gradient_bytes`` is what the replicas of a stage all-reduce.
     """
 
     forward_ns: tuple[int, ...]
@@ -37,16 +37,16 @@ class StageWork:
 
     @property
     def stages(self) -> int:
-        """How many stages there are."""
+        """The number of stages."""
         return len(self.forward_ns)
 
     @property
     def recomputes(self) -> tuple[bool, ...]:
-        """Whether each stage runs its forward again: where its recompute time is above zero."""
+        """Whether each stage runs its forward again, which it does where its recompute time is above zero."""
         return tuple(duration_ns > 0 for duration_ns in self.recompute_ns)
 
     def dilated(self, factor: float) -> "StageWork":
-        """The same work in dilated time: every duration times ``factor``, as many bytes."""
+        """Return the same work in dilated time: every duration times ``factor``, as many bytes."""
         durations = {
             entry.name: tuple(dilated_ns(duration_ns, factor) for duration_ns in getattr(self, entry.name))
             for entry in fields(self)
@@ -55,7 +55,7 @@ class StageWork:
         return replace(self, **durations)
 
     def replay(self, stage: int) -> ReplayWork:
-        """What replayed compute is told of one stage."""
+        """Return the work of one stage as replayed compute takes it."""
         return ReplayWork(
             ReplayDurations(
                 forward_ns=self.forward_ns[stage],
@@ -73,12 +73,12 @@ class StageWork:
         )
 
     def document(self) -> Mapping[str, list[int]]:
-        """Every figure in plain JSON types."""
+        """Return every figure in plain JSON types."""
         return {name: list(values) for name, values in asdict(self).items()}
 
 
 def stage_work(spec: ExperimentSpec, stages: int, pipelines: int, source: str, directory: Path) -> StageWork:
-    """The work of every stage of a model cut into ``stages``, its gradients summed if there are several pipelines.
+    """Return the work of every stage of a model cut into ``stages``; several pipelines all-reduce their gradients.
 
     A profile given as a path is read relative to ``directory``. Raises InputError, one line that starts with
     ``source``, for lists of the wrong length, dimensions of the model that are missing, and a profile that does not
@@ -115,7 +115,7 @@ def stage_work(spec: ExperimentSpec, stages: int, pipelines: int, source: str, d
 
 
 def model_config(spec: ExperimentSpec, needed_by: str, source: str) -> GptConfig:
-    """The model with all its dimensions. Raises InputError, one line that starts with ``source``."""
+    """Return the model with all its dimensions. Raises InputError, one line that starts with ``source``."""
     try:
         config = spec.model.config
     except ValueError as fault:
@@ -163,7 +163,7 @@ def _check_profile_times(times: Sequence[StageTimes], profile: str, source: str)
 
 
 def _check_model_bytes(size_bytes: int, field: str, source: str) -> None:
-    """What a model's dimensions multiply to is held to what may be written."""
+    """Raise InputError if a model's dimensions multiply to more than may be written for ``field``."""
     if size_bytes > MAX_SIZE_BYTES:
         raise InputError(
             f"{source}: model: its dimensions make {size_bytes / 2**30:.3g} GiB of {field}, more than "

@@ -1,4 +1,4 @@
-"""The runner's side of the gate at which ranks wait for each other."""
+"""Open the gate at which ranks wait for each other: the runner's side of it."""
 
 import os
 from pathlib import Path
@@ -30,7 +30,7 @@ class StartGate:
         os.close(self._met)
 
     def fileno(self) -> int:
-        """Readable when a rank has come."""
+        """Return the file descriptor that is readable when a rank has come."""
         return self._met
 
     @property

@@ -1,4 +1,4 @@
-"""A sweep's cells: every combination of the values that it lists."""
+"""Expand a sweep into its cells: every combination of the values that it lists."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,18 +11,18 @@ from testbed.strict_model import InputError
 
 MAX_CELLS = 1000
 MAX_TRIALS = 100_000
-"""Of one run: each is a folder."""
+"""The most trials in one run: each is a folder."""
 
 _ONE_FOR_THE_RUN = {"name", "sweep", "repeats", "seed", "engine", "clock", "dilation", "variants"}
 
 
 def value_text(value: Any) -> str:
-    """A swept value as tables and charts show it: text as it is, anything else as JSON."""
+    """Return a swept value as tables and charts show it: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def swept_paths(sweep: Mapping[str, Sequence[Any]], source: str) -> dict[str, Steps]:
-    """The steps of every swept path, in the order in which cells vary.
+    """Return the steps of every swept path, in the order in which cells vary.
 
     Raises InputError, one line that starts with ``source``, for a path that does not exist (with the nearest name) or
     that is one for the whole run, for two paths of which one lies inside the other, for a value that is there twice,
@@ -51,7 +51,7 @@ def swept_paths(sweep: Mapping[str, Sequence[Any]], source: str) -> dict[str, St
 
 
 def combinations(sweep: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Any], ...]:
-    """Every cell's values by path: values in the order written, the alphabetically last path varying fastest.
+    """Return every cell's values by path: values in the order written, the alphabetically last path varying fastest.
 
     The order of the paths in the file does not matter, so that a cell's index means the same after the file has been
     written out again. Without a sweep there is one cell, {}.

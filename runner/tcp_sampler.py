@@ -1,4 +1,4 @@
-"""The state of every TCP connection between hosts, sampled while a trial runs."""
+"""Sample the state of every TCP connection between hosts while a trial runs."""
 
 import threading
 import time
@@ -9,20 +9,20 @@ from runner.dilation import undilated_ns
 from testbed.tcp_state import TcpState, TcpStateReader, tcp_states
 
 INTERVAL_S = 0.4
-"""Of the machine's time, between two rounds at least."""
+"""The least time between two rounds, by the machine's clock."""
 
 MAX_SHARE = 0.02
-"""Of one core, that asking may take: where a round costs more than that, the next one comes later."""
+"""The share of one core that sampling may take: where a round costs more than that, the next one comes later."""
 
 MAX_ROUNDS = 300
-"""Kept in memory: from then on every second one is dropped and the interval doubled, so that a long trial is covered
-evenly."""
+"""The most rounds kept in memory: from then on every second one is dropped and the interval doubled, so that a long
+trial is covered evenly."""
 
 Round = tuple[int, list[memoryview]]
 
 
 class TcpSampler:
-    """Asks every host, in a thread of its own, from ``start`` until ``stop``; takes the reader over and closes it.
+    """Ask every host, in a separate thread, from ``start`` until ``stop``; take the reader over and close it.
 
     Rounds in which nothing was connected are not kept. There is none at the end, when the ranks' sockets have gone.
     """
@@ -37,7 +37,7 @@ class TcpSampler:
         self._fault: Exception | None = None
 
     def start(self) -> None:
-        """Ask once, so that a kernel that does not tell is found out at once, and go on. Raises what asking does."""
+        """Ask once, so that a kernel that does not answer is found out at once, and go on. Raises what asking does."""
         try:
             self._ask()
         except BaseException:
@@ -65,7 +65,7 @@ class TcpSampler:
                 return
 
     def _ask(self) -> float:
-        """Ask every host; return the CPU seconds it took."""
+        """Ask every host; return the CPU seconds that it took."""
         began_s, before_ns = time.thread_time(), time.monotonic_ns()
         messages = self._reader.read()
         moment_ns = (before_ns + time.monotonic_ns()) // 2
@@ -78,7 +78,7 @@ class TcpSampler:
 
 
 def tcp_samples(rounds: Sequence[Round], hosts: Mapping[str, str], dilation: float) -> list[TcpSample]:
-    """Rounds as rows, in the experiment's time; ``hosts`` gives the name of the host at each address."""
+    """Return rounds as rows, in the experiment's time; ``hosts`` gives the name of the host at each address."""
     return [
         _sample(undilated_ns(time_ns, dilation), state, dilation)
         for time_ns, messages in rounds

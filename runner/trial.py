@@ -1,4 +1,4 @@
-"""One trial: the ranks of one variant on a testbed that is up, from their start to their traces."""
+"""Run one trial: the ranks of one variant on a testbed that is up, from their start to their traces."""
 
 import secrets
 import shutil
@@ -38,7 +38,7 @@ RANK, PEER_RANK = "workloads.rank", "workloads.peers.torch_rank"
 
 @dataclass(frozen=True)
 class Trial:
-    """One variant of one cell, once; ``variant`` counts the cell's variants.
+    """One run of one variant of one cell; ``variant`` counts the cell's variants.
 
     ``gradients`` is a folder that receives what torch's last iteration has summed, one file a rank; None keeps nothing.
     """
@@ -57,7 +57,7 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
     The hosts' TCP is set as the variant says beforehand: connections are counted under the same settings.
 
     Raises TrialError, one line with the first rank that failed and its own words, SubstrateError, and MissingError for
-    a kernel that does not tell the state of connections.
+    a kernel that does not report the state of connections.
     """
     cell, variant = trial.cell, trial.cell.variants[trial.variant]
     folder = testbed.folder / "trial"
@@ -154,7 +154,7 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
 
 
 def mean_losses(logs: Iterable[SpanLogContents]) -> list[float]:
-    """The mean loss of every iteration, over all microbatches of all pipelines; empty where nothing was learnt.
+    """Return the mean loss of every iteration, over all microbatches of all pipelines; [] where nothing was learnt.
 
     Each pipeline's last stage has logged its share, so that the shares add up to the mean.
     """
@@ -166,7 +166,7 @@ def mean_losses(logs: Iterable[SpanLogContents]) -> list[float]:
 
 
 def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
-    """What each rank that computed for real knows of its device, and where that is in the emulated network."""
+    """Return the device facts of each rank that computed for real, and its place in the emulated network."""
     return [
         {"rank": log.header.rank, "host": log.header.host, "gpu": log.header.gpu, **asdict(log.device)}
         for log in logs

@@ -1,7 +1,7 @@
-"""How far a trial reaches, worked out from its numbers before anything runs.
+"""Bound how far a trial reaches, from its numbers, before anything runs.
 
 Each quantity is bounded where it is written. What microbatches, iterations, stages and pipelines multiply them to is
-bounded here: beyond it times and sizes are no numbers of 64 bits any more, or nobody has the memory.
+bounded here: beyond it times and sizes no longer fit into 64 bits, or no machine has the memory.
 """
 
 from collections import Counter
@@ -29,25 +29,25 @@ MAX_REQUESTS = 10**7
 
 _YEAR_NS = 365 * 86_400 * 10**9
 _LEAST_SPANS_PER_MICROBATCH = 2
-"""A forward and a backward."""
+"""The spans of a forward and a backward."""
 _SLOW_START_ROUNDS = 256
-"""More than a window takes to open, however small it begins and however often it starts anew."""
+"""More rounds than a window takes to open, however small it begins and however often it starts anew."""
 
 
 @dataclass(frozen=True)
 class _Path:
-    """What a transfer between two ranks meets; ``window_bytes`` is None where no window holds anything up."""
+    """The path of a transfer between two ranks; ``window_bytes`` is None where no window holds anything up."""
 
     latency_ns: int
     goodput_bps: float | None
     window_bytes: int | None
 
     def windows(self, size_bytes: int) -> int:
-        """How many windows a transfer fills before its last one."""
+        """Return how many windows a transfer fills before its last one."""
         return 0 if self.window_bytes is None else size_bytes // self.window_bytes
 
     def transfer_ns(self, size_bytes: int) -> int:
-        """The most that a transfer takes which nothing else is in the way of."""
+        """Return the most that a transfer takes if nothing else is in its way."""
         leaving_ns = 0 if self.goodput_bps is None else round(size_bytes * 8e9 / self.goodput_bps)
         rounds = 2 * self.windows(size_bytes) + _SLOW_START_ROUNDS
         return self.latency_ns + leaving_ns + rounds * 2 * self.latency_ns
@@ -65,7 +65,7 @@ def check_extent(
 ) -> None:
     """Raise InputError, one line that starts with ``source``, for a trial beyond the bounds above.
 
-    Times are those of everything one after the other, which no schedule exceeds. How many pipelines share is not asked:
+    Times are those of everything one after the other, which no schedule exceeds. How many pipelines share is ignored:
     that number is worked out with transfers which must be within the bounds before.
     """
     paths = _Paths(spec, topology, transport)
@@ -111,11 +111,11 @@ class _Paths:
         self.intra = self._path(topology.intra_latency_ns, topology.intra_rate_bps, 1)
 
     def between(self, pipelines: tuple[tuple[StagePlace, ...], ...], boundary: int) -> Counter[_Path]:
-        """The paths over a boundary, each with how many pipelines have it."""
+        """Return the paths over a boundary, each with how many pipelines have it."""
         return self.of((places[boundary], places[boundary + 1]) for places in pipelines)
 
     def of(self, pairs: Iterable[Pair]) -> Counter[_Path]:
-        """The paths between those places that lie on different hosts."""
+        """Return the paths between those places that lie on different hosts, each with how many pairs have it."""
         found: Counter[_Path] = Counter()
         for one, other in pairs:
             if one.host.name != other.host.name:

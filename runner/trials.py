@@ -1,4 +1,4 @@
-"""All trials of an emulated run that its folder lacks, with their progress told."""
+"""Run all trials of an emulated run that its folder lacks, and report their progress."""
 
 from results.run_store import RunStore
 from runner.emulation import Tell, emulate
@@ -9,7 +9,7 @@ from runner.progress import Progress
 def run_trials(
     experiment: Experiment, store: RunStore, *, substrate: str, source: str, tell: Tell, keep_gradients: bool = False
 ) -> None:
-    """Run them at the dilation that the manifest gives, and mark the run complete.
+    """Run the trials at the dilation that the manifest gives, and mark the run complete.
 
     Raises what ``emulate`` raises; trials that had finished by then are in the store.
     """

@@ -1,4 +1,4 @@
-"""From a variant as written to one that can run: what it leaves out is worked out, what does not fit is refused."""
+"""Resolve a variant as written into one that can run: work out what it leaves out, and refuse what does not fit."""
 
 import json
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from workloads.schedules.schedule import Schedule
 
 @dataclass(frozen=True)
 class _Cut:
-    """How a variant cuts the training: its own values, else those of the experiment."""
+    """The cut of the training in a variant: its own values, else those of the experiment."""
 
     stages: int
     pipelines: int
@@ -41,7 +41,7 @@ class _Cut:
 def resolve_variants(
     spec: ExperimentSpec, topology: Topology, source: str, directory: Path
 ) -> tuple[ResolvedVariant, ...]:
-    """Every variant of a cell.
+    """Return every variant of a cell.
 
     Raises InputError, one line that starts with ``source``, for one that cannot run, and where two of them train on
     different numbers of sequences an iteration, which could not be compared.
@@ -69,7 +69,7 @@ def resolve_variant(
     *,
     candidate: Candidate | None = None,
 ) -> ResolvedVariant:
-    """The variant at that position; a planner's ``candidate`` stands in place of its own pipelines, cells and places.
+    """Return the variant at that position; a planner's ``candidate`` replaces its own pipelines, cells and places.
 
     Raises InputError, one line that starts with ``source``, for one that cannot run.
     """
@@ -119,7 +119,7 @@ def resolve_variant(
 def planning_task(
     spec: ExperimentSpec, position: int, topology: Topology, source: str, directory: Path, *, pipelines: int | None
 ) -> PlanningTask:
-    """What the planner is asked about the variant at that position: so many ``pipelines``, or None for any number.
+    """Return the planner's task for the variant at that position: so many ``pipelines``, or None for any number.
 
     Raises InputError, one line that starts with ``source``, for one whose places it cannot choose.
     """
@@ -218,7 +218,7 @@ def _pipelines_per_cell(
 
 
 def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> None:
-    """Replicas that share must share a datacenter: they reach each other without the WAN."""
+    """Raise InputError where replicas that share lie in several datacenters: they must do without the WAN."""
     for boundary in range(placement.stages - 1 if pipelines_per_cell > 1 else 0):
         if not placement.crosses_wan(boundary):
             continue
@@ -234,7 +234,7 @@ def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> No
 
 
 def _checked_plan(schedule: type[Schedule], profile: CellProfile, variant: VariantSpec, source: str) -> CellPlan | None:
-    """The plan, where the schedule is one made ahead; that the schedule can be made is tried either way."""
+    """Return the plan, None unless the schedule is made ahead; check either way that the schedule can be made."""
     path = f"{schedule.__module__}:{schedule.__qualname__}"
     try:
         if not issubclass(schedule, PlannedSchedule):

@@ -1,4 +1,4 @@
-"""The clock ``virtual``: what runs on it runs inside a guest kernel, from its first process on."""
+"""The clock ``virtual``: run what uses it inside a guest kernel, from its first process on."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ _PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 
 
 def wants_guest(spec: ExperimentSpec, substrate: str) -> bool:
-    """Whether what an experiment asks for has to enter virtual time first; False inside, and on the real clock.
+    """Return whether what an experiment asks for must enter virtual time first; False inside, and on the real clock.
 
     Raises InputError for a substrate that virtual time does not have.
     """
@@ -43,11 +43,11 @@ def enter_virtual_time(
     patience: Patience = PATIENT,
     sign: Callable[[], object] | None = None,
 ) -> int:
-    """Run one of this project's modules inside a guest, with this process's folder and environment; its exit status.
+    """Run one of this project's modules inside a guest, with this process's folder and environment; return its status.
 
     ``files`` are those that it shall find there; ``place`` is chosen unless given. Raises InputError for a file that a
     guest does not see, MissingError where the machine has no place for a guest, and what ``run_inside`` does, which
-    gets ``standard_error``, ``patience`` and ``sign``.
+    gets ``standard_error``, ``patience`` and ``sign``. The status is the module's exit status.
     """
     check_visible(Path.cwd(), "the current folder")
     for file in files:

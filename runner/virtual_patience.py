@@ -1,7 +1,7 @@
-"""How long a run may take in virtual time before a trial of it has ended: beyond, it waits for what never comes.
+"""Bound the virtual time until a trial of a run must have ended: a run beyond it is stuck.
 
-The bound is that of a trial in which everything happens one after the other, which no trial that gets on is slower
-than. It need not be sharp: a run that is stuck reaches any of them soon, because nothing slows its clock down.
+The bound is that of a trial in which everything happens one after the other; no trial that makes progress is slower.
+It need not be sharp: a run that is stuck reaches any bound soon, because nothing slows its clock down.
 """
 
 from math import sqrt
@@ -11,21 +11,21 @@ from runner.experiment import Cell, Experiment
 from runner.resolved_variant import ResolvedVariant
 
 BESIDE_TRIALS_S = 3600.0
-"""Bring-up, calibration and whatever else a run does in virtual time without a trial."""
+"""Time for bring-up, calibration and whatever else a run does in virtual time without a trial."""
 MARGIN = 3
 _SEGMENT_BITS = 8 * 1448
 _ROUND_TRIPS = 30
-"""Of one transfer beyond its bytes: slow start up to any window that fits in memory, and its acknowledgement."""
+"""Round trips of a transfer beyond its bytes: slow start up to any window that fits in memory, and acknowledgement."""
 
 
 def quiet_patience_s(experiment: Experiment) -> float:
-    """Virtual seconds for which a run of this experiment may go without a trial's end."""
+    """Return the virtual seconds for which a run of this experiment may go without a trial's end."""
     trials = [serial_trial_s(cell, variant) for cell in experiment.cells() for variant in cell.variants]
     return BESIDE_TRIALS_S + MARGIN * max(trials, default=0.0)
 
 
 def serial_trial_s(cell: Cell, variant: ResolvedVariant) -> float:
-    """Seconds that one trial takes at most: all GPUs in turn, then all transfers in turn over the slowest path."""
+    """Return the most seconds that one trial takes: all GPUs in turn, then all transfers over the slowest path."""
     work = variant.work
     seconds_per_bit, rtt_s = _slowest_path(cell, variant)
 
@@ -41,7 +41,7 @@ def serial_trial_s(cell: Cell, variant: ResolvedVariant) -> float:
 
 
 def _slowest_path(cell: Cell, variant: ResolvedVariant) -> tuple[float, float]:
-    """Seconds for a bit, and for a round trip, at most, between any two ranks that talk over one connection."""
+    """Return the most seconds for a bit, and for a round trip, of one connection between any two ranks."""
     topology, home = cell.topology, cell.topology.datacenters[0].name
     paths = [topology.path(home, home)]
     paths += [topology.path(one.datacenter, other.datacenter) for one, other in variant.pairs]

@@ -1,4 +1,4 @@
-"""How far a run in virtual time has come, by the clock of whoever waits for it: told outside, as its folder fills."""
+"""Report from outside, as its folder fills, how far a run in virtual time has come, by the clock of whoever waits."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from runner.progress import Progress
 
 
 class VirtualProgress:
-    """Tells of the trials that appear in a run's folder, to ``stream`` and by ``clock`` as ``Progress`` does."""
+    """Report the trials that appear in a run's folder, to ``stream`` and by ``clock`` as ``Progress`` does."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class VirtualProgress:
         self._progress = Progress(len(trials), len(trials) - len(self._left), stream=stream, clock=clock, plain=True)
 
     def look(self) -> int:
-        """Tell what has come since the last look, and now and then that time passes; how much the folder holds."""
+        """Report what is new since the last look, and now and then that time passes; return how full the folder is."""
         calibrated = {cell for cell in self._cells if self._store.has_calibration(cell)}
         while self._left and self._store.has_trial(*self._left[0]):
             self._begin(self._left.pop(0))

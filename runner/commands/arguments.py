@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 STANDARD_OUTPUT = Path("-")
-"""What a user gives in place of a file."""
+"""The path that a user gives for standard output in place of a file."""
 
 ExperimentFile = Annotated[Path, typer.Argument(metavar="FILE", help="The experiment's file.")]
 Overrides = Annotated[
@@ -26,12 +26,12 @@ Resume = Annotated[bool, typer.Option("--resume", help="Continue the last unfini
 
 
 def with_clock(overrides: list[str] | None, clock: str | None) -> list[str]:
-    """The overrides with that of ``--clock``, which comes last."""
+    """Return the overrides with that of ``--clock``, which comes last."""
     return [*(overrides or []), *([] if clock is None else [f"clock={clock}"])]
 
 
 def as_options(overrides: list[str]) -> list[str]:
-    """The overrides as this program's own options, for a command that is started anew."""
+    """Return the overrides as this program's own options, for a command that is started anew."""
     return [f"--set={override}" for override in overrides]
 
 

@@ -1,4 +1,4 @@
-"""``wanbed calibrate``: every link of an experiment's network, asked against measured."""
+"""``wanbed calibrate``: measure every link of an experiment's network, and print asked against measured."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ _TRANSFERS = {
     "share_bps": ("share Mbit/s", 1e-6),
     "together_bps": ("together Mbit/s", 1e-6),
 }
-"""What ``LinkMeasurement`` has only of some links, asked and measured: heading and scale."""
+"""The fields that ``LinkMeasurement`` has only of some links, asked and measured: heading and scale."""
 
 
 def calibrate(
@@ -112,7 +112,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
-    """Asked against measured, a row for each directed link; all but RTT and goodput only where some link has it."""
+    """Return asked against measured, a row a directed link; all but RTT and goodput only where some link has it."""
     impaired = any(link.asked_jitter_ms or link.asked_loss for link in links)
     table = Table(title=title + (f" (dilation {dilation:g})" if dilation != 1 else ""), title_justify="left")
     table.add_column("link")

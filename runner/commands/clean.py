@@ -1,4 +1,4 @@
-"""``wanbed clean``: removes what killed runs left, and nothing else."""
+"""``wanbed clean``: remove what killed runs left, and nothing else."""
 
 import json
 import os

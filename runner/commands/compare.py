@@ -1,4 +1,4 @@
-"""``wanbed compare``: the gate. Two runs, or two variants of one, and whether the second is slower."""
+"""``wanbed compare``: the gate. Compare two runs, or two variants of one, and decide whether the second is slower."""
 
 import json
 import re
@@ -35,7 +35,7 @@ from testbed.strict_model import InputError
 from testbed.units import parse_fraction
 
 _WIDTH = 140
-"""Of tables that go to a file or a pipe."""
+"""The width of tables that go to a file or a pipe."""
 
 _STATUS: dict[Verdict, int] = {
     "same": DONE,
@@ -134,7 +134,7 @@ def _checked(a: Path, b: Path, pairs: list[str], allow: list[str]) -> Check:
 
 
 def _names(text: str, a: Run, b: Run) -> tuple[str, str]:
-    """The two variants of a ``--pair``; a name may itself hold an equals sign."""
+    """Return the two variants of a ``--pair``; a name may itself hold an equals sign."""
     splits = [(text[:position], text[position + 1 :]) for position, letter in enumerate(text) if letter == "="]
     if not splits:
         raise InputError(f"--pair {text}: write the variant of A, an equals sign and that of B, like stock=mine")
@@ -165,7 +165,7 @@ def _console(*, stderr: bool) -> Console:
 
 
 def _text(text: str) -> Text:
-    """Text as it is, whatever names a run brings: neither markup nor what a terminal would obey."""
+    """Return text as it is, whatever names a run brings: neither markup nor what a terminal would obey."""
     return Text(one_line(text))
 
 

@@ -1,4 +1,4 @@
-"""``wanbed doctor``: what this machine can do, and what to install for the rest."""
+"""``wanbed doctor``: report what this machine can do, and what to install for the rest."""
 
 import json
 

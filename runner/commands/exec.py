@@ -1,4 +1,4 @@
-"""``wanbed exec``: any unmodified program on an emulated host."""
+"""``wanbed exec``: run any unmodified program on an emulated host."""
 
 import shlex
 import subprocess
@@ -89,7 +89,7 @@ def _exec_inside(file: Path, host: str, command: list[str], overrides: list[str]
 
 
 def _whole_input() -> bytes | None:
-    """All that standard input has for the program; None where a person sits at it, for whom time does not wait."""
+    """Read all that standard input has for the program; None at a terminal, since time does not wait for a person."""
     return None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
 
 

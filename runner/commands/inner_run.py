@@ -1,4 +1,4 @@
-"""What ``wanbed run --clock virtual`` starts inside the guest: the trials of a run whose folder is there already."""
+"""Run, inside the guest, the trials of ``wanbed run --clock virtual``, whose run folder is there already."""
 
 import json
 import sys
@@ -21,14 +21,14 @@ MODULE = "runner.commands.inner_run"
 
 @dataclass(frozen=True)
 class InnerRun:
-    """An experiment's file with its overrides, and the folder of its run."""
+    """The order for such a run: an experiment's file with its overrides, and the folder of the run."""
 
     file: str
     overrides: Sequence[str]
     store: str
 
     def to_json(self) -> str:
-        """As one word of a command line."""
+        """Return the order as one word of a command line."""
         return json.dumps(asdict(self))
 
 

@@ -1,4 +1,4 @@
-"""What ``wanbed run`` and ``wanbed simulate`` show: the trials that there would be, and what came out of them."""
+"""Show what ``wanbed run`` and ``wanbed simulate`` do: the trials that there would be, and what came out of them."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from results.saturation import MachineLoad
 from runner.experiment import Experiment
 
 _WIDTH = 120
-"""Of tables that go to a file or a pipe."""
+"""The width of tables that go to a file or a pipe."""
 
 
 def tell(line: str) -> None:
@@ -37,7 +37,7 @@ def list_trials(experiment: Experiment, as_json: bool) -> None:
 
 
 def show_outcome(path: Path, as_json: bool) -> bool:
-    """Write a run's report and summary file, and print the summary; tell whether every measured link was as asked."""
+    """Write a run's report and summary file, and print the summary; return whether every measured link was as asked."""
     # Drawing and data frames take a second to load, which --dry-run and a refused file spare.
     from results.report import write_report  # noqa: PLC0415
     from results.run_description import not_modelled_in  # noqa: PLC0415
@@ -61,7 +61,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
 
 
 def _caption(without: tuple[NotModelled, ...]) -> Text:
-    """What a simulation's links were, and what else it was without."""
+    """Return the caption for a simulation: what its links were, and what else it did not model."""
     links, text = of_links(without), not_modelled_text(without)
     if links:
         return Text(f"simulated, links NOT as asked: {text} not modelled")
@@ -93,7 +93,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
 
 
 def _standing(row: dict[str, Any]) -> str:
-    """Whether the trial's links were as asked, and its machine kept up."""
+    """Return whether the trial's links were as asked, and whether its machine kept up, as text."""
     load = MachineLoad(row["cores_saturated_fraction"], row["network_core_busy_fraction"])
     links = "yes" if row["calibrated"] else "NO"
     return f"{links}, SATURATED: {load.mark}" if load.saturated else links

@@ -1,4 +1,4 @@
-"""``wanbed plan``: which datacenters should train, how many DP-cells there should be, and what that would cost."""
+"""``wanbed plan``: choose the datacenters that train and the number of DP-cells, and report what that would cost."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from runner.variant_resolution import planning_task
 from testbed.strict_model import InputError, parse_model
 
 _WIDTH = 120
-"""Of tables that go to a file or a pipe."""
+"""The width of tables that go to a file or a pipe."""
 _RUNNERS_UP = 5
 _SEARCHES: tuple[SearchName, ...] = ("greedy", "better", "exhaustive")
 
@@ -81,7 +81,7 @@ def plan_(
 
 @dataclass(frozen=True)
 class _Planned:
-    """One cell's variant with its plan, and what the plan was made without."""
+    """One cell's variant with its plan, and what the plan does not model."""
 
     cell: CellSpec
     variant: str
@@ -91,7 +91,7 @@ class _Planned:
 
 
 def _cells(file: Path, overrides: Sequence[str]) -> Iterator[CellSpec]:
-    """Every cell of the file, nothing placed: a file can be planned whose own pipelines do not fit its network."""
+    """Yield every cell of the file, nothing placed: the file's own pipelines need not fit its network."""
     document, source = read_experiment(file, overrides)
     for cell in cell_specs(parse_model(ExperimentSpec, document, source), document, source, file.parent):
         check_packets_arrive(cell.spec.topology, cell.topology, cell.source)
@@ -99,7 +99,7 @@ def _cells(file: Path, overrides: Sequence[str]) -> Iterator[CellSpec]:
 
 
 def _left_out(cells: Sequence[CellSpec]) -> Iterator[str]:
-    """What a plan makes nothing of, though the file asks for it, a line each."""
+    """Yield a line for each thing that the file asks for and a plan ignores."""
     if any(cell.spec.compute.kind == "torch" for cell in cells):
         yield "torch does not run in a plan: a compute profile gives its times"
     if any(cell.spec.prefill is not None for cell in cells):
@@ -218,7 +218,7 @@ def _table(found: Plan) -> Table:
 
 
 def _stages_text(runs: Runs) -> str:
-    """``east: 0-2, west: 3``."""
+    """Return the stages of each datacenter as text: ``east: 0-2, west: 3``."""
     texts, first = [], 0
     for name, stages in runs:
         last = first + stages - 1

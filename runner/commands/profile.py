@@ -1,4 +1,4 @@
-"""``wanbed profile``: how long the GPU or CPU at hand takes for a model, as a file that runs and simulations read."""
+"""``wanbed profile``: measure the times of a model on this machine's GPU or CPU, for runs and simulations to read."""
 
 import json
 import os
@@ -27,9 +27,9 @@ from workloads.profiles.measured_conditions import UNSTEADY
 from workloads.profiling.repeats import LEAST_REPEATS
 
 _WIDTH = 120
-"""Of tables that go to a file or a pipe."""
+"""The width of tables that go to a file or a pipe."""
 _NAMED = 3
-"""Unsteady figures in the closing line; the table marks all of them."""
+"""The most unsteady figures that the closing line names; the table marks all of them."""
 
 
 def profile_(
@@ -106,7 +106,7 @@ def _slug(text: str) -> str:
 
 
 def _write(measured: MeasuredProfile | MeasuredPrefill, path: Path) -> None:
-    """The file appears whole, or not at all."""
+    """Write the file so that it appears whole, or not at all."""
     text = json.dumps(measured.model_dump(mode="json", exclude_none=False), indent=1)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""``wanbed report``: what came out, as one self-contained page, as tables, and as figures."""
+"""``wanbed report``: write what came out as one self-contained page, as tables, and as figures."""
 
 import json
 from enum import StrEnum
@@ -14,7 +14,7 @@ from testbed.strict_model import InputError
 
 
 class ReportFormat(StrEnum):
-    """What a report is written as."""
+    """The format in which a report is written."""
 
     HTML = "html"
     CSV = "csv"

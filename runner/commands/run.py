@@ -1,4 +1,4 @@
-"""``wanbed run``: an experiment, measured or simulated, as its file says."""
+"""``wanbed run``: run an experiment, measured or simulated, as its file says."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -98,7 +98,7 @@ def run(
 
 
 def _virtual_run(experiment: Experiment, file: Path, overrides: list[str], runs: Path, *, resume: bool) -> Path:
-    """Run the trials inside a guest; the run's folder is made here, where the machine's facts are to be seen."""
+    """Run the trials inside a guest; make the run's folder here, where the machine's facts can be seen."""
     kernel = virtual_kernel()
     facts = {"virtual_time": {"kernel": kernel.record.release, "configuration_hash": kernel.record.configuration_hash}}
     store = resume_run(experiment, runs) if resume else None

@@ -1,4 +1,4 @@
-"""``wanbed shell``: Mininet's prompt on an experiment's network."""
+"""``wanbed shell``: give Mininet's prompt on an experiment's network."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""``wanbed simulate``: an experiment as discrete events, without a network."""
+"""``wanbed simulate``: simulate an experiment as discrete events, without a network."""
 
 import os
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
 
 
 def _left_out(experiment: Experiment) -> Iterator[str]:
-    """What a simulation makes nothing of, though the file asks for it, a line each."""
+    """Yield a line for each thing that the file asks for and a simulation ignores."""
     spec, cells = experiment.spec, experiment.cells()
     if spec.repeats > experiment.repeats:
         yield f"a simulation gives the same every time: each trial runs once, not {spec.repeats} times"

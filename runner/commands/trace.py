@@ -1,4 +1,4 @@
-"""``wanbed trace``: what every GPU, link and connection did, as a file that Perfetto opens."""
+"""``wanbed trace``: write what every GPU, link and connection did, as a file that Perfetto opens."""
 
 import json
 from dataclasses import asdict

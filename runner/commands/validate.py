@@ -1,4 +1,4 @@
-"""``wanbed validate``: the simulator, held against what is known."""
+"""``wanbed validate``: compare the simulator with what is known."""
 
 import json
 import sys
@@ -113,7 +113,7 @@ def validate(
 
 
 def _check_output(output: Path) -> None:
-    """Refuse what the page cannot be written to, before anything is simulated for it."""
+    """Refuse a file that the page cannot be written to, before anything is simulated for it."""
     if output.suffix == PICTURE:
         raise InputError(f"--output: {output}: the picture goes there, give a name for the page, like validation.md")
     if output.is_dir() or not output.parent.is_dir():

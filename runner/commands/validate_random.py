@@ -1,4 +1,4 @@
-"""What ``wanbed validate`` does about experiments drawn at random: run them, or read what a run of them has left."""
+"""Run experiments drawn at random for ``wanbed validate``, or read what such a run has left."""
 
 import os
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from testbed.virtual_time.kernel_cache import virtual_kernel
 DEFAULT_SEED = 1
 MOST_SEED = 2**31 - 1
 EXPERIMENTS = "experiments"
-"""In the folder that results are kept in: the files of those that are far off."""
+"""The folder, inside the one that keeps results, for the files of experiments that are far off."""
 _TOLD = 10
 
 
@@ -54,12 +54,12 @@ class RandomOptions:
 
     @property
     def side_by_side(self) -> int:
-        """How many guests run at a time."""
+        """The number of guests that run at a time."""
         return self.jobs or min(FEW, len(os.sched_getaffinity(0)))
 
 
 def random_section(options: RandomOptions, simulate: Simulate) -> RandomSection | None:
-    """What is known of random experiments, after running them where that was asked; None where nothing was.
+    """Return what is known of random experiments, after running them if asked; None where nothing was asked.
 
     Raises InputError, and MissingError where virtual time is not to be had.
     """

@@ -1,1 +1,1 @@
-"""The paper, reproduced: its experiments run, compared with the simulator, and held against what it claims."""
+"""Reproduce the paper: run its experiments, and compare the results with the simulator and with its claims."""

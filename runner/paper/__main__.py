@@ -83,7 +83,7 @@ def _engine(name: str) -> Engine:
 
 
 def _result(part: Part, engine: Engine, runs: Path) -> PartResult | None:
-    """What a part has come to so far, None if no trial of it has finished."""
+    """Return what a part has come to so far, None if no trial of it has finished."""
     store = latest_run(part.experiment(engine), runs)
     run: Run | None = None if store is None else load(store.path)
     if run is None or run.summary.empty:

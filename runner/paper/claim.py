@@ -1,11 +1,11 @@
-"""What the paper claims, beside what came out here."""
+"""Hold what the paper claims, beside what came out here."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Source(StrEnum):
-    """Where a claimed figure is from. Of the paper only abstract, contents and captions were at hand."""
+    """The origin of a claimed figure. Of the paper only abstract, contents and captions were at hand."""
 
     PAPER = "paper"
     RECALLED = "recalled"
@@ -16,8 +16,8 @@ class Source(StrEnum):
 class Claim:
     """One claim: ``claimed`` and ``reproduced`` in words, None for what was not run.
 
-    ``ratio`` is reproduced over claimed, None where there is no figure to divide by. ``why`` tells why they differ, or
-    what the figure holds.
+    ``ratio`` is reproduced over claimed, None where there is no figure to divide by. ``why`` explains why they differ,
+    or what the figure holds.
     """
 
     topic: str

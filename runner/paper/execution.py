@@ -1,7 +1,7 @@
-"""The parts, run side by side: each is a ``wanbed run`` of its own, on a core of its own.
+"""Run the parts side by side: each is a ``wanbed run`` of its own, on a core of its own.
 
 A guest in virtual time runs on one core, and tracer and traced switch fastest where they share it. What a part prints
-goes to a log beside its run. Nothing outlives this process: children are told to end when it does.
+goes to a log beside its run. Nothing outlives this process: its children are terminated when it ends.
 """
 
 import os
@@ -26,19 +26,19 @@ from testbed.strict_model import InputError
 Tell = Callable[[str], None]
 
 FEW = 2
-"""Parts at a time, at most: what memory is planned for."""
+"""The most parts at a time: memory is planned for so many."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One part that has to be run: with which experiment, and whether a run of it was begun before."""
+    """One part that has to be run: its experiment, and whether a run of it was begun before."""
 
     part: Part
     experiment: Experiment
     begun: bool
 
     def command(self, engine: str, runs: Path, core: int) -> list[str]:
-        """What runs it on that core; it ends when the thread that started it does."""
+        """Return the command that runs it on that core; it ends when the thread that started it does."""
         return [
             *("setpriv", "--pdeathsig", "TERM", "taskset", "--cpu-list", str(core)),
             *(sys.executable, "-m", "runner.command_line", "run", str(self.part.file)),
@@ -48,7 +48,7 @@ class Job:
 
 
 def jobs_left(parts: Sequence[Part], engine: str, runs: Path) -> list[Job]:
-    """What is not complete below ``runs``, the most bytes first, so that cores end at about the same time."""
+    """Return the jobs not complete below ``runs``, the most bytes first, so that cores end at about the same time."""
     jobs = []
     for part in parts:
         experiment = part.experiment(engine)
@@ -59,7 +59,7 @@ def jobs_left(parts: Sequence[Part], engine: str, runs: Path) -> list[Job]:
 
 
 def latest_run(experiment: Experiment, runs: Path) -> RunStore | None:
-    """The run of that configuration below ``runs``, None if none was begun."""
+    """Return the run of that configuration below ``runs``, None if none was begun."""
     try:
         return resume_run(experiment, runs)
     except (InputError, RunError):
@@ -67,7 +67,7 @@ def latest_run(experiment: Experiment, runs: Path) -> RunStore | None:
 
 
 class _Children:
-    """The processes that run, so that whatever ends this one ends them."""
+    """The processes that run, kept so that whatever ends this one ends them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,7 +75,7 @@ class _Children:
         self.ending = False
 
     def run(self, command: Sequence[str], log: Path) -> int:
-        """Run one to its end and return its status; one that begins while all end is ended too."""
+        """Run one process to its end and return its status; one that begins while all end is ended too."""
         with log.open("wb") as output:
             with self._lock:
                 if self.ending:
@@ -88,7 +88,7 @@ class _Children:
         return status
 
     def end(self) -> None:
-        """Tell all to end; none begins from now on."""
+        """Terminate all; none begins from now on."""
         with self._lock:
             self.ending = True
             for process in self._running:

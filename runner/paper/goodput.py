@@ -1,4 +1,4 @@
-"""Goodput when slow start is over: what a transfer that follows others moves."""
+"""Measure goodput when slow start is over: the rate of a transfer that follows others."""
 
 import numpy as np
 import pandas as pd
@@ -8,11 +8,11 @@ from results.metrics.iterations import NS_PER_S
 
 
 def steady_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
-    """Payload between the arrivals of the middle transfer of a flow and of its last one: bit/s, the flows' median.
+    """Return the payload between the arrivals of a flow's middle transfer and its last one: bit/s, the flows' median.
 
     A flow is what one host received from another in another datacenter within an iteration of the window, all
     activations or all gradients. Its first half is left out, since over many connections the first transfers overtake
-    each other while windows open. Flows of fewer than two transfers tell nothing; None if there are no others.
+    each other while windows open. Flows of fewer than two transfers are left out; None if there are no others.
     """
     home = dict(zip(spans["host"], spans["datacenter"], strict=True))
     received = spans[

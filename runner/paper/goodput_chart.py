@@ -1,4 +1,4 @@
-"""Goodput against WAN latency, beside what is recalled of the paper: its Figure 5."""
+"""Draw goodput against WAN latency, beside what is recalled of the paper: its Figure 5."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ _RECALLED_STYLE = Style(GREY, "D", "", filled=False)
 
 
 def goodput_chart(outcomes: Sequence[Outcome], recalled_bps: Mapping[str, Mapping[str, float]]) -> Chart | None:
-    """Steady goodput of every variant by swept latency; None where none was measured.
+    """Return the chart of every variant's steady goodput by swept latency; None where none was measured.
 
     ``recalled_bps`` holds, by variant and latency, what is known of the paper.
     """

@@ -1,4 +1,4 @@
-"""What came out of a part, one entry for each cell and variant: all that claims and tables are made of."""
+"""Gather the outcomes of a part, one for each cell and variant: all that claims and tables are made of."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from runner.paper.goodput import steady_goodput_bps
 
 @dataclass(frozen=True)
 class Outcome:
-    """One variant in one cell of one part.
+    """The outcome of one variant in one cell of one part.
 
     ``latency`` is the swept one-way WAN latency as written, "" where it was not swept. ``steady_goodput_bps`` is
     ``runner.paper.goodput``'s. ``deadline_overruns`` is how often training had to wait for prefill, None where there
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def outcomes_of(part: str, run: Run) -> list[Outcome]:
-    """One for each cell and variant of the run that has a finished trial, in the order of its trials."""
+    """Return one outcome for each cell and variant of the run that has a finished trial, in the order of its trials."""
     overruns = {(row.cell, row.variant): row.deadline_overruns for row in prefill_rows(run)}
     goodput_bps: dict[tuple[int, str], float | None] = {}
     for trial in run.trials:
@@ -63,7 +63,7 @@ class Outcomes:
         }
 
     def find(self, parts: str | Sequence[str], variant: str, latency: str = "") -> Outcome | None:
-        """That of a variant, in the first of the parts that has it; None where nothing was measured.
+        """Return the outcome of a variant, in the first of the parts that has it; None where nothing was measured.
 
         A part in which latency was not swept is at the latency that its file gives, whatever is asked.
         """
@@ -75,7 +75,7 @@ class Outcomes:
         return None
 
     def variants(self, parts: Sequence[str], latency: str) -> list[str]:
-        """All that were measured in these parts at that latency, in order of appearance."""
+        """Return all variants that were measured in these parts at that latency, in order of appearance."""
         return list(
             dict.fromkeys(variant for part, swept, variant in self._by_key if part in parts and swept in {latency, ""})
         )

@@ -1,4 +1,4 @@
-"""The experiments of which the reproduction is made, in the order in which they are told."""
+"""List the experiments of which the reproduction is made, in the order in which they are reported."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ class Part:
         return FOLDER / f"{self.name}.yaml"
 
     def experiment(self, engine: str) -> Experiment:
-        """The experiment, with that engine. Raises InputError."""
+        """Return the experiment, with that engine. Raises InputError."""
         return load_experiment(self.file, [f"engine={engine}"])
 
 
 _TIME, _GPUS = "iteration-time", "gpu-time"
 GOODPUT = "goodput"
-"""A chart that no other report has."""
+"""The name of a chart that no other report has."""
 
 PARTS: tuple[Part, ...] = (
     Part("fig2-dp-latency", "Figure 2: data parallelism over the WAN", (_TIME,), (_TIME,)),
@@ -52,7 +52,10 @@ PARTS: tuple[Part, ...] = (
 
 
 def parts_named(names: Sequence[str]) -> tuple[Part, ...]:
-    """The parts of these names, all where none is named, in their own order. Raises InputError for an unknown name."""
+    """Return the parts of these names, in their own order; all parts where no name is given.
+
+    Raises InputError for an unknown name.
+    """
     known = {part.name: part for part in PARTS}
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""What is published: report, claims, tables and figures of every part that has run, small enough to keep in git."""
+"""Write what is published: report, claims, tables and figures of every part that has run, small enough for git."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -121,7 +121,7 @@ def _agreement(results: Sequence[PartResult]) -> Agreement | None:
 
 
 def _charts(result: PartResult, outcomes: Sequence[Outcome]) -> list[Chart]:
-    """Those that the part's page shows, their inner references told apart by the part's name."""
+    """Return the charts that the part's page shows, their inner references made distinct by the part's name."""
     name, run = result.part.name, result.run
     prefill, _ = prefill_of({name: run})
     of_report = report_charts({name: run}, headline(run, name), prefill, Styles.of({name: run.variants})).all

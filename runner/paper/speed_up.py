@@ -1,4 +1,4 @@
-"""How much faster Atlas is than each baseline that talks over a single TCP connection."""
+"""Work out how much faster Atlas is than each baseline over a single TCP connection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from runner.paper.outcome import Outcomes
 FARTHEST = "40ms"
 ATLAS, TUNED_ATLAS = "atlas", "atlas, no idle restart"
 UNTUNED = ("gpipe", "megatron", "varuna")
-"""Baselines as the paper has them."""
+"""The baselines as the paper has them."""
 TUNED = ("varuna, large window", "varuna, large window, no idle restart", "varuna, bbr")
-"""Those whose one connection is helped as far as it can be."""
+"""The baselines whose one connection is helped as far as it can be."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,10 @@ HEADLINES = (
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """Of one baseline, at 40 ms; times are of an iteration, ratios the baseline's over Atlas's, None if not run."""
+    """The speed-up of Atlas over one baseline, at 40 ms.
+
+    Times are of an iteration; ratios are the baseline's time over Atlas's, None if not run.
+    """
 
     headline: str
     baseline: str
@@ -40,12 +43,12 @@ class SpeedUp:
 
     @property
     def most(self) -> float:
-        """The larger of the two, 0 where Atlas was not run."""
+        """The larger of the two ratios, 0 where Atlas was not run."""
         return max(self.atlas or 0.0, self.tuned_atlas or 0.0)
 
 
 def speed_ups(outcomes: Outcomes, headlines: Sequence[Headline] = HEADLINES) -> list[SpeedUp]:
-    """One for each single-TCP baseline that was measured at 40 ms, training by training."""
+    """Return one speed-up for each single-TCP baseline that was measured at 40 ms, training by training."""
     found = []
     for headline in headlines:
         times_s = {

@@ -1,4 +1,4 @@
-"""How many bytes a part's trials send over TCP: what a run in virtual time costs, where computation is free."""
+"""Count the bytes that a part's trials send over TCP: the cost of a run in virtual time, where computation is free."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from runner.resolved_variant import ResolvedVariant
 
 
 def iteration_bytes(variant: ResolvedVariant) -> int:
-    """Payload that one iteration of a variant sends over TCP, inside datacenters and between them.
+    """Return the payload that one iteration of a variant sends over TCP, inside datacenters and between them.
 
     M microbatches of each pipeline cross each boundary twice, as activation and as gradient. One that is shared by a
     cell of C pipelines goes (C - 1)/C of the way twice more, scattered to the mates and gathered from theirs. A ring
@@ -35,7 +35,7 @@ class Volume:
 
     @classmethod
     def of(cls, experiment: Experiment) -> "Volume":
-        """What running that experiment sends."""
+        """Return the volume of running that experiment."""
         cells = experiment.cells()
         total_bytes = sum(
             experiment.repeats * cell.spec.training.iterations * iteration_bytes(variant)
@@ -47,7 +47,7 @@ class Volume:
 
 
 def volume_table(volumes: Sequence[Volume]) -> str:
-    """The volumes in Markdown, with their sum."""
+    """Return the volumes in Markdown, with their sum."""
     together = Volume(
         "together",
         sum(each.trials for each in volumes),

@@ -1,1 +1,1 @@
-"""Which datacenters train, how many DP-cells, and which stages go where: Algorithm 1 of Atlas, and better searches."""
+"""Plan which datacenters train, how many DP-cells, and where stages go: Algorithm 1 of Atlas, and better searches."""

@@ -5,7 +5,7 @@ from runner.planner.search_space import SearchSpace
 
 
 def walk(space: SearchSpace, pipelines: int) -> Runs | None:
-    """Where the walk lays the stages of so many pipelines, D x C of them; None where they do not fit.
+    """Return where the walk lays the stages of so many pipelines, D x C of them; None where they do not fit.
 
     Datacenters by free GPUs, descending, equal ones in the topology's order; each gets ``min(stages left, gpus // (D x
     C))`` consecutive stages; if stages remain, D does not fit. The walk looks at no link: that is left to the price.
@@ -21,7 +21,7 @@ def walk(space: SearchSpace, pipelines: int) -> Runs | None:
 
 
 def greedy_candidates(space: SearchSpace) -> list[Candidate]:
-    """The walk's candidate for each number of DP-cells that fits, the fewest pipelines first."""
+    """Return the walk's candidate for each number of DP-cells that fits, the fewest pipelines first."""
     walks = ((pipelines, walk(space, pipelines)) for pipelines in space.pipelines)
     found = (space.candidate(pipelines, runs) for pipelines, runs in walks if runs is not None)
     return [candidate for candidate in found if candidate is not None]

@@ -1,4 +1,4 @@
-"""What no iteration of a candidate can be shorter than, worked out without simulating it.
+"""Bound the iteration time of a candidate from below, without simulating it.
 
 A microbatch visits every stage twice, and every link; a GPU and a link do one thing at a time. So for whatever is busy
 for long, an iteration lasts at least until work can reach it, plus all its work, plus what must follow the last of it:
@@ -36,14 +36,14 @@ class _Hop:
 
     @property
     def pass_ns(self) -> float:
-        """From the end of one stage's computation to the earliest start of the next one's."""
+        """The time from the end of one stage's computation to the earliest start of the next one's."""
         return self.latency_ns + self.transfer_ns
 
 
 class IterationBound:
     """Lower bounds for all candidates of one variant on one network.
 
-    ``work`` is that of several pipelines, ``windows`` whether transfers know of TCP's window.
+    ``work`` is that of several pipelines. With ``windows`` the bounds account for TCP's window.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class IterationBound:
         ]
 
     def of(self, candidate: Candidate) -> float:
-        """Nanoseconds that an iteration of the candidate takes at least."""
+        """Return the least nanoseconds that an iteration of the candidate takes."""
         return self.of_first(candidate.pipelines, candidate.runs, frozenset(), candidate.pipelines_per_cell)
 
     def of_first(
         self, pipelines: int, runs: Runs, free: frozenset[str], pipelines_per_cell: int | None = None
     ) -> float:
-        """Nanoseconds that an iteration takes at least, however the stages after those of ``runs`` are placed.
+        """Return the least nanoseconds that an iteration takes, however the stages after those of ``runs`` are placed.
 
         ``free`` are the datacenters that those may go to. Cells are as large as they can be unless given.
         """
@@ -158,7 +158,7 @@ class IterationBound:
         return max(_duration_ns(bits, rate_bps), rounds * 2 * latency_ns)
 
     def _sum_ns(self, stage: int, home: str | None, pipelines: int) -> float:
-        """What summing a stage's gradients takes at least: a ring sends 2 (P - 1) parts of 1/P of them over a port."""
+        """Return the least time of a stage's all-reduce: a ring sends 2 (P - 1) parts of 1/P of it over a port."""
         hosts = self._host_gpus.values() if home is None else [self._host_gpus[home]]
         if pipelines <= max(max(gpus) for gpus in hosts):
             return 0.0
@@ -171,5 +171,5 @@ def _duration_ns(bits: float, rate_bps: int | None) -> float:
 
 
 def tokens_per_s(pipelines: int, microbatches: int, context: int, iteration_ns: float) -> float:
-    """Tokens of one iteration, a sequence of ``context`` for each microbatch of each pipeline, over its time."""
+    """Return the tokens of one iteration, a sequence of ``context`` per microbatch of each pipeline, over its time."""
     return pipelines * microbatches * context * 1e9 / iteration_ns if iteration_ns > 0 else inf

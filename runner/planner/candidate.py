@@ -1,4 +1,4 @@
-"""One answer to where a model could be trained, and the order in which answers are preferred."""
+"""Describe candidates, answers to where a model could be trained, and the order in which they are preferred."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Runs = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Candidate:
-    """``dp_cells`` cells of ``pipelines_per_cell`` pipelines, all cut and placed alike.
+    """A candidate: ``dp_cells`` cells of ``pipelines_per_cell`` pipelines, all cut and placed alike.
 
     Every replica of a stage lies in the datacenter that ``runs`` gives it. Raises ValueError for a count below 1, and
     for a datacenter that comes twice.
@@ -27,12 +27,12 @@ class Candidate:
 
     @property
     def pipelines(self) -> int:
-        """How many pipelines all cells have together."""
+        """The number of pipelines in all cells together."""
         return self.dp_cells * self.pipelines_per_cell
 
     @property
     def stages(self) -> int:
-        """How many stages each pipeline has."""
+        """The number of stages in each pipeline."""
         return sum(stages for _, stages in self.runs)
 
     @property
@@ -48,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Price:
-    """What one iteration of a candidate would take and give; ``wan_bytes`` are those of one iteration, with headers."""
+    """The time and output of one iteration of a candidate; ``wan_bytes`` are those of one iteration, with headers."""
 
     iteration_time_s: float
     tokens_per_s: float
@@ -57,7 +57,7 @@ class Price:
 
 
 Pricing = Callable[[Candidate], Price]
-"""The price of a candidate; the same one always has the same price."""
+"""Returns the price of a candidate; the same one always has the same price."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class Priced:
 
 
 class Prices:
-    """Prices asked for so far, in that order, each candidate once: ``len`` of it is how many were worked out."""
+    """The prices asked for so far, in that order, each candidate once; its ``len`` is how many were worked out."""
 
     def __init__(self, pricing: Pricing) -> None:
         self._pricing = pricing
         self._known: dict[Candidate, Priced] = {}
 
     def __call__(self, candidate: Candidate) -> Priced:
-        """The candidate with its price."""
+        """Return the candidate with its price."""
         if candidate not in self._known:
             self._known[candidate] = Priced(candidate, self._pricing(candidate))
         return self._known[candidate]
@@ -94,7 +94,7 @@ class Prices:
         return len(self._known)
 
     def knows(self, candidate: Candidate) -> bool:
-        """Whether its price has been worked out."""
+        """Return whether the candidate's price has been worked out."""
         return candidate in self._known
 
     @property
@@ -104,5 +104,5 @@ class Prices:
 
     @property
     def best(self) -> Priced:
-        """The best of them. Raises ValueError before the first."""
+        """The best of the candidates priced so far. Raises ValueError before the first."""
         return min(self._known.values(), key=lambda priced: priced.rank)

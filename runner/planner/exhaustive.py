@@ -1,4 +1,4 @@
-"""Every candidate there is: the oracle that other searches are held against, where there are few."""
+"""Try every candidate there is: the oracle that other searches are compared with, where there are few candidates."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from runner.planner.candidate import Candidate, Runs
 from runner.planner.search_space import SearchSpace
 
 MOST_CANDIDATES = 2000
-"""More than this are not priced one by one: simulated, they would take minutes."""
+"""More candidates than this are not priced one by one: simulated, they would take minutes."""
 
 
 class TooManyCandidatesError(Exception):
@@ -14,9 +14,9 @@ class TooManyCandidatesError(Exception):
 
 
 def every_candidate(space: SearchSpace) -> Iterator[Candidate]:
-    """All candidates, those that differ by names only included: the fewest pipelines first, then the topology's order.
+    """Yield each candidate once: the fewest pipelines first, then the topology's order.
 
-    Each once.
+    Those that differ by names only are included.
     """
 
     def whole(pipelines: int, runs: Runs) -> Iterator[Runs]:
@@ -34,7 +34,7 @@ def every_candidate(space: SearchSpace) -> Iterator[Candidate]:
 
 
 def few_candidates(space: SearchSpace, most: int = MOST_CANDIDATES) -> list[Candidate]:
-    """``every_candidate``, all of them. Raises TooManyCandidatesError for more than ``most``."""
+    """Return ``every_candidate`` as a list. Raises TooManyCandidatesError for more than ``most``."""
     found = []
     for candidate in every_candidate(space):
         found.append(candidate)

@@ -1,4 +1,4 @@
-"""A variant planned: the search that was asked for, over its own space, priced by the simulator."""
+"""Plan a variant: run the search that was asked for, over the variant's own space, priced by the simulator."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class PlanningTask:
 
     ``pipelines`` is how many there are, None where that is open too; ``options`` those of the schedule as JSON.
     ``work`` is that of several pipelines, unless there is one. ``resolve`` makes a candidate one that can be simulated;
-    ``source`` starts refusals.
+    ``source`` starts error messages.
     """
 
     topology: Topology
@@ -56,7 +56,7 @@ class PlanningTask:
 
 @dataclass(frozen=True)
 class Plan:
-    """The best candidate of a variant, and what else was found: never nothing.
+    """The best candidate of a variant, and what else was found: there is always one.
 
     ``runners_up`` has the best priced candidate of every other number of DP-cells, and the greedy answer wherever that
     is not the chosen one, best first. ``unused`` are the GPUs that each datacenter keeps free.
@@ -72,11 +72,11 @@ class Plan:
 
     @property
     def proven(self) -> bool:
-        """Whether no candidate at all gives more tokens a second."""
+        """Whether it is proven that no candidate at all gives more tokens a second."""
         return self.search != "greedy" and self.cut_off is None
 
     def found_by(self, priced: Priced) -> SearchName:
-        """Which search found it: greedy for the greedy answer, whichever search was asked for."""
+        """Return the search that found it: greedy for the greedy answer, whichever search was asked for."""
         return "greedy" if priced == self.greedy else self.search
 
 
@@ -88,7 +88,7 @@ def plan(
     runners_up: int = 0,
     pricing: Pricing | None = None,
 ) -> Plan:
-    """Search.
+    """Search for the best candidate of a task, and return the plan.
 
     The better search prices the greedy candidates of up to ``runners_up`` other numbers of cells beside, and
     ``most_simulations`` candidates at most (default: so many that they take about a minute). ``pricing`` stands in
@@ -117,7 +117,7 @@ def plan(
 
 @lru_cache(maxsize=1024)
 def planned_placement(task: PlanningTask) -> tuple[str, ...]:
-    """The datacenter of each stage in the best candidate of a task: worked out once in a process.
+    """Return the datacenter of each stage in the best candidate of a task, worked out once in a process.
 
     Raises InputError as ``plan`` does.
     """
@@ -145,13 +145,17 @@ def _search(
 
 
 def _affordable_simulations(task: PlanningTask, space: SearchSpace) -> int:
-    """By what one of them computes, not by the clock, so that the same file has the same plan on every machine."""
+    """Return how many simulations take about a minute.
+
+    That follows from what one of them computes, not from the clock, so that the same file has the same plan on every
+    machine.
+    """
     largest = max(candidate.pipelines_per_cell for candidate in greedy_candidates(space))
     return max(_LEAST_SIMULATIONS, min(_MOST_SIMULATIONS, _AFFORDABLE // (largest * task.stages * task.microbatches)))
 
 
 def search_space(task: PlanningTask) -> SearchSpace:
-    """All candidates of a task. Raises InputError where no number of pipelines fits."""
+    """Return all candidates of a task. Raises InputError where no number of pipelines fits."""
     gpus, transport = free_gpus(task.topology), task.transport
     step = transport.pipelines_per_cell if isinstance(transport.pipelines_per_cell, int) else 1
     most = most_pipelines(task.topology, task.stages)
@@ -184,7 +188,7 @@ def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
 
 
 def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
-    """Tokens a second that no candidate of the task exceeds, from the bound on its iterations."""
+    """Return a ceiling: tokens a second that no candidate of the task exceeds, from the bound on its iterations."""
     bound = IterationBound(
         task.topology,
         task.work,

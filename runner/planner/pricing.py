@@ -1,4 +1,4 @@
-"""What a candidate costs: its simulated iterations after those that warm up."""
+"""Price a candidate by its simulated iterations after those that warm up."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ _MOST_ITERATIONS = 3
 
 @dataclass(frozen=True)
 class PricedIterations:
-    """How many iterations are simulated for a price, and how many of them warm up."""
+    """The number of iterations that are simulated for a price, and how many of them warm up."""
 
     iterations: int
     warmup: int
 
     @classmethod
     def of(cls, iterations: int, warmup: int) -> "PricedIterations":
-        """Those of a training, the first few of them: what comes later repeats itself."""
+        """Return the first few iterations of a training: what comes later repeats itself."""
         simulated = min(iterations, _MOST_ITERATIONS)
         return cls(simulated, min(warmup, simulated - 1))
 
@@ -36,7 +36,10 @@ def simulated_pricing(
     effects: TcpEffects,
     iterations: PricedIterations,
 ) -> Pricing:
-    """Prices by the simulator, of what ``resolve`` makes of a candidate, for sequences of ``context`` tokens."""
+    """Return a pricing by the simulator, of what ``resolve`` makes of a candidate.
+
+    ``context`` is the number of tokens in a sequence.
+    """
 
     def price(candidate: Candidate) -> Price:
         variant = resolve(candidate)
@@ -47,7 +50,7 @@ def simulated_pricing(
 
 
 def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, warmup: int) -> Price:
-    """The price that a simulation says, its first ``warmup`` iterations left out.
+    """Return the price that follows from a simulation, its first ``warmup`` iterations left out.
 
     The time is the median of the others, the bytes are those of one; utilization is that of the GPUs in use.
     """
@@ -61,7 +64,7 @@ def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, war
 
 
 def _wan_bytes(simulation: Simulation, warmup: int) -> int:
-    """What crossed the WAN between the end of the warm-up and that of the last iteration, by iteration."""
+    """Return the bytes that crossed the WAN from the end of the warm-up to that of the last iteration, by iteration."""
     windows_ns = simulation.windows_ns
     begin_ns, end_ns = windows_ns[warmup - 1][1] if warmup else 0, windows_ns[-1][1]
     sent = 0.0

@@ -1,4 +1,4 @@
-"""The better search: branch and bound, best bound first, so that few candidates are ever simulated.
+"""Search by branch and bound, best bound first, so that few candidates are ever simulated: the better search.
 
 Placements grow one datacenter at a time. Each beginning has a number of tokens a second that nothing which starts like
 that can exceed; the beginning with the highest one is looked at next. A candidate is priced only when its own bound is
@@ -17,18 +17,18 @@ from runner.planner.exhaustive import few_candidates
 from runner.planner.search_space import SearchSpace
 
 MOST_BEGINNINGS = 200_000
-"""How many beginnings of placements are looked at: about ten seconds, and what they hold in memory stays small."""
+"""The most beginnings of placements that are looked at: about ten seconds, and little memory."""
 
 Ceiling = Callable[[int, Runs, int | None], float]
-"""Tokens a second that no candidate exceeds which has so many pipelines and begins with these runs.
+"""Returns tokens a second that no candidate exceeds which has so many pipelines and begins with these runs.
 
-The third is the number of pipelines in a cell, where it is known.
+The third argument is the number of pipelines in a cell, where it is known.
 """
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: at least one candidate, since no space is empty.
+    """The result of a search: at least one candidate, since no space is empty.
 
     ``priced`` holds every candidate that was priced. ``cut_off`` says in words why the search ended early, and is None
     where ``best`` is the best that this search promises.
@@ -41,12 +41,12 @@ class Found:
 
     @property
     def simulations(self) -> int:
-        """How many candidates were priced."""
+        """The number of candidates that were priced."""
         return len(self.priced)
 
 
 def search_greedily(space: SearchSpace, pricing: Pricing) -> Found:
-    """Algorithm 1: its candidate for every number of cells, and the best of those."""
+    """Search by Algorithm 1: price its candidate for every number of cells, and take the best of those."""
     prices = Prices(pricing)
     for candidate in greedy_candidates(space):
         prices(candidate)
@@ -54,7 +54,7 @@ def search_greedily(space: SearchSpace, pricing: Pricing) -> Found:
 
 
 def search_exhaustively(space: SearchSpace, pricing: Pricing) -> Found:
-    """Every candidate. Raises TooManyCandidatesError before pricing any."""
+    """Price every candidate, and take the best. Raises TooManyCandidatesError before pricing any."""
     prices = Prices(pricing)
     walked = set(greedy_candidates(space))
     for candidate in few_candidates(space):
@@ -70,7 +70,7 @@ def search_better(
     most_simulations: int = 200,
     runners_up: int = 0,
 ) -> Found:
-    """Branch and bound, after the greedy answer: no worse than that, and the best of all unless cut off.
+    """Search by branch and bound, after the greedy answer: no worse than that, and the best of all unless cut off.
 
     Once that is known, up to ``runners_up`` other numbers of cells have their greedy candidates priced, for whoever
     wants to compare: those with the highest ceilings, as far as ``most_simulations`` reaches.
@@ -120,7 +120,10 @@ def search_better(
 def _greedy_answer(
     space: SearchSpace, prices: Prices, ceiling: Ceiling, most_simulations: int
 ) -> tuple[Priced, str | None]:
-    """The best of the walk's candidates: only those are priced whose ceiling leaves them a chance."""
+    """Return the best of the walk's candidates, and why the search for it was cut off, None if it was not.
+
+    Only those candidates are priced whose ceiling leaves them a chance.
+    """
     for top, pipelines, runs in _walks(space, ceiling):
         if len(prices) and top <= prices.best.price.tokens_per_s:
             break
@@ -146,7 +149,7 @@ def _price_runners_up(
 
 
 def _walks(space: SearchSpace, ceiling: Ceiling) -> list[tuple[float, int, Runs]]:
-    """The walk's runs for each number of pipelines, with their ceilings, the highest first."""
+    """Return the walk's runs for each number of pipelines, with their ceilings, the highest first."""
     walks = ((pipelines, walk(space, pipelines)) for pipelines in space.pipelines)
     tops = [(ceiling(pipelines, runs, None), pipelines, runs) for pipelines, runs in walks if runs is not None]
     return sorted(tops, key=lambda entry: -entry[0])

@@ -1,4 +1,4 @@
-"""What there is to choose from: every way to lay consecutive stages into datacenters that have the GPUs for it."""
+"""Enumerate the placements to choose from: every way to lay consecutive stages into datacenters with enough GPUs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from runner.planner.candidate import Candidate, Runs
 from testbed.topology import LinkConditions, Topology
 
 CellSize = Callable[[int, Runs], int | None]
-"""Pipelines in a cell, by the number of all pipelines and where they lie; None where that number is not tried there."""
+"""Returns pipelines in a cell, by the number of all pipelines and their places; None where it is not tried there."""
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """Candidates of ``stages`` stages and of any number of pipelines in ``pipelines``, ascending.
+    """The candidates of ``stages`` stages and of any number of pipelines in ``pipelines``, ascending.
 
     ``free_gpus`` has every datacenter in the topology's order. ``alike`` names, for a datacenter, those before it that
     are the same in all that counts: a search need not try it while one of those is unused.
@@ -25,16 +25,16 @@ class SearchSpace:
     alike: Mapping[str, tuple[str, ...]]
 
     def room(self, pipelines: int) -> dict[str, int]:
-        """How many stages each datacenter has GPUs for, all replicas of a stage in one."""
+        """Return how many stages each datacenter has GPUs for, all replicas of a stage in one."""
         return {name: gpus // pipelines for name, gpus in self.free_gpus.items()}
 
     def candidate(self, pipelines: int, runs: Runs) -> Candidate | None:
-        """The candidate that places so many pipelines like that; None where that number is not tried there."""
+        """Return the candidate that places so many pipelines like that; None where that number is not tried there."""
         size = self.cell_size(pipelines, runs)
         return None if size is None else Candidate(pipelines // size, size, runs)
 
     def next_runs(self, pipelines: int, runs: Runs, *, all_alike: bool) -> Iterator[Runs]:
-        """Every way to go on from ``runs``, which hold the first stages, that leaves room for the stages after it.
+        """Yield every way to go on from ``runs``, which hold the first stages, that leaves room for all later stages.
 
         Datacenters in the topology's order, more stages first. With ``all_alike`` also those that differ from another
         by name only.
@@ -52,12 +52,12 @@ class SearchSpace:
 
 
 def free_gpus(topology: Topology) -> dict[str, int]:
-    """The GPUs of each datacenter, in the topology's order."""
+    """Return the GPUs of each datacenter, in the topology's order."""
     return {datacenter.name: sum(host.gpus for host in datacenter.hosts) for datacenter in topology.datacenters}
 
 
 def most_pipelines(topology: Topology, stages: int) -> int:
-    """The most pipelines of so many stages that fit, all replicas of a stage in one datacenter; 0 if none does."""
+    """Return the most pipelines of so many stages that fit, all replicas of a stage in one datacenter; 0 if none."""
     free = free_gpus(topology).values()
     fitting = (
         pipelines
@@ -68,7 +68,7 @@ def most_pipelines(topology: Topology, stages: int) -> int:
 
 
 def alike_before(topology: Topology) -> dict[str, tuple[str, ...]]:
-    """For each datacenter the earlier ones that could take its place: the same hosts, and the same links to all others.
+    """Return for each datacenter the earlier ones that could take its place: same hosts, same links to all others.
 
     Swapping two of them turns a placement into one that differs by names only.
     """

@@ -1,1 +1,1 @@
-"""``wanbed profile``: what is measured on which device, whether it fits there, and the profile that comes of it."""
+"""``wanbed profile``: decide what to measure on which device, check that it fits, measure it, and make the profile."""

@@ -1,4 +1,4 @@
-"""The device that is profiled, as the machine tells it: its name, its free memory, its clocks and temperature."""
+"""Describe the device that is profiled, as the machine reports it: name, free memory, clocks and temperature."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _THERMAL = Path("/sys/class/thermal")
 
 
 class DeviceAtHand(ABC):
-    """A CPU or GPU; ``kind`` is how torch calls it, ``driver`` the version of a GPU's driver."""
+    """A CPU or GPU; ``kind`` is its name in torch, ``driver`` the version of a GPU's driver."""
 
     kind: str
     name: str
@@ -31,11 +31,11 @@ class DeviceAtHand(ABC):
 
     @abstractmethod
     def free_bytes(self) -> int:
-        """Memory that could be taken now."""
+        """Return the memory that could be taken now."""
 
     @abstractmethod
     def state(self) -> DeviceState:
-        """Clocks and temperature now."""
+        """Return clocks and temperature now."""
 
 
 class CpuAtHand(DeviceAtHand):
@@ -47,11 +47,11 @@ class CpuAtHand(DeviceAtHand):
         self.name = cpu_model(_CPUINFO.read_text(errors="replace")) or os.uname().machine
 
     def free_bytes(self) -> int:
-        """What the kernel calls available, and the process's control group leaves."""
+        """Return what the kernel calls available, or less if the process's control group leaves less."""
         return min([available_bytes(_MEMINFO.read_text()), *group_left_bytes(_GROUP_MEMORY)])
 
     def state(self) -> DeviceState:
-        """The fastest core's clock, and the hottest place that is called a processor's."""
+        """Return the fastest core's clock, and the temperature of the hottest zone that is called a processor's."""
         return DeviceState(
             clock_hz=_cpu_clock_hz(_CPUINFO.read_text(errors="replace")),
             memory_clock_hz=None,
@@ -61,7 +61,7 @@ class CpuAtHand(DeviceAtHand):
 
 
 class GpuAtHand(DeviceAtHand):
-    """One GPU, by NVML."""
+    """One GPU, read through NVML."""
 
     kind = "cuda"
 
@@ -71,11 +71,11 @@ class GpuAtHand(DeviceAtHand):
         self._uuid, self._nvml = gpu.uuid, nvml
 
     def free_bytes(self) -> int:
-        """What no process has taken; 0 if the GPU does not tell."""
+        """Return the memory that no process has taken; 0 if the GPU does not report it."""
         return self._nvml.reading(self._uuid).memory_free_bytes or 0
 
     def state(self) -> DeviceState:
-        """The clocks of its multiprocessors and memory, its temperature and power."""
+        """Return the clocks of its multiprocessors and memory, its temperature and power."""
         reading = self._nvml.reading(self._uuid)
         return DeviceState(
             clock_hz=reading.sm_clock_hz,
@@ -88,10 +88,10 @@ class GpuAtHand(DeviceAtHand):
 
 @contextmanager
 def device_at_hand(asked: str) -> Iterator[DeviceAtHand]:
-    """The device of that name (auto, cpu or cuda), for as long as the block lasts: the first GPU that CUDA would see.
+    """Yield the device of that name (auto, cpu or cuda); of several GPUs, the first that CUDA would see.
 
-    Raises InputError for a name that is none, MissingError where cuda is asked for and there is no GPU, or nothing that
-    tells its clocks.
+    It can be used as long as the block lasts. Raises InputError for a name that is none, MissingError where cuda is
+    asked for and there is no GPU, or nothing that reports its clocks.
     """
     if asked not in DEVICES:
         raise InputError(f"--device: {asked!r} is none of {', '.join(DEVICES)}")
@@ -109,13 +109,13 @@ def device_at_hand(asked: str) -> Iterator[DeviceAtHand]:
 
 
 def available_bytes(meminfo: str) -> int:
-    """MemAvailable in the text of ``/proc/meminfo``."""
+    """Return MemAvailable in the text of ``/proc/meminfo``."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo, re.MULTILINE)
     return int(match.group(1)) * 1024 if match else 0
 
 
 def group_left_bytes(group: Path) -> list[int]:
-    """What the control group mounted there leaves of its memory; nothing where it sets no limit."""
+    """Return what the control group mounted there leaves of its memory; [] where it sets no limit."""
     try:
         limit, used = ((group / name).read_text().strip() for name in ("memory.max", "memory.current"))
         return [max(0, int(limit) - int(used))]

@@ -1,4 +1,4 @@
-"""Measuring what a task asks for, and the profile that comes of it."""
+"""Measure what a task asks for, and make the profile from it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ _LEARNING_RATE = 3e-4
 
 @dataclass(frozen=True)
 class Pace:
-    """How often and how long: ``repeats`` of about ``repeat_ns`` each, after ``warmup_ns``; ``threads`` on a CPU."""
+    """The pace of a measurement: ``repeats`` of about ``repeat_ns`` each, after ``warmup_ns``; ``threads`` on a CPU."""
 
     repeats: int
     warmup_ns: int
@@ -48,7 +48,7 @@ class Pace:
 
 
 class Measurement:
-    """One device, measured at one pace. ``tell`` gets a line as each thing begins, and one now and then after."""
+    """Measure one device at one pace. ``tell`` gets a line as each thing begins, and one now and then after."""
 
     def __init__(self, at_hand: DeviceAtHand, pace: Pace, tell: Tell) -> None:
         if at_hand.kind == "cuda" and not torch.cuda.is_available():
@@ -63,7 +63,7 @@ class Measurement:
         self._device: TorchDevice = create_device(at_hand.kind)
 
     def stages(self, task: StagesTask) -> MeasuredProfile:
-        """The profile of the task's models. Raises MissingError where memory runs out all the same."""
+        """Measure the profile of the task's models. Raises MissingError where memory runs out all the same."""
         ceiling, before = self._begin(task.product_sizes, task.precision)
         models = []
         for model in task.models:
@@ -84,7 +84,7 @@ class Measurement:
         )
 
     def prompts(self, task: PromptsTask) -> MeasuredPrefill:
-        """The profile of the task's prompts. Raises MissingError where memory runs out all the same."""
+        """Measure the profile of the task's prompts. Raises MissingError where memory runs out all the same."""
         ceiling, before = self._begin(task.product_sizes, task.precision)
         model = task.model
         self._tell(f"{model.name}: making the weights of {len(task.layers)} layers")
@@ -150,7 +150,7 @@ class Measurement:
         )
 
     def _begin(self, sizes: Sequence[int], precision: str) -> tuple[Ceiling, DeviceState]:
-        """The ceiling, and the device once it is warm from that."""
+        """Measure the ceiling; return it, and the state of the device once it is warm from that."""
         ceilings = []
         for size in sizes:
             self._tell(f"{self._at_hand.name}: the product of {size} x {size} matrices in {precision}")
@@ -182,7 +182,7 @@ class Measurement:
         return (ProfileSource(figures=figures, origin="measured by wanbed profile, as conditions say"),)
 
     def _begun(self, what: str, repeats: int) -> Callable[[], None]:
-        """Tell that something begins; what is returned is to be called after each of its repeats."""
+        """Report that something begins; return a function to be called after each of its repeats."""
         self._tell(f"{what}: {repeats} repeats")
         done = 0
 
@@ -196,7 +196,7 @@ class Measurement:
 
 
 def _enough_memory(work: Callable[[], Value]) -> Value:
-    """What ``work`` gives, whose estimate of memory may have been too small."""
+    """Return what ``work`` returns. Raises MissingError where memory runs out: its estimate may have been too small."""
     try:
         return work()
     except torch.OutOfMemoryError:

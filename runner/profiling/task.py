@@ -1,4 +1,4 @@
-"""What ``wanbed profile`` is asked to measure: checked before anything is loaded."""
+"""Work out what ``wanbed profile`` is asked to measure, and check it before anything is loaded."""
 
 import re
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ from workloads.profiling.memory_need import host_bytes, product_bytes, prompt_by
 from workloads.profiling.model_parts import POSITIONS, StageToMeasure, stages_to_measure
 
 PRODUCT_SIZES = {"cpu": (512, 1024), "cuda": (4096, 8192, 16_384)}
-"""Of the square matrices whose products give the ceiling, by kind of device."""
+"""Sizes of the square matrices whose products give the ceiling, by kind of device."""
 DEFAULT_PROMPTS = {"cpu": (16, 32, 64, 128, 256, 512), "cuda": (128, 256, 512, 1024, 2048, 4096, 8192)}
 DEFAULT_PRECISION = {"cpu": "fp32", "cuda": "bf16"}
 _STAGES = 6
-"""A model is measured with as many layers a stage as so many stages would have."""
+"""A model is measured with as many layers a stage as it would have if cut into so many stages."""
 
 _PRECISIONS = {2: "bf16", 4: "fp32"}
 
 
 @dataclass(frozen=True)
 class Need:
-    """Memory that one step takes: ``device_bytes`` on the device, and in the CPU's while that of a GPU is filled."""
+    """The memory that one step takes: ``device_bytes`` on the device, ``host_bytes`` while a GPU's memory is filled."""
 
     what: str
     device_bytes: int
@@ -51,7 +51,7 @@ class StagesTask:
     product_sizes: tuple[int, ...]
 
     def needs(self) -> list[Need]:
-        """What each stage takes, and the largest product."""
+        """Return the memory that each stage takes, and the largest product."""
         return [
             *(
                 Need(
@@ -77,11 +77,11 @@ class PromptsTask:
 
     @property
     def precision(self) -> str:
-        """The one that takes as many bytes as the model counts."""
+        """The precision that takes as many bytes as the model counts."""
         return _PRECISIONS[self.model.bytes_per_element]
 
     def needs(self) -> list[Need]:
-        """What the longest prompt takes, and the largest product."""
+        """Return the memory that the longest prompt takes, and the largest product."""
         longest = max(self.prompts)
         needed = prompt_bytes(self.model, len(self.layers), longest)
         return [
@@ -98,7 +98,7 @@ def profile_task(
     layers: int | None = None,
     prompts: Sequence[int] | None = None,
 ) -> StagesTask | PromptsTask:
-    """What is to be measured on a ``device`` of that kind.
+    """Return the task that is to be measured on a ``device`` of that kind.
 
     ``models`` are names of those that are trained or inferred, or such as "hidden=512,context=256,heads=8,
     vocabulary=1000". ``layers`` is how many a stage has, or how many of an inference model are measured. Raises
@@ -138,7 +138,7 @@ def check_fits(task: StagesTask | PromptsTask, device: str, name: str, free_byte
 
 
 def stage_name(model: str, stage: StageToMeasure) -> str:
-    """How a stage is told to people."""
+    """Return the name of a stage for people."""
     return f"{model}, {stage.position} stage of {stage.layers} layer{'s' if stage.layers > 1 else ''}"
 
 

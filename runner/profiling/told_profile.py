@@ -1,4 +1,4 @@
-"""A measured profile as people read it: each thing that was measured, what it achieved, and what is not steady."""
+"""Present a measured profile to people: each thing that was measured, what it achieved, and what is not steady."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Row:
     of_ceiling: float
 
     def document(self) -> dict[str, Any]:
-        """The row in plain JSON types."""
+        """Return the row in plain JSON types."""
         return {
             "what": self.what,
             "times": {name: {"median_ns": time.median_ns, "spread": time.spread} for name, time in self.times.items()},
@@ -30,7 +30,7 @@ class Row:
 
 
 def rows_of(measured: MeasuredProfile | MeasuredPrefill) -> list[Row]:
-    """Everything that was measured, in its order; nothing of a profile that keeps no conditions."""
+    """Return a row for everything that was measured, in its order; [] for a profile that keeps no conditions."""
     if measured.conditions is None:
         return []
     ceiling = measured.conditions.ceiling.flops_per_s
@@ -39,7 +39,7 @@ def rows_of(measured: MeasuredProfile | MeasuredPrefill) -> list[Row]:
 
 
 def unsteady(rows: Sequence[Row]) -> list[tuple[Row, str, MeasuredTime]]:
-    """Each figure whose spread is above what counts as steady, with its row and action."""
+    """Return each figure whose spread is above what counts as steady, with its row and action."""
     return [(row, name, time) for row in rows for name, time in row.times.items() if not time.steady]
 
 

@@ -1,1 +1,1 @@
-"""The engine ``simulate``: training as discrete events, with the schedules and the topology of the emulation."""
+"""The engine ``simulate``: simulate training as discrete events, with the emulation's schedules and topology."""

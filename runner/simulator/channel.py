@@ -1,4 +1,4 @@
-"""A channel: what one rank sends to another, transfer after transfer, over their TCP connections."""
+"""Simulate a channel: what one rank sends to another, transfer after transfer, over their TCP connections."""
 
 from array import array
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from runner.simulator.line import Line
 from runner.simulator.tcp_window import TcpWindow
 
 Left = Callable[[int, int], None]
-"""Told once when a transfer's first byte leaves and its last one has left."""
+"""Called once with when a transfer's first byte leaves and when its last one has left."""
 
 
 class Channel(Protocol):
-    """Transfers leave in the order in which they are queued, each once it is available, none before the last is gone.
+    """A channel. Transfers leave in the order in which they are queued, each once available, one after the other.
 
     The last byte is at the other end ``line.latency_ns`` after it has left. ``history`` has three numbers for each
     stretch in which bytes left evenly: from when, until when, and how many bytes of payload.
@@ -25,16 +25,16 @@ class Channel(Protocol):
     def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
         """Send so much payload, not before ``available_ns``. ``left`` may be called at once, with times to come.
 
-        ``dealing``, where it goes over several connections, makes its last byte late that is waiting for a narrow one;
-        what follows does not wait with it.
+        ``dealing`` is for a transfer over several connections: its last byte is late if it waits for a narrow
+        connection. What follows does not wait with it.
         """
 
 
 class PrivateChannel:
     """A channel that shares its line with nobody: when a transfer will have left is known once it is queued.
 
-    ``whole`` is the line that this one is a part of (default: itself): what a window must allow in an RTT so that it
-    never has to be looked at, and what bursts go at, is as for a channel that shares that line with others.
+    ``whole`` is the line that this one is a part of (default: itself). Two things are as for a channel that shares that
+    line with others: the rate of bursts, and what a window must allow in an RTT so that it never has to be looked at.
     """
 
     __slots__ = ("_free_ns", "_open_bytes", "_whole", "_window", "history", "line")
@@ -49,15 +49,15 @@ class PrivateChannel:
 
     @property
     def free_ns(self) -> int:
-        """When all that was queued has left, but for what waits for a narrow connection."""
+        """The time when all that was queued has left, except what waits for a narrow connection."""
         return self._free_ns
 
     def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
-        """As ``Channel.queue``; ``left`` is called at once."""
+        """Send as ``Channel.queue`` does; ``left`` is called at once."""
         left(*self.transmit(available_ns, size_bytes, dealing))
 
     def transmit(self, available_ns: int, size_bytes: int, dealing: Dealing | None = None) -> tuple[int, int]:
-        """Queue a transfer; when its first byte leaves and when its last one has."""
+        """Queue a transfer; return when its first byte leaves and when its last one has."""
         now_ns = max(available_ns, self._free_ns)
         start_ns: int | None = None
         window, line, unsent = self._window, self.line, size_bytes

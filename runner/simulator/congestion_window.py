@@ -1,4 +1,4 @@
-"""How the congestion windows of a group of connections open: slow start, where cubic leaves it, restarts after idle.
+"""Open the congestion windows of a group of connections: slow start, where cubic leaves it, restarts after idle.
 
 - A window begins with 10 segments (RFC 6928) and grows by what is acknowledged, doubling every RTT, while it is less
   than twice what was in flight (RFC 7661; Linux: ``tcp_is_cwnd_limited``).
@@ -16,11 +16,11 @@
 INITIAL_SEGMENTS = 10
 _LEAST_SEGMENTS = 16
 _NOTICED_SEGMENTS = 16
-"""What the first eight acknowledgements of a round acknowledge: when they are late, slow start ends with them."""
+"""Segments acknowledged by a round's first eight acknowledgements: when these are late, slow start ends with them."""
 _SETTLED_PART = 20
 _DELAY_PART, _LEAST_DELAY_NS, _MOST_DELAY_NS = 8, 4_000_000, 16_000_000
 _ALL = 1 << 20
-"""All connections of a group, of which a part is told as a whole number."""
+"""Stands for all connections of a group; a part of them is counted as a whole number up to this."""
 
 
 class CongestionWindow:
@@ -54,11 +54,11 @@ class CongestionWindow:
 
     @property
     def size_bytes(self) -> int:
-        """What may be in flight, as far as congestion goes."""
+        """The bytes that may be in flight, as far as congestion goes."""
         return self._opening + self._settled
 
     def grow(self, acknowledged_bytes: int, flown_bytes: int, most_bytes: int, later_ns: int = 0) -> None:
-        """So many bytes of those that were in flight are acknowledged; the window becomes ``most_bytes`` at most.
+        """Handle that so many bytes in flight are acknowledged; the window becomes ``most_bytes`` at most.
 
         The acknowledgements came later by so much, behind what the other direction sends.
         """
@@ -82,7 +82,7 @@ class CongestionWindow:
             self._leave_slow_start(flown_bytes)
 
     def halve(self) -> None:
-        """A timeout of idle has passed."""
+        """Halve the window: a timeout of idle has passed."""
         self._threshold = max(self._threshold, 3 * self._settled // 4)
         least_opening = self._initial * self._part_opening // _ALL
         self._opening = max(self._opening // 2, least_opening)
@@ -94,7 +94,7 @@ class CongestionWindow:
         return self.size_bytes <= self._initial
 
     def _judges(self, flown_bytes: int) -> bool:
-        """Whether enough was in flight for the round's delays to be looked at."""
+        """Return whether enough was in flight for the round's delays to be looked at."""
         return flown_bytes * INITIAL_SEGMENTS >= self._initial * _LEAST_SEGMENTS
 
     def _leave_slow_start(self, flown_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""What to say of a simulation in which nothing can happen any more, though not all is done."""
+"""Report a simulation in which nothing can happen any more, though not all is done."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ class DeadlockError(SimulationError):
 
 
 def deadlock(pipeline: int, stage: int, schedule: Schedule, last_events: Iterable[str]) -> DeadlockError:
-    """The error for a schedule that gave ``stage`` nothing more to do before it was through."""
+    """Return the error for a schedule that gave ``stage`` nothing more to do before it was through."""
     events = "; ".join(last_events) or "none"
     return DeadlockError(
         f"{type(schedule).__name__} deadlocks: stage {stage} of pipeline {pipeline} waits for "
@@ -24,7 +24,7 @@ def deadlock(pipeline: int, stage: int, schedule: Schedule, last_events: Iterabl
 
 
 def _awaited(schedule: Schedule, stage: int) -> str:
-    """The first action that is to come, with the reason that it has not started."""
+    """Return the first action that is to come, with the reason that it has not started."""
     for kind in schedule.kinds(stage)[::-1]:
         for microbatch in schedule.awaiting(stage, kind):
             action = Action(kind, microbatch)

@@ -1,4 +1,4 @@
-"""How the chunks of a transfer are dealt to the connections of a group, and how long the unluckiest of them takes.
+"""Deal the chunks of a transfer to the connections of a group, and work out how long the unluckiest of them takes.
 
 A group's windows taken together forget that chunks are not cut: of 16 chunks over 12 connections four carry two. As
 long as windows are still opening, one that has carried little is narrow, and may be dealt more than it lets out at
@@ -40,7 +40,7 @@ class Dealing:
 
     @property
     def total_bytes(self) -> int:
-        """What all of them carry, at most."""
+        """The bytes that all chunks hold, at most."""
         return self.chunks * self.chunk_bytes
 
 
@@ -66,7 +66,7 @@ class Connections:
         self._unchanged: tuple[Dealing | None, int] = None, 0
 
     def waiting(self, dealing: Dealing, now_ns: int) -> Waiting:
-        """How long the transfer that begins now needs beyond its first burst; ``sent`` is to follow."""
+        """Return how long the transfer that begins now needs beyond its first burst; ``sent`` is to follow."""
         count = len(self._congestion)
         if self._unchanged[0] == dealing and self._unchanged[1] >= count and not self._idle(self._next, now_ns):
             return NO_WAITING
@@ -90,7 +90,7 @@ class Connections:
         return _slowest(dealt)
 
     def sent(self, dealing: Dealing, end_ns: int) -> None:
-        """Tell that what was asked about last has left by ``end_ns``."""
+        """Handle that what was asked about last has left by ``end_ns``."""
         count = len(self._last_ns)
         each, more = divmod(dealing.chunks, count)
         if each:
@@ -113,7 +113,7 @@ class Connections:
         return congestion
 
     def _rounds(self, congestion: int, load_bytes: int) -> "_Rounds":
-        """How a connection that allows so much sends so much."""
+        """Return how a connection that allows so much sends so much."""
         rounds, sent, burst, opening = 0, 0, 0, congestion
         while sent + self._allowed(opening) < load_bytes:
             burst = self._allowed(opening)
@@ -127,7 +127,7 @@ class Connections:
         return _Rounds(rounds, burst, load_bytes - sent, self._grown(congestion, load_bytes))
 
     def _grown(self, congestion: int, left: int) -> int:
-        """The window after so much has gone, in rounds of as much as it allows."""
+        """Return the window after so much has gone, in rounds of as much as it allows."""
         while left > 0:
             flown = min(self._allowed(congestion), left)
             if congestion < 2 * flown:
@@ -143,7 +143,7 @@ class Connections:
 
 
 class _Rounds(NamedTuple):
-    """Of one connection: rounds before the last, what it sends in the one before and in the last, its window then."""
+    """One connection's rounds: those before the last, what it sends in the one before and the last, its window then."""
 
     before: int
     burst_bytes: int
@@ -152,7 +152,7 @@ class _Rounds(NamedTuple):
 
 
 def _slowest(dealt: "Counter[_Rounds]") -> Waiting:
-    """What those that need the most rounds make of it, with all that send beside them in their last two."""
+    """Return how long those wait that need the most rounds, with all that send beside them in their last two."""
     rounds = max((each.before for each in dealt), default=0)
     if not rounds:
         return NO_WAITING

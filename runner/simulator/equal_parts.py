@@ -1,4 +1,4 @@
-"""When parts of one variant are equal: all of them do the same at the same time, so that one stands for all.
+"""Find equal parts of a variant: all of them do the same at the same time, so that one stands for all.
 
 A part is some DP-cells. Parts that share no host meet in two places only. On a trunk, max-min fairness gives K equal
 parts equal rates, each what it would have alone on a trunk of 1/K: rates are whole numbers rounded down, and rounding
@@ -11,7 +11,7 @@ from runner.resolved_variant import ResolvedVariant
 
 
 def equal_parts(variant: ResolvedVariant) -> int:
-    """Into how many parts, as many as possible, the pipelines divide that are provably equal; 1 if there are none.
+    """Return the largest number of parts, provably equal, into which the pipelines divide; 1 if there are none.
 
     Each stage must lie in one datacenter. A part is of consecutive pipelines, whole DP-cells, on hosts that no other
     part uses, and its places share hosts in the same way in every part.
@@ -27,7 +27,7 @@ def equal_parts(variant: ResolvedVariant) -> int:
 
 
 def _all_equal(variant: ResolvedVariant, size: int) -> bool:
-    """Whether parts of so many pipelines are equal: their hosts differ, and look alike from within."""
+    """Return whether parts of so many pipelines are equal: their hosts differ, and look alike from within."""
     seen: set[str] = set()
     pattern: list[int] = []
     for first in range(0, variant.pipelines, size):

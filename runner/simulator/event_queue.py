@@ -1,4 +1,4 @@
-"""What happens next in simulated time."""
+"""Order the events of simulated time."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -8,7 +8,7 @@ Handler = Callable[[int, Any], None]
 
 
 class EventQueue:
-    """Events in the order of their times, and at one instant in the order in which they were caused."""
+    """Handle events in the order of their times, and at one instant in the order in which they were caused."""
 
     __slots__ = ("_caused", "_events", "now_ns")
 
@@ -19,7 +19,7 @@ class EventQueue:
 
     @property
     def next_ns(self) -> int | None:
-        """When the next event is, None if there is none."""
+        """The time of the next event, None if there is none."""
         return self._events[0][0] if self._events else None
 
     def at(self, time_ns: int, handler: Handler, argument: Any) -> None:

@@ -1,4 +1,4 @@
-"""Max-min fair rates: nobody can have more without somebody who has no more having less.
+"""Compute max-min fair rates: nobody can have more without somebody who has no more having less.
 
 Bertsekas and Gallager, "Data Networks", 1992, section 6.5.2 (progressive filling). In whole bit/s, rounded down, so
 that no resource is ever above its capacity.
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 
 def fair_rates_bps(flows: Sequence[Sequence[int]], capacities_bps: Mapping[int, int]) -> list[int]:
-    """The rate of each flow, given the resources that it crosses, at least one, by number.
+    """Return the rate of each flow, given the resources that it crosses, at least one, by number.
 
     Among resources that run full at the same rate the one with the lowest number is filled first. A rate is 1 bit/s at
     least.

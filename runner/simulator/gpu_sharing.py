@@ -1,18 +1,18 @@
-"""What training asks of whoever else uses its GPUs."""
+"""Define how training shares its GPUs with other users."""
 
 from typing import Protocol
 
 
 class GpuSharing(Protocol):
-    """Training owns its GPUs: it says when it wants one and when it has none of it to do, and always gets it.
+    """The other user of training's GPUs. Training owns them: it reports when it wants one, and always gets it.
 
-    A GPU is known by its training rank. What training does is named by its iteration, its kind as spans have it, and
-    its microbatch, -1 for the optimizer.
+    It also reports when it has nothing to do on one. A GPU is known by its training rank. What training does is named
+    by its iteration, its kind as spans have it, and its microbatch, -1 for the optimizer.
     """
 
     @property
     def next_ns(self) -> int | None:
-        """When something happens here next, None if nothing ever does."""
+        """The time when something happens here next, None if nothing ever does."""
         ...
 
     def handle_next_instant(self) -> None:
@@ -20,17 +20,17 @@ class GpuSharing(Protocol):
         ...
 
     def wants(self, now_ns: int, rank: int) -> int:
-        """Training would use the GPU from now on: when it may, at the earliest now."""
+        """Handle that training would use the GPU from now on; return when it may, at the earliest now."""
         ...
 
     def started(self, now_ns: int, rank: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Training has the GPU."""
+        """Handle that training has the GPU."""
         ...
 
     def ended(self, now_ns: int, rank: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Training does not have it any more, though it may want it again at once."""
+        """Handle that training does not have the GPU any more, though it may want it again at once."""
         ...
 
     def idle(self, now_ns: int, rank: int) -> None:
-        """Training has nothing to do there for now."""
+        """Handle that training has nothing to do there for now."""
         ...

@@ -1,4 +1,4 @@
-"""What carries a channel's bytes: how fast they leave, and how long they are under way."""
+"""Describe the line that carries a channel's bytes: how fast they leave, and how long they are under way."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -29,7 +29,7 @@ class Line:
     headers: bool
 
     def duration_ns(self, payload_bytes: int, rate_bps: int | None = None) -> int:
-        """How long so much payload takes to leave, rounded up, at the line's rate or the one given."""
+        """Return how long so much payload takes to leave, rounded up, at the line's rate or the one given."""
         rate_bps = self.rate_bps if rate_bps is None else rate_bps
         if rate_bps is None:
             return 0
@@ -38,7 +38,7 @@ class Line:
         return -(-payload_bytes * _BITS_NS // rate_bps)
 
     def wire_bytes(self, payload_bytes: Bytes) -> Bytes:
-        """How much that is on the wire, rounded down."""
+        """Return how many bytes that is on the wire, rounded down."""
         # In two parts, since the product of all bytes would not fit in 64 bits.
         header_bytes = FRAME_BYTES - PAYLOAD_BYTES
         whole, rest = payload_bytes // PAYLOAD_BYTES, payload_bytes % PAYLOAD_BYTES
@@ -46,7 +46,7 @@ class Line:
         return payload_bytes + headers if self.headers else payload_bytes
 
     def payload_per_rtt(self) -> int:
-        """Payload that the line carries in a round trip, rounded up; 0 where its rate is unlimited."""
+        """Return the payload that the line carries in a round trip, rounded up; 0 where its rate is unlimited."""
         if self.rate_bps is None:
             return 0
         share = PAYLOAD_BYTES / FRAME_BYTES if self.headers else 1.0

@@ -1,4 +1,4 @@
-"""From a topology to the channels between ranks: what each crosses, and with whom it shares."""
+"""Make the channels between ranks from a topology: what each crosses, and with whom it shares."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,24 +16,24 @@ from runner.simulator.tcp_window import LEAST_TIMEOUT_NS, TcpWindow, opened
 from testbed.topology import Topology
 
 Ends = tuple[StagePlace, StagePlace]
-"""Who sends, and to whom."""
+"""The place that sends, and the place that receives."""
 
 _Hosts = tuple[str, str]
-"""The names of who sends and of who receives."""
+"""The name of the host that sends, and that of the host that receives."""
 
 Resource = tuple[str, str, str]
 """A kind (``node_pair``, ``trunk``, ``port``) and its ends; a port has one, and an empty name."""
 
 _RESOURCES = {"node_pair": 0, "trunk": 1, "port": 2}
-"""In the order in which a transfer crosses them: each lets no more through to those behind it than it has."""
+"""Kinds in the order in which a transfer crosses them: each lets no more through to those behind it than it has."""
 
 _NOTICED_PART = 8
-"""Windows that let out less at once than this part of what the line holds are not looked at: nobody waits for it."""
+"""Windows that let out less at once than this part of what the line holds are ignored: nobody waits for it."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """What the channels of one simulation are made of.
+    """The network of one simulation, from which its channels are made.
 
     Across the WAN the hosts of a node pair share its cap, and the pairs of two datacenters their trunk. All that goes
     to one host, from wherever, shares its port; hosts do not slow down what they send. Each of these is shared between
@@ -52,7 +52,7 @@ class Network:
     dilation: float = 1.0
 
     def line(self, ends: Ends) -> Line:
-        """What joins the two, with all its rate: that of the narrowest of what a transfer crosses."""
+        """Return the line between the two, with all its rate: that of the narrowest of what a transfer crosses."""
         one, other = ends
         if one.host == other.host:
             return Line(None, 0, self.effects.headers)
@@ -63,16 +63,16 @@ class Network:
 
     @property
     def intra_line(self) -> Line:
-        """What joins two hosts of one datacenter."""
+        """The line that joins two hosts of one datacenter."""
         return Line(self.topology.intra_rate_bps, self.topology.intra_latency_ns, self.effects.headers)
 
     def connections_between(self, ends: Ends) -> int:
-        """How many TCP connections join the two hosts."""
+        """Return how many TCP connections join the two hosts."""
         hosts = (ends[0].host.name, ends[1].host.name)
         return self.connections[hosts if hosts in self.connections else hosts[::-1]]
 
     def window(self, ends: Ends) -> TcpWindow:
-        """The TCP connections between the two, as they are when they have just been opened."""
+        """Return the TCP connections between the two, as they are when they have just been opened."""
         return opened(
             self.line(ends),
             self.connections_between(ends),
@@ -83,7 +83,10 @@ class Network:
         )
 
     def channels(self, wanted: Iterable[Ends], events: EventQueue) -> dict[Ends, Channel]:
-        """A channel for each of ``wanted``, which are all that there will be. They begin in the first equal part."""
+        """Return a channel for each of ``wanted``, which are all that there will be.
+
+        They begin in the first equal part.
+        """
         ends = sorted(wanted, key=lambda pair: (pair[0].pipeline, pair[0].stage, pair[1].pipeline, pair[1].stage))
         crossed = {pair: self._resources(pair) for pair in ends}
         binding = self._binding(crossed)
@@ -109,9 +112,10 @@ class Network:
         return channels
 
     def _meeting(self, wanted: Iterable[Ends]) -> dict[_Hosts, _Hosts]:
-        """The node pairs whose acknowledgements may wait noticeably behind another one's bytes, each with that one.
+        """Return the node pairs whose acknowledgements may wait noticeably, each with the pair that they wait for.
 
-        That is where both directions are in use, with windows that let out enough at once.
+        Acknowledgements wait behind that pair's bytes. That is where both directions are in use, with windows that let
+        out enough at once.
         """
         let_out: Counter[_Hosts] = Counter()
         opposites: dict[_Hosts, _Hosts] = {}
@@ -129,13 +133,13 @@ class Network:
         }
 
     def _is_its_mirror(self, ends: Ends) -> bool:
-        """Whether of two equal parts each sends to the other, which are alike: one direction stands for both."""
+        """Return whether, of two equal parts, each sends to the other, alike: one direction stands for both."""
         one, other = ends
         mirror = self._in_first_part(other)
         return self.equal_parts == 2 and mirror.host != other.host and mirror.host == one.host
 
     def _resources(self, ends: Ends) -> dict[Resource, int]:
-        """What a channel crosses that has a limit, with its capacity in bit/s."""
+        """Return the resources that a channel crosses and that have a limit, with their capacities in bit/s."""
         one, other = ends
         if one.host == other.host:
             return {}
@@ -152,12 +156,12 @@ class Network:
         return found
 
     def _in_first_part(self, place: StagePlace) -> StagePlace:
-        """The place of the first equal part where the same happens at the same time."""
+        """Return the place of the first equal part where the same happens at the same time."""
         pipelines = self.variant.placement.pipelines
         return pipelines[place.pipeline % (len(pipelines) // self.equal_parts)][place.stage]
 
     def _binding(self, crossed: Mapping[Ends, Mapping[Resource, int]]) -> dict[Resource, int]:
-        """The resources that can run full: one that carries all its node pairs at once does not count."""
+        """Return the resources that can run full: one that carries all its node pairs at once does not count."""
         capacities = {resource: bps for resources in crossed.values() for resource, bps in resources.items()}
         most_bps: dict[Resource, dict[tuple[str, str], int]] = {}
         for (one, other), resources in crossed.items():

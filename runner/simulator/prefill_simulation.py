@@ -1,7 +1,7 @@
-"""Prefill beside a simulated training: the controllers, the GPUs' fillers, and what they send inside each datacenter.
+"""Simulate prefill beside training: controllers, the GPUs' fillers, and what they send inside each datacenter.
 
-Controller and fillers are the objects that a testbed runs. A command takes a latency of the network to a GPU, and what
-a GPU has to tell takes one back. Activations go from stage to stage, and each piece's part of the KV cache to the host
+Controller and fillers are the objects that a testbed runs. A command takes a latency of the network to a GPU, and a
+GPU's report takes one back. Activations go from stage to stage, and each piece's part of the KV cache to the host
 that decodes, at the rate of a port: what one host sends goes out one after the other, and what comes to one host comes
 in one after the other. Training's own transfers inside a datacenter, which last microseconds, do not slow these down,
 nor these them.
@@ -32,7 +32,7 @@ _PREFILL = KIND_CODES["prefill"]
 
 @dataclass(slots=True)
 class _Port:
-    """One direction of a host's port: until when it is taken."""
+    """One direction of a host's port, and until when it is taken."""
 
     free_ns: int = 0
 
@@ -65,7 +65,7 @@ class PrefillSimulation:
     """The service of one trial, the ``GpuSharing`` of the training that it goes on beside.
 
     ``line`` is a path between two hosts of a datacenter, ``plans`` what training's plan says of ranks, none where it
-    has none. ``end`` closes the service and gives what there was.
+    has none. ``end`` closes the service and returns its result.
     """
 
     def __init__(self, service: ServicePlan, line: Line, plans: Mapping[int, IterationPlan]) -> None:
@@ -108,7 +108,7 @@ class PrefillSimulation:
 
     @property
     def next_ns(self) -> int | None:
-        """When something happens here next, None if nothing ever does."""
+        """The time when something happens here next, None if nothing ever does."""
         return self._events.next_ns
 
     def handle_next_instant(self) -> None:
@@ -116,7 +116,7 @@ class PrefillSimulation:
         self._events.handle_next_instant()
 
     def wants(self, now_ns: int, rank: int) -> int:
-        """When training may have the GPU: after the layer under way."""
+        """Return when training may have the GPU: after the layer under way."""
         gpu = self._gpus.get(rank)
         if gpu is None:
             return now_ns
@@ -131,7 +131,7 @@ class PrefillSimulation:
         return release_ns
 
     def started(self, now_ns: int, rank: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Training has the GPU; at the first action of an iteration its bubbles are told to the controller."""
+        """Handle that training has the GPU; at an iteration's first action, report its bubbles to the controller."""
         gpu = self._gpus.get(rank)
         if gpu is None:
             return
@@ -143,20 +143,20 @@ class PrefillSimulation:
                 self._events.at(now_ns + self._latency_ns, self._reported, (gpu.datacenter, report))
 
     def ended(self, now_ns: int, rank: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Training does not have the GPU any more."""
+        """Handle that training does not have the GPU any more."""
         gpu = self._gpus.get(rank)
         if gpu is not None:
             gpu.busy = False
             gpu.filler.training_ended(now_ns, iteration, (kind, microbatch))
 
     def idle(self, now_ns: int, rank: int) -> None:
-        """The GPU is there for prefill."""
+        """Use the GPU, which training leaves idle, for prefill."""
         gpu = self._gpus.get(rank)
         if gpu is not None:
             self._fill(now_ns, gpu)
 
     def end(self, now_ns: int) -> SimulatedPrefill:
-        """The trial is over: layers that are under way do not count, and what is not done stays so."""
+        """End the trial: layers that are under way do not count, and what is not done stays so."""
         for gpu in self._gpus.values():
             run = gpu.run
             if run is not None and now_ns > run.start_ns:
@@ -267,7 +267,7 @@ class PrefillSimulation:
             self._events.at(now_ns + self._latency_ns, self._kv_told, (datacenter, request))
 
     def _sent(self, now_ns: int, source: str, destination: str, size_bytes: int) -> int:
-        """When the last byte is there, of what is sent now."""
+        """Return when the last byte arrives of what is sent now."""
         if source == destination:
             return now_ns
         sending = self._sending.setdefault(source, _Port())

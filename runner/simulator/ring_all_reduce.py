@@ -1,4 +1,4 @@
-"""Ring all-reduce of the replicas of one stage: when each of them has the sum.
+"""Work out the ring all-reduce of the replicas of one stage: when each of them has the sum.
 
 As ``workloads.transport.ring`` does it: with P replicas the gradients are cut in P segments, and in each of 2(P-1)
 steps every replica sends one to the next. Segments go through in chunks, so that a step of a replica begins as soon as
@@ -16,7 +16,7 @@ from workloads.transport.ring_round import ring_chunk_bytes
 
 @dataclass(frozen=True)
 class RingCut:
-    """How the data of ``replicas`` goes round: segments that differ by a byte are taken for equal.
+    """The cut of the data of ``replicas`` that goes round: segments that differ by a byte are taken for equal.
 
     A segment is sent as its first chunk, with which the next replica can begin its next step, and the rest.
     """
@@ -27,12 +27,12 @@ class RingCut:
 
     @staticmethod
     def of(size_bytes: int, replicas: int, connections: int = 1) -> "RingCut":
-        """As ``workloads.transport.ring_round`` cuts it, for so many connections between two neighbours at most."""
+        """Cut as ``workloads.transport.ring_round`` does, for so many connections between two neighbours at most."""
         return RingCut(replicas, -(-size_bytes // replicas), ring_chunk_bytes(size_bytes, 1, replicas, connections))
 
     @property
     def steps(self) -> int:
-        """How many segments each replica sends."""
+        """The number of segments that each replica sends."""
         return 2 * (self.replicas - 1)
 
     @property
@@ -42,7 +42,7 @@ class RingCut:
         return first_bytes, self.segment_bytes - first_bytes
 
     def dealings(self, connections: int) -> tuple[Dealing | None, Dealing | None]:
-        """How first chunk and rest go over so many connections."""
+        """Return how first chunk and rest go over so many connections."""
         first_bytes, rest_bytes = self.parts_bytes
         if connections == 1:
             return None, None
@@ -56,7 +56,7 @@ def all_reduce_ends_ns(
     cut: RingCut,
     connections: Sequence[int] | None = None,
 ) -> list[int]:
-    """When the replicas of a ring are through, each of which is ready at its start.
+    """Return when the replicas of a ring are through, each of which is ready at its start.
 
     ``channels[i]`` leads from replica i to the next one, over ``connections[i]`` of TCP (default: one each). Where
     there are more replicas than are given, those given repeat all around the ring.

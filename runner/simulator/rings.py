@@ -1,4 +1,4 @@
-"""The rings over which the replicas of each stage sum their gradients."""
+"""Simulate the rings over which the replicas of each stage all-reduce their gradients."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -16,13 +16,13 @@ class Ring(Protocol):
     """The ring of one stage."""
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """The replica at that position of the ring is ready."""
+        """Handle that the replica at that position of the ring is ready."""
 
 
 def ring_ends(network: Network) -> dict[int, list[Ends]]:
-    """Between which places each stage's ring leads, from each replica of the first equal part to the next replica.
+    """Return the two places of each hop of each stage's ring, from each replica of the first equal part to the next.
 
-    No stage that has nothing to sum, none where there is one replica.
+    Stages that have nothing to sum are left out, and all where there is one replica.
     """
     variant = network.variant
     simulated = variant.pipelines // network.equal_parts
@@ -35,7 +35,7 @@ def ring_ends(network: Network) -> dict[int, list[Ends]]:
 
 
 class Rings:
-    """One ring a stage, of all replicas.
+    """The rings of all stages, one a stage, of all replicas.
 
     A ring that shares nothing with anybody is worked out as a whole; any other goes event by event beside the rest.
     Where fewer replicas are simulated than there are, these stand for the others by their position.
@@ -62,15 +62,15 @@ class Rings:
                 self._crossing += zip(ends, own, strict=True)
 
     def sums(self, stage: int) -> bool:
-        """Whether the replicas of that stage have something to sum."""
+        """Return whether the replicas of that stage have something to sum."""
         return stage in self._rings
 
     def join(self, stage: int, iteration: int, pipeline: int, now_ns: int, done: Done) -> None:
-        """The replica of that stage in that pipeline is ready; ``done`` is told when it has the sum."""
+        """Handle that the replica of that stage in that pipeline is ready; ``done`` is called when it has the sum."""
         self._rings[stage].join(iteration, self._positions[stage][pipeline], now_ns, done)
 
     def crossed(self) -> list[Crossing]:
-        """The channels over the WAN that have carried something, each with its ends."""
+        """Return the channels over the WAN that have carried something, each with its ends."""
         every = [*self._crossing, *(crossing for ring in self._private for crossing in ring.crossed())]
         return [
             (pair, channel) for pair, channel in every if pair[0].datacenter != pair[1].datacenter and channel.history
@@ -96,7 +96,7 @@ class _PrivateRing:
         self._waiting: dict[int, dict[int, tuple[int, Done]]] = {}
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """As ``Ring.join``; all are told when the last one joins."""
+        """Handle as ``Ring.join`` does; all replicas are answered when the last one joins."""
         waiting = self._waiting.setdefault(iteration, {})
         waiting[position] = now_ns, done
         if len(waiting) < len(self._ends):
@@ -110,11 +110,11 @@ class _PrivateRing:
             waiting[each][1](start_ns, ends_ns[each % period])
 
     def crossed(self) -> list[Crossing]:
-        """Its channels, each with its ends."""
+        """Return its channels, each with its ends."""
         return list(zip(self._ends, self._channels, strict=False))
 
     def _period(self, ready_ns: Sequence[int]) -> int:
-        """After how many positions everything repeats, a multiple of what it was before."""
+        """Return after how many positions everything repeats, a multiple of what it was before."""
         replicas, before = len(ready_ns), len(self._channels) or 1
         if self._crosses_wan:
             return replicas

@@ -1,4 +1,4 @@
-"""Resources that several node pairs cross, and how each of them gets its max-min fair share at every instant.
+"""Share resources that several node pairs cross, so that each gets its max-min fair share at every instant.
 
 A resource is a node pair, a trunk or a host's port. It is shared between node pairs, as the testbed's queues do it, and
 what a node pair gets is split evenly between its channels that send. Whenever node pairs have begun or stopped to send,
@@ -16,10 +16,10 @@ class Sender(Protocol):
     """A channel while it sends."""
 
     def send_at(self, rate_bps: int, now_ns: int) -> None:
-        """From now on it sends at this rate."""
+        """Send at this rate from now on."""
 
     def queued_bits_ns(self, now_ns: int) -> int:
-        """How much of what its windows have let out still waits for the line, in bits on the wire times 10^9."""
+        """Return what its windows have let out and the line has not yet carried, in bits on the wire times 10^9."""
 
 
 class NodePairFlow:
@@ -39,20 +39,20 @@ class NodePairFlow:
         self.opposite: NodePairFlow | None = None
 
     def acknowledged_later_ns(self, now_ns: int) -> int:
-        """How long an acknowledgement that comes now waits until what is queued before it has left."""
+        """Return how long an acknowledgement that comes now waits until what is queued before it has left."""
         if self.opposite is None or not self.opposite.rate_bps:
             return 0
         return sum(channel.queued_bits_ns(now_ns) for channel in self.opposite.sending) // self.opposite.rate_bps
 
     def split(self, now_ns: int) -> None:
-        """Tell every channel that sends its part, in whole bit/s, at least 1."""
+        """Give every channel that sends its part, in whole bit/s, at least 1."""
         part_bps = max(self.rate_bps // len(self.sending), 1)
         for channel in self.sending:
             channel.send_at(part_bps, now_ns)
 
 
 class SharedCapacity:
-    """The resources of one simulation, by number, and which node pairs send over each of them now.
+    """The resources of one simulation, by number, and the node pairs that send over each of them now.
 
     A resource limits only while those that send could ask for more than it has, each of them at most for what the
     narrowest other resource on its way lets through. One that limits nobody is not looked at.
@@ -68,7 +68,7 @@ class SharedCapacity:
         self._freed: set[int] = set()
 
     def begin(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
-        """From now on ``channel`` sends, as one of ``flow``; it is told its rate before any time passes."""
+        """Let ``channel`` send from now on, as one of ``flow``; it gets its rate before any time passes."""
         flow.sending[channel] = None
         if len(flow.sending) == 1:
             if flow not in self._most_bps:
@@ -79,7 +79,7 @@ class SharedCapacity:
         self._touch(flow, now_ns)
 
     def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
-        """``channel`` sends no more."""
+        """Handle that ``channel`` sends no more."""
         del flow.sending[channel]
         if not flow.sending:
             flow.rate_bps = 0

@@ -1,4 +1,4 @@
-"""A channel that shares node pair, trunk or port with others: its rate changes while it sends.
+"""Simulate a channel that shares node pair, trunk or port with others: its rate changes while it sends.
 
 Progress is counted in bits times 10^9, so that it is exact.
 """
@@ -42,7 +42,7 @@ class SharedChannel:
         self._payload_share = payload
 
     def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
-        """As ``Channel.queue``; ``left`` is called when the last byte has left."""
+        """Send as ``Channel.queue`` does; ``left`` is called when the last byte has left."""
         self._waiting.append((available_ns, size_bytes, left, dealing))
         if len(self._waiting) == 1:
             self._await_next()
@@ -75,7 +75,7 @@ class SharedChannel:
         self._capacity.begin(self, self._flow, now_ns)
 
     def send_at(self, rate_bps: int, now_ns: int) -> None:
-        """From now on the stretch goes at this rate."""
+        """Let the stretch go at this rate from now on."""
         if rate_bps == self._rate_bps:
             return
         self._progress(now_ns)
@@ -85,11 +85,11 @@ class SharedChannel:
         self._capacity.events.at(now_ns + max(remaining_ns, 0), self._end_part, self._change)
 
     def _heard(self, now_ns: int, delay: Delay) -> None:
-        """The other end begins to acknowledge what is in flight."""
+        """Handle that the other end begins to acknowledge what is in flight."""
         delay.later_ns = self._flow.acknowledged_later_ns(now_ns)
 
     def queued_bits_ns(self, now_ns: int) -> int:
-        """As ``Sender.queued_bits_ns``."""
+        """Return what ``Sender.queued_bits_ns`` does."""
         left_bits_ns = self._left_bits_ns - self._rate_bps * self._payload_share * (now_ns - self._since_ns)
         # What has been acknowledged while the stretch left has let out more behind it.
         behind = min(self._unsent, self._window.allowance_without_growth(now_ns)) - self._part

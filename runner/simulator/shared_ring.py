@@ -1,4 +1,4 @@
-"""A ring all-reduce whose channels carry other traffic too: event by event, so that it shares with all of it.
+"""Simulate a ring all-reduce whose channels carry other traffic too: event by event, to share with all of it.
 
 The rules are those of ``runner.simulator.ring_all_reduce``; here each replica begins when it is ready, and what a step
 takes is known only when it has left.
@@ -11,7 +11,7 @@ from runner.simulator.event_queue import EventQueue
 from runner.simulator.ring_all_reduce import RingCut
 
 Done = Callable[[int, int], None]
-"""Told when a replica became ready, and when it has the sum, which may lie ahead."""
+"""Called with when a replica became ready, and when it has the sum, which may lie ahead."""
 
 
 class SharedRing:
@@ -31,7 +31,7 @@ class SharedRing:
         self._rounds: dict[int, _Round] = {}
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """The replica at that position is ready."""
+        """Handle that the replica at that position is ready."""
         current = self._rounds.get(iteration)
         if current is None:
             current = self._rounds[iteration] = _Round(self)
@@ -61,7 +61,7 @@ class _Round:
         self._whole_come = [-1] * count
 
     def join(self, position: int, now_ns: int, done: Done) -> None:
-        """The replica at that position is ready."""
+        """Handle that the replica at that position is ready."""
         self.joined += 1
         self._ready_ns[position], self._done[position] = now_ns, done
         self._advance(position, now_ns)

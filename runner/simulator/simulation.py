@@ -1,4 +1,4 @@
-"""What a simulation gives: every span of every rank, and what crossed the WAN, as columns."""
+"""Hold the result of a simulation: every span of every rank, and what crossed the WAN, as columns."""
 
 from array import array
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ NO_PEER = -1
 
 @dataclass(frozen=True)
 class WanTraffic:
-    """What one host sent to a host of another datacenter.
+    """The traffic from one host to a host of another datacenter.
 
     At ``times_ns``, ascending, ``wire_bytes`` had been sent with all headers since the start; in between the count
     grows evenly.
@@ -37,7 +37,7 @@ class WanTraffic:
 
 @dataclass(frozen=True)
 class SimulatedPrefill:
-    """What went on beside training.
+    """The prefill that went on beside training.
 
     ``rows`` has nine numbers a span, those of ``Training.rows`` and the request; ``records`` has every request that
     came, ``output_tokens`` by their numbers. ``margins_ns`` are those of the GPUs that train, at the end.
@@ -56,8 +56,8 @@ class Simulation:
     """One simulated trial. Times are integer nanoseconds since its start.
 
     ``spans`` are ordered by rank, iteration, start and end; their kinds are ``KIND_CODES``, and the ranks those that
-    train, then the numbers of a pool's GPUs. ``connections`` tells how many TCP connections join two hosts, lower rank
-    first, as an emulated trial says it.
+    train, then the numbers of a pool's GPUs. ``connections`` holds how many TCP connections join two hosts, lower rank
+    first, as an emulated trial does.
     """
 
     spans: SpanColumns
@@ -67,7 +67,7 @@ class Simulation:
 
     @cached_property
     def windows_ns(self) -> list[tuple[int, int]]:
-        """Begin and end of every iteration: of its first and its last computation or all-reduce, on any GPU."""
+        """The begin and end of every iteration: of its first and its last computation or all-reduce, on any GPU."""
         spans = self.spans
         work = np.isin(spans.kind, [KIND_CODES[kind] for kind in (*COMPUTE_KINDS, "all_reduce")])
         iteration, start_ns, end_ns = spans.iteration[work], spans.start_ns[work], spans.end_ns[work]
@@ -78,11 +78,11 @@ class Simulation:
         return list(zip(begins.tolist(), ends.tolist(), strict=True))
 
     def iteration_time_ns(self, warmup: int) -> float:
-        """The median length of the iterations after the first ``warmup``, which must not be all."""
+        """Return the median length of the iterations after the first ``warmup``, which must not be all."""
         return float(np.median([end_ns - start_ns for start_ns, end_ns in self.windows_ns[warmup:]]))
 
     def utilization(self, ranks: int, warmup: int, *, with_prefill: bool = False) -> float:
-        """The share of the time after warm-up that the GPUs of ranks 0 to ``ranks`` - 1 compute, mean over GPUs."""
+        """Return the share of the time after warm-up that the GPUs of ranks 0 to ``ranks`` - 1 compute, their mean."""
         begin_ns, end_ns = self.windows_ns[warmup][0], self.windows_ns[-1][1]
         spans = self.spans
         kinds = (*COMPUTE_KINDS, PREFILL) if with_prefill else COMPUTE_KINDS
@@ -91,7 +91,7 @@ class Simulation:
         return float(clipped[computes].sum() / (ranks * (end_ns - begin_ns)))
 
     def idle_intervals(self, rank: int, begin_ns: int, end_ns: int) -> list[tuple[int, int]]:
-        """When that rank's GPU computes nothing between two times: its bubbles, in order."""
+        """Return when that rank's GPU computes nothing between two times: its bubbles, in order."""
         spans = self.spans
         own = (spans.rank == rank) & np.isin(spans.kind, [KIND_CODES[kind] for kind in COMPUTE_KINDS])
         idle, free_ns = [], begin_ns
@@ -107,7 +107,7 @@ class Simulation:
 
 
 class Simulate(Protocol):
-    """``runner.simulator.variant_simulation.simulate_variant``, or what stands in its place."""
+    """The type of ``runner.simulator.variant_simulation.simulate_variant``, and of what stands in its place."""
 
     def __call__(
         self,
@@ -118,4 +118,4 @@ class Simulate(Protocol):
         effects: TcpEffects | None = ...,
         dilation: float = ...,
     ) -> Simulation:
-        """One trial of the variant."""
+        """Simulate one trial of the variant."""

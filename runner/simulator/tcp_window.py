@@ -1,7 +1,7 @@
-"""How much a group of TCP connections between two hosts may send, and when: the window law, slow start, and restarts.
+"""Limit what a group of TCP connections between two hosts may send, and when: window law, slow start, and restarts.
 
-All n connections of a group are taken together: they hold n times the window of one. What that forgets, that each
-carries whole chunks, is ``runner.simulator.dealing``'s.
+All n connections of a group are taken together: they hold n times the window of one. That ignores that each carries
+whole chunks, which ``runner.simulator.dealing`` handles.
 
 - At most ``window`` bytes are in flight, so that a rate is at most ``window / RTT`` (Mathis et al., "The macroscopic
   behavior of the TCP congestion avoidance algorithm", 1997, for a window that does not change).
@@ -33,7 +33,7 @@ _UNBOUNDED = 1 << 62
 
 
 class Delay:
-    """How much later than a round trip acknowledgements come: told when the other end begins to send them."""
+    """The time beyond a round trip after which acknowledgements come: set when the other end begins to send them."""
 
     __slots__ = ("later_ns",)
 
@@ -61,8 +61,8 @@ class TcpWindow:
     it. ``least_timeout_ns`` is what a retransmission timeout has beyond an RTT. ``each`` are the
     connections by themselves, None where there is only one or windows are always open.
 
-    Callers ask ``allowance`` when they are about to send, tell ``sent``, and where the allowance is 0 ask again at
-    ``next_credit_ns``; times never go back.
+    Callers ask ``allowance`` when they are about to send, call ``sent`` when they have, and where the allowance is 0
+    ask again at ``next_credit_ns``; times never go back.
     """
 
     __slots__ = (
@@ -102,7 +102,7 @@ class TcpWindow:
         self._each = each
 
     def last_byte_ns(self, first_ns: int, left_ns: int, dealing: Dealing | None, line: Line) -> int:
-        """When the last byte of a transfer leaves that line whose first one left at ``first_ns``.
+        """Return when the last byte of a transfer leaves that line, if its first one left at ``first_ns``.
 
         All windows together would have let it go at ``left_ns``; ``dealing`` says which connections had to carry it.
         """
@@ -114,11 +114,11 @@ class TcpWindow:
         return end_ns
 
     def opens_for(self, bytes_per_rtt: int) -> bool:
-        """Whether sending so much in an RTT, without idle, does not have to wait; as of the last ``allowance``."""
+        """Return whether sending so much in an RTT, without idle, need not wait; as of the last ``allowance``."""
         return self._allowed >= bytes_per_rtt
 
     def sent_openly(self, end_ns: int, size_bytes: int) -> None:
-        """Tell of bytes sent until ``end_ns`` where ``opens_for`` held: nothing in flight can be in their way."""
+        """Handle bytes sent until ``end_ns`` where ``opens_for`` held: nothing in flight can be in their way."""
         self._runs.clear()
         self._in_flight = 0
         if self._congestion is not None:
@@ -127,7 +127,7 @@ class TcpWindow:
         self._last_sent_ns = end_ns
 
     def allowance(self, now_ns: int) -> int:
-        """Bytes that may be sent now; above 2^61 where nothing bounds them."""
+        """Return the bytes that may be sent now; above 2^61 where nothing bounds them."""
         runs, rtt_ns = self._runs, self._rtt_ns
         while runs and runs[0].start_ns + rtt_ns + runs[0].delay.later_ns <= now_ns:
             run = runs.popleft()
@@ -140,7 +140,7 @@ class TcpWindow:
         return self._allowed - self._in_flight
 
     def allowance_without_growth(self, now_ns: int) -> int:
-        """The same for somebody who looks on: what has been acknowledged by now has no effect yet but to be free."""
+        """Return ``allowance`` without any effect: what is acknowledged by now frees room, and opens no window."""
         free = self._allowed - self._in_flight
         for run in self._runs:
             if run.start_ns + self._rtt_ns + run.delay.later_ns > now_ns:
@@ -154,11 +154,11 @@ class TcpWindow:
 
     @property
     def next_credit_ns(self) -> int:
-        """When something in flight is acknowledged next, where ``allowance`` has just been 0."""
+        """The time when something in flight is acknowledged next, where ``allowance`` has just been 0."""
         return self._runs[0].start_ns + self._rtt_ns + self._runs[0].delay.later_ns
 
     def sent(self, start_ns: int, end_ns: int, size_bytes: int, delay: Delay | None = None) -> None:
-        """Tell that so many bytes, as allowed, left from ``start_ns`` to ``end_ns``."""
+        """Handle that so many bytes, as allowed, left from ``start_ns`` to ``end_ns``."""
         self._in_flight += size_bytes
         self._last_sent_ns = end_ns
         last = self._runs[-1] if self._runs else None

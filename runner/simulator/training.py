@@ -1,11 +1,11 @@
-"""Training as discrete events: every rank of some pipelines, iteration after iteration.
+"""Simulate training as discrete events: every rank of some pipelines, iteration after iteration.
 
 Each rank does what ``workloads.rank`` does: it asks its schedule whenever its GPU falls idle or a message arrives,
 computes, sends, and at the end of an iteration sums its gradients with the other replicas of its stage, waits until all
 that it sent has left, lets the optimizer run, and goes on with the next iteration without any barrier.
 
-Times are integer nanoseconds. All that happens at one instant is told first, in the order in which it was caused; then
-the GPUs that it may concern are asked, in the order of their ranks. So the same input gives the same spans.
+Times are integer nanoseconds. All events of one instant are handled first, in the order in which they were caused; then
+the GPUs that they may concern are asked, in the order of their ranks. So the same input gives the same spans.
 """
 
 from array import array
@@ -37,17 +37,17 @@ class Transfers(Protocol):
     """One direction of a boundary, of one pipeline or of all pipelines of a DP-cell."""
 
     def offer(self, now_ns: int, mate: int, microbatch: int, arrived: Arrived) -> None:
-        """The cell's pipeline number ``mate`` has made a transfer."""
+        """Handle that the cell's pipeline number ``mate`` has made a transfer."""
 
 
 class AllReduce(Protocol):
-    """Where the replicas of each stage sum their gradients."""
+    """The all-reduce of the gradients of each stage's replicas."""
 
     def sums(self, stage: int) -> bool:
-        """Whether the replicas of that stage have something to sum."""
+        """Return whether the replicas of that stage have something to sum."""
 
     def join(self, stage: int, iteration: int, pipeline: int, now_ns: int, done: Callable[[int, int], None]) -> None:
-        """The replica of a stage in that pipeline is ready; ``done`` is given this time, and when it has the sum."""
+        """Handle that a stage's replica in that pipeline is ready; ``done`` gets this time, and when it has the sum."""
 
 
 @dataclass(slots=True)
@@ -72,9 +72,9 @@ class _Rank:
 class Training:
     """Simulate some pipelines of a variant, all of which wait for each other in the sums of their gradients.
 
-    ``pipelines`` are numbers of the variant's. ``transfers`` are by (pipeline, stage that sends, kind of message), with
-    ``peers`` the rank that it leads to; ``sharing`` is who else uses the
-    GPUs, None for nobody. What happens there happens after all that training does at the same instant.
+    ``pipelines`` are numbers of the variant's. ``transfers`` are by (pipeline, stage that sends, kind of message).
+    ``sharing`` is the other user of the GPUs, None for nobody. What happens there happens after all that training does
+    at the same instant.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Training:
             raise deadlock(culprit.pipeline, culprit.stage, culprit.schedule, [_told(*event) for event in self._last])
 
     def _next_instant(self) -> bool:
-        """What happens next, to training or to who shares its GPUs; False once training has no more to come."""
+        """Handle what happens next, to training or to who shares its GPUs; return False once training is over."""
         sharing, next_ns = self._sharing, None
         if sharing is not None:
             next_ns = self._events.next_ns
@@ -148,7 +148,7 @@ class Training:
         return self._events.handle_next_instant()
 
     def _culprit(self) -> _Rank | None:
-        """A rank that has something ready to do, and does not do it."""
+        """Return a rank that has something ready to do, and does not do it; None if there is none."""
         for rank in self._ranks:
             schedule = rank.schedule
             if rank.done or schedule is None or schedule.complete(rank.stage):
@@ -169,7 +169,7 @@ class Training:
         return schedule
 
     def _fault(self, fault: Exception) -> SimulationError:
-        """Whatever a schedule raises is its own fault, and told in one line."""
+        """Return the error, in one line, for whatever a schedule raises, which is its own fault."""
         what = str(fault) if isinstance(fault, ScheduleError) else f"{type(fault).__name__}: {fault}"
         return SimulationError(f"{self._schedule_class.__name__} fails: {what}")
 
@@ -275,7 +275,7 @@ class Training:
             self._asked.add(rank.number)
 
     def _complete(self, rank: _Rank) -> None:
-        """The rank's own computation of this iteration is done: sum, then update."""
+        """Sum, then update: the rank's own computation of this iteration is done."""
         now_ns = self._events.now_ns
         if self._rings.sums(rank.stage):
             self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._summed, rank))
@@ -290,7 +290,7 @@ class Training:
         self._events.at(max(end_ns, self._events.now_ns), self._update, rank)
 
     def _update(self, now_ns: int, rank: _Rank) -> None:
-        """Once all has left, the optimizer, then the next iteration."""
+        """Run the optimizer once all has left, then the next iteration."""
         rank.updates = rank.unsent > 0
         if rank.updates:
             return

@@ -1,4 +1,4 @@
-"""Activations and gradients over stage boundaries, alone or shared by the pipelines of a DP-cell."""
+"""Simulate activations and gradients over stage boundaries, alone or shared by the pipelines of a DP-cell."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from runner.simulator.event_queue import EventQueue
 from runner.simulator.line import Line
 
 Arrived = Callable[[int, int, int, int], None]
-"""Told once all is known of a transfer: when its first byte left, its last one had left, was there, and the last was.
+"""Called once all is known of a transfer: when its first byte left, its last one had left, and when each was there.
 
 That is (left first, left last, there first, there last); the times may lie ahead.
 """
@@ -17,7 +17,7 @@ That is (left first, left last, there first, there last); the times may lie ahea
 
 @dataclass(slots=True)
 class _Offer:
-    """A transfer on its way: what is known so far of its shares."""
+    """A transfer on its way, and what is known so far of its shares."""
 
     time_ns: int
     arrived: Arrived
@@ -30,7 +30,7 @@ class _Offer:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What goes over the channel of one mate."""
+    """The part of a transfer that goes over the channel of one mate."""
 
     mate: int
     size_bytes: int
@@ -46,7 +46,7 @@ class OwnTransfers:
         self._dealing = dealing
 
     def offer(self, now_ns: int, pipeline: int, microbatch: int, arrived: Arrived) -> None:
-        """A transfer has been made."""
+        """Queue a transfer that has been made."""
         latency_ns = self._channel.line.latency_ns
 
         def left(start_ns: int, end_ns: int) -> None:
@@ -68,7 +68,7 @@ class SharedTransfers:
 
     With ``turns``, of (pipeline of the cell, microbatch), every channel takes the transfers in that order, and the next
     one only when those before it have left. Without, it takes parts as the first chunk of each is there: what a mate
-    has of its own goes before what is still on its way to it. ``dealings`` tell how the chunks of each share go over
+    has of its own goes before what is still on its way to it. ``dealings`` hold how the chunks of each share go over
     the connections of its node pair.
     """
 
@@ -84,7 +84,7 @@ class SharedTransfers:
     _position: int = 0
 
     def offer(self, now_ns: int, mate: int, microbatch: int, arrived: Arrived) -> None:
-        """The cell's pipeline number ``mate`` has made a transfer."""
+        """Send a transfer that the cell's pipeline number ``mate`` has made; with ``turns``, once it is its turn."""
         offer = _Offer(now_ns, arrived, len(self.channels))
         if not self.turns:
             self._send(mate, offer)

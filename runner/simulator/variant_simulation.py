@@ -1,4 +1,4 @@
-"""One variant on one topology, simulated: the same schedule objects, placement and work as an emulated trial."""
+"""Simulate one variant on one topology, with the same schedule objects, placement and work as an emulated trial."""
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ def simulate_variant(
     """Simulate ``iterations`` of training.
 
     ``effects`` are TCP's, all of them by default; ``dilation`` is that of an emulation whose timers it shall have. With
-    ``symmetry``, one of several parts that are provably equal is simulated and stands for all; what is given is the
+    ``symmetry``, one of several parts that are provably equal is simulated and stands for all; the result is the
     same to the byte as without. Beside a prefill service every GPU is simulated by itself. Raises SimulationError, one
     line, where the schedule does not come to its end.
     """
@@ -85,7 +85,10 @@ def simulate_variant(
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Nothing that a simulation makes is garbage before its end, and looking for it takes a quarter of a large one."""
+    """Pause garbage collection: nothing that a simulation makes is garbage before its end.
+
+    Looking for garbage would take a quarter of the time of a large simulation.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -100,7 +103,7 @@ Boundary = tuple[int, int, MessageKind]
 
 
 def _boundary_ends(variant: ResolvedVariant, pipelines: Sequence[int]) -> dict[Boundary, Ends]:
-    """Between which places activations and gradients of some pipelines go."""
+    """Return the two places between which activations and gradients of some pipelines go."""
     places, ends = variant.placement.pipelines, {}
     for pipeline in pipelines:
         for stage in range(variant.placement.stages - 1):
@@ -157,7 +160,7 @@ class _Boundaries:
         )
 
     def _dealings(self, mates: Sequence[Ends], cutting: Cutting) -> list[Dealing | None]:
-        """How the chunks of each share go over the connections of its node pair, None where there is but one."""
+        """Return how the chunks of each share go over the connections of its node pair, None where there is but one."""
         counts = [self._network.connections_between(ends) for ends in mates]
         return [
             Dealing(connections, len(cutting.share(share)), cutting.largest_bytes) if connections > 1 else None
@@ -169,13 +172,13 @@ class _Boundaries:
         return cutting.total_bytes + frames
 
     def crossed(self) -> list[Crossing]:
-        """The channels over the WAN, each with its ends."""
+        """Return the channels over the WAN, each with its ends."""
         ends = sorted(set(self._ends.values()), key=lambda ends: (ends[0].pipeline, ends[0].stage))
         return [(pair, self._channels[pair]) for pair in ends if pair[0].datacenter != pair[1].datacenter]
 
 
 def _with_prefill(training: SpanColumns, rows: Rows) -> SpanColumns:
-    """All spans in their order."""
+    """Return all spans in their order, those of training and those of prefill."""
     both = [
         np.concatenate((getattr(training, entry.name), column))
         for entry, column in zip(fields(SpanColumns), rows.T, strict=True)
@@ -186,7 +189,7 @@ def _with_prefill(training: SpanColumns, rows: Rows) -> SpanColumns:
 
 
 def _for_all(rows: Rows, variant: ResolvedVariant, parts: int) -> Rows:
-    """The spans of all parts in their order, given those of the first: the others do the same at the same time."""
+    """Return the spans of all parts in their order, given the first part's: the others do the same at the same time."""
     rank, kind, iteration, microbatch, start_ns, end_ns, _, _ = rows.T
     rows = rows[np.lexsort((microbatch, kind, end_ns, start_ns, iteration, rank))]
     ranks = variant.pipelines // parts * variant.placement.stages

@@ -1,4 +1,4 @@
-"""What crossed the WAN, host by host, read off the channels."""
+"""Read off the channels what crossed the WAN, host by host."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ from runner.simulator.network import Ends
 from runner.simulator.simulation import WanTraffic
 
 Crossing = tuple[Ends, Channel]
-"""Between which places a channel leads, and the channel."""
+"""The two places that a channel joins, and the channel."""
 
 
 def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: int) -> tuple[WanTraffic, ...]:
-    """The traffic of every node pair, of all the equal parts of which the first one's channels are given."""
+    """Return the traffic of every node pair, of all the equal parts of which the first one's channels are given."""
     pipelines = variant.placement.pipelines
     size = len(pipelines) // parts
     found: dict[tuple[str, str], list[Channel]] = {}
@@ -37,7 +37,7 @@ def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: 
 
 
 def part_sent(sizes: Column, moved_ns: Column, whole_ns: Column) -> Column:
-    """How much of each size has gone after so long of the whole time, rounded down."""
+    """Return how much of each size has gone after so long of the whole time, rounded down."""
     if not len(sizes) or int(sizes.max()) * int(whole_ns.max()) < 2**63:
         return sizes * moved_ns // whole_ns
     # The product would not fit in 64 bits: what a double rounds is less than a billionth of the size.
@@ -45,7 +45,7 @@ def part_sent(sizes: Column, moved_ns: Column, whole_ns: Column) -> Column:
 
 
 def _cumulative(source: str, destination: str, channels: Sequence[Channel]) -> WanTraffic:
-    """The sum of several channels' histories, as a count that grows evenly between its times."""
+    """Return the sum of several channels' histories, as a count that grows evenly between its times."""
     line = channels[0].line
     history = np.concatenate([np.frombuffer(channel.history, np.int64).reshape(-1, 3) for channel in channels])
     begins, ends, sizes = history.T
@@ -60,7 +60,7 @@ def _cumulative(source: str, destination: str, channels: Sequence[Channel]) -> W
 
 
 def _sent_by(times: Column, channel: Channel) -> Column:
-    """How much one channel had sent by each of these times: its stretches follow each other."""
+    """Return how much one channel had sent by each of these times: its stretches follow each other."""
     begins, ends, sizes = np.frombuffer(channel.history, np.int64).reshape(-1, 3).T
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
     stretch = np.searchsorted(ends, times, side="right")

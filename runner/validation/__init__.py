@@ -1,1 +1,1 @@
-"""The simulator, held against arithmetic to the nanosecond and against the emulation within stated limits."""
+"""Compare the simulator with arithmetic, to the nanosecond, and with the emulation, within stated limits."""

@@ -1,4 +1,4 @@
-"""How far the simulator agrees with experiments that ran in virtual time, kept as a file beside what they showed.
+"""Measure how far the simulator agrees with experiments that ran in virtual time, and keep that as a file beside them.
 
 In virtual time nothing is disturbed by the machine, so that the limits are closer than those for the real clock.
 """
@@ -42,7 +42,7 @@ class Agreement:
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Those of all experiments."""
+        """The comparisons of all experiments."""
         return tuple(comparison for each in self.experiments for comparison in each.comparisons)
 
     @property
@@ -52,12 +52,12 @@ class Agreement:
 
     @property
     def worst(self) -> Comparison:
-        """The farthest off."""
+        """The comparison that is farthest off."""
         return max(self.comparisons, key=lambda comparison: abs(comparison.error))
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What is beyond the limits, a sentence each."""
+        """A sentence for each thing that is beyond the limits."""
         found = []
         beyond = [each for each in self.comparisons if abs(each.error) > VIRTUAL_CELL_LIMIT]
         if beyond:
@@ -74,7 +74,7 @@ class Agreement:
 
 
 def write_agreement(folder: Path, agreement: Agreement) -> Path:
-    """Write it into that folder, in place of what was there; return the file."""
+    """Write the agreement into that folder, in place of what was there; return the file."""
     path = folder / AGREEMENT_FILE
     with written_whole(path) as partial:
         partial.write_text(json.dumps(_document(agreement), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A small experiment whose outcome is known, written as a user writes one, and what is read off its simulation."""
+"""Simulate a small experiment whose outcome is known, written as a user writes one, and read figures off it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from testbed.units import format_duration
 
 
 def chain(latencies_ns: Sequence[int], **wan: str) -> dict[str, Any]:
-    """A topology of one GPU a datacenter: ``dc0``, ``dc1`` and on, with that latency between each and the next.
+    """Return a topology of one GPU a datacenter: ``dc0``, ``dc1`` and on, with that latency between each and the next.
 
     Rates are unlimited unless ``wan`` says otherwise.
     """
@@ -28,7 +28,7 @@ def chain(latencies_ns: Sequence[int], **wan: str) -> dict[str, Any]:
 
 
 def side_by_side(hosts: int, **wan: str) -> dict[str, Any]:
-    """A topology of two datacenters, ``east`` and ``west``, inside which nothing takes any time."""
+    """Return a topology of two datacenters, ``east`` and ``west``, inside which nothing takes any time."""
     return {
         "datacenters": [{"name": "east", "hosts": hosts}, {"name": "west", "hosts": hosts}],
         "intra": {"latency": "0ns", "rate": "unlimited"},
@@ -45,7 +45,7 @@ def simulated(
     variant: Mapping[str, Any],
     effects: TcpEffects = IDEAL,
 ) -> Simulation:
-    """One iteration of one variant, all given as the sections of an experiment's file have them."""
+    """Simulate one iteration of one variant, all given as the sections of an experiment's file have them."""
     document = {
         "topology": topology,
         "compute": {"activation": "1B", "gradient": "1B", **compute},
@@ -57,13 +57,13 @@ def simulated(
 
 
 def iteration_ns(simulation: Simulation) -> int:
-    """How long the only iteration took."""
+    """Return how long the only iteration took."""
     ((begin_ns, end_ns),) = simulation.windows_ns
     return end_ns - begin_ns
 
 
 def arrival_ns(simulation: Simulation, rank: int, microbatch: int = 0) -> int:
-    """When the activation of that microbatch was at that rank, whole, after the first forward of the rank before ended.
+    """Return when a microbatch's activation was whole at a rank, after the first forward of the rank before ended.
 
     Raises ValueError if it came never or more than once.
     """
@@ -76,7 +76,7 @@ def arrival_ns(simulation: Simulation, rank: int, microbatch: int = 0) -> int:
 
 
 def all_reduce_ns(simulation: Simulation) -> int:
-    """From the first rank's begin of the all-reduce to the last one's end."""
+    """Return the time from the first rank's begin of the all-reduce to the last one's end."""
     spans = simulation.spans
     found = spans.kind == KIND_CODES["all_reduce"]
     return int(np.max(spans.end_ns[found]) - np.min(spans.start_ns[found]))

@@ -1,4 +1,4 @@
-"""A simulated figure beside what arithmetic says it must be."""
+"""Hold a simulated figure beside what arithmetic says it must be."""
 
 from dataclasses import dataclass
 

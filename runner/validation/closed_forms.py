@@ -1,4 +1,4 @@
-"""Cases small enough for paper: what the simulator gives beside the formula, each derived where it is computed.
+"""Check the simulator in cases small enough for paper, against a formula, each derived where it is computed.
 
 All are ideal (no window, no slow start, no headers) but for the one effect that a case is about. The numbers are chosen
 so that every time is a whole number of nanoseconds. Arrivals count from the end of the forward that made the first
@@ -42,7 +42,7 @@ def _unequal_gpipe(simulate: Simulate, microbatches: int) -> int:
 
 
 def unequal_stages_and_links(simulate: Simulate) -> Check:
-    """GPipe, one microbatch: nothing waits for anything else, so everything that it meets adds up."""
+    """Check GPipe with one microbatch: nothing waits for anything else, so everything that it meets adds up."""
     expected_ms = sum(_FORWARDS_MS) + sum(_BACKWARDS_MS) + 2 * sum(_LATENCIES_MS)
     return Check(
         "GPipe, 1 microbatch, unequal stages and links",
@@ -53,12 +53,12 @@ def unequal_stages_and_links(simulate: Simulate) -> Check:
 
 
 def slowest_stage(simulate: Simulate) -> Check:
-    """GPipe, M microbatches: the slowest forward and the slowest backward, at different stages, M - 1 times more.
+    """Check GPipe with M microbatches: the slowest forward and the slowest backward come M - 1 times more.
 
-    When microbatch k leaves stage s is the longest path to (s, k), where a step to the next stage costs its latency, a
-    step to the next microbatch nothing, and each place its stage's f. A path to the last place makes S - 1 and M - 1
-    steps. It meets each stage once and M - 1 places more, dearest all at the stage with the largest f. Backwards
-    begin at the last stage when its last forward ends, and are the same again with b.
+    The two may be at different stages. When microbatch k leaves stage s is the longest path to (s, k), where a step to
+    the next stage costs its latency, a step to the next microbatch nothing, and each place its stage's f. A path to the
+    last place makes S - 1 and M - 1 steps. It meets each stage once and M - 1 places more, dearest all at the stage
+    with the largest f. Backwards begin at the last stage when its last forward ends, and are the same again with b.
     """
     microbatches = 8
     once_ms = sum(_FORWARDS_MS) + sum(_BACKWARDS_MS) + 2 * sum(_LATENCIES_MS)
@@ -72,7 +72,7 @@ def slowest_stage(simulate: Simulate) -> Check:
 
 
 def recompute(simulate: Simulate) -> Check:
-    """GPipe recomputes when the gradient is there, so that r and b follow each other like one longer backward."""
+    """Check that GPipe recomputes when the gradient is there: r and b follow each other like one longer backward."""
     stages, microbatches, latency_ms = 4, 8, 50
     simulation = simulated(
         simulate,
@@ -91,9 +91,10 @@ def recompute(simulate: Simulate) -> Check:
 
 
 def transfers_queue(simulate: Simulate) -> Check:
-    """Transfers over one pair go one after the other, each for A / W, and arrive one latency after their last byte.
+    """Check that transfers over one pair go one after the other, each for A / W.
 
-    Forwards shorter than a transfer keep the queue filled: microbatch k, from 1, arrives at k A / W + c.
+    Each arrives one latency after its last byte has left. Forwards shorter than a transfer keep the queue filled:
+    microbatch k, from 1, arrives at k A / W + c.
     """
     microbatches, forward_ms, transfer_ms, latency_ms = 4, 10, 100, 20
     simulation = simulated(
@@ -112,7 +113,7 @@ def transfers_queue(simulate: Simulate) -> Check:
 
 
 def directions_are_independent(simulate: Simulate) -> Check:
-    """Two pipelines that begin at opposite ends send at once, each with all of the rate."""
+    """Check that two pipelines that begin at opposite ends send at once, each with all of the rate."""
     simulation = simulated(
         simulate,
         side_by_side(2, rate="1Gbit", latency="20ms"),
@@ -129,7 +130,7 @@ def directions_are_independent(simulate: Simulate) -> Check:
 
 
 def trunk_is_shared(simulate: Simulate) -> Check:
-    """Two node pairs capped at 60 Mbit/s on a trunk of 90 get half of it each: 45 Mbit take 1 s."""
+    """Check that two node pairs capped at 60 Mbit/s on a trunk of 90 get half of it each: 45 Mbit take 1 s."""
     simulation = simulated(
         simulate,
         side_by_side(2, rate="90Mbit", node_pair_rate="60Mbit", latency="20ms"),
@@ -146,7 +147,7 @@ def trunk_is_shared(simulate: Simulate) -> Check:
 
 
 def trunk_is_shared_while_there_are_two(simulate: Simulate) -> Check:
-    """The same pairs, each with 105 Mbit, the second transfer beginning 1 s after the first.
+    """Check the same pairs, each with 105 Mbit, the second transfer beginning 1 s after the first.
 
     The first moves 60 Mbit in its first second alone, the other 45 in the next one beside the second, whose own 45 in
     that second leave it 60 for one more alone. So each takes 2 s. Of three stages the first pipeline has one in the
@@ -168,9 +169,10 @@ def trunk_is_shared_while_there_are_two(simulate: Simulate) -> Check:
 
 
 def window_per_round_trip(simulate: Simulate) -> Check:
-    """A connection has one window in flight: where no rate binds, B bytes leave as B / window bursts, an RTT apart.
+    """Check that a connection has one window in flight: B bytes leave as B / window bursts, an RTT apart.
 
-    Four connections have four windows. The window is what a transport's buffer of 200 kB leaves for data in flight.
+    That is so where no rate binds. Four connections have four windows. The window is what a transport's buffer of 200
+    kB leaves for data in flight.
     """
     latency_ms, bursts = 20, 10
     in_flight_bytes = TcpSettings(window_bytes=200_000).in_flight_bytes
@@ -197,7 +199,7 @@ INITIAL_WINDOW_BYTES = 10 * 1448
 
 
 def slow_start(simulate: Simulate) -> Check:
-    """A new connection sends ten segments, then after each round trip twice as much as before.
+    """Check that a new connection sends ten segments, then after each round trip twice as much as before.
 
     After n bursts ``IW (2^n - 1)`` bytes have left, so that B bytes take ``ceil(log2(B / IW + 1))`` of them, and the
     last arrives one latency after it has left. Cases: exactly one burst, a byte more, exactly two, exactly three, a
@@ -231,7 +233,7 @@ def slow_start(simulate: Simulate) -> Check:
 
 
 def headers(simulate: Simulate) -> Check:
-    """1448 bytes of payload travel in a frame of 1514: 1000 full segments are 12.112 Mbit on the wire.
+    """Check that 1448 bytes of payload travel in a frame of 1514: 1000 full segments are 12.112 Mbit on the wire.
 
     They hold the activation and, for each chunk that it is cut in, a header of the transport's own.
     """
@@ -266,7 +268,7 @@ def _ring(simulate: Simulate, gradient: str, **wan: str) -> int:
 
 
 def ring_by_rate(simulate: Simulate) -> Check:
-    """Each of P replicas sends one P-th of A in each of 2(P - 1) steps, all at once: here 1 s a step."""
+    """Check that each of P replicas sends one P-th of A in each of 2(P - 1) steps, all at once: here 1 s a step."""
     return Check(
         "ring all-reduce of 40 MB over 4 replicas at 80 Mbit/s, without latency",
         "2 (P - 1) / P x A / R",
@@ -276,7 +278,7 @@ def ring_by_rate(simulate: Simulate) -> Check:
 
 
 def ring_by_latency(simulate: Simulate) -> Check:
-    """Where no rate binds, what a step sends on has to have come all the way in the step before."""
+    """Check that where no rate binds, what a step sends on has to have come all the way in the step before."""
     return Check(
         "ring all-reduce over 4 replicas 50 ms apart, without a rate",
         "2 (P - 1) c",
@@ -286,7 +288,7 @@ def ring_by_latency(simulate: Simulate) -> Check:
 
 
 def ring_by_both(simulate: Simulate) -> Check:
-    """Segments go through in chunks, so that a step begins while the one before is still coming.
+    """Check that segments go through in chunks, so that a step begins while the one before is still coming.
 
     Where a segment takes longer to send, 1 s, than to arrive, no replica's line is ever idle, and the latency counts
     only once: for the last chunk.
@@ -312,7 +314,7 @@ def _first_arrivals(simulate: Simulate, **transport: str | int) -> tuple[int, ..
 
 
 def temporal_sharing(simulate: Simulate) -> Check:
-    """A transfer that takes A / W over its own node pair takes a C-th of that over those of C pipelines.
+    """Check that a transfer of A / W over its own node pair takes a C-th of that over those of C pipelines.
 
     C = 4 pipelines have an activation ready at the same moment, A / W = 400 ms. They take turns, so that the first
     arrives after 100 ms and the last when all would have without sharing. Scatter and gather take no time here.
@@ -326,7 +328,7 @@ def temporal_sharing(simulate: Simulate) -> Check:
 
 
 def no_sharing(simulate: Simulate) -> Check:
-    """The same without sharing: each over its own node pair, all at once."""
+    """Check the same without sharing: each over its own node pair, all at once."""
     return Check("the same, not shared", "A / W", (400 * MS,) * 4, _first_arrivals(simulate, sharing="none"))
 
 

@@ -1,4 +1,4 @@
-"""Every cell and variant of an emulated run, simulated: what the machine measured beside what the model says."""
+"""Simulate every cell and variant of an emulated run: what the machine measured beside what the model predicts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ def _experiment(run: Run) -> Experiment:
 
 
 def _is_what_ran(cell: Cell, manifest: Mapping[str, Any]) -> bool:
-    """Whether all that the manifest says of a cell still holds; what only this version says does not count."""
+    """Return whether all that the manifest says of a cell still holds; what only this version says does not count."""
     ran: Mapping[str, Any] = next(
         (entry for entry in manifest.get("cells", ()) if entry.get("index") == cell.index), {}
     )
@@ -137,6 +137,6 @@ def _compare(run: Run, row: HeadlineRow, cell: Cell, calibrated: bool, simulate:
 
 
 def _connections(facts: Mapping[str, Any]) -> frozenset[tuple[tuple[str, str], int]] | None:
-    """How many connections joined which hosts in a trial, None if it does not say."""
+    """Return how many connections joined which hosts in a trial, None if its facts lack them."""
     counted = facts.get("connections")
     return None if counted is None else frozenset(((one, other), count) for one, other, count in counted)

@@ -1,4 +1,4 @@
-"""Chance that falls alike on every machine: choices that follow from a text alone."""
+"""Draw at random, but alike on every machine: choices that follow from a text alone."""
 
 import random
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ class Dice:
         self._random = random.Random(seed).random  # noqa: S311 - nothing is kept secret by it
 
     def chance(self, probability: float) -> bool:
-        """Whether something of that probability happens."""
+        """Return whether something of that probability happens."""
         return self._random() < probability
 
     def one(self, values: Sequence[Value]) -> Value:
-        """One of the values, each as likely as any other."""
+        """Return one of the values, each as likely as any other."""
         return values[int(self._random() * len(values))]
 
     def weighted(self, values: Sequence[tuple[Value, int]]) -> Value:
-        """One of the values, each as often as the whole number beside it says."""
+        """Return one of the values, each as often as the whole number beside it says."""
         return self.one([value for value, times in values for _ in range(times)])
 
     def whole(self, least: int, most: int) -> int:
-        """A whole number between two bounds."""
+        """Return a whole number between two bounds, which may be either."""
         return least + int(self._random() * (most - least + 1))
 
     def shuffled(self, values: Sequence[Value]) -> list[Value]:
-        """The values in any order."""
+        """Return the values in any order."""
         left, drawn = list(values), []
         while left:
             drawn.append(left.pop(int(self._random() * len(left))))

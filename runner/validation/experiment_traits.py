@@ -1,4 +1,4 @@
-"""What an experiment is like, in words: what errors are sorted by, to find what they have in common."""
+"""Describe an experiment in words, by which errors are sorted to find what they have in common."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _SIZE_WORDS = ("up to 64 KiB", "64 KiB to 1 MiB", "1 to 16 MiB", "above 16 MiB")
 
 
 def traits(cell: Cell) -> tuple[str, ...]:
-    """Those of the cell's only variant, each a few words that are the same for all experiments that share it."""
+    """Return the traits of the cell's only variant, each a few words that all experiments with the trait share."""
     (variant,) = cell.variants
     return (
         variant.spec.schedule,
@@ -69,7 +69,7 @@ def _of_transfers(variant: ResolvedVariant) -> Iterator[str]:
 
 
 def _rings(variant: ResolvedVariant) -> Iterator[list[Pair]]:
-    """The neighbours of each ring that sums more than a few bytes between hosts."""
+    """Yield the neighbours of each ring that sums more than a few bytes between hosts."""
     for stage, size_bytes in enumerate(variant.work.gradient_bytes):
         ring = variant.placement.ring(stage)
         neighbours = [pair for pair in pairwise([*ring, *ring[:1]]) if pair[0].host != pair[1].host]
@@ -124,7 +124,7 @@ def _of_transport(topology: Topology, variant: ResolvedVariant) -> Iterator[str]
 
 
 def _limits(topology: Topology, variant: ResolvedVariant) -> Iterator[bool]:
-    """For each pair across the WAN, whether its windows carry less than its rate."""
+    """Yield for each pair across the WAN whether its windows carry less than its rate."""
     counts = count_connections(topology, variant.pairs, variant.transport, variant.clock)
     for one, other in variant.pairs:
         if one.datacenter != other.datacenter:

@@ -1,4 +1,4 @@
-"""Why the simulator is off where it is: causes by name, and which experiment each of them explains.
+"""Read why the simulator is off where it is: causes by name, and which experiment each of them explains.
 
 The file is written by hand::
 
@@ -26,7 +26,7 @@ class Explanations(StrictModel):
 
 
 def read_explanations(folder: Path) -> Explanations:
-    """What that folder's file says; nothing where there is none.
+    """Return the content of that folder's file; nothing in it where there is none.
 
     Raises InputError, one line with file, field and remedy.
     """

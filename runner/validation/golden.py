@@ -1,4 +1,4 @@
-"""Iteration times of 1F1B and GPipe under latency alone, as published: what every simulator of them must give."""
+"""Check 1F1B's and GPipe's iteration times under latency alone, as published: every simulator must give these."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,10 @@ FORWARD_NS, BACKWARD_NS = 50 * MS, 100 * MS
 
 @dataclass(frozen=True)
 class GoldenValue:
-    """``stages`` stages of one GPU each, a forward 50 ms and a backward 100 ms; links have latency and no rate."""
+    """A golden value: ``stages`` stages of one GPU each, a forward 50 ms, a backward 100 ms.
+
+    Links have latency and no rate.
+    """
 
     schedule: str
     stages: int
@@ -29,7 +32,7 @@ _ITERATION_MS = {
     (4, 8, 150): (4050, 2550),
     (6, 8, 50): (2950, 2450),
 }
-"""By (S, M, c in ms): 1F1B with ``S - s`` warm-up forwards at stage s, and GPipe.
+"""Iteration times by (S, M, c in ms): 1F1B with ``S - s`` warm-up forwards at stage s, and GPipe.
 
 Three independent public schedulers agree on 1F1B. GPipe follows ``(M + S - 1)(f + b) + 2(S - 1)c``: a full pipeline
 once forward and once back, and each link once each way.
@@ -43,7 +46,7 @@ GOLDEN_VALUES = tuple(
 
 
 def golden_check(value: GoldenValue, simulate: Simulate) -> Check:
-    """One golden value, simulated."""
+    """Simulate one golden value."""
     simulation = simulated(
         simulate,
         chain([value.latency_ns] * (value.stages - 1)),

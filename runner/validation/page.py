@@ -1,4 +1,4 @@
-"""The page that shows a validation."""
+"""Write the page that shows a validation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,10 +23,10 @@ def page(
     agreement: Agreement | None = None,
     drawn: RandomSection | None = None,
 ) -> str:
-    """The whole page: verdict, golden values, closed forms, and what else was compared: an emulated run, virtual time.
+    """Return the whole page: verdict, golden values, closed forms, and what else was compared.
 
-    ``picture`` is the picture's address as seen from the page. The same validation, run, agreement and
-    random experiments give the same text.
+    That is an emulated run and virtual time. ``picture`` is the picture's address as seen from the page. The same
+    validation, run, agreement and random experiments give the same text.
     """
     sections = [
         "# Does the simulator agree?\n",
@@ -146,7 +146,7 @@ def _virtual_time(agreement: Agreement) -> list[str]:
 def _comparison_rows(
     comparisons: Sequence[Comparison],
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[int, ...]]:
-    """Headings, rows and the columns of numbers, without those that nothing stands in."""
+    """Return headings, rows and the columns of numbers, without columns that would be empty."""
     swept, careful = any(each.values for each in comparisons), any(each.cautions for each in comparisons)
     headings = (
         *(("cell",) if swept else ()),
@@ -213,7 +213,7 @@ def _which(comparison: Comparison) -> str:
 def document(
     validation: Validation, agreement: Agreement | None = None, drawn: RandomSection | None = None
 ) -> Mapping[str, Any]:
-    """The validation in plain JSON types; of virtual time the errors alone."""
+    """Return the validation in plain JSON types; of virtual time the errors alone."""
 
     def checks(found: Sequence[Check]) -> list[dict[str, Any]]:
         return [

@@ -1,31 +1,31 @@
-"""Markdown that reads well as plain text too."""
+"""Write Markdown that reads well as plain text too."""
 
 import re
 from collections.abc import Sequence
 
 
 def paragraph(text: str) -> str:
-    """A paragraph, with the line break that ends it."""
+    """Return a paragraph, with the line break that ends it."""
     return f"{text}\n"
 
 
 def plain(text: str) -> str:
-    """Text that somebody else wrote, with nothing in it that Markdown would read."""
+    """Return text that somebody else wrote, with nothing in it that Markdown would read."""
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
 
 
 def seconds_text(value_s: float) -> str:
-    """An iteration time."""
+    """Return an iteration time as text."""
     return f"{value_s:.3f} s"
 
 
 def error_text(error: float) -> str:
-    """An error with its sign."""
+    """Return an error as text, with its sign."""
     return f"{error:+.1%}"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """A table whose columns stand one below the other in plain text too; ``right`` are aligned to the right."""
+    """Return a table whose columns stand one below the other in plain text too; ``right`` are aligned to the right."""
     widths = [max(3, *(len(row[column]) for row in [headings, *rows])) for column in range(len(headings))]
 
     def line(cells: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Simulated against emulated iteration times, as a PNG beside the page."""
+"""Draw simulated against emulated iteration times, as a PNG beside the page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ def draw_picture(comparisons: Sequence[Comparison], path: Path) -> None:
 
 
 def _span(comparisons: Sequence[Comparison]) -> tuple[float, float]:
-    """What both axes reach over: every time there is, and a little more."""
+    """Return the range of both axes: every time there is, and a little more."""
     times_s = [time_s for each in comparisons for time_s in (each.emulated_s, each.simulated_s)]
     return 0.8 * min(times_s), 1.25 * max(times_s)
 

@@ -1,4 +1,4 @@
-"""How far simulations of experiments drawn at random agree with virtual time, kept as a file."""
+"""Measure how far simulations of experiments drawn at random agree with virtual time, and keep that as a file."""
 
 import json
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from runner.validation.agreement import AGREEMENT_FILE, VIRTUAL_CELL_LIMIT, VIRT
 from testbed.strict_model import InputError
 
 SHARE_WITHIN = 0.95
-"""Of the experiments, that has to be within ``VIRTUAL_CELL_LIMIT``."""
+"""The share of the experiments that has to be within ``VIRTUAL_CELL_LIMIT``."""
 EXPLAINED_LIMIT = 0.10
-"""Beyond, each experiment has to have its explanation."""
+"""An experiment that is farther off than this has to have its explanation."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DrawnResult:
 
 @dataclass(frozen=True)
 class RandomAgreement:
-    """What came of ``asked`` experiments of one seed, by their numbers; ``failed`` has the reason of each without one.
+    """The outcome of ``asked`` experiments of one seed, by number; ``failed`` has the reason of each without a result.
 
     One that neither came out nor failed was not run, since somebody interrupted.
     """
@@ -58,23 +58,23 @@ class RandomAgreement:
 
     @property
     def median_error(self) -> float | None:
-        """None without any result."""
+        """The median of the absolute errors; None without any result."""
         return float(np.median(self.errors)) if self.results else None
 
     @property
     def share_within(self) -> float | None:
-        """How many of the results are within the limit; None without any."""
+        """The share of the results that are within the limit; None without any."""
         within = [error <= VIRTUAL_CELL_LIMIT for error in self.errors]
         return sum(within) / len(within) if within else None
 
     def beyond(self, limit: float) -> list[DrawnResult]:
-        """The results that are farther off than that, the farthest first."""
+        """Return the results that are farther off than that, the farthest first."""
         found = [result for result in self.results if abs(result.error) > limit]
         return sorted(found, key=lambda result: (-abs(result.error), result.number))
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What does not hold, a sentence each."""
+        """A sentence for each thing that does not hold."""
         found = []
         if self.median_error is not None and self.median_error > VIRTUAL_MEDIAN_LIMIT:
             found.append(
@@ -94,7 +94,7 @@ class RandomAgreement:
         return tuple(found)
 
     def document(self) -> dict[str, Any]:
-        """Everything in plain JSON types."""
+        """Return everything in plain JSON types."""
         return {
             "seed": self.seed,
             "asked": self.asked,
@@ -117,7 +117,7 @@ class RandomAgreement:
 
 
 def write_random_agreement(folder: Path, agreement: RandomAgreement) -> Path:
-    """Write it into that folder, in place of what was there; return the file."""
+    """Write the agreement into that folder, in place of what was there; return the file."""
     path = folder / AGREEMENT_FILE
     with written_whole(path) as partial:
         partial.write_text(json.dumps(agreement.document(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

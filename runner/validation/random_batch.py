@@ -1,4 +1,4 @@
-"""What runs several experiments inside one guest, one after the other: booting it costs more than one of them."""
+"""Run several experiments inside one guest, one after the other: booting it costs more than one of them."""
 
 import json
 import sys
@@ -15,22 +15,22 @@ from runner.machine_facts import kernel_facts
 
 MODULE = "runner.validation.random_batch"
 FAILURE = "failure.txt"
-"""In a run's folder: why it came to no end."""
+"""The file, in a run's folder, that holds why the run came to no end."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Experiments' files, each with the folder of its run, which is there already."""
+    """A batch of experiments' files, each with the folder of its run, which is there already."""
 
     runs: Sequence[tuple[str, str]]
 
     def to_json(self) -> str:
-        """As one word of a command line."""
+        """Return the batch as one word of a command line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Batch":
-        """What ``to_json`` wrote."""
+        """Return the batch that ``to_json`` wrote."""
         written: dict[str, Any] = json.loads(text)
         return cls([(str(file), str(store)) for file, store in written["runs"]])
 

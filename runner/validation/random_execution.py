@@ -1,4 +1,4 @@
-"""Drawn experiments, run in virtual time, several in a guest and a guest on each core; then simulated."""
+"""Run drawn experiments in virtual time, several in a guest and a guest on each core; then simulate them."""
 
 import io
 import os
@@ -36,11 +36,11 @@ Stores = Mapping[int, RunStore]
 
 
 class _StoppedError(Exception):
-    """Somebody has ended the whole; the guest ends with it."""
+    """Raised in a guest's thread when somebody has ended the whole; the guest ends with it."""
 
 
 def begin_runs(drawn: Sequence[DrawnExperiment], kernel: VirtualKernel, *, resume: bool) -> dict[int, RunStore]:
-    """A run's folder for each experiment, by its number; with ``resume`` the one that it has, if it has one."""
+    """Return a run's folder for each experiment, by its number; with ``resume`` the one that it has, if it has one."""
     facts = {"virtual_time": {"kernel": kernel.record.release, "configuration_hash": kernel.record.configuration_hash}}
     stores = {}
     for each in drawn:
@@ -52,7 +52,7 @@ def begin_runs(drawn: Sequence[DrawnExperiment], kernel: VirtualKernel, *, resum
 
 
 class RandomRuns:
-    """Runs what is not complete yet, some guests at a time; ``progress`` hears of each experiment that has ended."""
+    """Run what is not complete yet, some guests at a time; report each experiment that has ended to ``progress``."""
 
     def __init__(
         self, drawn: Sequence[DrawnExperiment], stores: Stores, kernel: VirtualKernel, progress: Progress
@@ -106,7 +106,7 @@ class RandomRuns:
             return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
 
     def _run(self, batch: list[DrawnExperiment], core: int) -> None:
-        """Run a batch in one guest; where that ends early, its first unfinished one has failed and the rest waits."""
+        """Run a batch in one guest; where that ends early, its first unfinished experiment fails and the rest waits."""
         left = list(batch)
 
         def look() -> int:
@@ -149,12 +149,12 @@ class RandomRuns:
 
 
 def is_complete(store: RunStore) -> bool:
-    """Whether a run has come to its end, now: a guest writes it."""
+    """Return whether a run has come to its end, read anew each time: a guest writes it."""
     return bool(RunStore.open(store.path).manifest["complete"])
 
 
 def has_ended(store: RunStore) -> bool:
-    """Whether a run is complete or has failed."""
+    """Return whether a run is complete or has failed."""
     return (store.path / FAILURE).is_file() or is_complete(store)
 
 
@@ -170,7 +170,7 @@ def _last_line(said: io.BytesIO) -> str:
 
 
 def agreement_of(seed: int, drawn: Sequence[DrawnExperiment], stores: Stores, simulate: Simulate) -> RandomAgreement:
-    """Simulate what has run, and hold each against its run."""
+    """Simulate what has run, and compare each with its run."""
     results: list[DrawnResult] = []
     failed: dict[int, str] = {}
     for each in drawn:

@@ -1,4 +1,4 @@
-"""Experiments drawn at random, over all that a user may combine: where the simulator is held against virtual time.
+"""Draw experiments at random, over all that a user may combine, to compare the simulator with virtual time.
 
 A drawn experiment has one variant. It is as large as its kind needs and no larger: what it sends, the hosts that it has
 and how long it lasts are bounded, so that a run in virtual time costs a few seconds. The same seed and number give the
@@ -18,25 +18,25 @@ KIB, MIB = 2**10, 2**20
 MS = 1_000_000
 
 MOST_BYTES = 1024 * MIB
-"""That all iterations together send over TCP, those that warm up included."""
+"""The most that all iterations together send over TCP, those that warm up included."""
 MOST_TRANSFERS = 1500
-"""Of all iterations together; every one costs system calls, however small it is."""
+"""The most transfers of all iterations together; every one costs system calls, however small it is."""
 MOST_SECONDS = 30.0
-"""Of virtual time, in which samples are taken: roughly, as if all transfers followed each other."""
+"""The longest virtual time, in which samples are taken: roughly, as if all transfers followed each other."""
 
 SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "dp", "atlas", "atlas")
-"""In turn, so that a few successive numbers have all of them; Atlas twice, since it shares links or does not."""
+"""Taken in turn, so that a few successive numbers have all of them; Atlas twice, since it shares links or does not."""
 HEAVY_BYTES = 64 * MIB
 """Transfers as large as this go over few boundaries, a few times."""
 NOTHING_BYTES = 1
-"""Of gradients that nobody sums: the least that a file may say."""
+"""The size of gradients that nobody sums: the least that a file may say."""
 WINDOWS_BYTES = (96 * KIB, 256 * KIB, MIB, MIB, 6 * MIB, 6 * MIB, 6 * MIB, 6 * MIB, 16 * MIB)
 """6 MiB is what a stock Debian has."""
 
 CONNECTIONS: tuple[int | str, ...] = (1, 1, 1, 1, 2, 4, 8, 16, "auto", "auto", "auto")
 
 _SIZES = tuple((4 * KIB * 4**step, 3 if step < 6 else 1) for step in range(9))
-"""4 KiB to 256 MiB; the large ones are dear."""
+"""Sizes from 4 KiB to 256 MiB, with their weights; the large ones are dear."""
 _LEAST_BYTES = 4 * NOTHING_BYTES
 _COMPUTE_NS = tuple(ms * MS for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000))
 _WINDOW_SHARE = 0.4
@@ -46,7 +46,7 @@ _MOST_CONNECTIONS = 64
 
 @dataclass(frozen=True)
 class _Load:
-    """What an iteration sends, by boundary and by stage, and how often."""
+    """The load of an iteration: what it sends, by boundary and by stage, and how often."""
 
     activation_bytes: tuple[int, ...]
     gradient_bytes: tuple[int, ...]
@@ -59,7 +59,7 @@ class _Load:
         return max((*self.activation_bytes, *self.gradient_bytes))
 
     def is_bounded(self, layout: Layout, transport_bps: float, latency_ns: int) -> bool:
-        """Whether all iterations together are within the bounds, were every boundary and ring to leave its hosts."""
+        """Return whether all iterations together are within the bounds, if every boundary and ring left its hosts."""
         crossings = self.iterations * 2 * self.microbatches * layout.pipelines
         passed_on = 1 + 2 * (layout.cell - 1) / layout.cell
         steps = self.iterations * 2 * (layout.pipelines - 1)
@@ -76,7 +76,7 @@ class _Load:
         )
 
     def lessened(self) -> "_Load":
-        """With fewer iterations, else fewer microbatches, else a quarter of what is largest."""
+        """Return it with fewer iterations, else with fewer microbatches, else with a quarter of what is largest."""
         if self.iterations > 2:
             return replace(self, iterations=2)
         if self.microbatches > 1:
@@ -94,7 +94,7 @@ class _Load:
 
 
 def draw_experiment(seed: int, number: int) -> dict[str, Any]:
-    """The document of experiment ``number``, counted from 0, of those that ``seed`` gives; as a user would write it."""
+    """Return the document of experiment ``number`` of a ``seed``, counted from 0, as a user would write it."""
     dice = Dice(f"wanbed random experiments, seed {seed}, number {number}")
     schedule = SCHEDULES[(number + seed) % len(SCHEDULES)]
     activation_bytes = NOTHING_BYTES if schedule == "dp" else dice.weighted(_SIZES)
@@ -141,7 +141,7 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
 
 
 def _transport(dice: Dice, layout: Layout, network: Network) -> tuple[dict[str, Any], float]:
-    """The section ``transport``, and roughly what a pair of hosts then moves."""
+    """Return the section ``transport``, and roughly what a pair of hosts then moves."""
     connections = dice.one(CONNECTIONS)
     window_bytes = dice.one(WINDOWS_BYTES)
     transport: dict[str, Any] = {"connections": connections, "window": format_size(window_bytes)}
@@ -157,14 +157,14 @@ def _transport(dice: Dice, layout: Layout, network: Network) -> tuple[dict[str, 
 
 
 def _sizes(dice: Dice, size_bytes: int, count: int) -> tuple[int, ...]:
-    """One size for all, or now and then another one for some."""
+    """Return one size for all, or now and then another one for some."""
     if count < 2 or size_bytes == NOTHING_BYTES or dice.chance(0.75):
         return (size_bytes,) * count
     return tuple(size_bytes // dice.one((1, 1, 3)) for _ in range(count))
 
 
 def _compute(dice: Dice, load: _Load, layout: Layout, network: Network) -> dict[str, Any]:
-    """Times beside those of the transfers: much shorter to about as long."""
+    """Return the section ``compute``, with times much shorter than those of the transfers, to about as long."""
     largest_bytes = max(load.activation_bytes) if layout.boundaries else load.largest_bytes
     transfer_ns = largest_bytes * 8 * 10**9 // network.pair_bps + network.latency_ns
     forward_ns = dice.one([each for each in _COMPUTE_NS if transfer_ns // 10 <= each <= transfer_ns] or _COMPUTE_NS[:1])

@@ -1,4 +1,4 @@
-"""Drawn experiments as files, which a user runs by hand like any other."""
+"""Write drawn experiments as files, which a user runs by hand like any other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from runner.validation.random_experiments import draw_experiment
 from testbed.strict_model import InputError
 
 MOST_EXPERIMENTS = 1000
-"""That are drawn at a time: numbers have three digits."""
+"""The most experiments that are drawn at a time: numbers have three digits."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class DrawnExperiment:
 
     @property
     def runs(self) -> Path:
-        """Beside the file, so that looking for a run does not look through those of all others."""
+        """The folder of its runs, beside the file, so that looking for a run does not look through all others' runs."""
         return self.file.with_suffix("")
 
 

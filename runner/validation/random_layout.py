@@ -1,4 +1,4 @@
-"""Datacenters of any size, drawn at random, and who computes where: placements whose rings cross the WAN too."""
+"""Draw datacenters of any size, and where stages lie in them: placements whose rings cross the WAN too."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from runner.validation.dice import Dice
 
 MOST_HOSTS, MOST_STAGES, MOST_PIPELINES = 12, 6, 4
 MOST_REPLICAS = 6
-"""Of a whole model."""
+"""The most replicas of a whole model."""
 NAMES = ("east", "west", "central", "south")
 
 Datacenters = tuple[tuple[str, int, int], ...]
-"""Each with its name, its hosts and the GPUs of each host."""
+"""Datacenters, each with its name, its hosts and the GPUs of each host."""
 Places = tuple[tuple[str, ...], ...]
 """The datacenter of each stage of each pipeline."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Datacenters, and who computes where in them.
+    """Datacenters, and where the stages of each pipeline lie in them.
 
     ``placement`` is one list for all pipelines, or one for each, or None: the default. ``cell`` pipelines share links.
     """
@@ -32,7 +32,7 @@ class Layout:
 
     @property
     def boundaries(self) -> int:
-        """How many there are between the stages of a pipeline."""
+        """The number of boundaries between the stages of a pipeline."""
         return self.stages - 1
 
     @property
@@ -41,14 +41,14 @@ class Layout:
         return self.placement is not None and not isinstance(self.placement[0], str)
 
     def written(self) -> list[Any] | None:
-        """The placement as a file has it."""
+        """Return the placement as a file has it."""
         if self.placement is None:
             return None
         return [each if isinstance(each, str) else list(each) for each in self.placement]
 
 
 def draw_layout(dice: Dice, schedule: str, *, heavy: bool) -> Layout:
-    """A layout that has room for two stages at least; a ``heavy`` one has few, and few pipelines."""
+    """Draw a layout that has room for two stages at least; a ``heavy`` one has few, and few pipelines."""
     count = dice.weighted(((2, 3), (3, 2), (4, 1)))
     datacenters = tuple(
         (name, dice.whole(1, min(4, MOST_HOSTS // count)), dice.weighted(((1, 5), (2, 3), (3, 1), (4, 2))))
@@ -63,7 +63,7 @@ def draw_layout(dice: Dice, schedule: str, *, heavy: bool) -> Layout:
 
 
 def _replicas(dice: Dice, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> Layout:
-    """Whole models, each on a GPU, whose sums of gradients go wherever they lie."""
+    """Draw whole models, each on a GPU, whose sums of gradients go wherever they lie."""
     pipelines = dice.whole(2, min(3 if heavy else MOST_REPLICAS, sum(rooms.values())))
     placement: Places | None = None
     if dice.chance(0.4):
@@ -73,7 +73,7 @@ def _replicas(dice: Dice, datacenters: Datacenters, rooms: Mapping[str, int], *,
 
 
 def _together(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> Layout:
-    """All replicas of a stage in one datacenter: by default, or by one list."""
+    """Draw a layout with all replicas of a stage in one datacenter: by default, or by one list."""
     fitting = [
         pipelines
         for pipelines in range(1, (2 if heavy else MOST_PIPELINES) + 1)
@@ -87,14 +87,14 @@ def _together(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mappin
 
 
 def _cell(dice: Dice, schedule: str, pipelines: int) -> int:
-    """How many pipelines share links: mostly with the schedule that was made for it."""
+    """Draw how many pipelines share links: mostly several with the schedule that was made for it."""
     if pipelines == 1 or not dice.chance(0.6 if schedule == "atlas" else 0.1):
         return 1
     return dice.one([count for count in range(2, pipelines + 1) if pipelines % count == 0])
 
 
 def _apart(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> Layout:
-    """Each pipeline placed by itself, or each cell of two: rings cross the WAN."""
+    """Draw a layout with each pipeline placed by itself, or each cell of two: rings cross the WAN."""
     left = {name: room // 2 for name, room in rooms.items()}
     cell, parts = 2, 2
     if schedule != "atlas" or heavy or sum(left.values()) < 4 or not dice.chance(0.4):
@@ -112,7 +112,7 @@ def _apart(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[s
 
 
 def _blocks(dice: Dice, room: Mapping[str, int], stages: int) -> tuple[str, ...]:
-    """Consecutive stages in each of some datacenters, which have room for them all."""
+    """Draw consecutive stages in each of some datacenters, which have room for them all."""
     places: list[str] = []
     order = dice.shuffled([name for name in room if room[name]])
     while len(places) < stages:

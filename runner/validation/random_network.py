@@ -1,4 +1,4 @@
-"""The network of a drawn experiment: latencies, rates of node pairs, and trunks that are full or not."""
+"""Draw the network of an experiment: latencies, rates of node pairs, and trunks that are full or not."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ RATES_BPS = tuple(mbit * 1_000_000 for mbit in (10, 20, 50, 100, 200, 500, 1000,
 
 _Trunk = Literal["none", "alone", "roomy", "full"]
 _QUICKEST_S, _SLOWEST_S = 0.001, 10.0
-"""Of a single transfer over a node pair."""
+"""The shortest and the longest time of a single transfer over a node pair."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """The sections of a topology, and what the slowest pair of hosts across the WAN has."""
+    """The sections of a topology, and the rate and latency of the slowest pair of hosts across the WAN."""
 
     intra: Mapping[str, str]
     wan: Mapping[str, str]
@@ -27,7 +27,7 @@ class Network:
 
 
 def draw_network(dice: Dice, datacenters: Sequence[str], crossing_bytes: int) -> Network:
-    """Links over which what crosses the WAN takes from a millisecond to some seconds."""
+    """Draw links over which what crosses the WAN takes from a millisecond to some seconds."""
     rates_bps = [rate for rate in RATES_BPS if _QUICKEST_S <= crossing_bytes * 8 / rate <= _SLOWEST_S] or RATES_BPS[:1]
     trunk: _Trunk = dice.weighted((("none", 2), ("alone", 2), ("roomy", 2), ("full", 3)))
     pair_bps, latency_ns = dice.one(rates_bps), dice.one(LATENCIES_NS)
@@ -42,7 +42,7 @@ def draw_network(dice: Dice, datacenters: Sequence[str], crossing_bytes: int) ->
 
 
 def _rates(dice: Dice, trunk: _Trunk, pair_bps: int) -> dict[str, str]:
-    """What caps a pair of hosts, and what all of them share."""
+    """Return the rates that cap a pair of hosts, and that all of them share."""
     if trunk == "none":
         return {"node_pair_rate": format_rate(pair_bps)}
     if trunk == "alone":
@@ -52,7 +52,7 @@ def _rates(dice: Dice, trunk: _Trunk, pair_bps: int) -> dict[str, str]:
 
 
 def _intra(dice: Dice, pair_bps: int) -> dict[str, str]:
-    """Ports as slow as a node pair of the WAN, faster ones, and some that nothing limits."""
+    """Draw ports as slow as a node pair of the WAN, faster ones, and some that nothing limits."""
     times = dice.weighted(((None, 2), (1, 1), (2, 2), (20, 3)))
     rate = format_rate(None if times is None else times * pair_bps)
     return {"latency": dice.one(("20us", "50us", "100us", "500us")), "rate": rate}

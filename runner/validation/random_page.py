@@ -1,4 +1,4 @@
-"""The page's section on experiments drawn at random: a verdict, those that are far off and why, and errors by trait."""
+"""Write the page's section on random experiments: a verdict, those that are far off and why, and errors by trait."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ UNEXPLAINED = "not explained"
 
 @dataclass(frozen=True)
 class RandomSection:
-    """What the section is made of."""
+    """The section, made from an agreement and the explanations of its errors."""
 
     agreement: RandomAgreement
     explanations: Explanations
 
     @property
     def unexplained(self) -> list[DrawnResult]:
-        """Those that need an explanation and have none, the farthest off first."""
+        """The results that need an explanation and have none, the farthest off first."""
         return [
             result
             for result in self.agreement.beyond(EXPLAINED_LIMIT)
@@ -33,7 +33,7 @@ class RandomSection:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What does not hold, a sentence each."""
+        """A sentence for each thing that does not hold."""
         found = self.agreement.failures
         if self.unexplained:
             names = list_text([result.name for result in self.unexplained])
@@ -41,7 +41,7 @@ class RandomSection:
         return found
 
     def verdict(self) -> str:
-        """A sentence for the page's head."""
+        """Return a sentence for the page's head."""
         agreement = self.agreement
         if agreement.median_error is None or agreement.share_within is None:
             return paragraph(" ".join(f"**{failure}**" for failure in self.failures))
@@ -54,7 +54,7 @@ class RandomSection:
         return paragraph(" ".join([*(f"**{failure}**" for failure in self.failures), said]))
 
     def markdown(self) -> list[str]:
-        """The whole section."""
+        """Return the whole section."""
         agreement = self.agreement
         command = f"wanbed validate --random {agreement.asked} --seed {agreement.seed}"
         parts = [
@@ -119,7 +119,7 @@ class RandomSection:
         )
 
     def document(self) -> Mapping[str, Any]:
-        """Everything in plain JSON types."""
+        """Return everything in plain JSON types."""
         return {
             **self.agreement.document(),
             "failures": list(self.failures),
@@ -133,7 +133,7 @@ class RandomSection:
 
 
 def by_trait(results: Sequence[DrawnResult]) -> dict[str, dict[str, Any]]:
-    """For each trait, how far off the experiments are that have it; the largest median first."""
+    """Return for each trait how far off the experiments are that have it; the largest median first."""
     found = {}
     for trait in dict.fromkeys(trait for result in results for trait in result.traits):
         errors = [abs(result.error) for result in results if trait in result.traits]

@@ -1,4 +1,4 @@
-"""All that the simulator is held against, and whether it passes."""
+"""Compare the simulator with everything there is, and decide whether it passes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,9 +18,10 @@ MEDIAN_LIMIT = 0.03
 
 @dataclass(frozen=True)
 class Validation:
-    """Golden values and closed forms hold exactly or not at all, emulated times within the two limits above.
+    """The checks of the simulator.
 
-    ``comparisons`` is empty where no emulated run was given.
+    Golden values and closed forms must be exact, emulated times within the two limits above. ``comparisons`` is empty
+    where no emulated run was given.
     """
 
     golden: tuple[Check, ...]
@@ -36,12 +37,12 @@ class Validation:
 
     @property
     def worst(self) -> Comparison:
-        """The farthest off. Raises ValueError without comparisons."""
+        """The comparison that is farthest off. Raises ValueError without comparisons."""
         return max(self.comparisons, key=lambda comparison: abs(comparison.error))
 
     @cached_property
     def failures(self) -> tuple[str, ...]:
-        """What does not hold, a sentence each; empty where the simulator passes."""
+        """A sentence for each thing that does not hold; empty where the simulator passes."""
         found = []
         for name, checks in (("golden values", self.golden), ("closed forms", self.closed_forms)):
             inexact = sum(not check.exact for check in checks)

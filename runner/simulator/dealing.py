@@ -19,15 +19,14 @@ class Waiting:
     """How much later than its first byte the last one of a transfer leaves at least.
 
     Round trips, and then the time that the line takes for ``burst_bytes``: what all connections send in the last round,
-    ``last_bytes``, or what the others send in the one before, if that is more.
+    or what the others send in the one before, if that is more.
     """
 
     rounds: int
     burst_bytes: int
-    last_bytes: int
 
 
-NO_WAITING = Waiting(0, 0, 0)
+NO_WAITING = Waiting(0, 0)
 
 
 @dataclass(frozen=True)
@@ -164,4 +163,4 @@ def _slowest(dealt: "Counter[_Rounds]") -> Waiting:
         if each.before >= rounds - 1
     )
     # The last of them begins a round when all the others have sent theirs.
-    return Waiting(rounds, max(before - slowest.burst_bytes + slowest.last_bytes, last), last)
+    return Waiting(rounds, max(before - slowest.burst_bytes + slowest.last_bytes, last))

@@ -120,8 +120,9 @@ class Network:
         let_out: Counter[_Hosts] = Counter()
         opposites: dict[_Hosts, _Hosts] = {}
         for ends in wanted:
-            held_bytes = self.line(ends).payload_per_rtt()
-            if held_bytes and self.effects.window:
+            line = self.line(ends)
+            held_bytes = line.payload_per_rtt()
+            if held_bytes and line.latency_ns and self.effects.window:
                 hosts = _hosts(ends)
                 window_bytes = self.connections_between(ends) * self.variant.tcp.in_flight_bytes
                 let_out[hosts] += _NOTICED_PART * window_bytes // held_bytes

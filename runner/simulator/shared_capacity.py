@@ -38,10 +38,15 @@ class NodePairFlow:
         self.rate_bps = 0
         self.opposite: NodePairFlow | None = None
 
-    def acknowledged_later_ns(self, now_ns: int) -> int:
-        """Return how long an acknowledgement that comes now waits until what is queued before it has left."""
-        if self.opposite is None or not self.opposite.rate_bps:
+    def acknowledged_later_ns(self, now_ns: int) -> int | None:
+        """Return how long an acknowledgement that comes now waits until what is queued before it has left.
+
+        None while the other direction sends and has not been told its rate.
+        """
+        if self.opposite is None or not self.opposite.sending:
             return 0
+        if not self.opposite.rate_bps:
+            return None
         return sum(channel.queued_bits_ns(now_ns) for channel in self.opposite.sending) // self.opposite.rate_bps
 
     def split(self, now_ns: int) -> None:

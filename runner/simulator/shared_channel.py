@@ -13,6 +13,8 @@ from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.tcp_window import Delay, TcpWindow
 
 _BITS_NS = 8 * 10**9
+_MOST_STEPS = 1000
+"""Windows of one transfer that are looked at by themselves where only the other direction could hold them up."""
 
 
 class SharedChannel:
@@ -29,6 +31,8 @@ class SharedChannel:
         self._capacity = capacity
         self._waiting: deque[tuple[int, int, Left, Dealing | None]] = deque()
         self._unsent = 0
+        self._queued = 0
+        self._steps = 0
         self._first_ns: int | None = None
         self._part = 0
         self._part_ns = 0
@@ -44,11 +48,14 @@ class SharedChannel:
     def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
         """Send as ``Channel.queue`` does; ``left`` is called when the last byte has left."""
         self._waiting.append((available_ns, size_bytes, left, dealing))
+        self._queued += size_bytes
         if len(self._waiting) == 1:
             self._await_next()
 
     def _await_next(self) -> None:
         available_ns, self._unsent, _, _ = self._waiting[0]
+        self._queued -= self._unsent
+        self._steps = 0
         self._first_ns = None
         self._capacity.events.at(max(available_ns, self._capacity.events.now_ns), self._go_on, None)
 
@@ -58,7 +65,8 @@ class SharedChannel:
             self._end_transfer(now_ns)
             return
         allowed = self._window.allowance(now_ns)
-        alone = self._flow.opposite is None
+        self._steps += 1
+        alone = self._flow.opposite is None or self._steps > _MOST_STEPS
         self._openly = alone and self._open_bytes > 0 and self._window.opens_for(self._open_bytes)
         if allowed <= 0 and not self._openly:
             self._capacity.events.at(self._window.next_credit_ns, self._go_on, None)
@@ -69,7 +77,7 @@ class SharedChannel:
         self._part = self._unsent if self._openly else min(self._unsent, allowed)
         if not alone:
             self._delay = Delay()
-            self._capacity.events.at(now_ns + self.line.latency_ns, self._heard, self._delay)
+            self._capacity.events.at(now_ns + self.line.latency_ns, self._heard, (self._delay, False))
         self._left_bits_ns, self._noted = self._part * self._bits_ns_per_byte, 0
         self._rate_bps, self._since_ns = 0, now_ns
         self._capacity.begin(self, self._flow, now_ns)
@@ -84,16 +92,25 @@ class SharedChannel:
         remaining_ns = -(-self._left_bits_ns // (rate_bps * self._payload_share))
         self._capacity.events.at(now_ns + max(remaining_ns, 0), self._end_part, self._change)
 
-    def _heard(self, now_ns: int, delay: Delay) -> None:
-        """Handle that the other end begins to acknowledge what is in flight."""
-        delay.later_ns = self._flow.acknowledged_later_ns(now_ns)
+    def _heard(self, now_ns: int, what: tuple[Delay, bool]) -> None:
+        """Look how long the other end's first acknowledgement of a stretch waits."""
+        delay, asked_before = what
+        later_ns = self._flow.acknowledged_later_ns(now_ns)
+        if later_ns is None and not asked_before:
+            # The other direction goes on at this instant, and is told its rate at the end of it.
+            self._capacity.events.at(now_ns, self._heard, (delay, True))
+        delay.later_ns = later_ns or 0
 
     def queued_bits_ns(self, now_ns: int) -> int:
-        """Return what ``Sender.queued_bits_ns`` does."""
-        left_bits_ns = self._left_bits_ns - self._rate_bps * self._payload_share * (now_ns - self._since_ns)
-        # What has been acknowledged while the stretch left has let out more behind it.
-        behind = min(self._unsent, self._window.allowance_without_growth(now_ns)) - self._part
-        return (max(left_bits_ns, 0) + max(behind, 0) * self._bits_ns_per_byte) // self._payload_share
+        """As ``Sender.queued_bits_ns``."""
+        gone_bits_ns = self._rate_bps * self._payload_share * (now_ns - self._since_ns)
+        # What has been acknowledged while the stretch left has let out more behind it, its own first bytes included.
+        acknowledged_ns = max(now_ns - self._part_ns - self._window.rtt_ns, 0)
+        own = min(self._rate_bps * self._payload_share * acknowledged_ns // self._bits_ns_per_byte, self._part)
+        allowed = self._window.allowance_without_growth(now_ns) + own
+        behind = min(self._unsent + self._queued, allowed) - self._part
+        let_out = max(self._left_bits_ns - gone_bits_ns, 0) + max(behind, 0) * self._bits_ns_per_byte
+        return let_out // self._payload_share
 
     def _progress(self, now_ns: int) -> None:
         if now_ns == self._since_ns:

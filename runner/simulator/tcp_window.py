@@ -139,6 +139,11 @@ class TcpWindow:
             self._restart_if_idle(now_ns)
         return self._allowed - self._in_flight
 
+    @property
+    def rtt_ns(self) -> int:
+        """How long an acknowledgement takes that waits for nothing."""
+        return self._rtt_ns
+
     def allowance_without_growth(self, now_ns: int) -> int:
         """Return ``allowance`` without any effect: what is acknowledged by now frees room, and opens no window."""
         free = self._allowed - self._in_flight

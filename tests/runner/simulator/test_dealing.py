@@ -114,9 +114,9 @@ def test_terabytes_through_a_narrow_window_are_reckoned_at_once() -> None:
 
 def test_the_line_carries_the_bursts_of_all_connections_in_every_round() -> None:
     # 7 windows each: bursts of 1, 2 and 4 of them, the last round being the longest.
-    assert Connections(10, None, INITIAL).waiting(Dealing(10, 70, INITIAL), 0) == Waiting(2, 40 * INITIAL, 40 * INITIAL)
+    assert Connections(10, None, INITIAL).waiting(Dealing(10, 70, INITIAL), 0) == Waiting(2, 40 * INITIAL)
     # One window more is left for a round of its own, which the last connection begins when nine have sent four each.
-    assert Connections(10, None, INITIAL).waiting(Dealing(10, 80, INITIAL), 0) == Waiting(3, 37 * INITIAL, 10 * INITIAL)
+    assert Connections(10, None, INITIAL).waiting(Dealing(10, 80, INITIAL), 0) == Waiting(3, 37 * INITIAL)
 
 
 def test_the_last_byte_leaves_when_the_line_has_carried_the_last_round_of_all() -> None:

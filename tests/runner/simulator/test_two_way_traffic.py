@@ -1,13 +1,18 @@
 """Acknowledgements wait behind what the other direction sends: two full directions slow each other down."""
 
+from typing import Any
+
 import pytest
 
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.line import Line
 from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.shared_channel import SharedChannel
+from runner.simulator.simulation import Simulation
 from runner.simulator.tcp_window import SEGMENT_BYTES, TcpWindow, opened
+from runner.simulator.variant_simulation import simulate_variant
 from testbed.host_attachment import TcpSettings
+from tests.runner.simulator.variants import sweep_point
 
 LATENCY_NS = 40_000_000
 LINE = Line(8_000_000, LATENCY_NS, headers=False)
@@ -41,6 +46,22 @@ class TwoWays:
         return found
 
 
+def rings_of_two(latency: str, **changes: Any) -> Simulation:
+    """Two replicas, a host each, whose rings fill the line both ways."""
+    document = {
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 2}],
+            "intra": {"latency": latency, "rate": "400Mbit"},
+        },
+        "compute": {"forward": "1ms", "activation": "1B", "gradient": "4MiB"},
+        "training": {"stages": 1, "pipelines": 2, "microbatches": 1, "iterations": 2, "warmup": 0},
+        "engine": "simulate",
+        "variants": [{"name": "any", "schedule": "dp", "transport": {"window": "256KiB"}}],
+    }
+    point = sweep_point(document)
+    return simulate_variant(point.topology, point.variants[0], 2, **changes)
+
+
 def window(size_bytes: int) -> TcpWindow:
     """One that is open from the beginning."""
     return TcpWindow(2 * LATENCY_NS, size_bytes, None)
@@ -53,6 +74,25 @@ def test_two_full_directions_take_turns_at_the_speed_of_the_round_trip_and_what_
     both = TwoWays(window(window_bytes), window(window_bytes))
     ends_ns = both.ends_ns((0, 0, 5 * window_bytes), (1, 0, 5 * window_bytes))
     assert ends_ns == [4 * round_ns + window_bytes * 1000] * 2
+
+
+@pytest.mark.parametrize("transfers", [1, 5, 10, 50])
+def test_it_does_not_matter_in_how_many_transfers_the_same_bytes_are_cut(transfers: int) -> None:
+    both = TwoWays(window(100_000), window(100_000))
+    cut = [(direction, 0, 500_000 // transfers) for direction in (0, 1) for _ in range(transfers)]
+    ends_ns = both.ends_ns(*cut)
+    whole_ns = TwoWays(window(100_000), window(100_000)).ends_ns((0, 0, 500_000), (1, 0, 500_000))
+    assert [ends_ns[transfers - 1], ends_ns[-1]] == pytest.approx(whole_ns, rel=0.01)
+
+
+def test_a_transfer_of_very_many_windows_is_not_looked_at_window_by_window() -> None:
+    both = TwoWays(window(100_000), window(100_000))
+    both.channels[0].queue(0, 10**12, lambda *_: None)
+    both.channels[1].queue(0, 10**12, lambda *_: None)
+    instants = 0
+    while both.events.handle_next_instant():
+        instants += 1
+    assert instants < 10_000
 
 
 def test_a_direction_that_is_alone_fills_the_line() -> None:
@@ -77,3 +117,17 @@ def test_a_slow_start_whose_first_acknowledgements_wait_for_an_eighth_of_the_rou
     assert 4 <= left_ns(1) / (2 * LATENCY_NS) < 4.1
     # Late are eight acknowledgements of two segments each: 10, 20, 36, and then a twentieth more in each round.
     assert 5 <= left_ns(16_000_000) / (2 * LATENCY_NS) < 6
+
+
+def test_of_two_equal_replicas_whose_rings_meet_one_stands_for_both() -> None:
+    one, both = rings_of_two("500us"), rings_of_two("500us", symmetry=False)
+    assert (one.spans.end_ns == both.spans.end_ns).all()
+
+
+def test_rings_of_two_replicas_take_longer_than_their_bytes_where_there_is_a_round_trip() -> None:
+    # Windows of 184 kB hold up acknowledgements: each takes its 3.8 ms and half a round trip more.
+    near_ns, far_ns = (
+        (window[1] - window[0] for window in rings_of_two(latency).windows_ns[-1:]) for latency in ("0ms", "500us")
+    )
+    (near,), (far,) = near_ns, far_ns
+    assert 1.08 * near < far < 1.3 * near

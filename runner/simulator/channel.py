@@ -73,7 +73,7 @@ class PrivateChannel:
             if openly:
                 window.sent_openly(end_ns, part)
             else:
-                window.sent(now_ns, end_ns, part)
+                window.sent(now_ns, end_ns, part, limited=part == allowed)
             self.history.extend((now_ns, end_ns, part))
             now_ns, unsent = end_ns, unsent - part
         self._free_ns = now_ns

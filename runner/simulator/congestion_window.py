@@ -19,8 +19,16 @@ _NOTICED_SEGMENTS = 16
 """Segments acknowledged by a round's first eight acknowledgements: when these are late, slow start ends with them."""
 _SETTLED_PART = 20
 _DELAY_PART, _LEAST_DELAY_NS, _MOST_DELAY_NS = 8, 4_000_000, 16_000_000
+_TICK_NS = 10_000_000
+"""Of a kernel's clock at 100 Hz, as in virtual time."""
 _ALL = 1 << 20
 """Stands for all connections of a group; a part of them is counted as a whole number up to this."""
+
+
+def halvings(idle_ns: int, timeout_ns: int) -> int:
+    """Return how often so much idle halves a window, in ticks of the kernel's clock: timeouts rounded up, idle down."""
+    timeout_ticks = timeout_ns // _TICK_NS + 1
+    return max(-(-(idle_ns // _TICK_NS) // timeout_ticks) - 1, 0)
 
 
 class CongestionWindow:

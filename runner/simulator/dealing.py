@@ -13,6 +13,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from runner.simulator.congestion_window import halvings
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -105,10 +107,10 @@ class Connections:
     def _halved(self, connection: int, now_ns: int) -> int:
         assert self._timeout_ns is not None
         congestion = self._congestion[connection]
-        idle_ns = now_ns - self._last_ns[connection] - self._timeout_ns
-        while idle_ns > 0 and congestion > self._initial:
+        for _ in range(halvings(now_ns - self._last_ns[connection], self._timeout_ns)):
+            if congestion <= self._initial:
+                break
             congestion = max(congestion // 2, self._initial)
-            idle_ns -= self._timeout_ns
         return congestion
 
     def _rounds(self, congestion: int, load_bytes: int) -> "_Rounds":
@@ -126,14 +128,22 @@ class Connections:
         return _Rounds(rounds, burst, load_bytes - sent, self._grown(congestion, load_bytes))
 
     def _grown(self, congestion: int, left: int) -> int:
-        """Return the window after so much has gone, in rounds of as much as it allows."""
+        """Return the window after so much has gone, in rounds of as much as it allows.
+
+        The rest that goes after a round that congestion held up opens it too, as in ``TcpWindow.sent``.
+        """
+        held_up = False
         while left > 0:
-            flown = min(self._allowed(congestion), left)
-            if congestion < 2 * flown:
+            before, flown = congestion, min(self._allowed(congestion), left)
+            held_up = held_up or flown == before
+            if held_up and (self._window is None or before <= self._window):
+                congestion += flown
+            elif congestion < 2 * flown:
                 congestion = min(congestion + flown, 2 * flown)
             elif flown < left:
                 # As open as it gets.
                 break
+            held_up = flown == before
             left -= flown
         return congestion
 

@@ -35,6 +35,7 @@ class SharedChannel:
         self._steps = 0
         self._first_ns: int | None = None
         self._part = 0
+        self._limited = False
         self._part_ns = 0
         self._noted = 0
         self._left_bits_ns = 0
@@ -75,6 +76,7 @@ class SharedChannel:
             self._first_ns = now_ns
         self._part_ns = now_ns
         self._part = self._unsent if self._openly else min(self._unsent, allowed)
+        self._limited = self._part == allowed
         if not alone:
             self._delay = Delay()
             self._capacity.events.at(now_ns + self.line.latency_ns, self._heard, (self._delay, False))
@@ -128,7 +130,7 @@ class SharedChannel:
         if self._openly:
             self._window.sent_openly(now_ns, self._part)
         else:
-            self._window.sent(self._part_ns, now_ns, self._part, self._delay)
+            self._window.sent(self._part_ns, now_ns, self._part, self._delay, limited=self._limited)
         self._unsent -= self._part
         self._capacity.stop(self, self._flow, now_ns)
         if self._unsent:

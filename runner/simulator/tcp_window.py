@@ -21,7 +21,7 @@ There is no loss: queues hold whatever windows let out.
 from collections import deque
 from dataclasses import dataclass
 
-from runner.simulator.congestion_window import INITIAL_SEGMENTS, CongestionWindow
+from runner.simulator.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
 from runner.simulator.dealing import Connections, Dealing
 from runner.simulator.line import PAYLOAD_BYTES, Line
 from testbed.host_attachment import TcpSettings
@@ -52,6 +52,7 @@ class _Run:
     end_ns: int
     size_bytes: int
     delay: Delay
+    limited: bool
 
 
 class TcpWindow:
@@ -70,6 +71,7 @@ class TcpWindow:
         "_each",
         "_in_flight",
         "_last_sent_ns",
+        "_limited_until_ns",
         "_restarts",
         "_rtt_ns",
         "_runs",
@@ -99,6 +101,7 @@ class TcpWindow:
         self._runs: deque[_Run] = deque()
         self._in_flight = 0
         self._last_sent_ns = 0
+        self._limited_until_ns = -1
         self._each = each
 
     def last_byte_ns(self, first_ns: int, left_ns: int, dealing: Dealing | None, line: Line) -> int:
@@ -134,7 +137,8 @@ class TcpWindow:
             flown = self._in_flight
             self._in_flight = flown - run.size_bytes
             if self._congestion is not None:
-                self._congestion.grow(run.size_bytes, flown, 2 * flown, run.delay.later_ns)
+                most_bytes = _UNBOUNDED if run.limited else 2 * flown
+                self._congestion.grow(run.size_bytes, flown, most_bytes, run.delay.later_ns)
         if not runs:
             self._restart_if_idle(now_ns)
         return self._allowed - self._in_flight
@@ -162,30 +166,40 @@ class TcpWindow:
         """The time when something in flight is acknowledged next, where ``allowance`` has just been 0."""
         return self._runs[0].start_ns + self._rtt_ns + self._runs[0].delay.later_ns
 
-    def sent(self, start_ns: int, end_ns: int, size_bytes: int, delay: Delay | None = None) -> None:
-        """Handle that so many bytes, as allowed, left from ``start_ns`` to ``end_ns``."""
+    def sent(
+        self, start_ns: int, end_ns: int, size_bytes: int, delay: Delay | None = None, *, limited: bool = False
+    ) -> None:
+        """Record that so many bytes, as allowed, left from ``start_ns`` to ``end_ns``.
+
+        Pass ``limited`` where no more was allowed. If it was congestion that did not allow it, what is sent in the
+        round after that counts as limited by it too, and opens the window by all that is acknowledged: Linux looks
+        anew when what was in flight has been acknowledged (``tcp_cwnd_validate``).
+        """
         self._in_flight += size_bytes
         self._last_sent_ns = end_ns
         last = self._runs[-1] if self._runs else None
+        if limited and self._congestion is not None and self._congestion.size_bytes <= self._window:
+            self._limited_until_ns = start_ns + self._rtt_ns + (0 if delay is None else self._rtt_ns)
+        limited = start_ns <= self._limited_until_ns
         if delay is None and last is not None and last.end_ns == start_ns and end_ns - last.start_ns <= self._rtt_ns:
             # One run, so that many small transfers in a row are not remembered one by one.
             last.end_ns, last.size_bytes = end_ns, last.size_bytes + size_bytes
+            last.limited = last.limited or limited
         else:
-            self._runs.append(_Run(start_ns, end_ns, size_bytes, delay or _NO_DELAY))
+            self._runs.append(_Run(start_ns, end_ns, size_bytes, delay or _NO_DELAY, limited))
 
     def _restart_if_idle(self, now_ns: int) -> None:
         congestion = self._congestion
         if not self._restarts or congestion is None or congestion.is_initial:
             return
-        timeout_ns = self._timeout_ns
-        idle_ns = now_ns - self._last_sent_ns - timeout_ns
-        if idle_ns <= 0:
+        count = halvings(now_ns - self._last_sent_ns, self._timeout_ns)
+        if not count:
             return
         # Whoever asks sends: this idle has had its effect, and is not to have it again.
         self._last_sent_ns = now_ns
-        while idle_ns > 0 and not congestion.is_initial:
+        while count and not congestion.is_initial:
             congestion.halve()
-            idle_ns -= timeout_ns
+            count -= 1
 
 
 def opened(

@@ -112,7 +112,7 @@ def planned_and_taken_ns(latency: str, rate: str) -> tuple[int, float]:
 @pytest.mark.parametrize(("latency", "rate"), [("10ms", "9Gbit"), ("40ms", "2Gbit"), ("40ms", "9Gbit")])
 def test_a_plan_says_what_its_simulation_takes(latency: str, rate: str) -> None:
     planned_ns, taken_ns = planned_and_taken_ns(latency, rate)
-    assert planned_ns == pytest.approx(taken_ns, rel=0.02)
+    assert planned_ns == pytest.approx(taken_ns, rel=0.03)
 
 
 def test_a_plan_forgets_that_acknowledgements_wait_behind_the_other_direction() -> None:

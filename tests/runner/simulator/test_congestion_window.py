@@ -1,10 +1,11 @@
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.simulator.channel import PrivateChannel
-from runner.simulator.congestion_window import CongestionWindow
+from runner.simulator.congestion_window import CongestionWindow, halvings
 from runner.simulator.line import Line
 from runner.simulator.tcp_window import opened
 from testbed.host_attachment import TcpSettings
@@ -88,3 +89,9 @@ def test_cubic_is_slower_after_a_pause_than_reno_which_left_slow_start_never() -
 
     assert last_ns("reno") == line.duration_ns(2 * HELD)
     assert last_ns("cubic") > last_ns("reno")
+
+
+@pytest.mark.parametrize(("idle_ms", "times"), [(281, 0), (299, 0), (300, 1), (580, 1), (589, 1), (590, 2), (880, 3)])
+def test_idle_counts_in_ticks_of_the_kernels_clock(idle_ms: int, times: int) -> None:
+    # A timeout of 280 ms is 29 ticks, since a round trip is never quite as short as its line.
+    assert halvings(idle_ms * 1_000_000, 280_000_000) == times

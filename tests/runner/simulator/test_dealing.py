@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.simulator.channel import PrivateChannel
+from runner.simulator.congestion_window import halvings
 from runner.simulator.dealing import Connections, Dealing, Waiting
 from runner.simulator.line import Line
 from runner.simulator.tcp_window import TcpWindow
@@ -38,12 +39,12 @@ def test_of_sixteen_chunks_over_twelve_connections_four_carry_two() -> None:
 def test_idle_of_more_than_a_timeout_makes_connections_narrow_again() -> None:
     dealing = Dealing(12, 16, 16_384)
     connections = Connections(12, WINDOW, INITIAL, timeout_ns=TIMEOUT_NS)
-    assert rounds(connections, dealing, [0, 1, 2, TIMEOUT_NS + 2, 2 * TIMEOUT_NS + 3]) == [1, 1, 0, 0, 1]
+    assert rounds(connections, dealing, [0, 1, 2, TIMEOUT_NS + 2, 2 * TIMEOUT_NS + 20_000_003]) == [1, 1, 0, 0, 1]
 
 
 def test_connections_that_take_turns_are_idle_although_the_group_is_not() -> None:
     # Each has its turn every fourth time, and has halved its window by then.
-    between_ns = TIMEOUT_NS // 4 + 1
+    between_ns = TIMEOUT_NS // 4 + 5_000_001
     times_ns = range(0, 40 * between_ns, between_ns)
     single = Dealing(4, 1, 16_384)
     assert rounds(Connections(4, None, INITIAL, timeout_ns=TIMEOUT_NS), single, times_ns) == [1] * 40
@@ -70,12 +71,14 @@ def round_by_round(congestion: int, load_bytes: int) -> tuple[int, int]:
     count, sent, opening = 0, 0, congestion
     while sent + min(opening, WINDOW) < load_bytes:
         count, sent, opening = count + 1, sent + min(opening, WINDOW), 2 * opening
-    left = load_bytes
+    left, held_up = load_bytes, False
     while left > 0:
-        flown = min(congestion, WINDOW, left)
-        if congestion < 2 * flown:
-            congestion = min(congestion + flown, 2 * flown)
-        left -= flown
+        before, flown = congestion, min(congestion, WINDOW, left)
+        if (held_up or flown == before) and before <= WINDOW:
+            congestion += flown
+        elif before < 2 * flown:
+            congestion = min(before + flown, 2 * flown)
+        held_up, left = flown == before, left - flown
     return count, congestion
 
 
@@ -90,12 +93,12 @@ def test_a_transfer_waits_for_the_slowest_of_the_connections_whose_turn_it_is(
     # Of each, the longest unused first: when it was used last, and its window.
     each, now_ns = [(0, INITIAL)] * count, 0
     for chunks, chunk_bytes, idle in transfers:
-        now_ns += idle * TIMEOUT_NS + idle
+        now_ns += idle * (TIMEOUT_NS + 15_000_000)
         dealing, expected = Dealing(count, chunks, chunk_bytes), 0
         used = []
         for turn in range(min(count, chunks)):
             last_ns, congestion = each[turn]
-            for _ in range(-(-(now_ns - last_ns) // TIMEOUT_NS) - 1):
+            for _ in range(halvings(now_ns - last_ns, TIMEOUT_NS)):
                 congestion = max(congestion // 2, INITIAL)
             waits, congestion = round_by_round(congestion, len(range(turn, chunks, count)) * chunk_bytes)
             expected = max(expected, waits)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from runner.simulator.channel import PrivateChannel
 from runner.simulator.line import Line
-from runner.simulator.tcp_window import TcpWindow
+from runner.simulator.tcp_window import Delay, TcpWindow
 
 RTT_NS = 60_000_000
 INITIAL = 14_480
@@ -45,7 +45,7 @@ def test_the_congestion_window_stops_growing_at_twice_what_can_be_in_flight() ->
     assert rounds(window, 3 * WINDOW, end_ns + RTT_NS + 210_000_000) == 3
 
 
-@pytest.mark.parametrize(("timeouts", "bursts"), [(0.9, 1), (1.1, 1), (2.1, 2), (3.1, 3), (50, 4)])
+@pytest.mark.parametrize(("timeouts", "bursts"), [(0.9, 1), (1.1, 1), (2.2, 2), (3.3, 3), (50, 4)])
 def test_idle_halves_the_congestion_window_for_every_timeout_down_to_the_initial_one(
     timeouts: float, bursts: int
 ) -> None:
@@ -80,9 +80,11 @@ def test_no_more_than_a_window_leaves_in_any_round_trip(
     class Noting(TcpWindow):
         __slots__ = ()
 
-        def sent(self, start_ns: int, end_ns: int, size_bytes: int) -> None:
+        def sent(
+            self, start_ns: int, end_ns: int, size_bytes: int, delay: Delay | None = None, *, limited: bool = False
+        ) -> None:
             sent.append((start_ns, end_ns, size_bytes))
-            super().sent(start_ns, end_ns, size_bytes)
+            super().sent(start_ns, end_ns, size_bytes, delay, limited=limited)
 
     channel = PrivateChannel(Line(rate_bps, RTT_NS // 2, headers=False), Noting(RTT_NS, window_bytes, INITIAL))
     now_ns = 0
@@ -91,3 +93,12 @@ def test_no_more_than_a_window_leaves_in_any_round_trip(
     for start_ns, _, _ in sent:
         within = sum(size for other_ns, end_ns, size in sent if start_ns <= other_ns and end_ns < start_ns + RTT_NS)
         assert within <= window_bytes
+
+
+def test_the_rest_of_a_transfer_opens_the_window_too_where_congestion_has_held_it_up() -> None:
+    window = TcpWindow(RTT_NS, None, INITIAL)
+    channel = fast(window)
+    # 1, 2 and 1.6 initial windows: in all 4.6 are acknowledged, which makes 5.6 of them.
+    assert rounds(window, 46 * INITIAL // 10) == 3
+    _, end_ns = channel.transmit(300_000_000, 56 * INITIAL // 10)
+    assert end_ns == 300_000_000

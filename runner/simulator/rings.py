@@ -29,7 +29,7 @@ def ring_ends(network: Network) -> dict[int, list[Ends]]:
     found: dict[int, list[Ends]] = {}
     for stage in range(variant.placement.stages):
         pairs = variant.placement.ring_pairs(stage)
-        if pairs and variant.work.gradient_bytes[stage] >= variant.pipelines:
+        if pairs and variant.work.gradient_bytes[stage]:
             found[stage] = list(pairs[:simulated])
     return found
 

@@ -39,11 +39,6 @@ class Dealing:
     chunks: int
     chunk_bytes: int
 
-    @property
-    def total_bytes(self) -> int:
-        """The bytes that all chunks hold, at most."""
-        return self.chunks * self.chunk_bytes
-
 
 class Connections:
     """The congestion window of each connection of a group, as far as what it was dealt has opened it.

@@ -3,8 +3,9 @@
 All n connections of a group are taken together: they hold n times the window of one. That ignores that each carries
 whole chunks, which ``runner.simulator.dealing`` handles.
 
-- At most ``window`` bytes are in flight, so that a rate is at most ``window / RTT`` (Mathis et al., "The macroscopic
-  behavior of the TCP congestion avoidance algorithm", 1997, for a window that does not change).
+- At most ``window`` bytes are in flight, in whole pairs of segments (``let_out_bytes``), so that a rate is at most
+  ``window / RTT`` (Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997, for a
+  window that does not change).
 - Bytes sent at time t are acknowledged at t + RTT. What is sent in one go is taken as acknowledged when its first byte
   is: acknowledgements come back at the rate at which the bytes went, so that the next bytes find room in time.
 - Acknowledgements share the line with what the other direction sends: those that come to a node pair while it has
@@ -202,6 +203,16 @@ class TcpWindow:
             count -= 1
 
 
+def let_out_bytes(window_bytes: int) -> int:
+    """Return what a connection has in flight under that window: whole pairs of segments.
+
+    Linux puts off a send that would be smaller than two segments until more is acknowledged (``tcp_min_tso_segs`` and
+    ``tcp_tso_should_defer``), so that the rest of a window is never used.
+    """
+    pair_bytes = 2 * SEGMENT_BYTES
+    return max(window_bytes // pair_bytes * pair_bytes, pair_bytes)
+
+
 def opened(
     line: Line,
     connections: int,
@@ -217,7 +228,7 @@ def opened(
     size is as good as none.
     """
     counts = line.latency_ns > 0
-    window_bytes = settings.in_flight_bytes if counts and window else None
+    window_bytes = let_out_bytes(settings.in_flight_bytes) if counts and window else None
     initial_bytes = INITIAL_SEGMENTS * SEGMENT_BYTES if counts and slow_start else None
     settles = settings.leaves_slow_start_early and line.rate_bps is not None
     rtt_ns, restarts = 2 * line.latency_ns, settings.restarts_after_idle

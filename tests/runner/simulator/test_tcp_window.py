@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from runner.simulator.channel import PrivateChannel
 from runner.simulator.line import Line
-from runner.simulator.tcp_window import Delay, TcpWindow
+from runner.simulator.tcp_window import Delay, TcpWindow, let_out_bytes
 
 RTT_NS = 60_000_000
 INITIAL = 14_480
@@ -26,6 +26,13 @@ def rounds(window: TcpWindow, size_bytes: int, at_ns: int = 0) -> int:
 def test_a_window_leaves_once_in_a_round_trip(bursts: int, more: int) -> None:
     window = TcpWindow(RTT_NS, WINDOW, None)
     assert rounds(window, (bursts - (1 if more else 0)) * WINDOW + more) == bursts
+
+
+@pytest.mark.parametrize(
+    ("window_bytes", "segments"), [(1, 2), (2896, 2), (5791, 2), (5792, 4), (48_168, 32), (33 * 1448, 32)]
+)
+def test_a_window_lets_out_whole_pairs_of_segments(window_bytes: int, segments: int) -> None:
+    assert let_out_bytes(window_bytes) == segments * 1448
 
 
 @pytest.mark.parametrize(("initial_windows", "bursts"), [(1, 1), (2, 2), (3, 2), (7, 3), (8, 4), (15, 4), (31, 5)])

@@ -6,10 +6,13 @@ from typing import Protocol
 
 from runner.simulator.dealing import Dealing
 from runner.simulator.line import Line
-from runner.simulator.tcp_window import TcpWindow
+from runner.simulator.tcp_window import BOUNDED, TcpWindow
 
 Left = Callable[[int, int], None]
 """Called once with when a transfer's first byte leaves and when its last one has left."""
+
+Accepted = Callable[[int], None]
+"""Called once with when the windows have let out a transfer's last byte: it is the network's then, not the sender's."""
 
 
 class Channel(Protocol):
@@ -22,11 +25,21 @@ class Channel(Protocol):
     line: Line
     history: "array[int]"
 
-    def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
-        """Send so much payload, not before ``available_ns``. ``left`` may be called at once, with times to come.
+    def queue(
+        self,
+        available_ns: int,
+        size_bytes: int,
+        left: Left,
+        dealing: Dealing | None = None,
+        *,
+        accepted: Accepted | None = None,
+        at_once: bool = True,
+    ) -> None:
+        """Send so much payload, not before ``available_ns``. ``left`` and ``accepted`` may be told times to come.
 
         ``dealing`` is for a transfer over several connections: its last byte is late if it waits for a narrow
-        connection. What follows does not wait with it.
+        connection. What follows does not wait with it. Not ``at_once`` is what comes bit by bit, as a ring's segments
+        do, and mixes on the line with what others send.
         """
 
 
@@ -37,12 +50,14 @@ class PrivateChannel:
     line with others: the rate of bursts, and what a window must allow in an RTT so that it never has to be looked at.
     """
 
-    __slots__ = ("_free_ns", "_open_bytes", "_whole", "_window", "history", "line")
+    __slots__ = ("_free_ns", "_open_bytes", "_whole", "_window", "accepted_ns", "history", "line")
 
     def __init__(self, line: Line, window: TcpWindow, whole: Line | None = None) -> None:
         self.line = line
         self.history = array("q")
         self._free_ns = 0
+        self.accepted_ns = 0
+        """When the windows have let out the last byte of what was queued last."""
         self._window = window
         self._whole = whole or line
         self._open_bytes = self._whole.payload_per_rtt()
@@ -52,9 +67,20 @@ class PrivateChannel:
         """The time when all that was queued has left, except what waits for a narrow connection."""
         return self._free_ns
 
-    def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
-        """Send as ``Channel.queue`` does; ``left`` is called at once."""
+    def queue(
+        self,
+        available_ns: int,
+        size_bytes: int,
+        left: Left,
+        dealing: Dealing | None = None,
+        *,
+        accepted: Accepted | None = None,
+        at_once: bool = True,
+    ) -> None:
+        """Send as ``Channel.queue`` does; both are called at once."""
         left(*self.transmit(available_ns, size_bytes, dealing))
+        if accepted is not None:
+            accepted(self.accepted_ns)
 
     def transmit(self, available_ns: int, size_bytes: int, dealing: Dealing | None = None) -> tuple[int, int]:
         """Queue a transfer; return when its first byte leaves and when its last one has."""
@@ -70,6 +96,7 @@ class PrivateChannel:
             start_ns = now_ns if start_ns is None else start_ns
             part = unsent if openly else min(unsent, allowed)
             end_ns = now_ns + line.duration_ns(part)
+            self.accepted_ns = self._accepted_ns(now_ns, end_ns, allowed, part, openly=openly)
             if openly:
                 window.sent_openly(end_ns, part)
             else:
@@ -78,4 +105,16 @@ class PrivateChannel:
             now_ns, unsent = end_ns, unsent - part
         self._free_ns = now_ns
         start_ns = now_ns if start_ns is None else start_ns
-        return start_ns, window.last_byte_ns(start_ns, now_ns, dealing, self._whole)
+        last_ns = window.last_byte_ns(start_ns, now_ns, dealing, self._whole)
+        self.accepted_ns += last_ns - now_ns
+        return start_ns, last_ns
+
+    def _accepted_ns(self, now_ns: int, end_ns: int, allowed: int, part: int, *, openly: bool) -> int:
+        """Return when the windows have let out the last byte of a stretch."""
+        if allowed >= BOUNDED:
+            return end_ns
+        if not openly:
+            return now_ns
+        # Beyond what keeps the line busy, windows let out what waits on its way.
+        waits = max(allowed - self._open_bytes, 0)
+        return now_ns + self.line.duration_ns(max(part - waits, 0))

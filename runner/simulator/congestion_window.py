@@ -3,12 +3,14 @@
 - A window begins with 10 segments (RFC 6928) and grows by what is acknowledged, doubling every RTT, while it is less
   than twice what was in flight (RFC 7661; Linux: ``tcp_is_cwnd_limited``).
 - Cubic leaves slow start before anything is lost (HyStart: Ha and Rhee, "Taming the elephants: new TCP slow start",
-  2011; Linux: ``hystart_update``). A connection that is alone does when acknowledgements of a round have come without a
-  pause for half an RTT: its window is then between one and one and a half of what the line holds. Of several that send
-  in step each waits for the bursts of those before it: one leaves when that has become an eighth of an RTT, 4 to 16 ms,
-  more than it was in the first round. So does one whose acknowledgements wait for as long behind what the other
-  direction sends. From then on a window grows by a twentieth of what is acknowledged, which is what
-  cubic does that has lost nothing yet.
+  2011; Linux: ``hystart_update``), for one of two reasons. Acknowledgements of a round have come without a pause for
+  half an RTT: a connection that is alone then has a window between one and one and a half of what the line holds. A
+  pause is 2 ms, so that this cannot be where two segments take longer. Or the first acknowledgements of a round come
+  later than those of the first round, by an eighth of an RTT, 4 to 16 ms: a connection that is alone has filled the
+  line; of several that send in step each waits for the bursts of those before it, and only the first need not; and
+  acknowledgements may wait behind what the other direction sends. What counts is the rate at which bytes left, whoever
+  else had the line. From then on a window grows by a twentieth of what is acknowledged, which is what cubic does that
+  has lost nothing yet.
 - After idle of more than one retransmission timeout it is halved for every whole one, down to 10 segments (RFC 2861;
   Linux: ``tcp_cwnd_restart``). What has left slow start goes back to where it was by slow start.
 """
@@ -19,6 +21,8 @@ _NOTICED_SEGMENTS = 16
 """Segments acknowledged by a round's first eight acknowledgements: when these are late, slow start ends with them."""
 _SETTLED_PART = 20
 _DELAY_PART, _LEAST_DELAY_NS, _MOST_DELAY_NS = 8, 4_000_000, 16_000_000
+_TRAIN_NS, _TRAIN_SEGMENTS = 2_000_000, 2
+"""Acknowledgements, one for two segments, are a train where they follow each other as closely."""
 _TICK_NS = 10_000_000
 """Of a kernel's clock at 100 Hz, as in virtual time."""
 _ALL = 1 << 20
@@ -40,12 +44,12 @@ class CongestionWindow:
 
     __slots__ = (
         "_connections",
-        "_delay_bytes",
         "_delay_ns",
         "_held",
         "_initial",
         "_opening",
         "_part_opening",
+        "_rtt_ns",
         "_settled",
         "_threshold",
     )
@@ -58,17 +62,25 @@ class CongestionWindow:
         self._connections = connections
         self._held = held_bytes
         self._delay_ns = min(max(rtt_ns // _DELAY_PART, _LEAST_DELAY_NS), _MOST_DELAY_NS)
-        self._delay_bytes = 0 if held_bytes is None or not rtt_ns else held_bytes * self._delay_ns // rtt_ns
+        self._rtt_ns = max(rtt_ns, 1)
 
     @property
     def size_bytes(self) -> int:
         """The bytes that may be in flight, as far as congestion goes."""
         return self._opening + self._settled
 
-    def grow(self, acknowledged_bytes: int, flown_bytes: int, most_bytes: int, later_ns: int = 0) -> None:
+    def grow(
+        self,
+        acknowledged_bytes: int,
+        flown_bytes: int,
+        most_bytes: int,
+        later_ns: int = 0,
+        held_bytes: int | None = None,
+    ) -> None:
         """Handle that so many bytes in flight are acknowledged; the window becomes ``most_bytes`` at most.
 
-        The acknowledgements came later by so much, behind what the other direction sends.
+        The acknowledgements came later by so much, behind what the other direction sends. ``held_bytes`` is what went
+        in an RTT at the rate at which those bytes left, None for all that the line carries.
         """
         size_bytes = self.size_bytes
         if size_bytes >= most_bytes:
@@ -87,7 +99,7 @@ class CongestionWindow:
         self._opening += opening
         self._settled += min(settled, room - opening)
         if self._held is not None and self._opening:
-            self._leave_slow_start(flown_bytes)
+            self._leave_slow_start(flown_bytes, self._held if held_bytes is None else min(held_bytes, self._held))
 
     def halve(self) -> None:
         """Halve the window: a timeout of idle has passed."""
@@ -105,16 +117,22 @@ class CongestionWindow:
         """Return whether enough was in flight for the round's delays to be looked at."""
         return flown_bytes * INITIAL_SEGMENTS >= self._initial * _LEAST_SEGMENTS
 
-    def _leave_slow_start(self, flown_bytes: int) -> None:
-        assert self._held is not None
-        if self._connections == 1:
-            if 2 * flown_bytes > self._held:
-                self._settle(min(self._opening, flown_bytes + self._held // 2), 0)
+    def _leave_slow_start(self, flown_bytes: int, held_bytes: int) -> None:
+        count, segment_bytes = self._connections, self._initial // (self._connections * INITIAL_SEGMENTS)
+        follow_closely = held_bytes * _TRAIN_NS > _TRAIN_SEGMENTS * segment_bytes * self._rtt_ns
+        in_train = follow_closely and 2 * flown_bytes > count * held_bytes
+        delay_bytes = held_bytes * self._delay_ns // self._rtt_ns
+        if count == 1:
+            if in_train:
+                self._settle(min(self._opening, flown_bytes + held_bytes // 2), 0)
+            elif not follow_closely and flown_bytes > held_bytes + delay_bytes:
+                self._settle(min(self._opening, flown_bytes + _NOTICED_SEGMENTS * segment_bytes), 0)
             return
         later_bytes = flown_bytes - self._initial
-        if not self._judges(flown_bytes) or later_bytes <= self._delay_bytes:
+        if not self._judges(flown_bytes) or later_bytes <= delay_bytes:
             return
-        stays = _ALL * self._delay_bytes // later_bytes
+        staying = 0 if in_train else min(count * delay_bytes // later_bytes + 1, count)
+        stays = _ALL * staying // count
         if stays < self._part_opening:
             self._settle(self._opening * (self._part_opening - stays) // self._part_opening, stays)
 

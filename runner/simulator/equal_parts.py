@@ -13,10 +13,12 @@ from runner.resolved_variant import ResolvedVariant
 def equal_parts(variant: ResolvedVariant) -> int:
     """Return the largest number of parts, provably equal, into which the pipelines divide; 1 if there are none.
 
-    Each stage must lie in one datacenter. A part is of consecutive pipelines, whole DP-cells, on hosts that no other
-    part uses, and its places share hosts in the same way in every part.
+    Each stage must lie in one datacenter, and no ring may have empty segments. A part is of consecutive pipelines,
+    whole DP-cells, on hosts that no other part uses, and its places share hosts in the same way in every part.
     """
     placement, pipelines = variant.placement, variant.pipelines
+    if any(0 < size_bytes < pipelines for size_bytes in variant.work.gradient_bytes):
+        return 1
     for stage in range(placement.stages):
         if len({place.datacenter for place in placement.replicas(stage)}) > 1:
             return 1

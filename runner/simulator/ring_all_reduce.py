@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from runner.simulator.channel import PrivateChannel
 from runner.simulator.dealing import Dealing
-from workloads.transport.ring_round import ring_chunk_bytes
+from workloads.transport.ring_round import ring_chunk_bytes, ring_window_chunks
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,26 @@ class RingCut:
         """The first chunk, and the rest of a segment."""
         first_bytes = min(self.chunk_bytes, self.segment_bytes)
         return first_bytes, self.segment_bytes - first_bytes
+
+    @property
+    def window_chunks(self) -> int:
+        """How many chunks may be on their way to a replica or wait there."""
+        chunks = -(-self.segment_bytes // self.chunk_bytes)
+        return ring_window_chunks([chunks] * self.replicas, self.chunk_bytes)
+
+    def awaited_chunk(self, step: int) -> tuple[int, bool] | None:
+        """Return what the next replica must have told to have used before that step begins there; None for nothing.
+
+        That is the first chunk of a step, or all of it. Used chunks are told in quarters of the window.
+        """
+        chunks = -(-self.segment_bytes // self.chunk_bytes)
+        window = self.window_chunks
+        batch = max(1, window // 4)
+        used = step * chunks + min(chunks, 2) - window
+        if used <= 0:
+            return None
+        last, index = divmod(-(-used // batch) * batch - 1, chunks)
+        return (last, index > 0 or chunks == 1) if last < step else (step - 1, True)
 
     def dealings(self, connections: int) -> tuple[Dealing | None, Dealing | None]:
         """Return how first chunk and rest go over so many connections."""
@@ -82,4 +102,4 @@ def all_reduce_ends_ns(
         before_ns = whole_ns
         first_ns = [max(chunk_ns, start_ns) for (chunk_ns, _), start_ns in zip(there, starts_ns, strict=True)]
         whole_ns = [max(end_ns, start_ns) for (_, end_ns), start_ns in zip(there, starts_ns, strict=True)]
-    return [max(whole, left) for whole, left in zip(whole_ns, left_ns, strict=True)]
+    return [max(whole, channel.accepted_ns) for whole, channel in zip(whole_ns, channels, strict=True)]

@@ -9,6 +9,7 @@ from runner.simulator.event_queue import EventQueue
 from runner.simulator.network import Ends, Network
 from runner.simulator.ring_all_reduce import RingCut, all_reduce_ends_ns
 from runner.simulator.shared_ring import Done, SharedRing
+from runner.simulator.sparse_ring import SparseRing
 from runner.simulator.wan_traffic import Crossing
 
 
@@ -51,14 +52,20 @@ class Rings:
             self._positions[stage] = {one.pipeline: position for position, (one, _) in enumerate(ends)}
             own = [channels[pair] for pair in ends]
             connections = variant.placement.ring_connections(stage, network.connections)
-            cut = RingCut.of(variant.work.gradient_bytes[stage], variant.pipelines, connections)
-            if all(isinstance(channel, PrivateChannel) for channel in own):
+            size_bytes = variant.work.gradient_bytes[stage]
+            cut = RingCut.of(size_bytes, variant.pipelines, connections)
+            if size_bytes < variant.pipelines:
+                self._rings[stage] = SparseRing(own, size_bytes, events)
+                self._crossing += zip(ends, own, strict=True)
+                continue
+            dealt = [network.connections_between(pair) for pair in ends]
+            shared = SharedRing(own, dealt, cut, events)
+            if all(isinstance(channel, PrivateChannel) for channel in own) and not shared.awaits_room:
                 private = _PrivateRing(network, ends, cut)
                 self._rings[stage] = private
                 self._private.append(private)
             else:
-                dealt = [network.connections_between(pair) for pair in ends]
-                self._rings[stage] = SharedRing(own, dealt, cut, events)
+                self._rings[stage] = shared
                 self._crossing += zip(ends, own, strict=True)
 
     def sums(self, stage: int) -> bool:

@@ -1,8 +1,9 @@
 """Share resources that several node pairs cross, so that each gets its max-min fair share at every instant.
 
 A resource is a node pair, a trunk or a host's port. It is shared between node pairs, as the testbed's queues do it, and
-what a node pair gets is split evenly between its channels that send. Whenever node pairs have begun or stopped to send,
-the rates of all that they could affect are worked out anew, once for all that happens at one instant.
+what a node pair gets is split evenly between its channels that send; what windows have let out all at once waits in
+line, first come, first served. Whenever node pairs have begun or stopped to send, the rates of all that they could
+affect are worked out anew, once for all that happens at one instant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,9 @@ from runner.simulator.fair_share import fair_rates_bps
 
 class Sender(Protocol):
     """A channel while it sends."""
+
+    is_burst: bool
+    """Whether its windows have let out all at once that it sends now, so that it waits in line."""
 
     def send_at(self, rate_bps: int, now_ns: int) -> None:
         """Send at this rate from now on."""
@@ -50,10 +54,17 @@ class NodePairFlow:
         return sum(channel.queued_bits_ns(now_ns) for channel in self.opposite.sending) // self.opposite.rate_bps
 
     def split(self, now_ns: int) -> None:
-        """Give every channel that sends its part, in whole bit/s, at least 1."""
+        """Give every channel that sends its part, in whole bit/s, at least 1.
+
+        Bursts wait in line: the first of them has the parts of all.
+        """
         part_bps = max(self.rate_bps // len(self.sending), 1)
+        bursts = [channel for channel in self.sending if channel.is_burst]
         for channel in self.sending:
-            channel.send_at(part_bps, now_ns)
+            if not channel.is_burst:
+                channel.send_at(part_bps, now_ns)
+        for position, channel in enumerate(bursts):
+            channel.send_at(0 if position else part_bps * len(bursts), now_ns)
 
 
 class SharedCapacity:

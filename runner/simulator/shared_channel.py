@@ -5,16 +5,28 @@ Progress is counted in bits times 10^9, so that it is exact.
 
 from array import array
 from collections import deque
+from typing import NamedTuple
 
-from runner.simulator.channel import Left
+from runner.simulator.channel import Accepted, Left
 from runner.simulator.dealing import Dealing
 from runner.simulator.line import FRAME_BYTES, PAYLOAD_BYTES, Line
 from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.tcp_window import Delay, TcpWindow
+from runner.simulator.tcp_window import BOUNDED, Delay, TcpWindow
 
 _BITS_NS = 8 * 10**9
 _MOST_STEPS = 1000
 """Windows of one transfer that are looked at by themselves where only the other direction could hold them up."""
+
+
+class _Transfer(NamedTuple):
+    """A transfer, as it was queued."""
+
+    available_ns: int
+    size_bytes: int
+    left: Left
+    dealing: Dealing | None
+    accepted: Accepted | None
+    at_once: bool
 
 
 class SharedChannel:
@@ -29,36 +41,52 @@ class SharedChannel:
         self._openly = False
         self._delay: Delay | None = None
         self._capacity = capacity
-        self._waiting: deque[tuple[int, int, Left, Dealing | None]] = deque()
+        self._waiting: deque[_Transfer] = deque()
         self._unsent = 0
         self._queued = 0
         self._steps = 0
         self._first_ns: int | None = None
+        self._let_out_ns: int | None = None
+        self._is_accepted = False
         self._part = 0
         self._limited = False
-        self._part_ns = 0
+        self._part_ns: int | None = None
         self._noted = 0
         self._left_bits_ns = 0
+        self._carried_bits_ns = 0
         self._rate_bps = 0
         self._since_ns = 0
         self._change = 0
+        self.is_burst = False
+        self.bursts = True
         frame, payload = (FRAME_BYTES, PAYLOAD_BYTES) if line.headers else (1, 1)
         self._bits_ns_per_byte = _BITS_NS * frame
         self._payload_share = payload
 
-    def queue(self, available_ns: int, size_bytes: int, left: Left, dealing: Dealing | None = None) -> None:
-        """Send as ``Channel.queue`` does; ``left`` is called when the last byte has left."""
-        self._waiting.append((available_ns, size_bytes, left, dealing))
+    def queue(
+        self,
+        available_ns: int,
+        size_bytes: int,
+        left: Left,
+        dealing: Dealing | None = None,
+        *,
+        accepted: Accepted | None = None,
+        at_once: bool = True,
+    ) -> None:
+        """Send as ``Channel.queue`` does; each is called when it is so."""
+        self._waiting.append(_Transfer(available_ns, size_bytes, left, dealing, accepted, at_once))
         self._queued += size_bytes
         if len(self._waiting) == 1:
             self._await_next()
 
     def _await_next(self) -> None:
-        available_ns, self._unsent, _, _ = self._waiting[0]
+        transfer = self._waiting[0]
+        self._unsent = transfer.size_bytes
         self._queued -= self._unsent
         self._steps = 0
-        self._first_ns = None
-        self._capacity.events.at(max(available_ns, self._capacity.events.now_ns), self._go_on, None)
+        self._first_ns = self._let_out_ns = None
+        self._is_accepted = False
+        self._capacity.events.at(max(transfer.available_ns, self._capacity.events.now_ns), self._go_on, None)
 
     def _go_on(self, now_ns: int, _: None) -> None:
         """Begin the next stretch that the window allows, or wait until it does."""
@@ -72,17 +100,29 @@ class SharedChannel:
         if allowed <= 0 and not self._openly:
             self._capacity.events.at(self._window.next_credit_ns, self._go_on, None)
             return
-        if self._first_ns is None:
-            self._first_ns = now_ns
-        self._part_ns = now_ns
         self._part = self._unsent if self._openly else min(self._unsent, allowed)
         self._limited = self._part == allowed
-        if not alone:
-            self._delay = Delay()
-            self._capacity.events.at(now_ns + self.line.latency_ns, self._heard, (self._delay, False))
-        self._left_bits_ns, self._noted = self._part * self._bits_ns_per_byte, 0
+        self._tell_if_accepted(allowed, now_ns)
+        if self._let_out_ns is None:
+            self._let_out_ns = now_ns
+        self._part_ns, self._delay = None, None if alone else Delay()
+        self._left_bits_ns, self._noted = self._part * self._bits_ns_per_byte + self._carried_bits_ns, 0
         self._rate_bps, self._since_ns = 0, now_ns
+        self.is_burst = self._waiting[0].at_once and self._part <= allowed < BOUNDED
         self._capacity.begin(self, self._flow, now_ns)
+
+    def _tell_if_accepted(self, allowed: int, now_ns: int) -> None:
+        """Tell that the windows let out all that is left, or let the stretch end when they will."""
+        accepted = self._waiting[0].accepted
+        if accepted is None or self._is_accepted or allowed >= BOUNDED:
+            return
+        # Beyond what keeps the line busy, windows let out what waits on its way.
+        waits = max(allowed - self._open_bytes, 0) if self._openly else allowed
+        if self._unsent <= waits:
+            self._is_accepted = True
+            accepted(now_ns)
+        elif self._openly:
+            self._part = self._unsent - waits
 
     def send_at(self, rate_bps: int, now_ns: int) -> None:
         """Let the stretch go at this rate from now on."""
@@ -91,8 +131,20 @@ class SharedChannel:
         self._progress(now_ns)
         self._rate_bps, self._since_ns = rate_bps, now_ns
         self._change += 1
+        if not rate_bps:
+            return
+        if self._part_ns is None:
+            self._begin_part(now_ns)
         remaining_ns = -(-self._left_bits_ns // (rate_bps * self._payload_share))
         self._capacity.events.at(now_ns + max(remaining_ns, 0), self._end_part, self._change)
+
+    def _begin_part(self, now_ns: int) -> None:
+        """Handle that the first byte of a stretch leaves."""
+        self._part_ns = now_ns
+        if self._first_ns is None:
+            self._first_ns = now_ns
+        if self._delay is not None:
+            self._capacity.events.at(now_ns + self.line.latency_ns, self._heard, (self._delay, False))
 
     def _heard(self, now_ns: int, what: tuple[Delay, bool]) -> None:
         """Look how long the other end's first acknowledgement of a stretch waits."""
@@ -107,7 +159,8 @@ class SharedChannel:
         """As ``Sender.queued_bits_ns``."""
         gone_bits_ns = self._rate_bps * self._payload_share * (now_ns - self._since_ns)
         # What has been acknowledged while the stretch left has let out more behind it, its own first bytes included.
-        acknowledged_ns = max(now_ns - self._part_ns - self._window.rtt_ns, 0)
+        begun_ns = now_ns if self._part_ns is None else self._part_ns
+        acknowledged_ns = max(now_ns - begun_ns - self._window.rtt_ns, 0)
         own = min(self._rate_bps * self._payload_share * acknowledged_ns // self._bits_ns_per_byte, self._part)
         allowed = self._window.allowance_without_growth(now_ns) + own
         behind = min(self._unsent + self._queued, allowed) - self._part
@@ -125,6 +178,7 @@ class SharedChannel:
     def _end_part(self, now_ns: int, change: int) -> None:
         if change != self._change:
             return
+        assert self._part_ns is not None
         self._progress(now_ns)
         self._change += 1
         if self._openly:
@@ -132,6 +186,8 @@ class SharedChannel:
         else:
             self._window.sent(self._part_ns, now_ns, self._part, self._delay, limited=self._limited)
         self._unsent -= self._part
+        # A stretch ends on a whole nanosecond: one that only goes on had begun with the rest of the last one.
+        self._carried_bits_ns = self._left_bits_ns if self._openly and self._unsent else 0
         self._capacity.stop(self, self._flow, now_ns)
         if self._unsent:
             self._go_on(now_ns, None)
@@ -139,9 +195,13 @@ class SharedChannel:
             self._end_transfer(now_ns)
 
     def _end_transfer(self, now_ns: int) -> None:
-        _, _, left, dealing = self._waiting.popleft()
+        transfer = self._waiting.popleft()
         first_ns = now_ns if self._first_ns is None else self._first_ns
+        # Each connection's first round goes when it is let out, although the transfer as a whole waits in line.
+        let_out_ns = now_ns if self._let_out_ns is None else self._let_out_ns
         others = bool(self._waiting)
-        left(first_ns, self._window.last_byte_ns(first_ns, now_ns, dealing, self.line))
+        if transfer.accepted is not None and not self._is_accepted:
+            transfer.accepted(now_ns)
+        transfer.left(first_ns, self._window.last_byte_ns(let_out_ns, now_ns, transfer.dealing, self.line))
         if others:
             self._await_next()

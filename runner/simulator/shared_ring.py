@@ -28,6 +28,11 @@ class SharedRing:
         self.cut = cut
         self.dealings = [cut.dealings(count) for count in connections]
         self.events = events
+        latencies_ns = [channel.line.latency_ns for channel in channels]
+        # Else what comes round the ring comes later than room for it does.
+        self.awaits_room = 2 * max(latencies_ns) > sum(latencies_ns) or cut.window_chunks * cut.chunk_bytes < (
+            cut.replicas * cut.segment_bytes
+        )
         self._rounds: dict[int, _Round] = {}
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
@@ -59,12 +64,37 @@ class _Round:
         self._complete = [-1] * count
         self._first_come = [-1] * count
         self._whole_come = [-1] * count
+        self._accepted = [False] * count
+        self._first_used = [-1] * count
+        self._whole_used = [-1] * count
 
     def join(self, position: int, now_ns: int, done: Done) -> None:
         """Handle that the replica at that position is ready."""
         self.joined += 1
         self._ready_ns[position], self._done[position] = now_ns, done
+        self._tell(position, now_ns)
         self._advance(position, now_ns)
+
+    def _tell(self, position: int, now_ns: int) -> None:
+        """Tell the replica before what has been used here."""
+        ring = self._ring
+        if ring.awaits_room and self._ready_ns[position] >= 0:
+            before = (position - 1) % self._count
+            used = before, self._first_come[position], self._whole_come[position]
+            ring.events.at(now_ns + ring.channels[before].line.latency_ns, self._told, used)
+
+    def _told(self, now_ns: int, what: tuple[int, int, int]) -> None:
+        position, self._first_used[what[0]], self._whole_used[what[0]] = what
+        self._advance(position, now_ns)
+
+    def _has_room(self, position: int, step: int) -> bool:
+        if not self._ring.awaits_room:
+            return True
+        awaited = self._ring.cut.awaited_chunk(step)
+        if awaited is None:
+            return True
+        before, whole = awaited
+        return (self._whole_used if whole else self._first_used)[position] >= before
 
     def _advance(self, position: int, now_ns: int) -> None:
         """Begin and complete as many steps of a position as what has come and left allows."""
@@ -75,6 +105,7 @@ class _Round:
             (step := self._begun[position] + 1) < steps
             and self._first_come[position] >= step - 1
             and self._whole_come[position] >= step - 2
+            and self._has_room(position, step)
         ):
             self._begin(position, step, now_ns)
         while (step := self._complete[position] + 1) in self._left[position] and self._whole_come[position] >= step - 1:
@@ -83,7 +114,7 @@ class _Round:
             latency_ns = self._ring.channels[position].line.latency_ns
             self._ring.events.at(now_ns + latency_ns, self._whole, ((position + 1) % self._count, step))
         done = self._done[position]
-        if done is not None and self._complete[position] == self._whole_come[position] == steps - 1:
+        if done is not None and self._accepted[position] and self._whole_come[position] == steps - 1:
             self._done[position] = None
             done(self._ready_ns[position], now_ns)
 
@@ -105,17 +136,27 @@ class _Round:
         def rest_left(_: int, end_ns: int) -> None:
             events.at(max(chunk_left_ns, end_ns, events.now_ns), self._has_left, (position, step))
 
-        channel.queue(now_ns, first_bytes, chunk_left, first)
+        def accepted(at_ns: int) -> None:
+            events.at(max(at_ns, events.now_ns), self._has_been_accepted, position)
+
+        last = accepted if step == self._ring.cut.steps - 1 else None
+        channel.queue(now_ns, first_bytes, chunk_left, first, accepted=None if rest_bytes else last, at_once=False)
         if rest_bytes:
-            channel.queue(now_ns, rest_bytes, rest_left, rest)
+            channel.queue(now_ns, rest_bytes, rest_left, rest, accepted=last, at_once=False)
 
     def _first(self, now_ns: int, what: tuple[int, int]) -> None:
         position, step = what
         self._first_come[position] = max(self._first_come[position], step)
+        self._tell(position, now_ns)
         self._advance(position, now_ns)
 
     def _whole(self, now_ns: int, what: tuple[int, int]) -> None:
         position, self._whole_come[what[0]] = what
+        self._tell(position, now_ns)
+        self._advance(position, now_ns)
+
+    def _has_been_accepted(self, now_ns: int, position: int) -> None:
+        self._accepted[position] = True
         self._advance(position, now_ns)
 
     def _has_left(self, now_ns: int, what: tuple[int, int]) -> None:

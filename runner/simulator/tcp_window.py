@@ -31,6 +31,8 @@ SEGMENT_BYTES = PAYLOAD_BYTES
 LEAST_TIMEOUT_NS = 200_000_000
 
 _UNBOUNDED = 1 << 62
+BOUNDED = 1 << 61
+"""An allowance below this is bounded by something."""
 
 
 class Delay:
@@ -77,6 +79,7 @@ class TcpWindow:
         "_rtt_ns",
         "_runs",
         "_timeout_ns",
+        "_waited_ns",
         "_window",
     )
 
@@ -103,6 +106,7 @@ class TcpWindow:
         self._in_flight = 0
         self._last_sent_ns = 0
         self._limited_until_ns = -1
+        self._waited_ns = 0
         self._each = each
 
     def last_byte_ns(self, first_ns: int, left_ns: int, dealing: Dealing | None, line: Line) -> int:
@@ -131,15 +135,18 @@ class TcpWindow:
         self._last_sent_ns = end_ns
 
     def allowance(self, now_ns: int) -> int:
-        """Return the bytes that may be sent now; above 2^61 where nothing bounds them."""
+        """Return the bytes that may be sent now; above ``BOUNDED`` where nothing bounds them."""
         runs, rtt_ns = self._runs, self._rtt_ns
         while runs and runs[0].start_ns + rtt_ns + runs[0].delay.later_ns <= now_ns:
             run = runs.popleft()
+            self._waited_ns = run.delay.later_ns
             flown = self._in_flight
             self._in_flight = flown - run.size_bytes
             if self._congestion is not None:
                 most_bytes = _UNBOUNDED if run.limited else 2 * flown
-                self._congestion.grow(run.size_bytes, flown, most_bytes, run.delay.later_ns)
+                left_ns = run.end_ns - run.start_ns
+                held_bytes = run.size_bytes * rtt_ns // left_ns + 1 if left_ns else None
+                self._congestion.grow(run.size_bytes, flown, most_bytes, run.delay.later_ns, held_bytes)
         if not runs:
             self._restart_if_idle(now_ns)
         return self._allowed - self._in_flight
@@ -193,7 +200,8 @@ class TcpWindow:
         congestion = self._congestion
         if not self._restarts or congestion is None or congestion.is_initial:
             return
-        count = halvings(now_ns - self._last_sent_ns, self._timeout_ns)
+        # A timeout is measured on acknowledgements: where they come later, so does it.
+        count = halvings(now_ns - self._last_sent_ns, self._timeout_ns + self._waited_ns)
         if not count:
             return
         # Whoever asks sends: this idle has had its effect, and is not to have it again.

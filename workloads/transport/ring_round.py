@@ -65,6 +65,14 @@ def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int, connec
     return max(wanted - wanted % element_bytes, element_bytes)
 
 
+def ring_window_chunks(segments: Sequence[int], chunk_bytes: int) -> int:
+    """Return how many chunks may be on their way to a replica or wait there: all of a segment at least.
+
+    ``segments`` are how many chunks each segment has.
+    """
+    return max(*segments, min(sum(segments), _EARLY_BYTES // chunk_bytes)) or 1
+
+
 class RingRound:
     """The expected and the received chunks in one all-reduce of ``data``.
 
@@ -87,8 +95,8 @@ class RingRound:
         self._steps = ring_steps(position, replicas)
         self._chunk_bytes = ring_chunk_bytes(self._data.nbytes, element_bytes, replicas, connections)
         counts = [-(-(end - start) // self._chunk_bytes) for start, end in self._segments]
-        self.window = max(*counts, min(sum(counts), _EARLY_BYTES // self._chunk_bytes)) or 1
-        """How many chunks may be on their way to a replica or wait there: all of a segment at least."""
+        self.window = ring_window_chunks(counts, self._chunk_bytes)
+        """How many chunks may be on their way to a replica or wait there."""
         self._missing = [counts[step.receives] for step in self._steps]
         self._steps_open = sum(missing > 0 for missing in self._missing)
         self._came: dict[int, set[int]] = {}

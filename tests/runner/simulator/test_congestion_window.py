@@ -60,6 +60,32 @@ def test_of_several_that_send_in_step_some_leave_as_soon_as_they_wait_for_the_ot
     assert rounds(group, 3)[-1] < 8 * 8 * INITIAL
 
 
+def test_of_two_that_send_in_step_the_first_stays_until_its_acknowledgements_are_a_long_train() -> None:
+    window = CongestionWindow(2, 2 * INITIAL, RTT_NS, HELD)
+    # Both wait for less than an eighth of a round trip in round 3, of 40 segments each; one waits longer in round 4.
+    assert rounds(window, 3)[-1] == 8 * 2 * INITIAL
+    four, five = rounds(window, 2)
+    assert four == 16 * 2 * INITIAL
+    assert 1.5 * four < five < 1.6 * four
+
+
+def test_who_shares_the_line_leaves_as_on_a_slower_one() -> None:
+    alone, sharing = (CongestionWindow(8, 8 * INITIAL, RTT_NS, held_bytes) for held_bytes in (HELD // 3, HELD))
+    for _ in range(6):
+        size_bytes = sharing.size_bytes
+        alone.grow(size_bytes, size_bytes, 2 * size_bytes)
+        sharing.grow(size_bytes, size_bytes, 2 * size_bytes, held_bytes=HELD // 3)
+        assert sharing.size_bytes == alone.size_bytes
+
+
+def test_where_two_segments_take_longer_than_two_milliseconds_acknowledgements_are_no_train() -> None:
+    # 10 Mbit/s hold 34 segments: left at more than these and an eighth, not at half of them.
+    held_bytes = HELD // 10
+    sizes = rounds(CongestionWindow(1, INITIAL, RTT_NS, held_bytes), 5)
+    assert sizes[:2] == [2 * INITIAL, 4 * INITIAL]
+    assert sizes[2] == 40 * 1448 + 16 * 1448
+
+
 @given(st.integers(1, 64), st.integers(0, 10**8), st.one_of(st.none(), st.integers(1, 10**9)), st.lists(st.booleans()))
 def test_it_is_never_below_its_initial_size_nor_above_what_it_may_become(
     connections: int, rtt_ns: int, held: int | None, pauses: list[bool]

@@ -5,13 +5,13 @@ from typing import Any
 from runner.connection_count import count_connections
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.network import Ends, Network
-from runner.simulator.tcp_effects import IDEAL
+from runner.simulator.tcp_effects import IDEAL, TcpEffects
 from tests.runner.simulator.variants import sweep_point
 
 MEGABYTE = 10**6
 
 
-def network(*, gpus: int = 4, **limits: Any) -> Network:
+def network(*, gpus: int = 4, window: str = "6MiB", effects: TcpEffects = IDEAL, **limits: Any) -> Network:
     """Two datacenters of two hosts; one pipeline, a stage on each GPU, those of east first."""
     wan = {"latency": "0ms", **limits.pop("wan", {})}
     document = {
@@ -23,14 +23,14 @@ def network(*, gpus: int = 4, **limits: Any) -> Network:
         "compute": {"activation": "1B"},
         "training": {"stages": 4 * gpus, "pipelines": 1, "microbatches": 1, "iterations": 1, "warmup": 0},
         "engine": "simulate",
-        "variants": [{"name": "any", "schedule": "gpipe", "transport": {"model": "ideal", "connections": 1}}],
+        "variants": [{"name": "any", "schedule": "gpipe", "transport": {"connections": 1, "window": window}}],
     }
     point = sweep_point(document)
     (variant,) = point.variants
     places = variant.placement.places
     pairs = [(one, other) for one in places for other in places if one is not other]
     connections = count_connections(point.topology, pairs, variant.transport, variant.clock)
-    return Network(point.topology, connections, variant, IDEAL)
+    return Network(point.topology, connections, variant, effects)
 
 
 def seconds(of: Network, transfers: dict[tuple[str, str], int]) -> list[float]:
@@ -58,6 +58,16 @@ def test_a_trunk_is_shared_between_node_pairs_however_many_channels_each_has() -
 def test_a_node_pair_is_shared_between_its_channels() -> None:
     of = network(wan={"node_pair_rate": "8Mbit"})
     assert seconds(of, {("east-0.0", "west-0.0"): 1, ("east-0.1", "west-0.1"): 1}) == [2.0, 2.0]
+
+
+def test_what_windows_have_let_out_at_once_waits_in_line() -> None:
+    narrow, wide = "16KiB", "16MiB"
+    transfers = {("east-0.0", "west-0.0"): 1, ("east-0.1", "west-0.1"): 1}
+    limits: dict[str, Any] = {"wan": {"node_pair_rate": "8Mbit", "latency": "1ms"}}
+    effects = TcpEffects(window=True, slow_start=False, headers=False)
+    assert seconds(network(window=wide, effects=effects, **limits), transfers) == [1.0, 2.0]
+    # What windows let out bit by bit takes turns.
+    assert seconds(network(window=narrow, effects=effects, **limits), transfers)[0] > 1.9
 
 
 def test_both_directions_are_independent() -> None:

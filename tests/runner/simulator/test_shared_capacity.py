@@ -12,6 +12,7 @@ class Channel:
     """One that notes its rate."""
 
     rate_bps = 0
+    is_burst = False
 
     def send_at(self, rate_bps: int, now_ns: int) -> None:
         self.rate_bps = rate_bps

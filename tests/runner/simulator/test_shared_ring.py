@@ -109,3 +109,43 @@ def test_a_ring_slows_the_activations_on_its_line_and_they_slow_it() -> None:
 
     assert ring_s(alone) == pytest.approx(1.0, rel=1e-3)
     assert ring_s(document) > 1.5
+
+
+def ring_ends_ns(latencies_ms: list[int], cut: RingCut) -> list[int]:
+    """When each replica of a ring over lines of such latencies and any rate is through, all ready at once."""
+    events = EventQueue()
+    channels = [
+        PrivateChannel(Line(None, latency_ms * 1_000_000, headers=False), TcpWindow(0, None, None))
+        for latency_ms in latencies_ms
+    ]
+    ring = SharedRing(channels, [1] * len(channels), cut, events)
+    ends_ns: dict[int, int] = {}
+    for position in range(len(channels)):
+        ring.join(0, position, 0, lambda _, end_ns, position=position: ends_ns.update({position: end_ns}))
+    while events.handle_next_instant():
+        pass
+    return [ends_ns[position] for position in range(len(channels))]
+
+
+def test_a_step_waits_until_it_is_known_that_there_is_room_for_it() -> None:
+    # Six segments may be on their way. What the third replica sends at 0 it knows to be used after 2 x 80 ms, and its
+    # seventh segment waits for that, although it has come round in 85: the way of 168 ms takes 160 + 80 + 3.
+    assert max(ring_ends_ns([1, 1, 80, 1, 1, 1], RingCut.of(60, 6))) == 243_000_000
+    # Where a segment comes round no sooner than word of room does, there is room: 4 x 80 + 6 ms.
+    assert max(ring_ends_ns([1, 1, 80, 1, 80, 1], RingCut.of(60, 6))) == 326_000_000
+
+
+def test_a_replica_is_through_when_windows_have_let_its_last_bytes_out() -> None:
+    # Segments of 0.5 s. The second replica, ready at 0.3 s, has the sum when the first one's two have come, begun at 0
+    # and, after a chunk of its own, at 0.56; its own last one is then still waiting for the line, until 1.3 s.
+    latency_ns, cut = 10**6, RingCut.of(10**6, 2)
+    line = Line(8 * 10**6, latency_ns, headers=False)
+
+    def ends_ns(window_bytes: int | None) -> list[int]:
+        channels = [PrivateChannel(line, TcpWindow(2 * latency_ns, window_bytes, None)) for _ in range(2)]
+        return all_reduce_ends_ns([0, 3 * 10**8], channels, cut)
+
+    chunk_ns = 262_144_000
+    assert ends_ns(10**7) == [1_300_000_000 + latency_ns, 300_000_000 + chunk_ns + 500_000_000 + 2 * latency_ns]
+    # Where nothing bounds a window, nothing tells when the line is somebody else's.
+    assert ends_ns(None)[1] >= 1_300_000_000

@@ -66,6 +66,14 @@ def test_idle_halves_the_congestion_window_for_every_timeout_down_to_the_initial
     assert (done_ns - start_ns) // RTT_NS + 1 == bursts
 
 
+def test_who_waits_for_late_acknowledgements_is_not_idle() -> None:
+    window, delay = TcpWindow(RTT_NS, None, INITIAL), Delay()
+    delay.later_ns = 10 * RTT_NS
+    window.sent(0, 0, window.allowance(0), delay, limited=True)
+    assert window.next_credit_ns == 11 * RTT_NS
+    assert window.allowance(11 * RTT_NS) == 2 * INITIAL
+
+
 def test_idle_changes_nothing_where_the_sysctl_is_off() -> None:
     window = TcpWindow(RTT_NS, 10 * INITIAL, INITIAL, restarts=False)
     channel = fast(window)

@@ -36,7 +36,7 @@ test-pure:
 # Into the cache of whoever calls it, once; every run with --clock virtual boots it.
 virtual:
 	./setup.sh virtual
-	.venv/bin/python -m testbed.virtual_time.kernel_build
+	.venv/bin/python -m testbed.virtual_time.kernel.kernel_build
 
 lint:
 	.venv/bin/ruff format --check

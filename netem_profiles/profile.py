@@ -17,8 +17,8 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, model_validator
 
-from testbed.strict_model import InputError, StrictModel, parse_model
-from testbed.topology import LinkConditions, LinkSpec, Name, WanSpec
+from ground.strict_model import InputError, StrictModel, parse_model
+from testbed.network.topology import LinkConditions, LinkSpec, Name, WanSpec
 
 ENTRY_POINT_GROUP = "wanbed.profiles"
 MAX_FILE_BYTES = 4 * 2**20

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from results.run import Run
+    from results.reading.run import Run
 
 
 def load(path: "str | Path") -> "Run":
     """Read a run's folder: its manifest, and its traces and summary as pandas data frames.
 
-    A run that was killed loads too, with what had finished. Raises ``results.run_store.RunError`` if there is no run.
+    A run that was killed loads too, with what had finished. Raises RunError if there is no run.
     """
-    from results.run import load_run  # noqa: PLC0415 - ranks import this package and must start without pandas
+    from results.reading.run import load_run  # noqa: PLC0415 - ranks import this package and must start without pandas
 
     return load_run(Path(path))

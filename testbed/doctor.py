@@ -4,9 +4,9 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from testbed.gpus import NVIDIA_DRIVER, Gpu, machine_gpus
-from testbed.host_programs import HOST_PROGRAMS
-from testbed.nvml import BINDING_INSTALL
+from testbed.gpus.gpus import NVIDIA_DRIVER, Gpu, machine_gpus
+from testbed.gpus.nvml import BINDING_INSTALL
+from testbed.hosts.host_programs import HOST_PROGRAMS
 from testbed.substrate.probe import Offer, probe_guest, probe_kernel
 from testbed.virtual_time.probe import VirtualTimeOffer, probe_virtual_time
 

@@ -10,34 +10,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from testbed.address_book import AddressBook
-from testbed.cleaning import end_processes
-from testbed.congestion_control import allow_congestion_control
-from testbed.emulated_hosts import EmulatedHost, EmulatedNetwork
-from testbed.gateway_layout import plan_gateways
-from testbed.gateway_plan import GatewayPlan
-from testbed.gpu_assignment import GpuAssignment
-from testbed.host_attachment import TCP_SYSCTLS, TcpSettings, attach_host
-from testbed.host_interface import HOST_INTERFACE
-from testbed.host_process import HostProcess
-from testbed.host_programs import HOST_PROGRAMS
-from testbed.joining import record_hosts
-from testbed.link_counters import PortCounters
-from testbed.measurement import ping
-from testbed.namespace import read_sysctls, write_sysctls
-from testbed.offloads import read_offloads
-from testbed.registry import STATE_ROOT, Claim, claim
-from testbed.shared_rate import Timers
+from testbed.claims.cleaning import end_processes
+from testbed.claims.registry import STATE_ROOT, Claim, claim
+from testbed.gpus.gpu_assignment import GpuAssignment
+from testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
+from testbed.hosts.host_attachment import TCP_SYSCTLS, attach_host
+from testbed.hosts.host_process import HostProcess
+from testbed.hosts.host_programs import HOST_PROGRAMS
+from testbed.hosts.joining import record_hosts
+from testbed.hosts.ping import ping
+from testbed.kernel.congestion_control import allow_congestion_control
+from testbed.kernel.inside import in_virtual_time
+from testbed.kernel.link_counters import PortCounters
+from testbed.kernel.missing import MissingError
+from testbed.kernel.namespace import read_sysctls, write_sysctls
+from testbed.kernel.offloads import read_offloads
+from testbed.kernel.tcp_state import TcpStateReader
+from testbed.network.address_book import AddressBook
+from testbed.network.gateway_layout import plan_gateways
+from testbed.network.gateway_plan import GatewayPlan
+from testbed.network.host_interface import HOST_INTERFACE
+from testbed.network.shared_rate import Timers
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import Topology, check_can_be_emulated
 from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
 from testbed.substrate.host_kernel import HostKernel
-from testbed.substrate.probe import GUEST, KERNEL, MissingError, Offer, choose_substrate
+from testbed.substrate.probe import GUEST, KERNEL, Offer, choose_substrate
 from testbed.substrate.substrate import Substrate, SubstrateError, SubstrateFacts
 from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
-from testbed.tcp_state import TcpStateReader
-from testbed.topology import Topology, check_can_be_emulated
-from testbed.virtual_time.inside import in_virtual_time
-from testbed.virtual_time.kernel_limits import lift_kernel_limits
-from testbed.virtual_time.light_hosts import LightHost, LightNetwork
+from testbed.virtual_time.kernel.kernel_limits import lift_kernel_limits
+from testbed.virtual_time.processes.light_hosts import LightHost, LightNetwork
 
 _TRIM_PINGS, _TRIM_PINGS_VIRTUAL = 50, 2
 MAX_TRIM_NS = 1_000_000
@@ -105,7 +107,7 @@ class Testbed:
             return
         link = self.topology.wan[0]
         one, other = (self.topology.datacenter(name).hosts[0].name for name in link.between)
-        echoes = ping(self, one, other, _TRIM_PINGS_VIRTUAL if in_virtual_time() else _TRIM_PINGS)
+        echoes = ping(self.spawn, one, other, _TRIM_PINGS_VIRTUAL if in_virtual_time() else _TRIM_PINGS)
         if math.isnan(echoes.shortest_ms):
             raise SubstrateError(f"{one} does not reach {other} across the WAN")
         # Not the median: a machine that is busy for this one moment would shorten every link of the run. In virtual

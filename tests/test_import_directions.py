@@ -1,27 +1,55 @@
-"""Imports between the top-level packages point one way, wherever in a module they stand."""
+"""Imports point one way, floor by floor, wherever in a module they stand."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("netem_profiles", "results", "runner", "testbed", "workloads")
+PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "workloads")
 
-MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "testbed": (),
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("ground", "results.records", "results.text"),
+    ("testbed.network", "results.metrics"),
+    ("netem_profiles", "testbed.kernel", "testbed.claims", "testbed.gpus", "results.reading"),
+    ("testbed.hosts", "testbed.substrate", "results", "results.comparison", "results.perfetto"),
+    ("testbed.virtual_time", "results.report"),
+    ("testbed.testbed", "testbed.doctor"),
+    ("testbed.measurement",),
+    ("workloads.message", "workloads.model", "workloads.parent_process", "workloads.plan_file", "workloads.start_gate"),
+    ("workloads.profiles", "workloads.schedules", "workloads.transport"),
+    ("workloads.compute",),
+    ("workloads.inference", "workloads.peers"),
+    ("workloads.collective", "workloads.prefill", "workloads.profiling"),
+    ("workloads.serving",),
+    ("workloads.rank_plan",),
+    ("workloads.rank",),
+    ("runner.experiment",),
+    ("runner.tcp",),
+    ("runner.resolve",),
+    ("runner.simulator",),
+    ("runner.planner", "runner.runs"),
+    ("runner.emulation", "runner.profiling", "runner.simulated_runs"),
+    ("runner.validation",),
+    ("runner.cli",),
+    ("runner.paper",),
+)
+"""Each imports only what stands above it, and nothing of its own floor."""
+
+OUTSIDE: dict[str, tuple[str, ...]] = {
+    "ground": (),
+    "testbed": ("ground",),
     "results": (),
-    "netem_profiles": ("testbed",),
-    "workloads": (
-        "testbed.shown_text",
-        "testbed.strict_model",
-        "testbed.topology",
-        "testbed.units",
-        "results.span_log",
-    ),
-    "runner": ("testbed", "results", "netem_profiles", "workloads"),
+    "netem_profiles": ("ground", "testbed.network"),
+    "workloads": ("ground", "testbed.network.topology", "results.records.span_log"),
+    "runner": ("ground", "testbed", "results", "netem_profiles", "workloads"),
 }
+"""What each package may import of the others."""
+
+FLOOR_OF = {place: number for number, floor in enumerate(FLOORS) for place in floor}
 
 
 def imported_modules(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
@@ -38,14 +66,25 @@ def imported_modules(tree: ast.Module, module: str, is_package: bool) -> Iterato
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
+def place_of(module: str) -> str | None:
+    """The place on the floors that a module belongs to."""
+    parts = module.split(".")
+    return next((".".join(parts[:size]) for size in (2, 1) if ".".join(parts[:size]) in FLOOR_OF), None)
+
+
 def wrong_imports(tree: ast.Module, module: str, is_package: bool) -> list[str]:
-    package = module.split(".", maxsplit=1)[0]
-    allowed = (package, *MAY_IMPORT[package])
-    return [
-        name
-        for name in imported_modules(tree, module, is_package)
-        if name.split(".")[0] in PACKAGES and not any(f"{name}.".startswith(f"{prefix}.") for prefix in allowed)
-    ]
+    package, own = module.split(".", maxsplit=1)[0], place_of(module)
+    assert own is not None or module in PACKAGES, f"{module} has no place on the floors"
+    wrong = []
+    for name in imported_modules(tree, module, is_package):
+        other = place_of(name)
+        if name.split(".")[0] not in PACKAGES or other == own:
+            continue
+        outside = name.split(".")[0] != package
+        allowed = not outside or any(f"{name}.".startswith(f"{prefix}.") for prefix in OUTSIDE[package])
+        if not allowed or other is None or own is None or FLOOR_OF[other] >= FLOOR_OF[own]:
+            wrong.append(name)
+    return wrong
 
 
 def module_files() -> list[Path]:
@@ -53,7 +92,7 @@ def module_files() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", module_files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_imports_only_what_its_package_may(path: Path) -> None:
+def test_a_module_imports_only_what_stands_on_a_floor_above_its_own(path: Path) -> None:
     relative = path.relative_to(ROOT).with_suffix("")
     is_package = relative.name == "__init__"
     module = ".".join(relative.parts[:-1] if is_package else relative.parts)
@@ -61,21 +100,45 @@ def test_a_module_imports_only_what_its_package_may(path: Path) -> None:
 
 
 def test_every_package_is_looked_at() -> None:
-    assert {path.relative_to(ROOT).parts[0] for path in module_files()} == set(PACKAGES) == set(MAY_IMPORT)
+    assert {path.relative_to(ROOT).parts[0] for path in module_files()} == set(PACKAGES) == set(OUTSIDE)
+
+
+@pytest.mark.parametrize("place", sorted(FLOOR_OF))
+def test_every_place_on_the_floors_is_there(place: str) -> None:
+    path = ROOT.joinpath(*place.split("."))
+    assert path.is_dir() or path.with_suffix(".py").is_file()
+
+
+@pytest.mark.parametrize("module", ["runner.simulator.variant_simulation", "runner.planner.planning"])
+def test_the_simulator_loads_neither_netlink_nor_mininet_nor_torch_nor_matplotlib(module: str) -> None:
+    script = f"import sys, {module}; print(*(name for name in sys.modules if '.' not in name))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert not {"pyroute2", "mininet", "torch", "matplotlib", "pandas"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in module_files()}), ids=str)
+def test_a_folder_holds_a_dozen_modules_at_most(folder: Path) -> None:
+    modules = [path for path in folder.glob("*.py") if path.name not in {"__init__.py", "__main__.py"}]
+    assert len(modules) <= (13 if folder.name == "schedules" else 12)
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("testbed.qdisc", "import runner.engine"),
-        ("testbed.qdisc", "from results import span_log"),
-        ("testbed.qdisc", "def later():\n    from workloads.rank import main"),
-        ("testbed.qdisc", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import runner"),
-        ("results.report", "import testbed.units as u"),
-        ("workloads.rank", "from results.report import write_report"),
+        ("testbed.kernel.namespace", "import runner.emulation"),
+        ("testbed.kernel.namespace", "from results.records import span_log"),
+        ("testbed.kernel.namespace", "from testbed.hosts.ping import ping"),
+        ("testbed.kernel.namespace", "from testbed.claims import registry"),
+        ("testbed.kernel.namespace", "def later():\n    from workloads.rank import main"),
+        ("testbed.kernel.namespace", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import runner"),
+        ("results.report.report", "import ground.units as u"),
+        ("results.records.schema", "from results.report.report import write_report"),
+        ("workloads.rank", "from results.report.report import write_report"),
         ("workloads.rank", "import results"),
-        ("workloads.rank", "from testbed import mininet_hosts"),
-        ("netem_profiles.profile", "from results.span_log import Span"),
+        ("workloads.rank", "from testbed.hosts import emulated_hosts"),
+        ("netem_profiles.profile", "from results.records.span_log import Span"),
+        ("runner.simulator.training", "from runner.planner.planning import plan"),
+        ("runner.resolve.experiment", "from runner.simulator.simulation import Simulation"),
     ],
 )
 def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:
@@ -85,10 +148,10 @@ def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("runner.engine", "import testbed, results.metrics, workloads\nfrom netem_profiles import profile"),
-        ("workloads.rank", "from results.span_log import Span\nfrom results import span_log\nimport testbed.units"),
-        ("workloads.schedules.gpipe", "from .action import Action\nfrom ..rank_plan import RankPlan"),
-        ("testbed.qdisc", "import json, resultset\nfrom testbed.units import parse_rate_bps"),
+        ("runner.emulation.trial", "import testbed.testbed, results.metrics\nfrom netem_profiles import profile"),
+        ("workloads.rank", "from results.records.span_log import Span\nimport ground.units"),
+        ("workloads.schedules.gpipe", "from .action import Action\nfrom ..message import Message"),
+        ("testbed.kernel.namespace", "import json, resultset\nfrom ground.units import parse_rate_bps"),
     ],
 )
 def test_an_import_the_right_way_is_let_pass(module: str, source: str) -> None:

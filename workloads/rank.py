@@ -16,9 +16,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from results.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
+from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
 from workloads.compute.compute import Compute, MeasuredDevice
-from workloads.compute.courier import Courier
+from workloads.compute.device.courier import Courier
 from workloads.compute.replay import ReplayCompute
 from workloads.compute.timer_slack import wake_precisely
 from workloads.message import Message
@@ -27,15 +27,15 @@ from workloads.parent_process import die_with_parent
 from workloads.rank_plan import RankPlan, read_rank_plan
 from workloads.schedules.class_path import create_schedule
 from workloads.schedules.schedule import Schedule, ScheduleError
-from workloads.serving.gpu_worker import GpuWorker, WorkerThread
-from workloads.serving.serving_gpu import serving_gpu
-from workloads.serving.shared_gpu import SharedGpu
+from workloads.serving.gpu.gpu_worker import GpuWorker, WorkerThread
+from workloads.serving.gpu.serving_gpu import serving_gpu
+from workloads.serving.gpu.shared_gpu import SharedGpu
 from workloads.start_gate import wait_at_gate
-from workloads.transport.buffer_pool import BufferPool
 from workloads.transport.event import Closed, DeviceSummed, Event, Failed, Received, SegmentReceived, SegmentsSent, Sent
+from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.neighbour import TransportError
 from workloads.transport.rendezvous import Identity, Rendezvous
-from workloads.transport.ring import RingAllReduce
+from workloads.transport.ring.ring import RingAllReduce
 from workloads.transport.striped_transport import StripedTransport
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from workloads.compute.torch_work import TorchWork
 from workloads.plan_file import read_plan, write_plan
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.serving.serving_plans import GpuServingPlan
-from workloads.transport.frame import RUN_TOKEN_BYTES
+from workloads.transport.frames.frame import RUN_TOKEN_BYTES
 from workloads.transport.links_plan import LinksPlan
 
 DEFAULT_MEETING_TIMEOUT_NS = 8_000_000_000

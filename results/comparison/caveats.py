@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from typing import Any
 
-from results.comparison.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
 from results.comparison.differences import NOT_SET, Difference, differing
+from results.comparison.manifest_fields import flattened
 from results.comparison.pairing import Pair
-from results.manifest_fields import flattened
-from results.not_modelled import not_modelled_text, of_variant, simulated_without
-from results.number_text import count_text, list_text, shortened
-from results.run import Run
-from results.run_description import first_cell
-from results.saturation import MachineLoad
+from results.comparison.run_description import first_cell
+from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
+from results.reading.not_modelled import not_modelled_text, of_variant, simulated_without
+from results.reading.run import Run
+from results.reading.saturation import MachineLoad
+from results.text.number_text import count_text, list_text, shortened
 
 MAX_TOLD = 3
 """Fields of one section; of more, how many."""

@@ -23,7 +23,7 @@ from results.comparison.differences import (
 )
 from results.comparison.judgement import Judgement, judge
 from results.comparison.pairing import Pair, Pairing, pair_runs
-from results.run import Run
+from results.reading.run import Run
 
 MARGIN = 0.02
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from results.comparison.manifest_fields import flattened
 from results.comparison.pairing import Pair
-from results.manifest_fields import flattened
-from results.not_modelled import of_links, simulated_without
-from results.number_text import milliseconds_text, percent_text, rate_text
-from results.run import Run
-from results.summary import calibrated_cells
+from results.reading.not_modelled import of_links, simulated_without
+from results.reading.run import Run
+from results.reading.summary import calibrated_cells
+from results.text.number_text import milliseconds_text, percent_text, rate_text
 
 CALIBRATION = "calibration"
 COMPLETE = "complete"

@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from results.comparison.bootstrap import (
+from results.comparison.pairing import Pair, Side
+from results.metrics.bootstrap import (
     CONFIDENCE,
     ENOUGH_REPEATS,
     FEWEST_REPEATS,
@@ -15,8 +16,7 @@ from results.comparison.bootstrap import (
     ratio_interval,
     resampled_medians,
 )
-from results.comparison.pairing import Pair, Side
-from results.number_text import count_text, list_text, percent_text
+from results.text.number_text import count_text, list_text, percent_text
 
 PairVerdict = Literal["same", "regressed", "improved", "unclear", "no_data"]
 

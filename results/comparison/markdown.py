@@ -6,7 +6,7 @@ from results.comparison.comparison import Comparison, Verdict
 from results.comparison.differences import Difference
 from results.comparison.judgement import Judgement, PairVerdict
 from results.comparison.pairing import Pair
-from results.number_text import count_text, percent_text, seconds_text
+from results.text.number_text import count_text, percent_text, seconds_text
 
 MAX_TEXT = 80
 """Characters of a value shown; those of a profile with many stages go on for pages."""

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from results.comparison.bootstrap import median_of_medians
 from results.comparison.repeatability import repeatable_within
-from results.headline import cell_text
-from results.number_text import list_text
-from results.run import Run
-from results.saturation import Saturation
-from results.summary import swept_values
+from results.metrics.bootstrap import median_of_medians
+from results.reading.headline import cell_text
+from results.reading.run import Run
+from results.reading.saturation import Saturation
+from results.reading.summary import swept_values
+from results.text.number_text import list_text
 
 
 class PairingError(ValueError):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from results.comparison.bootstrap import CONFIDENCE, FEWEST_REPEATS
+from results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS
 
 RESAMPLES = 1_000
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from results.run import Run
+from results.reading.run import Run
 
 IN_VIRTUAL_TIME = 0.001
 """Two runs in virtual time lie no further apart, which ``tests/system/test_virtual_time.py`` holds them to."""

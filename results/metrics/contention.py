@@ -10,7 +10,7 @@ import pandas as pd
 from results.metrics.gpu_time import Gpus
 from results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
 from results.metrics.iterations import Window
-from results.span_log import COMPUTE_KINDS, PREFILL
+from results.records.span_log import COMPUTE_KINDS, PREFILL
 
 Seat = tuple[str, int]
 """A GPU of an emulated host: (host, gpu)."""

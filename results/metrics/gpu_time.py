@@ -9,7 +9,7 @@ import pandas as pd
 
 from results.metrics.intervals import GroupedIntervals, Numbers
 from results.metrics.iterations import Window
-from results.span_log import COMPUTE_KINDS, PREFILL
+from results.records.span_log import COMPUTE_KINDS, PREFILL
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ import pandas as pd
 from results.metrics.gpu_time import Gpus, spans_of_training_gpus
 from results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
 from results.metrics.iterations import ALL_REDUCE, Window
-from results.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, PREFILL
+from results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, PREFILL
 
 Flags = npt.NDArray[np.bool_]
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from results.span_log import COMPUTE_KINDS
+from results.records.span_log import COMPUTE_KINDS
 
 NS_PER_S = 1_000_000_000
 ALL_REDUCE = "all_reduce"

@@ -1,8 +1,8 @@
 """Count what a prefill service did with its requests, and compute how long they waited.
 
-``requests`` are rows of ``results.schema.PREFILL_REQUESTS`` of one trial. Measured are those that arrived within the
-trial's measured window: requests during the warm-up or after the last iteration do not count. Source: this project's
-definitions.
+``requests`` are rows of ``results.records.schema.PREFILL_REQUESTS`` of one trial. Measured are those that arrived
+within the trial's measured window: requests during the warm-up or after the last iteration do not count. Source: this
+project's definitions.
 """
 
 import numpy as np

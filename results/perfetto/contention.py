@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from results.perfetto.trial_tables import Spans
-from results.span_columns import Column
-from results.span_log import COMPUTE_KINDS, PREFILL
+from results.records.span_columns import Column
+from results.records.span_log import COMPUTE_KINDS, PREFILL
 
 _COMPUTED = (*COMPUTE_KINDS, PREFILL)
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from results.perfetto.trial_tables import LinkCounters, TcpStates, Texts
-from results.span_columns import Column
+from results.records.span_columns import Column
 
 MAX_NODE_PAIRS = 64
 """Directed pairs of hosts that a trial shows; of more, those that sent the most."""
@@ -107,7 +107,7 @@ def tcp_steps(states: TcpStates, begin_ns: int, end_ns: int) -> Iterator[Steps]:
 
 
 def gpu_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """Yield what NVML reported of every GPU, from rows of ``results.schema.GPU_SAMPLES`` by time.
+    """Yield what NVML reported of every GPU, from rows of ``results.records.schema.GPU_SAMPLES`` by time.
 
     Quantities that NVML never reported are left out.
     """

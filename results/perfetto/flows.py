@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from results.perfetto.trial_tables import Spans
-from results.span_columns import Column
-from results.span_log import ACTIVATION, GRADIENT
+from results.records.span_columns import Column
+from results.records.span_log import ACTIVATION, GRADIENT
 
 _MAX_NUMBERS = 2**62
 _STAGES_ON = {ACTIVATION: 1, GRADIENT: -1}

@@ -11,9 +11,9 @@ from results.perfetto.selection import FinishedTrial
 from results.perfetto.trace_events import json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_events import microseconds
-from results.run_store import PREFILL_REQUESTS_FILE
-from results.span_columns import Column
-from results.trial_files import read_trial_table
+from results.records.run_store import PREFILL_REQUESTS_FILE
+from results.records.span_columns import Column
+from results.records.trial_files import read_trial_table
 
 _PHASES = (
     ("queue", "arrival_ns", "started_ns"),
@@ -28,7 +28,7 @@ _LANES = 1_000_000
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests of one trial, each a row of ``results.schema.PREFILL_REQUESTS``."""
+    """The requests of one trial, each a row of ``results.records.schema.PREFILL_REQUESTS``."""
 
     rows: tuple[dict[str, Any], ...]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.run_documents import read_manifest, read_trials
+from results.reading.run_documents import read_manifest, read_trials
 
 MAX_CHOICES_TOLD = 20
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from results.perfetto.counters import Steps
 from results.perfetto.flows import Flows
 from results.perfetto.trial_tables import Spans, Texts
-from results.span_columns import Column
-from results.span_log import COMPUTE_KINDS, NO_MICROBATCH, NO_REQUEST
+from results.records.span_columns import Column
+from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH, NO_REQUEST
 
 _TRANSFERS = ("send", "receive")
 _NAMES = {"all_reduce": "all-reduce"}

@@ -10,9 +10,9 @@ import numpy as np
 from results.perfetto.counters import GPU, LINK, Quantity
 from results.perfetto.lanes import assign_lanes
 from results.perfetto.trial_tables import Spans
-from results.run_store import RunError
-from results.span_columns import Column
-from results.span_log import PREFILL
+from results.records.run_store import RunError
+from results.records.span_columns import Column
+from results.records.span_log import PREFILL
 
 
 class Group(IntEnum):

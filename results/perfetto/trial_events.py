@@ -10,7 +10,7 @@ from results.perfetto.selection import FinishedTrial
 from results.perfetto.trace_events import json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_tables import Spans
-from results.span_log import COMPUTE_KINDS
+from results.records.span_log import COMPUTE_KINDS
 
 _WORK = (*COMPUTE_KINDS, "all_reduce")
 

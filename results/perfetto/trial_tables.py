@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from results.perfetto.selection import FinishedTrial
-from results.span_columns import Column
-from results.trial_files import read_trial_table
+from results.records.span_columns import Column
+from results.records.trial_files import read_trial_table
 
 Rows = npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice
 
@@ -37,7 +37,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Spans:
-    """The spans of one trial: the columns of ``results.schema.SPANS`` that a trace shows."""
+    """The spans of one trial: the columns of ``results.records.schema.SPANS`` that a trace shows."""
 
     host: Texts
     datacenter: Texts
@@ -63,7 +63,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class LinkCounters:
-    """The link samples of one trial: columns of ``results.schema.LINK_SAMPLES``."""
+    """The link samples of one trial: columns of ``results.records.schema.LINK_SAMPLES``."""
 
     time_ns: Column
     scope: Texts
@@ -75,7 +75,7 @@ class LinkCounters:
 
 @dataclass(frozen=True)
 class TcpStates:
-    """The connections' state in one trial: columns of ``results.schema.TCP_SAMPLES``."""
+    """The connections' state in one trial: columns of ``results.records.schema.TCP_SAMPLES``."""
 
     time_ns: Column
     source: Texts

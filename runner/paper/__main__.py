@@ -5,17 +5,19 @@ from typing import Annotated, Literal
 
 import typer
 
+from ground.strict_model import InputError
 from results import load
-from results.run import Run
-from runner.commands.outcome import tell
-from runner.exit_status import NO_DATA, fail, told_in_one_line
-from runner.paper.execution import FEW, jobs_left, latest_run, run_jobs
+from results.reading.run import Run
+from runner.cli.exit_status import fail, told_in_one_line
+from runner.cli.outcome import tell
+from runner.paper.execution import jobs_left, run_jobs
 from runner.paper.part import Part, parts_named
 from runner.paper.reference import PartResult, write_reference
 from runner.paper.volume import Volume, volume_table
+from runner.runs.faults import NO_DATA
+from runner.runs.run_folder import FEW, latest_run
 from runner.simulator.variant_simulation import simulate_variant
 from runner.validation.comparison import compare
-from testbed.strict_model import InputError
 
 REFERENCE = Path("results/reference/paper")
 Engine = Literal["emulate", "simulate"]

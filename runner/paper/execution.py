@@ -15,18 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from results.run_store import RunError, RunStore
-from runner.exit_status import DONE, OUTSIDE_TOLERANCE
-from runner.experiment import Experiment
 from runner.paper.part import Part
 from runner.paper.volume import Volume
-from runner.run_folder import resume_run
-from testbed.strict_model import InputError
+from runner.resolve.experiment import Experiment
+from runner.runs.faults import DONE, OUTSIDE_TOLERANCE
+from runner.runs.run_folder import FEW, latest_run
 
 Tell = Callable[[str], None]
-
-FEW = 2
-"""The most parts at a time: memory is planned for so many."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class Job:
         """Return the command that runs it on that core; it ends when the thread that started it does."""
         return [
             *("setpriv", "--pdeathsig", "TERM", "taskset", "--cpu-list", str(core)),
-            *(sys.executable, "-m", "runner.command_line", "run", str(self.part.file)),
+            *(sys.executable, "-m", "runner.cli.command_line", "run", str(self.part.file)),
             *("--engine", engine, "--runs", str(runs)),
             *(["--resume"] if self.begun else []),
         ]
@@ -56,14 +51,6 @@ def jobs_left(parts: Sequence[Part], engine: str, runs: Path) -> list[Job]:
         if store is None or not store.manifest["complete"]:
             jobs.append(Job(part, experiment, store is not None))
     return sorted(jobs, key=lambda job: Volume.of(job.experiment).total_bytes, reverse=True)
-
-
-def latest_run(experiment: Experiment, runs: Path) -> RunStore | None:
-    """Return the run of that configuration below ``runs``, None if none was begun."""
-    try:
-        return resume_run(experiment, runs)
-    except (InputError, RunError):
-        return None
 
 
 class _Children:

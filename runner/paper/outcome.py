@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from results.headline import LATENCY_PATH, headline
-from results.prefill_service import prefill_rows
-from results.run import Run
-from results.trial_frames import measured_window, rows_of_trial
+from results.reading.headline import LATENCY_PATH, headline
+from results.reading.run import Run
+from results.reading.trial_frames import measured_window, rows_of_trial
+from results.report.prefill.prefill_service import prefill_rows
 from runner.paper.goodput import steady_goodput_bps
 
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.experiment import Experiment, load_experiment
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
+from runner.planner.experiment_file import load_experiment
+from runner.resolve.experiment import Experiment
 
 FOLDER = Path(__file__).parent.parent / "experiments" / "paper"
 

@@ -6,25 +6,25 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from results.charts.chart import Chart
-from results.charts.colours import Styles
-from results.charts.paper import write_figures
-from results.headline import HeadlineRow, by_cell, headline
-from results.number_text import visible
-from results.page_templates import page_environment
-from results.prefill_section import prefill_of
-from results.report import write_whole
-from results.report_charts import report_charts
-from results.run import Run
-from results.run_description import facts, warnings, what_was_run
-from results.tables import table_text
-from results.text_direction import isolated
-from runner.paper.claims import RECALLED_CAP_BPS, RECALLED_SINGLE_BPS, claims
-from runner.paper.claims_page import claims_page
+from results.comparison.run_description import facts, warnings, what_was_run
+from results.reading.headline import HeadlineRow, by_cell, headline
+from results.reading.run import Run
+from results.report.charts.chart import Chart
+from results.report.charts.drawing.colours import Styles
+from results.report.charts.paper import write_figures
+from results.report.page_templates import page_environment
+from results.report.prefill.prefill_section import prefill_of
+from results.report.report import write_whole
+from results.report.report_charts import report_charts
+from results.report.tables import table_text
+from results.text.number_text import visible
+from results.text.text_direction import isolated
+from runner.paper.claims.claims import RECALLED_CAP_BPS, RECALLED_SINGLE_BPS, claims
+from runner.paper.claims.claims_page import claims_page
+from runner.paper.claims.speed_up import speed_ups
 from runner.paper.goodput_chart import goodput_chart
 from runner.paper.outcome import Outcome, Outcomes, outcomes_of
 from runner.paper.part import Part
-from runner.paper.speed_up import speed_ups
 from runner.paper.volume import Volume, volume_table
 from runner.validation.agreement import Agreement, Compared, write_agreement
 from runner.validation.comparison import Comparison

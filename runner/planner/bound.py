@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
-from runner.experiment_model import TransportSpec
+from runner.experiment.model import TransportSpec
 from runner.planner.candidate import Candidate, Runs
-from runner.stage_work import StageWork
-from testbed.topology import Topology
+from runner.resolve.stage_work import StageWork
+from testbed.network.topology import Topology
 
 _BELOW = 1 - 1e-9
 """Sums of floating-point numbers err by less than this."""

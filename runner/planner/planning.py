@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from runner.boundary_profiles import pipelines_to_share, transfer_in_forwards
-from runner.experiment_model import Clock, TransportSpec
-from runner.placement import place_stages
+from ground.strict_model import InputError
+from runner.experiment.model import Clock, TransportSpec
 from runner.planner.algorithm1 import greedy_candidates
 from runner.planner.bound import IterationBound, tokens_per_s
 from runner.planner.candidate import Candidate, Priced, Pricing, Runs
@@ -15,11 +14,12 @@ from runner.planner.exhaustive import TooManyCandidatesError
 from runner.planner.pricing import PricedIterations, simulated_pricing
 from runner.planner.search import Found, search_better, search_exhaustively, search_greedily
 from runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
-from runner.resolved_variant import ResolvedVariant
-from runner.simulator.tcp_effects import effects_of
-from runner.stage_work import StageWork
-from testbed.strict_model import InputError
-from testbed.topology import Topology
+from runner.resolve.boundary_profiles import pipelines_to_share, transfer_in_forwards
+from runner.resolve.placement import place_stages
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_work import StageWork
+from runner.tcp.effects import effects_of
+from testbed.network.topology import Topology
 from workloads.schedules.schedule import Schedule
 
 SearchName = Literal["greedy", "better", "exhaustive"]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from runner.planner.candidate import Candidate, Price, Pricing
-from runner.resolved_variant import ResolvedVariant
+from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.simulation import Simulation
-from runner.simulator.tcp_effects import TcpEffects
 from runner.simulator.variant_simulation import simulate_variant
-from testbed.topology import Topology
+from runner.tcp.effects import TcpEffects
+from testbed.network.topology import Topology
 
 _MOST_ITERATIONS = 3
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.planner.candidate import Candidate, Runs
-from testbed.topology import LinkConditions, Topology
+from testbed.network.topology import LinkConditions, Topology
 
 CellSize = Callable[[int, Runs], int | None]
 """Returns pipelines in a cell, by the number of all pipelines and their places; None where it is not tried there."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runner.machine_facts import cpu_model
-from testbed.gpu_assignment import VISIBLE_DEVICES
-from testbed.gpus import Gpu, machine_gpus, visible_gpus
-from testbed.nvml import Nvml, NvmlError, open_nvml
-from testbed.strict_model import InputError
-from testbed.substrate.probe import MissingError
+from ground.strict_model import InputError
+from runner.runs.machine_facts import cpu_model
+from testbed.gpus.gpu_assignment import VISIBLE_DEVICES
+from testbed.gpus.gpus import Gpu, machine_gpus, visible_gpus
+from testbed.gpus.nvml import Nvml, NvmlError, open_nvml
+from testbed.kernel.missing import MissingError
 from workloads.compute.torch_work import DEVICES
 from workloads.profiles.measured_conditions import DeviceState
 

@@ -9,21 +9,15 @@ import torch
 
 from runner.profiling.device_at_hand import DeviceAtHand
 from runner.profiling.task import PromptsTask, StagesTask, stage_name
-from runner.software_versions import library_versions
-from testbed.substrate.probe import MissingError
-from workloads.compute.torch_device import TorchDevice, create_device
+from runner.runs.software_versions import library_versions
+from testbed.kernel.missing import MissingError
+from workloads.compute.device.torch_device import TorchDevice, create_device
 from workloads.compute.torch_work import TorchWork
 from workloads.inference.inference_stage import InferenceStage
 from workloads.model.gpt_stage import DTYPES
 from workloads.prefill.profile_files import MeasuredLayers, MeasuredPrefill, MeasuredPrompt
 from workloads.profiles.compute_profile import MeasuredProfile, ProfileSource
-from workloads.profiles.measured_conditions import (
-    Ceiling,
-    DeviceState,
-    MeasuredConditions,
-    ceiling_of,
-    measured_time,
-)
+from workloads.profiles.measured_conditions import Ceiling, DeviceState, MeasuredConditions, ceiling_of, measured_time
 from workloads.profiling.matrix_product import measure_product
 from workloads.profiling.model_parts import POSITIONS, StageToMeasure, model_times
 from workloads.profiling.prompt_measurement import measure_prompt

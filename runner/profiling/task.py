@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.experiment_model import NAMED_MODELS, ModelSpec
-from testbed.shown_text import MAX_DIGITS, shown
-from testbed.strict_model import InputError, parse_model
-from testbed.substrate.probe import MissingError
+from ground.shown_text import MAX_DIGITS, shown
+from ground.strict_model import InputError, parse_model
+from runner.experiment.model import NAMED_MODELS, ModelSpec
+from testbed.kernel.missing import MissingError
+from workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
 from workloads.model.gpt_config import GptConfig
-from workloads.prefill.inference_model import INFERENCE_MODELS, InferenceModel
 from workloads.prefill.profile_fit import LEAST_SIZES
 from workloads.profiling.memory_need import host_bytes, product_bytes, prompt_bytes, stage_bytes
 from workloads.profiling.model_parts import POSITIONS, StageToMeasure, stages_to_measure

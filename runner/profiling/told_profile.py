@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workloads.prefill.inference_model import InferenceModel
+from workloads.inference.inference_model import InferenceModel
 from workloads.prefill.profile_files import MeasuredPrefill
 from workloads.profiles.compute_profile import MeasuredProfile
 from workloads.profiles.measured_conditions import MeasuredTime

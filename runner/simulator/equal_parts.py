@@ -7,7 +7,7 @@ time, and what the last replica of a part sends to the first one of the next com
 at which the part before arrives here.
 """
 
-from runner.resolved_variant import ResolvedVariant
+from runner.resolve.resolved_variant import ResolvedVariant
 
 
 def equal_parts(variant: ResolvedVariant) -> int:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from runner.simulator.event_queue import EventQueue
-from runner.simulator.line import Line
 from runner.simulator.simulation import KIND_CODES, NO_PEER, SimulatedPrefill
-from workloads.prefill.bubble_filler import BubbleFiller, Run
-from workloads.prefill.bubble_forecast import BubbleForecast, IterationPlan
-from workloads.prefill.controller import Commands, PrefillController
+from runner.tcp.line import Line
+from workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
+from workloads.prefill.bubbles.bubble_forecast import BubbleForecast, IterationPlan
+from workloads.prefill.control.controller import Commands, PrefillController
+from workloads.prefill.control.prefill_group import GroupGpus
 from workloads.prefill.messages import BubbleReport, Piece, PieceDone
-from workloads.prefill.prefill_group import GroupGpus
 from workloads.prefill.prefill_settings import FillPolicy
 from workloads.prefill.request import Request
 from workloads.prefill.service_plan import DatacenterService, ServicePlan

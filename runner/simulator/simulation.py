@@ -8,12 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
-from results.span_columns import Column, SpanColumns
-from results.span_log import COMPUTE_KINDS, PREFILL, SPAN_KINDS
-from runner.resolved_variant import ResolvedVariant
-from runner.simulator.tcp_effects import TcpEffects
-from testbed.topology import Topology
-from workloads.prefill.outcome import RequestRecord
+from results.records.span_columns import Column, SpanColumns
+from results.records.span_log import COMPUTE_KINDS, PREFILL, SPAN_KINDS
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.tcp.effects import TcpEffects
+from testbed.network.topology import Topology
+from workloads.prefill.control.outcome import RequestRecord
 
 KIND_CODES: Mapping[str, int] = {kind: code for code, kind in enumerate(SPAN_KINDS)}
 """The number that stands for a kind of span in ``SpanColumns.kind``."""

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from runner.resolved_variant import ResolvedVariant
+from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.deadlock import SimulationError, deadlock
 from runner.simulator.event_queue import EventQueue, Handler
 from runner.simulator.gpu_sharing import GpuSharing
+from runner.simulator.network.transfers import Arrived
 from runner.simulator.simulation import KIND_CODES, NO_PEER
-from runner.simulator.transfers import Arrived
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.class_path import load_schedule

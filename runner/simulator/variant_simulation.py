@@ -8,27 +8,27 @@ from dataclasses import fields
 import numpy as np
 import numpy.typing as npt
 
-from results.span_columns import SpanColumns
-from runner.connection_count import count_connections
-from runner.prefill_forecast import planned_bubbles
-from runner.resolved_variant import ResolvedVariant
-from runner.simulator.channel import Channel
+from results.records.span_columns import SpanColumns
+from runner.resolve.connection_count import count_connections
+from runner.resolve.prefill.prefill_forecast import planned_bubbles
+from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.deadlock import SimulationError
-from runner.simulator.dealing import Dealing
 from runner.simulator.equal_parts import equal_parts
 from runner.simulator.event_queue import EventQueue
-from runner.simulator.network import Ends, Network
+from runner.simulator.network.network import Ends, Network
+from runner.simulator.network.transfers import OwnTransfers, SharedTransfers
+from runner.simulator.network.wan_traffic import Crossing, wan_traffic
 from runner.simulator.prefill_simulation import PrefillSimulation
-from runner.simulator.rings import Rings, ring_ends
+from runner.simulator.rings.rings import Rings, ring_ends
 from runner.simulator.simulation import NO_PEER, Simulation
-from runner.simulator.tcp_effects import TcpEffects
 from runner.simulator.training import Training, Transfers
-from runner.simulator.transfers import OwnTransfers, SharedTransfers
-from runner.simulator.wan_traffic import Crossing, wan_traffic
-from testbed.topology import Topology
+from runner.tcp.channel import Channel
+from runner.tcp.dealing import Dealing
+from runner.tcp.effects import TcpEffects
+from testbed.network.topology import Topology
 from workloads.message import MessageKind
-from workloads.transport.cutting import Cutting
-from workloads.transport.frame import HEADER_BYTES
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import HEADER_BYTES
 
 Rows = npt.NDArray[np.int64]
 

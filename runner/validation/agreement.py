@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from results.run_store import read_json, written_whole
-from runner.document import one_line
+from ground.strict_model import InputError
+from results.records.run_store import read_json, written_whole
+from runner.experiment.document import one_line
 from runner.validation.comparison import Comparison
-from testbed.strict_model import InputError
 
 AGREEMENT_FILE = "agreement.json"
 VIRTUAL_CELL_LIMIT = 0.05

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from runner.experiment import parse_experiment
+from ground.units import format_duration
+from runner.planner.experiment_file import parse_experiment
 from runner.simulator.simulation import KIND_CODES, Simulate, Simulation
-from runner.simulator.tcp_effects import IDEAL, TcpEffects
-from testbed.units import format_duration
+from runner.tcp.effects import IDEAL, TcpEffects
 
 
 def chain(latencies_ns: Sequence[int], **wan: str) -> dict[str, Any]:

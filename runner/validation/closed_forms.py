@@ -8,19 +8,12 @@ activation, which the next stage has once its last byte is there.
 from collections.abc import Callable
 
 from runner.simulator.simulation import Simulate
-from runner.simulator.tcp_effects import TcpEffects
-from runner.validation.case import (
-    all_reduce_ns,
-    arrival_ns,
-    chain,
-    iteration_ns,
-    side_by_side,
-    simulated,
-)
+from runner.tcp.effects import TcpEffects
+from runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
 from runner.validation.check import Check
-from testbed.host_attachment import TcpSettings
-from workloads.transport.cutting import Cutting
-from workloads.transport.frame import HEADER_BYTES
+from testbed.network.tcp_settings import TcpSettings
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import HEADER_BYTES
 
 MS, S = 1_000_000, 1_000_000_000
 

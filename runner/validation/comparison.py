@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.headline import HeadlineRow, cell_text, headline
-from results.not_modelled import not_modelled_text
-from results.run import Run
-from results.saturation import MachineLoad
-from results.summary import calibrated_cells
-from runner.document import one_line
-from runner.experiment import Cell, Experiment, parse_experiment
-from runner.not_modelled import links_without
+from ground.strict_model import InputError
+from results.reading.headline import HeadlineRow, cell_text, headline
+from results.reading.not_modelled import not_modelled_text
+from results.reading.run import Run
+from results.reading.saturation import MachineLoad
+from results.reading.summary import calibrated_cells
+from runner.experiment.document import one_line
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.experiment import Cell, Experiment
+from runner.runs.not_modelled import links_without
 from runner.simulator.simulation import Simulate
-from testbed.strict_model import InputError
 
 OUTSIDE, SATURATED, RECOUNTED = "links outside tolerance", "machine saturated", "another number of connections"
 

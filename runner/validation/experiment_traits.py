@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from results.number_text import count_text
-from runner.connection_count import count_connections
-from runner.demand import network_demand
-from runner.experiment import Cell
-from runner.placement import Pair
-from runner.resolved_variant import ResolvedVariant
-from testbed.topology import Topology
+from results.text.number_text import count_text
+from runner.resolve.connection_count import count_connections
+from runner.resolve.demand import network_demand
+from runner.resolve.experiment import Cell
+from runner.resolve.placement import Pair
+from runner.resolve.resolved_variant import ResolvedVariant
+from testbed.network.topology import Topology
 
 KIB, MIB = 2**10, 2**20
 SIZE_BOUNDS = (64 * KIB, MIB, 16 * MIB)

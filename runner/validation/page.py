@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from results.headline import cell_text
-from results.number_text import count_text
-from results.run import Run
-from results.run_description import warnings
+from ground.units import format_duration
+from results.comparison.run_description import warnings
+from results.reading.headline import cell_text
+from results.reading.run import Run
+from results.text.number_text import count_text
 from runner.validation.agreement import VIRTUAL_CELL_LIMIT, VIRTUAL_MEDIAN_LIMIT, Agreement
 from runner.validation.check import Check
 from runner.validation.comparison import Comparison
 from runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
-from runner.validation.random_page import RandomSection
+from runner.validation.random.random_page import RandomSection
 from runner.validation.validation import CELL_LIMIT, MEDIAN_LIMIT, Validation
-from testbed.units import format_duration
 
 
 def page(

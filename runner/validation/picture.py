@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from results.charts.colours import variant_styles
+from results.report.charts.drawing.colours import variant_styles
 from runner.validation.comparison import Comparison
 from runner.validation.validation import CELL_LIMIT
 

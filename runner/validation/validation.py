@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from results.run import Run
+from results.reading.run import Run
 from runner.simulator.simulation import Simulate
 from runner.validation.check import Check
 from runner.validation.closed_forms import CLOSED_FORMS

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.gateway_plan import GatewayPlan
-from testbed.gateway_programming import GatewayProgrammer, host_interface
-from testbed.namespace import anonymous_namespace, open_netlink
+from testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
+from testbed.kernel.namespace import anonymous_namespace, open_netlink
+from testbed.network.gateway_plan import GatewayPlan
 
 CONSOLE = "/dev/tty1"
 PLAN_FILE = "gateways.json"

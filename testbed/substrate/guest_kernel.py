@@ -19,13 +19,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from testbed.gateway_plan import GatewayPlan
-from testbed.gateway_programming import link_index
-from testbed.host_interface import HOST_INTERFACE
-from testbed.link_counters import Counters, PortCounters
-from testbed.machine_load import process_tree_cpu_s
-from testbed.namespace import open_netlink
-from testbed.registry import MARKER
+from testbed.claims.registry import MARKER
+from testbed.kernel.gateway_programming import link_index
+from testbed.kernel.link_counters import Counters, PortCounters
+from testbed.kernel.machine_load import process_tree_cpu_s
+from testbed.kernel.namespace import open_netlink
+from testbed.network.gateway_plan import GatewayPlan
+from testbed.network.host_interface import HOST_INTERFACE
 from testbed.substrate.guest_agent import PLAN_FILE
 from testbed.substrate.substrate import SubstrateError, SubstrateFacts
 

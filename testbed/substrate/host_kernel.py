@@ -4,11 +4,11 @@ import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from testbed.gateway_plan import GatewayPlan
-from testbed.gateway_programming import GatewayProgrammer, host_interface
-from testbed.host_interface import HOST_INTERFACE
-from testbed.link_counters import PortCounters
-from testbed.namespace import open_netlink
+from testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
+from testbed.kernel.link_counters import PortCounters
+from testbed.kernel.namespace import open_netlink
+from testbed.network.gateway_plan import GatewayPlan
+from testbed.network.host_interface import HOST_INTERFACE
 from testbed.substrate.substrate import SubstrateFacts
 
 

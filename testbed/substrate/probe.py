@@ -8,20 +8,17 @@ from pathlib import Path
 
 from pyroute2.netlink.exceptions import NetlinkError
 
-from testbed.gateway_plan import NetemPlan
-from testbed.namespace import anonymous_namespace, open_netlink
-from testbed.qdiscs.netem import netem_options
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
+from testbed.kernel.missing import MissingError
+from testbed.kernel.namespace import anonymous_namespace, open_netlink
+from testbed.kernel.qdiscs.netem import netem_options
+from testbed.network.gateway_plan import NetemPlan
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT
 
 KERNEL, GUEST = "kernel", "guest"
 SUBSTRATES = (KERNEL, GUEST)
 
 TAP_DEVICE = Path("/dev/net/tun")
-
-
-class MissingError(Exception):
-    """The machine lacks something; the message is one line that names it and what to install. Exit status 5."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from testbed.link_counters import PortCounters
+from testbed.kernel.link_counters import PortCounters
 
 
 class SubstrateError(Exception):

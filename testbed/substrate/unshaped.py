@@ -3,11 +3,12 @@
 import os
 from typing import Any
 
-from testbed.gateway_programming import GatewayProgrammer
-from testbed.link_counters import PortCounters
-from testbed.namespace import anonymous_namespace
+from testbed.kernel.gateway_programming import GatewayProgrammer
+from testbed.kernel.link_counters import PortCounters
+from testbed.kernel.missing import MissingError
+from testbed.kernel.namespace import anonymous_namespace
 from testbed.substrate.host_kernel import HostKernel
-from testbed.substrate.probe import MissingError, Offer
+from testbed.substrate.probe import Offer
 from testbed.substrate.substrate import SubstrateFacts
 
 UNSHAPED = "unshaped"

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from testbed.substrate.probe import MissingError
+from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest_boot import (
     CONTROL,
     INIT,
@@ -31,10 +31,10 @@ from testbed.virtual_time.guest_boot import (
     kernel_command,
 )
 from testbed.virtual_time.guest_place import GuestPlace
-from testbed.virtual_time.inner_processes import InnerProcess, parse_processes, told, waiting
-from testbed.virtual_time.kernel_cache import VirtualKernel
+from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
 from testbed.virtual_time.management_console import CONTROL_ALT_DELETE, REGISTERS, order
 from testbed.virtual_time.outside_view import OutsideView
+from testbed.virtual_time.processes.inner_processes import InnerProcess, parse_processes, told, waiting
 from testbed.virtual_time.watchdog import PATIENT, Look, Patience, Watchdog
 
 _LOOK_INTERVAL_S = 0.03

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.strict_model import InputError
-from testbed.virtual_time.inside import TIME_TRAVEL
+from ground.strict_model import InputError
+from testbed.kernel.inside import TIME_TRAVEL
 
 OUTSIDE_EXCHANGE = Path("/run")
 """Where the exchange lies for the guest's kernel, on the outside: a file system in memory that only the guest has."""

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.substrate.probe import MissingError
+from testbed.kernel.missing import MissingError
 
 _GIB = 2**30
 WANTED_MEMORY_BYTES, LEAST_MEMORY_BYTES = 6 * _GIB, _GIB

@@ -4,11 +4,11 @@ import os
 import subprocess
 from dataclasses import dataclass
 
-from testbed.substrate.probe import MissingError
+from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest import namespaces
 from testbed.virtual_time.guest_place import map_count_advice, memory_for_guest
-from testbed.virtual_time.kernel_cache import virtual_kernel
-from testbed.virtual_time.kernel_options import configuration_hash
+from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+from testbed.virtual_time.kernel.kernel_options import configuration_hash
 
 
 @dataclass(frozen=True)

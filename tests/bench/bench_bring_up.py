@@ -3,11 +3,11 @@
 import time
 from statistics import median
 
-from testbed.emulated_hosts import EmulatedNetwork
-from testbed.strict_model import parse_model
+from ground.strict_model import parse_model
+from testbed.hosts.emulated_hosts import EmulatedNetwork
+from testbed.network.topology import TopologySpec, resolve_topology
 from testbed.substrate.probe import probe_guest, probe_kernel
 from testbed.testbed import bring_up
-from testbed.topology import TopologySpec, resolve_topology
 
 ROUNDS = 5
 DOCUMENT = {

@@ -7,10 +7,10 @@ alike for both. The WAN has no cap: what limits is the work that each packet cos
 from contextlib import ExitStack
 from statistics import median
 
-from testbed.measurement import Flow, measure_goodput
-from testbed.strict_model import parse_model
+from ground.strict_model import parse_model
+from testbed.measurement.measurement import Flow, measure_goodput
+from testbed.network.topology import Topology, TopologySpec, resolve_topology
 from testbed.testbed import Testbed, bring_up
-from testbed.topology import Topology, TopologySpec, resolve_topology
 
 ROUNDS = 7
 HOSTS = {4: 2, 400: 20}

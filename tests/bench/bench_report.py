@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import results
-from runner.experiment import parse_experiment
-from runner.progress import Progress
-from runner.run_folder import begin_run
-from runner.simulated_sweep import simulate_sweep
+from runner.planner.experiment_file import parse_experiment
+from runner.runs.progress import Progress
+from runner.runs.run_folder import begin_run
+from runner.simulated_runs.simulated_sweep import simulate_sweep
 
 SPANS = 1_000_000
 MAX_FILE_BYTES = 10_000_000
@@ -74,7 +74,17 @@ def build(root: Path) -> dict[str, Any]:
 def report(run: Path, form: str) -> dict[str, Any]:
     """Time the whole command as a user types it, and read the memory of its process."""
     output = run / f"report.{form}"
-    argv = [sys.executable, "-m", "runner.command_line", "report", str(run), "--format", form, "--output", str(output)]
+    argv = [
+        sys.executable,
+        "-m",
+        "runner.cli.command_line",
+        "report",
+        str(run),
+        "--format",
+        form,
+        "--output",
+        str(output),
+    ]
     begin = time.perf_counter()
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
     seconds = time.perf_counter() - begin

@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 import yaml
 
 import results
-from results.report import write_report
-from runner.experiment import load_experiment
-from runner.progress import Progress
-from runner.run_folder import begin_run
-from runner.simulated_sweep import simulate_sweep
+from results.report.report import write_report
+from runner.planner.experiment_file import load_experiment
+from runner.runs.progress import Progress
+from runner.runs.run_folder import begin_run
+from runner.simulated_runs.simulated_sweep import simulate_sweep
 
 CELLS = 1000
 DOCUMENT: dict[str, Any] = {
@@ -67,7 +67,7 @@ def breakdown(file: Path, jobs: int) -> int:
 
 def whole_command(file: Path, jobs: int) -> None:
     """Run ``wanbed simulate`` on the file, as a process of its own."""
-    command = [sys.executable, "-m", "runner.command_line", "simulate", str(file), "--jobs", str(jobs), "--json"]
+    command = [sys.executable, "-m", "runner.cli.command_line", "simulate", str(file), "--jobs", str(jobs), "--json"]
     subprocess.run([*command, "--runs", str(file.parent / "runs")], check=True, capture_output=True)
 
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runner.experiment import parse_experiment
+from runner.planner.experiment_file import parse_experiment
 from runner.simulator.variant_simulation import simulate_variant
 
 STAGES, PER_CELL, MICROBATCHES = 10, 4, 64

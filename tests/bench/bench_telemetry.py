@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from workloads.compute.device_measurement import DeviceMeasurement
+from workloads.compute.device.device_measurement import DeviceMeasurement
 from workloads.compute.torch_compute import TorchCompute
 from workloads.compute.torch_work import TorchWork
 from workloads.message import Message, MessageKind

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from results.run_store import RunStore, TrialRecord
-from results.span_columns import SpanColumns
-from results.span_log import SPAN_KINDS, SpanLogHeader
-from results.trial_columns import TrialCounters, TrialSpans
+from results.records.run_store import RunStore, TrialRecord
+from results.records.span_columns import SpanColumns
+from results.records.span_log import SPAN_KINDS, SpanLogHeader
+from results.records.trial_columns import TrialCounters, TrialSpans
 
 STAGES, PIPELINES, MICROBATCHES = 12, 4, 16
 SAMPLES = 2_000
@@ -75,7 +75,7 @@ def run_of(folder: Path, spans: int) -> Path:
 def exported(run: Path) -> Export:
     begin = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-c", _COUNT, sys.executable, "-m", "runner.command_line", "trace", str(run), "--json"],
+        [sys.executable, "-c", _COUNT, sys.executable, "-m", "runner.cli.command_line", "trace", str(run), "--json"],
         capture_output=True,
         text=True,
         check=True,

@@ -15,7 +15,7 @@ EXAMPLE = DOCS / "example-scheduler"
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "pip": ("-m", "pip"),
     "python": (),
-    "wanbed": ("-m", "runner.command_line"),
+    "wanbed": ("-m", "runner.cli.command_line"),
 }
 
 

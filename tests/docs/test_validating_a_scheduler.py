@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.command_line import app
+from runner.cli.command_line import app
 from tests.docs.example_scheduler import EXAMPLE, PAGE, blocks, commands, copied, run
 from workloads.schedules.registry import ENTRY_POINT_GROUP
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from ground.strict_model import InputError
 from netem_profiles import profile
 from netem_profiles.profile import load_profile, load_profile_spec, profile_names
-from testbed.strict_model import InputError
-from testbed.topology import LinkConditions, TopologySpec, resolve_topology
+from testbed.network.topology import LinkConditions, TopologySpec, resolve_topology
 
 SHIPPED = ("aws", "azure", "gcp", "paper-10ms", "paper-20ms", "paper-30ms", "paper-40ms")
 CLOUDS = ("aws", "azure", "gcp")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from results.run_store import RunStore, TrialRecord
-from results.schema import CalibrationRow, LinkSample
-from results.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.run_store import RunStore, TrialRecord
+from results.records.schema import CalibrationRow, LinkSample
+from results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from tests.results.prefill_on_paper import with_prefill
 
 MS = 1_000_000

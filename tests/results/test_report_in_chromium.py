@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from results.report import write_report
+from results.report.report import write_report
 
 BuildRun = Callable[..., Path]
 CHROMIUM = "/usr/bin/chromium"

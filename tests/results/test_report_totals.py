@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import results
-from results.gpu_time_shares import PARTS, gpu_time_shares
-from results.link_rates import link_rates
-from results.tables import table_text
+from results.report.charts.drawing.link_rates import link_rates
+from results.report.gpu_time_shares import PARTS, gpu_time_shares
+from results.report.tables import table_text
 
 BuildRun = Callable[..., Path]
 COMPUTATIONS = {"forward", "recompute", "backward", "optimizer"}

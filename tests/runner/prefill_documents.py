@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from runner.experiment import Cell, Experiment, parse_experiment
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.experiment import Cell, Experiment
 
 
 def document(**changes: Any) -> dict[str, Any]:

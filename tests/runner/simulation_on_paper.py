@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from results.span_columns import SpanColumns
-from results.span_log import SPAN_KINDS
-from runner.resolved_variant import ResolvedVariant
+from results.records.span_columns import SpanColumns
+from results.records.span_log import SPAN_KINDS
+from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.deadlock import DeadlockError
 from runner.simulator.simulation import NO_PEER, Simulation, WanTraffic
-from testbed.topology import Topology
+from testbed.network.topology import Topology
 
 DEADLOCKING = "deadlocks"
 """The name of a variant that never ends."""

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.document import override_source
-from runner.experiment import load_experiment
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
+from runner.experiment.document import override_source
+from runner.planner.experiment_file import load_experiment
 
 EXPERIMENT: dict[str, Any] = {
     "topology": {

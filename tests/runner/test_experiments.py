@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 import runner
-from runner.dilation import choose_dilation
-from runner.experiment import Cell, load_experiment
+from runner.planner.experiment_file import load_experiment
+from runner.resolve.dilation import choose_dilation
+from runner.resolve.experiment import Cell
 from runner.simulator.variant_simulation import simulate_variant
-from workloads.prefill.outcome import count_outcomes
+from workloads.prefill.control.outcome import count_outcomes
 
 FOLDER = Path(runner.__file__).parent / "experiments"
 

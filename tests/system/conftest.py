@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from testbed.strict_model import parse_model
+from ground.strict_model import parse_model
+from testbed.network.topology import Topology, TopologySpec, resolve_topology
 from testbed.substrate.probe import SUBSTRATES, probe_guest, probe_kernel
-from testbed.topology import Topology, TopologySpec, resolve_topology
 
 OFFERS = {"kernel": probe_kernel, "guest": probe_guest}
 

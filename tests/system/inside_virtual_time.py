@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from testbed.substrate.probe import MissingError
+from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest import run_inside
 from testbed.virtual_time.guest_place import choose_place
-from testbed.virtual_time.kernel_cache import VirtualKernel, virtual_kernel
+from testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,12 +8,12 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from testbed.calibration import calibrate
-from testbed.host_attachment import TcpSettings
-from testbed.strict_model import parse_model
+from ground.strict_model import parse_model
+from testbed.measurement.bounded_transfer import Ends, transfer_bps
+from testbed.measurement.calibration import calibrate
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import Topology, TopologySpec, resolve_topology
 from testbed.testbed import bring_up
-from testbed.topology import Topology, TopologySpec, resolve_topology
-from testbed.virtual_time.bounded_transfer import Ends, transfer_bps
 
 RATES = ("100Mbit", "1Gbit", "5Gbit")
 LATENCIES_MS = (10, 20, 30, 40)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from testbed.calibration import LinkMeasurement, calibrate
+from testbed.measurement.calibration import LinkMeasurement, calibrate
+from testbed.network.topology import Topology
 from testbed.testbed import bring_up
-from testbed.topology import Topology
 
 Resolve = Callable[[dict[str, Any]], Topology]
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import results
-from testbed.registry import claims, marked_processes
+from testbed.claims.registry import claims, marked_processes
 
-WANBED = [sys.executable, "-m", "runner.command_line"]
+WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
 EXPERIMENT = """
 name: small

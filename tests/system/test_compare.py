@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.measures
 
-WANBED = [sys.executable, "-m", "runner.command_line"]
+WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
 EXPERIMENT = """
 name: gate

@@ -16,13 +16,13 @@ import torch
 import yaml
 
 import results
-from results.run import Run
-from results.span_log import COMPUTE_KINDS, PREFILL
-from workloads.compute.torch_device import CpuDevice
+from results.reading.run import Run
+from results.records.span_log import COMPUTE_KINDS, PREFILL
+from workloads.compute.device.torch_device import CpuDevice
 from workloads.inference.decode import decode, greedy_token
+from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_stage import InferenceStage
 from workloads.inference.prompt_tokens import prompt_tokens
-from workloads.prefill.inference_model import INFERENCE_MODELS
 
 MODEL, SEED, OUTPUT, CHUNK = INFERENCE_MODELS["llama-tiny"], 11, 6, 16
 ITERATIONS = 24
@@ -60,7 +60,7 @@ EXPERIMENT: dict[str, Any] = {
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("computed-prefill")
     (folder / "computed.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    command = [sys.executable, "-m", "runner.command_line", "run", "computed.yaml", "--json"]
+    command = [sys.executable, "-m", "runner.cli.command_line", "run", "computed.yaml", "--json"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     # A link outside tolerance, which is status 1, changes no token.
     assert done.returncode in {0, 1}, done.stderr

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from testbed import gateway_programming
-from testbed.calibration import tcp_goodput_bps
-from testbed.host_attachment import TcpSettings
-from testbed.measurement import Flow, measure_goodput, ping
-from testbed.qdiscs.port_shape import PortShape, host_port_shape, wan_port_shape
+from testbed.hosts.ping import ping
+from testbed.kernel import gateway_programming
+from testbed.kernel.qdiscs.port_shape import PortShape, host_port_shape, wan_port_shape
+from testbed.measurement.measurement import Flow, measure_goodput
+from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import Topology
 from testbed.substrate.probe import KERNEL, Offer
 from testbed.testbed import bring_up
-from testbed.topology import Topology
 
 pytestmark = pytest.mark.measures
 

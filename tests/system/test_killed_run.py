@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import results
-from testbed.measurement import ping
-from testbed.registry import STATE_ROOT, claims, marked_processes
+from testbed.claims.registry import STATE_ROOT, claims, marked_processes
+from testbed.hosts.ping import ping
+from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up
-from testbed.topology import Topology
 
 # The kernel numbers namespaces anew with the numbers of those that have gone: other tests' would look like the killed.
 pytestmark = pytest.mark.measures
 
-WANBED = [sys.executable, "-m", "runner.command_line"]
+WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
 EXPERIMENT = """
 topology:

@@ -21,8 +21,8 @@ import pytest
 import yaml
 
 import results
-from results.run import Run
-from results.span_log import COMPUTE_KINDS, PREFILL
+from results.reading.run import Run
+from results.records.span_log import COMPUTE_KINDS, PREFILL
 
 pytestmark = pytest.mark.measures
 
@@ -91,7 +91,7 @@ def kill_the_second_controllers(running: "subprocess.Popen[str]") -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("prefill")
     (folder / "prefill.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    command = [sys.executable, "-m", "runner.command_line", "run", "prefill.yaml", "--json"]
+    command = [sys.executable, "-m", "runner.cli.command_line", "run", "prefill.yaml", "--json"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         kill_the_second_controllers(running)
         output, errors = running.communicate(timeout=120)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from runner.commands.validate_random import DEFAULT_SEED
+from runner.cli.results.validate_random import DEFAULT_SEED
 from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT
-from runner.validation.explanations import read_explanations
-from runner.validation.random_agreement import EXPLAINED_LIMIT
+from runner.validation.random.explanations import read_explanations
+from runner.validation.random.random_agreement import EXPLAINED_LIMIT
 from tests.system.inside_virtual_time import kernel_or_skip
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ FEW = 10
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     kernel_or_skip()
-    command = [sys.executable, "-m", "runner.command_line", "validate", "--json"]
+    command = [sys.executable, "-m", "runner.cli.command_line", "validate", "--json"]
     drawn = ["--random", str(FEW), "--seed", str(DEFAULT_SEED), "--runs", str(tmp_path_factory.mktemp("runs"))]
     done = subprocess.run([*command, *drawn], capture_output=True, text=True, timeout=1800, check=False, cwd=ROOT)
     assert done.returncode in {0, 1}, done.stderr

@@ -14,7 +14,7 @@ from results import metrics
 from tests.results.perfetto.engine import Engine
 from tests.results.perfetto.trace_rules import load_trace, problems
 
-WANBED = [sys.executable, "-m", "runner.command_line"]
+WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
 EXPERIMENT = """
 topology:

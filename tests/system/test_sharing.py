@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from testbed.host_attachment import TcpSettings
-from testbed.link_counters import PortCounters
-from testbed.measurement import Flow, measure_goodput, settling_s
+from testbed.kernel.link_counters import PortCounters
+from testbed.measurement.measurement import Flow, measure_goodput, settling_s
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up
-from testbed.topology import Topology
 
 pytestmark = pytest.mark.measures
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from testbed.calibration import tcp_goodput_bps
-from testbed.host_attachment import TcpSettings
-from testbed.measurement import Flow, measure_goodput
+from testbed.measurement.measurement import Flow, measure_goodput
+from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import Topology
 from testbed.testbed import bring_up
-from testbed.topology import Topology
 
 pytestmark = pytest.mark.measures
 

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 from pyroute2 import DiagSocket
 
-from results.schema import LINK_SAMPLES, TCP_SAMPLES
-from runner.connection_count import count_connections
-from runner.experiment import parse_experiment
-from runner.tcp_sampler import INTERVAL_S
-from runner.trial import Trial, run_trial
-from testbed.namespace import anonymous_namespace, inside, open_netlink
-from testbed.tcp_state import TcpStateReader, tcp_states
+from results.records.schema import LINK_SAMPLES, TCP_SAMPLES
+from runner.emulation.telemetry.tcp_sampler import INTERVAL_S
+from runner.emulation.trial import Trial, run_trial
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.connection_count import count_connections
+from testbed.kernel.namespace import anonymous_namespace, inside, open_netlink
+from testbed.kernel.tcp_state import TcpStateReader, tcp_states
 from testbed.testbed import MAX_TRIM_NS, bring_up
 
 LATENCY_MS, CONNECTIONS, WINDOW_BYTES = 20, 3, 128 * 1024

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from testbed.host_attachment import TcpSettings
-from testbed.measurement import ping
-from testbed.registry import STATE_ROOT, claims, marked_processes
+from testbed.claims.registry import STATE_ROOT, claims, marked_processes
+from testbed.hosts.ping import ping
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up
-from testbed.topology import Topology
 
 Resolve = Callable[[dict[str, Any]], Topology]
 

@@ -18,9 +18,9 @@ import yaml
 
 import results
 from results.metrics import gpu_busy, iteration_windows, measured_window
-from results.run import Run
-from results.run_store import slug
-from results.span_log import COMPUTE_KINDS
+from results.reading.run import Run
+from results.records.run_store import slug
+from results.records.span_log import COMPUTE_KINDS
 from tests.workloads.model.reference_training import ReferenceTraining, relative_error, train_reference
 from workloads.model.gpt_config import GptConfig
 
@@ -75,7 +75,7 @@ EXPERIMENT: dict[str, Any] = {
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("semantics")
     (folder / "semantics.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    command = [sys.executable, "-m", "runner.command_line", "run", "semantics.yaml", "--keep-gradients", "--json"]
+    command = [sys.executable, "-m", "runner.cli.command_line", "run", "semantics.yaml", "--keep-gradients", "--json"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500, check=False)
     # A link outside tolerance, which is status 1, changes no loss; what is measured here is not the network.
     assert done.returncode in {0, 1}, done.stderr

@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.shared_rate import FRAME_BYTES, SUPER_PACKET_NS
+from testbed.network.shared_rate import FRAME_BYTES, SUPER_PACKET_NS
 from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
 from tests.system.transfers import PAUSES_S, RATE_BPS, SIZES, Told, transfers
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from testbed.host_attachment import TcpSettings
-from testbed.measurement import Flow, measure_goodput, settling_s
+from testbed.measurement.measurement import Flow, measure_goodput, settling_s
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up
-from testbed.topology import Topology
 from workloads.transport.links_plan import BoundaryPlan, LinksPlan
 from workloads.transport.neighbour import Neighbour
 

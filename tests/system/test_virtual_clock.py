@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 import results
-from testbed.substrate.probe import MissingError
+from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest import GuestError, run_inside
 from testbed.virtual_time.guest_place import choose_place
-from testbed.virtual_time.kernel_cache import VirtualKernel, virtual_kernel
+from testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
 from testbed.virtual_time.watchdog import Patience
 
-WANBED = [sys.executable, "-m", "runner.command_line"]
+WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
 EXPERIMENT = """
 topology:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from testbed.virtual_time.kernel_cache import VirtualKernel
+from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
 from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
 from tests.system.links_in_virtual_time import LATENCIES_MS, MANY
 
@@ -90,7 +90,7 @@ def every_core_busy() -> Iterator[None]:
 
 def run(file: Path, runs: Path) -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-m", "runner.command_line", "run", str(file), "--runs", str(runs), "--json"],
+        [sys.executable, "-m", "runner.cli.command_line", "run", str(file), "--runs", str(runs), "--json"],
         capture_output=True,
         text=True,
         timeout=300,

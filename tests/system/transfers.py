@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 
-from testbed.host_attachment import TcpSettings
-from testbed.strict_model import parse_model
+from ground.strict_model import parse_model
+from testbed.measurement.bounded_transfer import Ends
+from testbed.measurement.timed_transfers import open_connection, open_windows, transfers_s, wire_bytes
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import Topology, TopologySpec, resolve_topology
 from testbed.testbed import bring_up
-from testbed.timed_transfers import open_connection, open_windows, transfers_s, wire_bytes
-from testbed.topology import Topology, TopologySpec, resolve_topology
-from testbed.virtual_time.bounded_transfer import Ends
 
 RATE_BPS, LATENCY_S = 100_000_000, 0.02
 SIZES = (4 * 2**10, 64 * 2**10, 2**20, 16 * 2**20)

@@ -14,8 +14,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from workloads.message import Message, MessageKind
-from workloads.transport.buffer_pool import BufferPool
 from workloads.transport.event import Closed, Event, Failed, Received, Sent
+from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.links_plan import BoundaryPlan, LinksPlan
 from workloads.transport.neighbour import Neighbour
 from workloads.transport.rendezvous import Identity, Rendezvous

@@ -7,7 +7,7 @@ import pytest
 
 from testbed import doctor
 from testbed.doctor import Diagnosis, diagnose
-from testbed.gpus import Gpu
+from testbed.gpus.gpus import Gpu
 from testbed.substrate.probe import GUEST, KERNEL, Offer
 from testbed.testbed import HOST_PROGRAMS
 from tests.testbed.fake_pynvml import FakeGpu, FakePynvml

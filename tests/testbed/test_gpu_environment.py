@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from testbed.gpu_assignment import GpuAssignment
+from testbed.gpus.gpu_assignment import GpuAssignment
+from testbed.network.topology import Topology, TopologySpec, resolve_topology
 from testbed.testbed import Testbed
-from testbed.topology import Topology, TopologySpec, resolve_topology
 
 TOPOLOGY = resolve_topology(
     TopologySpec.model_validate({"datacenters": [{"name": "east", "hosts": 2, "gpus_per_host": 2}]})

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from ground.strict_model import parse_model
 from testbed import testbed as module
-from testbed.registry import claims
-from testbed.strict_model import parse_model
-from testbed.substrate.probe import KERNEL, MissingError, Offer
+from testbed.claims.registry import claims
+from testbed.kernel.missing import MissingError
+from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.substrate.probe import KERNEL, Offer
 from testbed.testbed import HOST_PROGRAMS, MAX_TRIM_NS, Testbed, bring_up, wan_delay_trim_ns
-from testbed.topology import Topology, TopologySpec, resolve_topology
 
 DOCUMENT = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"latency": "1ms"}}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from results.span_log import SpanLogContents, read_span_log
+from results.records.span_log import SpanLogContents, read_span_log
 from tests.workloads.loopback_ranks import (
     GPIPE,
     MILLISECOND_NS,

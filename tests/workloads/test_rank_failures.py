@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from results.span_log import read_span_log
+from results.records.span_log import read_span_log
 from tests.workloads.loopback_ranks import (
     LOOPBACK,
     MILLISECOND_NS,

@@ -8,9 +8,9 @@ import pytest
 from workloads.collective.collective_plan import CollectivePlan
 from workloads.compute.replay import ReplayDurations, ReplaySizes, ReplayWork
 from workloads.compute.torch_work import TorchWork
+from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
 from workloads.model.gpt_config import GptConfig
-from workloads.prefill.inference_model import INFERENCE_MODELS
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import PrefillSettings
 from workloads.rank_plan import RankPlan, read_rank_plan

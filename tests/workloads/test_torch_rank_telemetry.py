@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from results.span_log import COMPUTE_KINDS, read_span_log
+from results.records.span_log import COMPUTE_KINDS, read_span_log
 from tests.workloads.loopback_ranks import Start
 from tests.workloads.model.reference_training import train_reference
 from tests.workloads.torch_plans import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_plans

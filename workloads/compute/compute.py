@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from results.span_log import DeviceRecord
+from results.records.span_log import DeviceRecord
 from workloads.message import Message
 from workloads.schedules.action import Action
 

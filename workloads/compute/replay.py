@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from results.span_log import NO_MICROBATCH
+from results.records.span_log import NO_MICROBATCH
 from workloads.compute.compute import Compute, TrainingGpu
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
-from workloads.transport.buffer_pool import BufferPool
+from workloads.transport.frames.buffer_pool import BufferPool
 
 LONGEST_SLEEP_NS = 500_000_000
 

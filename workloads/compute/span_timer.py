@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workloads.compute.device_clock import DeviceClock, Sighting
-from workloads.compute.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
-from workloads.compute.torch_device import TorchDevice
+from workloads.compute.device.device_clock import DeviceClock, Sighting
+from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
+from workloads.compute.device.torch_device import TorchDevice
 
 _LOOKS = 8
 """How often the device's clock is looked at for one sighting: the look that took the shortest counts."""

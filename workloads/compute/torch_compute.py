@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from results.span_log import NO_MICROBATCH, DeviceRecord
+from results.records.span_log import NO_MICROBATCH, DeviceRecord
 from workloads.compute.compute import Compute, MeasuredDevice, TrainingGpu
-from workloads.compute.device_measurement import DeviceMeasurement
+from workloads.compute.device.device_measurement import DeviceMeasurement
+from workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
+from workloads.compute.device.torch_device import create_device
 from workloads.compute.flat_parameters import FlatParameters
-from workloads.compute.staging import IncomingCopy, OutgoingCopy, create_staging
 from workloads.compute.tensor_bytes import as_tensor
-from workloads.compute.torch_device import create_device
 from workloads.compute.torch_work import TorchWork
 from workloads.message import Message, MessageKind
 from workloads.model.gpt_stage import DTYPES, build_stage, language_loss

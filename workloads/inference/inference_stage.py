@@ -2,12 +2,12 @@
 
 from torch import Tensor
 
-from workloads.compute.torch_device import TorchDevice
+from workloads.compute.device.torch_device import TorchDevice
+from workloads.inference.inference_model import InferenceModel
 from workloads.inference.key_value_cache import KVCache
 from workloads.inference.llama_layers import LlamaLayers, build_layers, place_chunk
 from workloads.model.gpt_config import bytes_per_element
 from workloads.model.gpt_stage import DTYPES
-from workloads.prefill.inference_model import InferenceModel
 
 
 class PrefillChunk:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from workloads.compute.torch_work import DEVICES
-from workloads.prefill.inference_model import InferenceModel
+from workloads.inference.inference_model import InferenceModel
 
 _PRECISIONS = {2: "bf16", 4: "fp32"}
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from workloads.compute.device.torch_device import TorchDevice
 from workloads.compute.tensor_bytes import as_bytes
-from workloads.compute.torch_device import TorchDevice
-from workloads.prefill.inference_model import InferenceModel
+from workloads.inference.inference_model import InferenceModel
 
 
 class KVCache:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from workloads.inference.inference_model import InferenceModel
 from workloads.inference.key_value_cache import KVCache
 from workloads.inference.rotary import Rotation
 from workloads.model.gpt_stage import generator_of
-from workloads.prefill.inference_model import InferenceModel
 
 NORM_EPSILON = 1e-5
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workloads.compute.torch_device import create_device
+from workloads.compute.device.torch_device import create_device
 from workloads.inference.decode import decoding
 from workloads.inference.inference_stage import InferenceStage
 from workloads.inference.inference_work import InferenceWork

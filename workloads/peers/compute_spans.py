@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from results.span_log import NO_MICROBATCH, ComputeKind, Span, SpanLog
+from results.records.span_log import NO_MICROBATCH, ComputeKind, Span, SpanLog
 
 
 class ComputeSpans:

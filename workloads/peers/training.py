@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from results.span_log import SpanLog, SpanLogHeader
+from results.records.span_log import SpanLog, SpanLogHeader
 from workloads.compute.flat_parameters import FlatParameters
 from workloads.model.gpt_stage import DTYPES
 from workloads.peers.compute_spans import ComputeSpans

@@ -10,10 +10,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from testbed.strict_model import InputError, StrictModel
-from testbed.units import MAX_DURATION_NS
+from ground.strict_model import InputError, StrictModel
+from ground.units import MAX_DURATION_NS
+from workloads.inference.inference_model import InferenceModel
 from workloads.model.gpt_config import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS, bytes_per_element
-from workloads.prefill.inference_model import InferenceModel
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.profile_fit import LEAST_SIZES, fit_profile
 from workloads.prefill.sources.trace_line import MAX_TOKENS

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from workloads.inference.inference_model import InferenceModel
 from workloads.inference.inference_work import InferenceWork
-from workloads.prefill.inference_model import InferenceModel
-from workloads.prefill.prefill_group import GroupGpus
+from workloads.prefill.control.prefill_group import GroupGpus
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import PrefillSettings
 from workloads.prefill.request import Request

@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from os import fspath
 from pathlib import Path
 
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
 from workloads.profiles.compute_profile import ComputeProfile, EstimatedProfile, MeasuredProfile
 from workloads.profiles.profile_document import parse_content, read_content
 

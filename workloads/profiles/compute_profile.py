@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from testbed.strict_model import InputError, StrictModel
+from ground.strict_model import InputError, StrictModel
 from workloads.model.gpt_config import (
     MAX_CONTEXT_TOKENS,
     MAX_HEADS,

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from testbed.strict_model import StrictModel
-from testbed.units import MAX_DURATION_NS
+from ground.strict_model import StrictModel
+from ground.units import MAX_DURATION_NS
 
 TimeNs = Annotated[int, Field(ge=0, le=MAX_DURATION_NS)]
 """What was measured of one action, or stands for it."""

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from testbed.shown_text import MAX_DIGITS
-from testbed.strict_model import InputError, StrictModel, parse_model
+from ground.shown_text import MAX_DIGITS
+from ground.strict_model import InputError, StrictModel, parse_model
 
 MAX_FILE_BYTES = 4 * 2**20
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from workloads.compute.torch_device import TorchDevice
+from workloads.compute.device.torch_device import TorchDevice
 from workloads.profiling.repeats import repeated
 
 _PRODUCT = "product"

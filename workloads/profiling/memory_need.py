@@ -1,7 +1,7 @@
 """Estimate how much memory a measurement takes, before anything is loaded: a careful estimate. Needs no torch."""
 
+from workloads.inference.inference_model import InferenceModel
 from workloads.model.gpt_config import GptConfig, bytes_per_element
-from workloads.prefill.inference_model import InferenceModel
 
 _FP32_BYTES = 4
 _ACTIVATIONS_PER_LAYER = 32

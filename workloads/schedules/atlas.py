@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from testbed.shown_text import shown
-from workloads.schedules.cell_plan import CellPlan, CellProfile
-from workloads.schedules.cell_planner import plan_cell
-from workloads.schedules.cell_simulation import TurnRule
-from workloads.schedules.planned_schedule import PlannedSchedule
+from ground.shown_text import shown
+from workloads.schedules.planning.cell_plan import CellPlan, CellProfile
+from workloads.schedules.planning.cell_planner import plan_cell
+from workloads.schedules.planning.cell_simulation import TurnRule
+from workloads.schedules.planning.planned_schedule import PlannedSchedule
 
 
 class Atlas(PlannedSchedule):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from testbed.shown_text import shown
+from ground.shown_text import shown
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.pipeline_shape import PipelineShape

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
 from workloads.schedules.class_path import create_schedule
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.schedule import Schedule

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import ClassVar
 
-from testbed.shown_text import shown
+from ground.shown_text import shown
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.schedule import Schedule

@@ -20,16 +20,16 @@ from typing import Any
 from workloads.compute.timer_slack import wake_precisely
 from workloads.parent_process import die_with_parent
 from workloads.plan_file import read_plan
-from workloads.prefill.controller import Commands, PrefillController
+from workloads.prefill.control.controller import Commands, PrefillController
+from workloads.prefill.control.outcome import RequestRecord
 from workloads.prefill.messages import BubbleReport, PieceDone, from_document, to_document
-from workloads.prefill.outcome import RequestRecord
 from workloads.prefill.prefill_settings import FillPolicy
 from workloads.prefill.request import Request
 from workloads.serving.controller_plan import ControllerPlan
 from workloads.serving.correspondent import Correspondent
 from workloads.serving.frame_channel import Document, FrameChannel
+from workloads.serving.gpu.precise_timer import PreciseTimer
 from workloads.serving.meeting import Listener
-from workloads.serving.precise_timer import PreciseTimer
 from workloads.transport.neighbour import TransportError
 
 _TIMES = [field.name for field in fields(RequestRecord) if field.name.endswith("_ns")]

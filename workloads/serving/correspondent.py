@@ -4,7 +4,7 @@ import selectors
 from collections.abc import Callable, Iterable
 
 from workloads.serving.frame_channel import Document, FrameChannel, Payload
-from workloads.transport.frame import FrameError
+from workloads.transport.frames.frame import FrameError
 
 
 class Correspondent:

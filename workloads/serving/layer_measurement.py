@@ -45,7 +45,7 @@ class MeasurementPlan:
 def measure(plan: MeasurementPlan) -> list[TimedChunk]:
     """Return the median times of chunks in one layer. The sizes take turns, so that a disturbance hits all of them."""
     # The runner, which reads what comes of it, never loads torch.
-    from workloads.inference.prefill_compute import PrefillCompute  # noqa: PLC0415
+    from workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
 
     compute = PrefillCompute(plan.inference, range(plan.layers))
     sizes = sorted({max(1, plan.chunk_tokens // part) for part in _PARTS})

@@ -9,7 +9,7 @@ from typing import Any
 
 from workloads.serving.frame_channel import Document, FrameChannel
 from workloads.serving.serving_plans import Endpoint
-from workloads.transport.frame import FrameError
+from workloads.transport.frames.frame import FrameError
 from workloads.transport.socket_options import make_socket
 
 _RETRY_S = 0.1

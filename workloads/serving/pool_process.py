@@ -7,11 +7,11 @@ import signal
 import sys
 from pathlib import Path
 
-from results.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
+from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
 from workloads.parent_process import die_with_parent
 from workloads.plan_file import read_plan
-from workloads.serving.gpu_worker import GpuWorker
-from workloads.serving.serving_gpu import serving_gpu
+from workloads.serving.gpu.gpu_worker import GpuWorker
+from workloads.serving.gpu.serving_gpu import serving_gpu
 from workloads.serving.serving_plans import PoolGpuPlan
 from workloads.transport.neighbour import TransportError
 

@@ -6,10 +6,10 @@ Reading a GPU's plan takes only the standard library, because the plan is part o
 from dataclasses import dataclass
 from pathlib import Path
 
+from workloads.inference.inference_model import InferenceModel
 from workloads.inference.inference_work import InferenceWork
 from workloads.plan_file import write_plan
-from workloads.prefill.bubble_forecast import IterationPlan
-from workloads.prefill.inference_model import InferenceModel
+from workloads.prefill.bubbles.bubble_forecast import IterationPlan
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import PrefillSettings
 

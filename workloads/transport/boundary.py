@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from workloads.message import Message, MessageKind
-from workloads.transport.assembly import Assembly
-from workloads.transport.buffer_pool import BufferPool
-from workloads.transport.cutting import Cutting
 from workloads.transport.event import Event, Sent
-from workloads.transport.frame import FrameError, FrameHeader, FrameKind
+from workloads.transport.frames.assembly import Assembly
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
 from workloads.transport.lanes import Chunk, CreditLane, Lane, RelayLane, TurnLane
 from workloads.transport.link import Arrival, Link
 from workloads.transport.links_plan import BoundaryPlan, LinksPlan

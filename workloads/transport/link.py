@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from workloads.transport.connection import Connection
-from workloads.transport.frame import GOODBYE, LAST_OWN, FrameError, FrameHeader, FrameKind, credit
+from workloads.transport.frames.frame import GOODBYE, LAST_OWN, FrameError, FrameHeader, FrameKind, credit
 from workloads.transport.lanes import Chunk, CreditLane, Lane
 from workloads.transport.neighbour import Neighbour
 from workloads.transport.socket_options import hold_window

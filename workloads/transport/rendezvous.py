@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from workloads.transport.frame import HELLO_BYTES, FrameError, Hello, decode_hello
+from workloads.transport.frames.frame import HELLO_BYTES, FrameError, Hello, decode_hello
 from workloads.transport.neighbour import Neighbour, TransportError
 from workloads.transport.socket_options import hold_unsent, make_socket, reset_on_close
 

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from workloads.message import MessageKind
 from workloads.transport.boundary import FRAME_KINDS, Boundary
-from workloads.transport.buffer_pool import BufferPool
 from workloads.transport.event import Event
-from workloads.transport.frame import FrameError, FrameHeader, FrameKind
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
 from workloads.transport.lanes import CreditLane, Lane
 from workloads.transport.link import Arrival, Link
 from workloads.transport.links_plan import LinksPlan
 from workloads.transport.neighbour import Neighbour
-from workloads.transport.ring_end import RingEnd
+from workloads.transport.ring.ring_end import RingEnd
 
 
 class Routes:

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from workloads.message import Message
 from workloads.transport.boundary import FRAME_KINDS
-from workloads.transport.buffer_pool import BufferPool
 from workloads.transport.connection import Connection
 from workloads.transport.event import Closed, Event, Failed
-from workloads.transport.frame import FrameError, FrameKind
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.frames.frame import FrameError, FrameKind
 from workloads.transport.link import Link
 from workloads.transport.links_plan import LinksPlan
 from workloads.transport.neighbour import TransportError
-from workloads.transport.ring_end import RingEnd
-from workloads.transport.ring_round import RingRound
+from workloads.transport.ring.ring_end import RingEnd
+from workloads.transport.ring.ring_round import RingRound
 from workloads.transport.routes import Routes
 from workloads.transport.socket_options import deliver_after_close
 

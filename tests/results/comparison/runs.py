@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from results.run import Run, load_run
-from results.run_store import RunStore, TrialRecord
-from results.schema import CalibrationRow
-from results.span_log import Span, SpanLogContents, SpanLogHeader
+from results.reading.run import Run, load_run
+from results.records.run_store import RunStore, TrialRecord
+from results.records.schema import CalibrationRow
+from results.records.span_log import Span, SpanLogContents, SpanLogHeader
 
 Times = Mapping[tuple[str, str], Sequence[Sequence[float]]]
 """Iteration times in seconds of each repeat, by latency and variant."""

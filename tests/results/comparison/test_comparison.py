@@ -7,7 +7,7 @@ import pytest
 
 from results.comparison.comparison import Comparison, UnknownFieldError, check, compare
 from results.comparison.markdown import pair_row
-from results.run import Run, load_run
+from results.reading.run import Run, load_run
 from tests.results.comparison.runs import Times, flat, made
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from results import metrics
 from results.metrics import Window
-from results.schema import PREFILL_REQUESTS
+from results.records.schema import PREFILL_REQUESTS
 
 BASE: dict[str, Any] = {
     "prompt_tokens": 100,

@@ -19,7 +19,7 @@ from results.perfetto.counters import (
     tcp_steps,
 )
 from results.perfetto.trial_tables import LinkCounters, TcpStates
-from results.schema import GpuSample
+from results.records.schema import GpuSample
 from tests.results.perfetto.spans_on_paper import texts
 
 MS = 1_000_000

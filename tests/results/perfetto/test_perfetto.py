@@ -10,10 +10,10 @@ import pytest
 
 from results.perfetto.selection import Selection
 from results.perfetto.trace_file import TraceCounts, write_trace
-from results.run import load_run
-from results.run_store import RunStore, TrialRecord
-from results.schema import LinkSample
-from results.span_log import Span, SpanLogContents, SpanLogHeader
+from results.reading.run import load_run
+from results.records.run_store import RunStore, TrialRecord
+from results.records.schema import LinkSample
+from results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from tests.results.perfetto.engine import Engine, EngineError
 from tests.results.perfetto.trace_rules import load_trace, nanoseconds, problems
 

@@ -8,7 +8,7 @@ import pytest
 from results.perfetto.request_events import Requests, request_events, requests_of
 from results.perfetto.selection import FinishedTrial
 from results.perfetto.tracks import Tracks
-from results.run_store import RunError
+from results.records.run_store import RunError
 
 ROW: dict[str, Any] = {
     "request": 0,

@@ -13,8 +13,8 @@ from results.perfetto.selection import (
     choices,
     finished_trials,
 )
-from results.run import load_run
-from results.run_store import RunError
+from results.reading.run import load_run
+from results.records.run_store import RunError
 
 LATENCY, CAP = "topology.wan.latency", "topology.wan.node_pair_rate"
 

@@ -12,12 +12,12 @@ import pytest
 from results.perfetto import trace_file
 from results.perfetto.selection import NoSuchTrialError, Selection
 from results.perfetto.trace_file import GAP_SHARE, TraceCounts, write_trace
-from results.run import load_run
-from results.run_store import LINK_SAMPLES_FILE, SPANS_FILE, RunError, RunStore, TrialRecord
-from results.schema import SCHEMA_VERSION, TcpSample
-from results.span_log import Span, SpanLogContents, SpanLogHeader
+from results.reading.run import load_run
+from results.records.run_store import LINK_SAMPLES_FILE, SPANS_FILE, RunError, RunStore, TrialRecord
+from results.records.schema import SCHEMA_VERSION, TcpSample
+from results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from tests.results.perfetto.trace_rules import Slice, load_trace, names_of, nanoseconds, problems, slices_of
-from tests.results.test_schema_upgrade import as_version_1
+from tests.results.records.test_schema_upgrade import as_version_1
 
 BuildRun = Callable[..., Path]
 HOSTILE = ('<script>alert("1")</script>', "\u202eright to left", "a\tb\x07\n{}", "é☃𝄞 " + "long " * 60)

@@ -6,7 +6,7 @@ from results.perfetto import tracks as tracks_module
 from results.perfetto.counters import BACKLOG, LINK, NODE_PAIR, THROUGHPUT
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_tables import Spans
-from results.run_store import RunError
+from results.records.run_store import RunError
 from tests.results.perfetto.spans_on_paper import spans
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from results.run_store import RunStore
-from runner.experiment import Experiment, load_experiment
-from runner.manifest import gather_manifest
-from runner.paper.execution import Job, jobs_left, latest_run, run_jobs
+from results.records.run_store import RunStore
+from runner.paper.execution import Job, jobs_left, run_jobs
 from runner.paper.part import FOLDER, Part
+from runner.planner.experiment_file import load_experiment
+from runner.resolve.experiment import Experiment
+from runner.runs.manifest import gather_manifest
+from runner.runs.run_folder import latest_run
 
 SMALL, LARGE = (Part(name, name, (), ()) for name in ("fig4-timeline", "fig3-pp-latency"))
 
@@ -56,7 +58,7 @@ def test_what_was_cut_off_goes_on(tmp_path: Path) -> None:
     command = job.command("simulate", tmp_path, 1)
     assert command[:6] == ["setpriv", "--pdeathsig", "TERM", "taskset", "--cpu-list", "1"]
     assert command[6:] == [
-        *(sys.executable, "-m", "runner.command_line", "run", str(SMALL.file)),
+        *(sys.executable, "-m", "runner.cli.command_line", "run", str(SMALL.file)),
         *("--engine", "simulate", "--runs", str(tmp_path), "--resume"),
     ]
 
@@ -101,7 +103,7 @@ def test_whatever_ends_it_ends_the_jobs(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from runner.experiment import load_experiment
+from runner.planner.experiment_file import load_experiment
 from tests.runner.paper.test_execution import FOLDER, shell
 from runner.paper.execution import run_jobs
 job = shell(load_experiment(FOLDER / "fig4-timeline.yaml"), "echo $$; exec sleep 100")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from results import load
-from results.run import Run
+from results.reading.run import Run
 from runner.paper.part import PARTS, Part
 from runner.paper.reference import PartResult, write_reference
 from runner.paper.volume import Volume

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runner.experiment import parse_experiment
 from runner.paper.volume import Volume, iteration_bytes, volume_table
+from runner.planner.experiment_file import parse_experiment
 from runner.simulator.simulation import KIND_CODES
 from runner.simulator.variant_simulation import simulate_variant
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from runner.experiment import Experiment, parse_experiment
+from ground.strict_model import InputError
+from runner.planner.experiment_file import parse_experiment
 from runner.planner.planning import planned_placement
-from testbed.strict_model import InputError
+from runner.resolve.experiment import Experiment
 from tests.runner.planner.instances import ATLAS, document, planned_pricing
 
 AUTO = {**ATLAS, "placement": "auto"}

@@ -10,7 +10,7 @@ from runner.planner.candidate import Candidate
 from runner.planner.exhaustive import every_candidate
 from runner.planner.planning import ceiling, search_space
 from runner.planner.pricing import simulated_pricing
-from runner.simulator.tcp_effects import IDEAL, TcpEffects
+from runner.tcp.effects import IDEAL, TcpEffects
 from tests.runner.planner.instances import document, random_task, task_of
 
 GPIPE = [{"name": "v", "schedule": "gpipe", "transport": {"connections": "auto"}}]

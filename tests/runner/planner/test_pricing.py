@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from results.span_columns import SpanColumns
+from results.records.span_columns import SpanColumns
 from runner.planner.candidate import Candidate
 from runner.planner.pricing import PricedIterations, price_of
 from runner.simulator.simulation import KIND_CODES, Simulation, WanTraffic

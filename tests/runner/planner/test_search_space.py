@@ -1,11 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ground.strict_model import parse_model
 from runner.planner.exhaustive import every_candidate
 from runner.planner.planning import search_space
 from runner.planner.search_space import alike_before, free_gpus, most_pipelines
-from testbed.strict_model import parse_model
-from testbed.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, TopologySpec, resolve_topology
 from tests.runner.planner.instances import document, random_task, task_of
 
 

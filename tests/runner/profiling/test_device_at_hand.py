@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from ground.strict_model import InputError
 from runner.profiling import device_at_hand as module
 from runner.profiling.device_at_hand import CpuAtHand, available_bytes, device_at_hand, group_left_bytes
-from testbed.gpus import Gpu
-from testbed.strict_model import InputError
-from testbed.substrate.probe import MissingError
+from testbed.gpus.gpus import Gpu
+from testbed.kernel.missing import MissingError
 from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 

@@ -4,7 +4,7 @@ import torch
 from runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand
 from runner.profiling.measuring import Measurement, Pace
 from runner.profiling.task import PromptsTask, StagesTask, profile_task
-from testbed.substrate.probe import MissingError
+from testbed.kernel.missing import MissingError
 from workloads.profiles.measured_conditions import DeviceState
 from workloads.profiling.stage_measurement import StageDriver
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from results.span_columns import SpanColumns
-from results.span_log import COMPUTE_KINDS, NO_REQUEST, PREFILL
-from runner.experiment import Cell
+from results.records.span_columns import SpanColumns
+from results.records.span_log import COMPUTE_KINDS, NO_REQUEST, PREFILL
+from runner.resolve.experiment import Cell
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import KIND_CODES, SimulatedPrefill, Simulation
 from runner.simulator.variant_simulation import simulate_variant
 from tests.runner.prefill_documents import cell, with_prefill
-from workloads.prefill.outcome import Outcome, count_outcomes
+from workloads.prefill.control.outcome import Outcome, count_outcomes
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.gpipe import GPipe
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from results.span_columns import SpanColumns
+from results.records.span_columns import SpanColumns
 from runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
 
 ROWS = [

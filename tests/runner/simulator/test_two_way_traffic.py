@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from runner.simulator.event_queue import EventQueue
-from runner.simulator.line import Line
-from runner.simulator.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.shared_channel import SharedChannel
+from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from runner.simulator.network.shared_channel import SharedChannel
 from runner.simulator.simulation import Simulation
-from runner.simulator.tcp_window import SEGMENT_BYTES, TcpWindow, opened
 from runner.simulator.variant_simulation import simulate_variant
-from testbed.host_attachment import TcpSettings
+from runner.tcp.line import Line
+from runner.tcp.window import SEGMENT_BYTES, TcpWindow, opened
+from testbed.network.tcp_settings import TcpSettings
 from tests.runner.simulator.variants import sweep_point
 
 LATENCY_NS = 40_000_000

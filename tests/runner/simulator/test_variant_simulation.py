@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.span_log import COMPUTE_KINDS
-from runner.experiment import Cell
+from results.records.span_log import COMPUTE_KINDS
+from runner.resolve.experiment import Cell
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.equal_parts import equal_parts
 from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.tcp_effects import IDEAL, TcpEffects
 from runner.simulator.variant_simulation import simulate_variant
+from runner.tcp.effects import IDEAL, TcpEffects
 from tests.runner.simulator.variants import sweep_point
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind

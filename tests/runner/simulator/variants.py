@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.experiment import Cell, parse_experiment
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.experiment import Cell
 from runner.simulator.simulation import KIND_CODES, Simulation
 
 

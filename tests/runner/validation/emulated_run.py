@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from results.run_store import RunStore, TrialRecord
-from results.schema import CalibrationRow
-from results.span_columns import SpanColumns
-from results.span_log import Span, SpanLogContents, SpanLogHeader
-from runner.experiment import parse_experiment
-from runner.manifest import gather_manifest
-from runner.resolved_variant import ResolvedVariant
+from results.records.run_store import RunStore, TrialRecord
+from results.records.schema import CalibrationRow
+from results.records.span_columns import SpanColumns
+from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.runs.manifest import gather_manifest
 from runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
-from runner.simulator.tcp_effects import TcpEffects
-from testbed.topology import Topology
+from runner.tcp.effects import TcpEffects
+from testbed.network.topology import Topology
 
 S = 1_000_000_000
 CONNECTIONS = {("east-0", "west-0"): 1}

@@ -1,7 +1,7 @@
 import pytest
 
 from runner.simulator.simulation import NO_PEER
-from runner.simulator.tcp_effects import IDEAL
+from runner.tcp.effects import IDEAL
 from runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
 from tests.runner.validation.emulated_run import Simulator, simulation
 

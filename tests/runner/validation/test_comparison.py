@@ -4,18 +4,11 @@ from typing import Any
 
 import pytest
 
+from ground.strict_model import InputError
 from results import load
-from results.run import Run
+from results.reading.run import Run
 from runner.validation.comparison import OUTSIDE, RECOUNTED, SATURATED, compare
-from testbed.strict_model import InputError
-from tests.runner.validation.emulated_run import (
-    EXPERIMENT,
-    LATENCIES,
-    Simulator,
-    Times,
-    constant,
-    write_run,
-)
+from tests.runner.validation.emulated_run import EXPERIMENT, LATENCIES, Simulator, Times, constant, write_run
 
 ONE: Times = {(0, "gpipe"): [2.0]}
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from runner.experiment import parse_experiment
+from runner.planner.experiment_file import parse_experiment
 from runner.validation.experiment_traits import traits
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from results import load
-from results.run import Run
+from results.reading.run import Run
 from runner.validation.agreement import Agreement, Compared
 from runner.validation.check import Check
 from runner.validation.comparison import SATURATED, Comparison, compare

@@ -5,7 +5,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from results.charts.colours import variant_styles
+from results.report.charts.drawing.colours import variant_styles
 from runner.validation.comparison import Comparison
 from runner.validation.picture import draw_picture
 

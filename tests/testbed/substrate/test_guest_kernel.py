@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from testbed.gateway_layout import plan_gateways
-from testbed.gateway_plan import GatewayPlan
-from testbed.link_counters import Counters
-from testbed.registry import MARKER
-from testbed.strict_model import parse_model
+from ground.strict_model import parse_model
+from testbed.claims.registry import MARKER
+from testbed.kernel.link_counters import Counters
+from testbed.network.gateway_layout import plan_gateways
+from testbed.network.gateway_plan import GatewayPlan
+from testbed.network.topology import TopologySpec, resolve_topology
 from testbed.substrate import guest_kernel
 from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
 from testbed.substrate.substrate import SubstrateError, SubstrateFacts
-from testbed.topology import TopologySpec, resolve_topology
 
 KERNEL_COMMAND_LINE_MAX = 4096
 NO_GATEWAYS = GatewayPlan((), exact_packets=False)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
+from testbed.kernel.missing import MissingError
 from testbed.substrate import probe
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES
-from testbed.substrate.probe import GUEST, KERNEL, MissingError, Offer, choose_substrate, probe_guest, probe_kernel
+from testbed.substrate.probe import GUEST, KERNEL, Offer, choose_substrate, probe_guest, probe_kernel
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from testbed.gateway_layout import plan_gateways
+from testbed.kernel.missing import MissingError
+from testbed.network.gateway_layout import plan_gateways
+from testbed.network.topology import TopologySpec, resolve_topology
 from testbed.substrate import unshaped
-from testbed.substrate.probe import MissingError
 from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
-from testbed.topology import TopologySpec, resolve_topology
 
 
 def test_gateways_are_connected_and_nothing_is_shaped() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.substrate.probe import MissingError
+from testbed.kernel.missing import MissingError
 from testbed.virtual_time import guest_place
 from testbed.virtual_time.guest_place import (
     LEAST_MEMORY_BYTES,

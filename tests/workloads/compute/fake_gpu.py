@@ -10,8 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from workloads.compute.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
-from workloads.compute.torch_device import CpuDevice
+from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
+from workloads.compute.device.torch_device import CpuDevice
 
 NAN_BYTES = 0xFF
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from workloads.compute.replay import ReplayCompute, ReplayDurations, ReplaySizes, ReplayWork
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
-from workloads.transport.buffer_pool import BufferPool
+from workloads.transport.frames.buffer_pool import BufferPool
 
 
 def nothing() -> None:

@@ -1,8 +1,8 @@
 import pytest
 
 from tests.workloads.compute.fake_gpu import FakeGpu, FakeGpuDevice
+from workloads.compute.device.torch_device import CpuDevice
 from workloads.compute.span_timer import EventTimer, HostTimer, create_timer
-from workloads.compute.torch_device import CpuDevice
 
 MILLISECOND_NS = 1_000_000
 

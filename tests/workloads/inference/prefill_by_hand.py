@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.workloads.inference.reference_llama import SEED, TINY
+from workloads.compute.device.torch_device import CpuDevice
 from workloads.compute.tensor_bytes import as_bytes
-from workloads.compute.torch_device import CpuDevice
 from workloads.inference.inference_stage import InferenceStage, PrefillChunk
 from workloads.inference.key_value_cache import KVCache
 

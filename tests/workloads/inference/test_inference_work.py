@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
 from workloads.plan_file import read_plan, write_plan
-from workloads.prefill.inference_model import INFERENCE_MODELS
 
 TINY = INFERENCE_MODELS["llama-tiny"]
 WORK = InferenceWork(TINY, 3, "cpu", 2)

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from tests.workloads.inference.prefill_by_hand import CPU, moved
 from tests.workloads.inference.reference_llama import TINY
+from workloads.compute.device.torch_device import CpuDevice, TorchDevice
 from workloads.compute.tensor_bytes import as_tensor
-from workloads.compute.torch_device import CpuDevice, TorchDevice
 from workloads.inference.key_value_cache import KVCache
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from results.span_log import NO_MICROBATCH, Span, SpanLog, SpanLogHeader, read_span_log
+from results.records.span_log import NO_MICROBATCH, Span, SpanLog, SpanLogHeader, read_span_log
 from workloads.peers.compute_spans import ComputeSpans
 
 HEADER = SpanLogHeader(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)

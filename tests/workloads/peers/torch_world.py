@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from results.span_log import SpanLogContents, read_span_log
+from results.records.span_log import SpanLogContents, read_span_log
 from workloads.model.gpt_config import GptConfig
 from workloads.peers.peer_plan import PeerPlan
 

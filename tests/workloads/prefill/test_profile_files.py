@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.strict_model import InputError
-from workloads.prefill.inference_model import INFERENCE_MODELS
+from ground.strict_model import InputError
+from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.prefill.profile_files import load_prefill_profile, prefill_profile_names, read_prefill_profile
 
 ROOT = Path(__file__).resolve().parents[3]

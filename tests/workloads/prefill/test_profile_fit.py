@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.prefill.inference_model import INFERENCE_MODELS
+from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.profile_files import load_prefill_profile
 from workloads.prefill.profile_fit import TimedChunk, error_on, fit_chunks, fit_profile

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.plan_file import read_plan, write_plan
-from workloads.prefill.inference_model import INFERENCE_MODELS
-from workloads.prefill.memory_ledger import GpuMemory
-from workloads.prefill.prefill_group import GroupGpus
+from workloads.prefill.control.memory_ledger import GpuMemory
+from workloads.prefill.control.prefill_group import GroupGpus
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 from workloads.prefill.request_source import RequestSource, SourceKind

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from random import Random
 
 from runner.simulator.event_queue import EventQueue
-from workloads.prefill.bubble_filler import BubbleFiller, Run
-from workloads.prefill.bubble_forecast import BubbleForecast
-from workloads.prefill.controller import PrefillController
-from workloads.prefill.inference_model import INFERENCE_MODELS, InferenceModel
-from workloads.prefill.memory_ledger import GpuMemory
+from workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
+from workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
+from workloads.prefill.bubbles.bubble_forecast import BubbleForecast
+from workloads.prefill.control.controller import PrefillController
+from workloads.prefill.control.memory_ledger import GpuMemory
+from workloads.prefill.control.prefill_group import GroupGpus, working_bytes
 from workloads.prefill.messages import Piece, QueuePiece, from_document, to_document
-from workloads.prefill.prefill_group import GroupGpus, working_bytes
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 from workloads.prefill.request import Request

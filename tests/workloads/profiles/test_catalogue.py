@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
 from workloads.profiles import catalogue
 from workloads.profiles.catalogue import load_profile, profile_names
 

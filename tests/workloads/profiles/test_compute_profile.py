@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.strict_model import InputError, parse_model
+from ground.strict_model import InputError, parse_model
 from workloads.model.gpt_config import GptConfig
 from workloads.profiles.catalogue import load_profile
 from workloads.profiles.compute_profile import EstimatedProfile, MeasuredProfile, StageTimes

@@ -1,6 +1,6 @@
 import torch
 
-from workloads.compute.torch_device import CpuDevice
+from workloads.compute.device.torch_device import CpuDevice
 from workloads.profiling.matrix_product import ProductTimes, measure_product
 
 

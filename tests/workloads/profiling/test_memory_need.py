@@ -1,7 +1,7 @@
 import pytest
 
+from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.model.gpt_config import GptConfig
-from workloads.prefill.inference_model import INFERENCE_MODELS
 from workloads.profiling.memory_need import host_bytes, product_bytes, prompt_bytes, stage_bytes
 
 GPT_B = GptConfig(layers=6, hidden=8192, context=6144, heads=64, vocabulary=50_304)

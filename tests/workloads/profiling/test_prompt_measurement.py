@@ -1,8 +1,8 @@
 import pytest
 
-from workloads.compute.torch_device import CpuDevice
+from workloads.compute.device.torch_device import CpuDevice
+from workloads.inference.inference_model import InferenceModel
 from workloads.inference.inference_stage import InferenceStage
-from workloads.prefill.inference_model import InferenceModel
 from workloads.profiling.prompt_measurement import measure_prompt
 
 TOY = InferenceModel("toy", 4, 8, 2, 1, 4, 16, 32, 4)

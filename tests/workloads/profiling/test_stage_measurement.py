@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.workloads.compute.fake_gpu import FakeEvent, FakeGpu, FakeGpuDevice
-from workloads.compute import device_measurement, torch_compute
+from workloads.compute import torch_compute
+from workloads.compute.device import device_measurement
 from workloads.compute.span_timer import EventTimer
 from workloads.compute.torch_compute import TorchCompute
 from workloads.compute.torch_work import TorchWork

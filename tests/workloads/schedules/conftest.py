@@ -13,7 +13,7 @@ import pytest
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.atlas import Atlas
-from workloads.schedules.cell_plan import CellPlan, CellProfile, Turn
+from workloads.schedules.planning.cell_plan import CellPlan, CellProfile, Turn
 from workloads.schedules.schedule import Schedule
 from workloads.schedules.varuna import Varuna
 

@@ -8,8 +8,8 @@ import pytest
 
 from workloads.message import Message, MessageKind
 from workloads.schedules.atlas import Atlas
-from workloads.schedules.cell_plan import BoundaryProfile, CellProfile
 from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.planning.cell_plan import BoundaryProfile, CellProfile
 
 MS = 1_000_000
 TRANSFER_NS = 53_687_091

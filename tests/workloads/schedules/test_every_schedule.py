@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workloads.schedules.cell_plan import BoundaryProfile, CellProfile
 from workloads.schedules.class_path import load_schedule
 from workloads.schedules.gpipe import GPipe
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planned_schedule import PlannedSchedule
+from workloads.schedules.planning.cell_plan import BoundaryProfile, CellProfile
+from workloads.schedules.planning.planned_schedule import PlannedSchedule
 from workloads.schedules.schedule import Schedule
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
 from workloads.schedules.class_path import create_schedule, load_schedule
 from workloads.schedules.gpipe import GPipe
 from workloads.schedules.one_forward_one_backward import OneForwardOneBackward

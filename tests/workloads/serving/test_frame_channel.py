@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.serving.frame_channel import LARGEST_KEPT_BYTES, PAYLOAD, Document, FrameChannel
-from workloads.transport.frame import FrameError
+from workloads.transport.frames.frame import FrameError
 
 Pair = tuple[FrameChannel, FrameChannel]
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
-from workloads.prefill.inference_model import INFERENCE_MODELS
 from workloads.prefill.profile_fit import TimedChunk, fit_chunks
 from workloads.serving.layer_measurement import MeasurementPlan, main
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from results.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
+from results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
 from tests.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, make_plans
 from workloads.compute.replay import ReplayDurations
-from workloads.prefill.inference_model import INFERENCE_MODELS
-from workloads.prefill.memory_ledger import GpuMemory
-from workloads.prefill.prefill_group import GroupGpus
+from workloads.inference.inference_model import INFERENCE_MODELS
+from workloads.prefill.control.memory_ledger import GpuMemory
+from workloads.prefill.control.prefill_group import GroupGpus
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount

@@ -9,8 +9,8 @@ from typing import Self
 
 import pytest
 
-from workloads.transport.buffer_pool import BufferPool
 from workloads.transport.event import Event
+from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.links_plan import BoundaryPlan, LinksPlan
 from workloads.transport.neighbour import Neighbour
 from workloads.transport.rendezvous import Identity, Rendezvous

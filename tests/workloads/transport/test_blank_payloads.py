@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from workloads.message import Message, MessageKind
-from workloads.transport.cutting import Cutting
 from workloads.transport.event import Closed, Failed, Received, Sent
-from workloads.transport.frame import CHUNK_BYTES, GOODBYE, HEADER_BYTES, FrameHeader, FrameKind, decode_header
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import CHUNK_BYTES, GOODBYE, HEADER_BYTES, FrameHeader, FrameKind, decode_header
 
 PATIENCE_S = 10
 MARKS = [1, 20_000, CHUNK_BYTES]

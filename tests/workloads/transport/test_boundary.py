@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 
 from workloads.message import Message, MessageKind
 from workloads.transport.boundary import relay_window
-from workloads.transport.cutting import Cutting
 from workloads.transport.event import Closed, Failed, Received, Sent
-from workloads.transport.frame import CHUNK_BYTES, GOODBYE, HEADER_BYTES, FrameHeader, FrameKind, credit, decode_header
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import (
+    CHUNK_BYTES,
+    GOODBYE,
+    HEADER_BYTES,
+    FrameHeader,
+    FrameKind,
+    credit,
+    decode_header,
+)
 from workloads.transport.neighbour import TransportError
 
 PATIENCE_S = 10

@@ -11,9 +11,9 @@ import pytest
 
 from workloads.message import Message, MessageKind
 from workloads.transport.boundary import relay_window
-from workloads.transport.buffer_pool import BufferPool
 from workloads.transport.event import Event, Received
-from workloads.transport.frame import CHUNK_BYTES
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.frames.frame import CHUNK_BYTES
 from workloads.transport.links_plan import BoundaryPlan, LinksPlan
 from workloads.transport.neighbour import Neighbour
 from workloads.transport.striped_transport import StripedTransport

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from workloads.transport.frame import Hello
+from workloads.transport.frames.frame import Hello
 from workloads.transport.neighbour import Neighbour, TransportError
 from workloads.transport.rendezvous import Identity, Rendezvous
 

@@ -8,9 +8,9 @@ from queue import SimpleQueue
 import pytest
 
 from workloads.message import Message, MessageKind
-from workloads.transport.buffer_pool import BufferPool
 from workloads.transport.event import Closed, Failed, Received, Sent
-from workloads.transport.frame import CHUNK_BYTES, GOODBYE, FrameHeader, FrameKind, credit
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.frames.frame import CHUNK_BYTES, GOODBYE, FrameHeader, FrameKind, credit
 from workloads.transport.links_plan import LinksPlan
 from workloads.transport.neighbour import TransportError
 from workloads.transport.striped_transport import StripedTransport

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
 from workloads.prefill.request import Request
 
 

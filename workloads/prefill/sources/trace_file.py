@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
 from workloads.prefill.request import Request
 from workloads.prefill.sources.trace import Trace
 from workloads.prefill.sources.trace_line import AZURE_HEADER, ParsedLine, TraceFormat, format_of

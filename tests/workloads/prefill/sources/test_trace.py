@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
 from workloads.prefill.request import Request
 from workloads.prefill.sources.trace import Trace, scaled
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.strict_model import InputError
+from ground.strict_model import InputError
 from workloads.prefill.sources import trace_file
 from workloads.prefill.sources.trace import Trace
 from workloads.prefill.sources.trace_file import LONGEST_TICK_NS, read_trace, spread_evenly

@@ -1,0 +1,1 @@
+"""The ground floor: what every package uses, and what imports none of them."""

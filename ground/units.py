@@ -1,0 +1,154 @@
+"""Parse and print quantities as users write them: the one place that handles unit strings.
+
+Durations become integer nanoseconds, rates integer bits per second (``None`` is unlimited), sizes integer bytes,
+and percentages a fraction. Rates are decimal (``1Gbit`` is 10^9 bit/s); sizes follow their prefix (``MB`` is 10^6
+bytes, ``MiB`` is 2^20). A bare number is refused, because every user reads another unit into it.
+
+Every quantity has a largest value, far above what anybody trains with, and so small that sums and products of them stay
+numbers of 64 bits: a longer text, or a larger value, is refused before it is worked with.
+"""
+
+import re
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from ground.shown_text import MAX_DIGITS, shown
+
+_QUANTITY = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ%/]+)\s*$")
+
+_DURATION_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+_RATE_BPS = {
+    f"{prefix}{suffix}": factor
+    for prefix, factor in {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}.items()
+    for suffix in ("bit", "bit/s", "bps")
+}
+_SIZE_BYTES = {
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+
+UNLIMITED = "unlimited"
+
+MAX_DURATION_NS = 86_400 * 10**9
+"""A day: nothing that a GPU does for one microbatch, and no deadline, lasts as long."""
+MAX_RATE_BPS = 10**15
+"""1000 Tbit/s, more than a submarine cable carries. Faster than any link is ``unlimited``."""
+MAX_SIZE_BYTES = 2**42
+"""4 TiB: the gradients of a trillion weights of 4 bytes, in one piece."""
+
+_MAX_CHARACTERS = MAX_DIGITS + 20
+"""Of a quantity with its point, spaces and unit."""
+
+
+def _parse(text: object, units: dict[str, int], what: str, example: str) -> Decimal:
+    if isinstance(text, bool) or not isinstance(text, str):
+        raise ValueError(f"{shown(text)} has no unit: write {what} like {example}")
+    match = _QUANTITY.match(text)
+    if match is None:
+        raise ValueError(f"{shown(text)} is not {what}: write it like {example}")
+    number, unit = match.groups()
+    if unit not in units:
+        raise ValueError(
+            f"{shown(text)} has the unit {shown(unit)}, not one of {what} ({', '.join(units)}): write it like {example}"
+        )
+    if len(text) > _MAX_CHARACTERS:
+        raise ValueError(
+            f"{shown(text)} has {len(text)} characters, {what} at most {_MAX_CHARACTERS}: write it like {example}"
+        )
+    value = Decimal(number)
+    if value < 0:
+        raise ValueError(f"{text!r} is negative: {what} is zero or more")
+    return value * units[unit]
+
+
+def _at_most(most: int, value: Decimal, text: object, largest: str) -> int:
+    if value > most:
+        raise ValueError(f"{text!r} is above {largest}: give less")
+    return round(value)
+
+
+def parse_duration_ns(text: object) -> int:
+    """Parse ``"40ms"`` to 40_000_000 ns, ``MAX_DURATION_NS`` at most; finer than a nanosecond is rounded.
+
+    Raises ValueError with the remedy.
+    """
+    value = _parse(text, _DURATION_NS, "a duration", "40ms, 50us or 2s")
+    return _at_most(MAX_DURATION_NS, value, text, f"{format_duration(MAX_DURATION_NS)}, the longest duration")
+
+
+def parse_rate_bps(text: object) -> int | None:
+    """Parse ``"2.5Gbit"`` to 2_500_000_000 bit/s, ``MAX_RATE_BPS`` at most, ``"unlimited"`` to None.
+
+    Raises ValueError with the remedy; zero is refused.
+    """
+    if text == UNLIMITED:
+        return None
+    value = _parse(text, _RATE_BPS, "a rate", "5Gbit, 200Mbit or unlimited")
+    if value < 1:
+        raise ValueError(f"{text!r} is below 1 bit/s: a link needs a rate, or unlimited")
+    return _at_most(MAX_RATE_BPS, value, text, f"{format_rate(MAX_RATE_BPS)}, the highest rate beside unlimited")
+
+
+def parse_size_bytes(text: object) -> int:
+    """Parse ``"32MiB"`` to 33_554_432 bytes, ``MAX_SIZE_BYTES`` at most. Raises ValueError with the remedy."""
+    value = _parse(text, _SIZE_BYTES, "a size", "32MiB or 64KiB")
+    return _at_most(MAX_SIZE_BYTES, value, text, f"{format_size(MAX_SIZE_BYTES)}, the largest size")
+
+
+def parse_fraction(text: object) -> float:
+    """Parse ``"0.1%"`` to 0.001. Raises ValueError with the remedy; above 100 % is refused."""
+    value = _parse(text, {"%": 1}, "a percentage", "0.1%")
+    if value > 100:
+        raise ValueError(f"{text!r} is above 100%")
+    return float(value / 100)
+
+
+def _shortest(value: int, units: dict[str, int]) -> str:
+    for unit, factor in sorted(units.items(), key=lambda item: -item[1]):
+        if value and value % factor == 0:
+            return f"{value // factor}{unit}"
+    fitting = [(unit, factor) for unit, factor in units.items() if value >= factor]
+    if not fitting:
+        return f"0{min(units, key=lambda unit: units[unit])}"
+    unit, factor = max(fitting, key=lambda item: item[1])
+    return f"{(Decimal(value) / factor).normalize():f}{unit}"
+
+
+def format_duration(duration_ns: int) -> str:
+    """Return the shortest exact unit string, such that ``parse_duration_ns`` gives the same value back."""
+    return _shortest(duration_ns, {unit: factor for unit, factor in _DURATION_NS.items() if unit != "µs"})
+
+
+def format_rate(rate_bps: int | None) -> str:
+    """Return the shortest exact unit string, such that ``parse_rate_bps`` gives the same value back."""
+    if rate_bps is None:
+        return UNLIMITED
+    return _shortest(rate_bps, {"bit": 1, "kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9, "Tbit": 10**12})
+
+
+def format_size(size_bytes: int) -> str:
+    """Return the shortest exact unit string, such that ``parse_size_bytes`` gives the same value back."""
+    return _shortest(size_bytes, {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30})
+
+
+def format_fraction(fraction: float) -> str:
+    """Format ``0.001`` as ``"0.1%"``."""
+    return f"{(Decimal(str(fraction)) * 100).normalize():f}%"
+
+
+def _annotated(parse: Any, write: Any) -> Any:
+    return BeforeValidator(parse), PlainSerializer(write, return_type=str)
+
+
+DurationNs = Annotated[int, *_annotated(parse_duration_ns, format_duration)]
+RateBps = Annotated[int | None, *_annotated(parse_rate_bps, format_rate)]
+SizeBytes = Annotated[int, *_annotated(parse_size_bytes, format_size)]
+Fraction = Annotated[float, *_annotated(parse_fraction, format_fraction)]

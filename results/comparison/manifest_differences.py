@@ -1,0 +1,90 @@
+"""Find what differs between the manifests of several runs, field by field."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from results.comparison.differences import differences
+from results.comparison.manifest_fields import flattened
+from results.comparison.pairing import pair_runs
+from results.reading.run import Run
+
+ABSENT = "(absent)"
+
+_DERIVED = (
+    "run_id",
+    "created",
+    "ended",
+    "config_hash",
+    "complete",
+    "load_average",
+    "cells",
+    "qdiscs",
+    "wan_delay_trim_ns",
+    "calibration",
+    "capacity_bps",
+)
+"""Differ between any two runs, or follow from the rest."""
+
+
+@dataclass(frozen=True)
+class ManifestDifference:
+    """One field in which the runs differ; ``values`` as JSON, one a run, ``ABSENT`` where a run does not have it.
+
+    ``derived`` marks one that differs between any two runs, or follows from others.
+    """
+
+    path: str
+    values: tuple[str, ...]
+    derived: bool
+
+
+def manifest_differences(manifests: Sequence[Mapping[str, Any]]) -> list[ManifestDifference]:
+    """Return the fields in which the manifests are not all the same, in the order in which they stand there."""
+    fields = [
+        {path: json.dumps(value, ensure_ascii=False, default=str) for path, value in flattened(manifest, named=True)}
+        for manifest in manifests
+    ]
+    paths = dict.fromkeys(path for each in fields for path in each)
+    return [
+        ManifestDifference(path, values, path.partition(".")[0] in _DERIVED)
+        for path in paths
+        if len(set(values := tuple(each.get(path, ABSENT) for each in fields))) > 1
+    ]
+
+
+@dataclass(frozen=True)
+class ToldDifferences:
+    """The differences as a report shows them.
+
+    ``of_emulation`` is what a simulation does not have and all emulations have alike: it characterizes neither.
+    """
+
+    deciding: tuple[ManifestDifference, ...]
+    of_emulation: tuple[ManifestDifference, ...]
+    derived: tuple[ManifestDifference, ...]
+
+
+def told_differences(runs: Sequence[Run]) -> ToldDifferences:
+    """Sort the ``manifest_differences`` of these runs by what they mean."""
+    found = manifest_differences([run.manifest for run in runs])
+    derived = tuple(each for each in found if each.derived)
+    rest = [each for each in found if not each.derived]
+    simulated = [run.simulated for run in runs]
+    of_emulation = tuple(each for each in rest if _of_emulation(each, simulated))
+    return ToldDifferences(tuple(each for each in rest if each not in of_emulation), of_emulation, derived)
+
+
+def _of_emulation(difference: ManifestDifference, simulated: Sequence[bool]) -> bool:
+    emulated = {value for value, of_none in zip(difference.values, simulated, strict=True) if not of_none}
+    absent = [value == ABSENT for value in difference.values]
+    return absent == list(simulated) and len(emulated) == 1
+
+
+def incomparable(runs: Sequence[Run]) -> list[str]:
+    """Return the fields in which others differ from the first, so that a comparison refuses them; empty if none."""
+    first = runs[0]
+    others = [run for run in runs[1:] if run.path.resolve() != first.path.resolve()]
+    found = [each for other in others for each in differences(first, other, pair_runs(first, other).pairs)]
+    return list(dict.fromkeys(each.field.partition(".")[0] for each in found))

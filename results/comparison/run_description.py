@@ -1,0 +1,260 @@
+"""Describe a run in words, from its manifest, of which any part may be absent."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from results.comparison.manifest_differences import incomparable
+from results.reading.headline import cell_text
+from results.reading.not_modelled import (
+    NotModelled,
+    gathered,
+    not_modelled_text,
+    of_links,
+    planned_without,
+    simulated_without,
+)
+from results.reading.run import Run
+from results.reading.saturation import MachineLoad
+from results.reading.summary import calibrated_cells, swept_values
+from results.text.number_text import count_text, list_text, size_text
+
+MAX_VALUES_TOLD = 12
+"""Of a swept path, and cells of a warning."""
+
+
+def _at(document: Any, *path: str) -> Any:
+    """Return the value at a path of nested mappings, None if a step is absent."""
+    for step in path:
+        document = document.get(step) if isinstance(document, Mapping) else None
+    return document
+
+
+def expected_trials(run: Run) -> int | None:
+    """Return how many trials the whole sweep has, None if the manifest does not record it."""
+    cells, variants = run.manifest.get("cells"), run.manifest.get("variants")
+    repeats = run.manifest.get("repeats") or _at(run.manifest, "experiment", "repeats") or 1
+    return len(cells) * len(variants) * int(repeats) if cells and variants else None
+
+
+def what_was_run(run: Run) -> str:
+    """Describe the run in one or two sentences: the variants, where they ran, and over what sweep."""
+    sentences = [
+        "Simulated as discrete events: nothing was sent and nothing measured." if run.simulated else "",
+        f"Compared: {list_text(list(run.variants))}." if len(run.variants) > 1 else "",
+    ]
+    datacenters = _at(run.manifest, "experiment", "topology", "datacenters") or []
+    names = [f"{each.get('name')} ({count_text(each.get('hosts', 1), 'host')})" for each in datacenters]
+    if names:
+        sentences.append(f"{count_text(len(names), 'datacenter')}: {list_text(names)}.")
+    training = run.manifest.get("training") or {}
+    counts = [
+        count_text(training[name], name.removesuffix("s").replace("_", "-"))
+        for name in ("stages", "pipelines", "microbatches", "iterations")
+        if isinstance(training.get(name), int)
+    ]
+    warmup = run.manifest.get("warmup_iterations")
+    if counts:
+        unmeasured = f", of which {warmup} to warm up" if warmup else ""
+        own = [
+            str(variant["name"])
+            for variant in _at(run.manifest, "experiment", "variants") or ()
+            if any(value is not None for value in (variant.get("training") or {}).values())
+        ]
+        but = f" {list_text(own)} {'cut' if len(own) > 1 else 'cuts'} the training differently." if own else ""
+        sentences.append(f"Each trial: {list_text(counts)}{unmeasured}.{but}")
+    swept: dict[str, list[str]] = {}
+    for entry in run.manifest.get("cells") or ():
+        for path, value in entry.get("cell", {}).items():
+            swept.setdefault(path, []).append(value)
+    if swept:
+        axes = [cell_text({path: _values_text(list(dict.fromkeys(values)))}) for path, values in swept.items()]
+        sentences.append(f"Swept: {'; '.join(axes)}.")
+    return " ".join(filter(None, sentences))
+
+
+def _values_text(values: list[str]) -> str:
+    """List a swept path's values, of many only the first ones and the last."""
+    if len(values) <= MAX_VALUES_TOLD:
+        return ", ".join(values)
+    return f"{', '.join(values[: MAX_VALUES_TOLD - 2])}, ... to {values[-1]} ({len(values)} values)"
+
+
+def not_modelled_in(run: Run) -> tuple[NotModelled, ...]:
+    """Return what was asked for and the simulations of a run's trials do not have; nothing for an emulation."""
+    return gathered(each for cell in _cells(run) for each in simulated_without(run.manifest, cell))
+
+
+def _cells(run: Run) -> list[int]:
+    return sorted({trial.cell for trial in run.trials})
+
+
+def links_reading(run: Run) -> str:
+    """Return what a report writes of the links of a simulation in place of their calibration."""
+    without = of_links(not_modelled_in(run))
+    if without:
+        text = not_modelled_text(without)
+        return f"Nothing was measured, and the links are not as asked: the simulator does not model {text}."
+    return "Nothing was measured: the links are as asked by construction."
+
+
+def warnings(run: Run) -> list[str]:
+    """Return what a reader must know before believing the figures, each one sentence or two; empty if nothing."""
+    found = []
+    if not run.complete:
+        expected = expected_trials(run)
+        done = f"{len(run.trials)} of {count_text(expected, 'trial')}" if expected else f"{len(run.trials)} trials"
+        found.append(
+            f"This run is incomplete: {done} had finished when its folder was read. What is shown is of those."
+        )
+    if without := of_links(not_modelled_in(run)):
+        found.append(
+            f"The simulator has no loss and no jitter, so that {not_modelled_text(without)} changed nothing: the "
+            "figures are those of links without, and an emulation of the same file gives others."
+        )
+    if planned := gathered(each for cell in _cells(run) for each in planned_without(run.manifest, cell)):
+        found.append(
+            f"The planner, which simulates, placed stages without {not_modelled_text(planned)}: with it another place "
+            "may be better."
+        )
+    cells = {trial.cell for trial in run.trials}
+    measured = cells if run.simulated else {int(cell) for cell in run.calibration["cell"].unique()}
+    unmeasured = sorted(cells - measured)
+    if unmeasured:
+        found.append(
+            f"The links were not calibrated{_in_cells(run, unmeasured)}: whether the network was what was asked is "
+            "unknown, and the figures must not be compared with others."
+        )
+    loads = [(trial.variant, MachineLoad.of(trial.facts)) for trial in run.trials]
+    saturated = [(variant, load) for variant, load in loads if load.saturated]
+    if saturated:
+        variant, worst = max(saturated, key=lambda each: each[1].worst)
+        found.append(
+            f"In {_of_trials(len(saturated), len(run.trials))} the machine was overloaded, worst with "
+            f"{variant}: {worst.sentence}. More cores, or for replayed compute a larger dilation, would tell."
+        )
+    profiles = {str(profile) for trial in run.trials if (profile := trial.facts.get("torch_times_of_profile"))}
+    if profiles:
+        found.append(
+            f"Torch did not run: its times are those of the compute profile {list_text(sorted(profiles))}, which need "
+            "not be those of the machine it would run on."
+        )
+    calibrated = cells if run.simulated else calibrated_cells(run.calibration)
+    outside = sorted((cells & measured) - calibrated)
+    if outside:
+        found.append(
+            f"Calibration found links outside tolerance{_in_cells(run, outside)}: the network was not what was asked, "
+            "and the figures must not be compared with others."
+        )
+    small = dict.fromkeys(
+        str(said) for of_cell in (run.manifest.get("small_transfers") or {}).values() for said in of_cell
+    )
+    return [*found, *(f"{said}." for said in small)]
+
+
+def _of_trials(number: int, of_all: int) -> str:
+    return "its only trial" if of_all == 1 else f"{number} of {of_all} trials"
+
+
+def overlay_warnings(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
+    """Explain why the figures of these runs must not be compared, each a sentence or two; empty if they may be."""
+    found = []
+    differing = incomparable(runs)
+    if differing:
+        found.append(
+            f"The runs differ in {list_text(differing)}: their figures are not comparable as they stand. wanbed "
+            "compare tells field by field what keeps two runs apart."
+        )
+    failed = [
+        label
+        for run, label in zip(runs, labels, strict=True)
+        if not run.simulated and {trial.cell for trial in run.trials} - calibrated_cells(run.calibration)
+    ]
+    if failed:
+        found.append(
+            f"Calibration is missing or failed in {list_text(failed)}: the network was not known to be what was asked, "
+            "and the figures must not be compared with others."
+        )
+    return found
+
+
+def _in_cells(run: Run, cells: list[int]) -> str:
+    texts = [cell_text(swept_values(run.manifest, cell)) for cell in cells[:MAX_VALUES_TOLD]]
+    if len(cells) > MAX_VALUES_TOLD:
+        texts.append(f"{len(cells) - MAX_VALUES_TOLD} more")
+    return f" at {list_text(texts)}" if all(texts) else ""
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        known = {str(key): _text(inner) for key, inner in value.items() if inner is not None}
+        return ", ".join(text if text.startswith(f"{key} ") else f"{key} {text}" for key, text in known.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_text(inner) for inner in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def first_cell(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return what was read back of the first cell's network under this name; a run's cells do not differ in it."""
+    of_cells = manifest.get(name)
+    first: Any = next(iter(of_cells.values()), {}) if isinstance(of_cells, Mapping) else {}
+    return first if isinstance(first, Mapping) else {}
+
+
+def _mtu_text(offloads: Mapping[str, Any]) -> str:
+    """Return the largest packets of the interfaces in bytes: one number where all share it."""
+    mtu = offloads.get("mtu_bytes")
+    sizes = sorted({size for size in mtu.values() if isinstance(size, int)}) if isinstance(mtu, Mapping) else [mtu]
+    return ", ".join(f"{size} bytes" for size in sizes if isinstance(size, int))
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """Return the manifest's facts that decide what the figures mean, as terms and values; absent ones are left out."""
+    manifest = run.manifest
+    sysctls = {
+        name.removeprefix("net.ipv4."): value
+        for name, value in first_cell(manifest, "sysctls").items()
+        if not isinstance(value, Mapping)
+    }
+    host = dict(manifest.get("host") or {})
+    if isinstance(host.get("memory_bytes"), int):
+        host["memory"] = size_text(host.pop("memory_bytes"))
+    substrate = dict(manifest.get("substrate") or {})
+    reason = f" ({substrate.pop('reason')})" if substrate.get("reason") else ""
+    git = manifest.get("git") or {}
+    dirty = ", with uncommitted changes" if git.get("dirty") else ""
+    variants = [
+        (f"variant {variant.get('name')}", _text({key: value for key, value in variant.items() if key != "name"}))
+        for variant in manifest.get("variants") or ()
+    ]
+    dilation = manifest.get("dilation")
+    slowed = (
+        f"{dilation} (the run went {dilation} times slower than the network it emulates; all figures are undilated)"
+    )
+    candidates = [
+        ("engine", _text(manifest.get("engine") or "")),
+        ("clock", _text(manifest.get("clock") or "")),
+        ("virtual time", _text(manifest.get("virtual_time") or "")),
+        ("not modelled", not_modelled_text(not_modelled_in(run))),
+        ("dilation", slowed if isinstance(dilation, (int, float)) and dilation > 1 else _text(dilation or "")),
+        ("substrate", _text(substrate.pop("name", "")) + reason),
+        ("substrate details", _text(substrate)),
+        *variants,
+        ("MTU", _mtu_text(first_cell(manifest, "offloads"))),
+        ("congestion control", _text(sysctls.pop("tcp_congestion_control", ""))),
+        ("TCP settings", _text(sysctls)),
+        ("tokens per iteration", _text(manifest.get("tokens_per_iteration") or "")),
+        ("seed", _text(manifest.get("seed", ""))),
+        ("host", _text(host)),
+        ("GPUs", _text(manifest.get("gpus") or "")),
+        ("measuring programs", _text(manifest.get("programs") or "")),
+        ("versions", _text(manifest.get("versions") or {})),
+        ("schedules of other packages", _text(manifest.get("foreign_schedules") or "")),
+        ("git revision", f"{git['revision']}{dirty}" if git.get("revision") else ""),
+        ("configuration hash", _text(manifest.get("config_hash") or "")),
+        ("created", _text(manifest.get("created") or "")),
+        ("ended", _text(manifest.get("ended") or "")),
+        ("folder", run.path.name),
+    ]
+    return [(term, value) for term, value in candidates if value]

@@ -1,0 +1,1 @@
+"""Read a run back: its tables, documents and summary."""

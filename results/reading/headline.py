@@ -1,0 +1,203 @@
+"""Build the report's main table: what each variant of each run achieved in each cell, over its repeats."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
+from results.reading.run import Run
+from results.reading.saturation import Saturation
+from results.reading.summary import swept_values
+from results.text.number_text import count_text
+
+LATENCY_PATH = "topology.wan.latency"
+RATE_PATH = "prefill.rate"
+_PATH_NAMES = {LATENCY_PATH: "WAN latency", RATE_PATH: "request rate"}
+_FIGURES = (
+    "iteration_time_s",
+    "gpu_utilization",
+    "gpu_utilization_with_prefill",
+    "wan_bytes",
+    "wan_goodput_bps",
+    "tokens_per_s",
+)
+
+
+@dataclass(frozen=True)
+class HeadlineRow:
+    """One variant of one run in one cell. Figures are medians over repeats; None is unknown.
+
+    ``repeat_times_s`` is the iteration time of every repeat that measured one. ``interval_s`` holds their median with
+    95 % confidence (``results.metrics.bootstrap``), drawn from ``iterations`` measured ones in all repeats; None
+    where there are too few repeats, or the run was simulated.
+    ``not_modelled`` is what was asked for and the simulation does not have.
+    """
+
+    run: str
+    cell: int
+    values: Mapping[str, str]
+    variant: str
+    repeats: int
+    iterations: int
+    iteration_time_s: float | None
+    interval_s: tuple[float, float] | None
+    repeat_times_s: tuple[float, ...]
+    speed_up: float | None
+    gpu_utilization: float | None
+    gpu_utilization_with_prefill: float | None
+    wan_bytes: float | None
+    wan_goodput_bps: float | None
+    tokens_per_s: float | None
+    calibrated: bool
+    saturation: Saturation
+    simulated: bool
+    not_modelled: tuple[str, ...] = ()
+
+    @property
+    def fastest_s(self) -> float | None:
+        """The iteration time of the fastest repeat."""
+        return min(self.repeat_times_s, default=None)
+
+    @property
+    def slowest_s(self) -> float | None:
+        """The iteration time of the slowest repeat."""
+        return max(self.repeat_times_s, default=None)
+
+    @property
+    def without_interval(self) -> str:
+        """The reason why a measured iteration time has no interval; "" where it has one, or needs none."""
+        repeats = len(self.repeat_times_s)
+        if self.simulated or self.interval_s is not None or not repeats:
+            return ""
+        return f"{count_text(repeats, 'repeat')}, no interval"
+
+    @property
+    def range_s(self) -> tuple[float, float] | None:
+        """The range from the fastest repeat to the slowest, where several have no interval."""
+        several = self.without_interval and len(self.repeat_times_s) > 1
+        return (min(self.repeat_times_s), max(self.repeat_times_s)) if several else None
+
+    @property
+    def where(self) -> str:
+        """The cell's swept values as a reader calls them."""
+        return cell_text(self.values)
+
+    @property
+    def prefilled(self) -> bool:
+        """Whether any GPU that trains prefilled in its bubbles."""
+        return self.gpu_utilization_with_prefill != self.gpu_utilization
+
+
+def cell_text(values: Mapping[str, Any]) -> str:
+    """Return a cell's swept values as a reader calls them; empty where nothing was swept."""
+    return ", ".join(f"{_PATH_NAMES.get(path, path)} {value}" for path, value in values.items())
+
+
+def _median(values: npt.NDArray[np.float64]) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else None
+
+
+def headline(run: Run, label: str = "") -> list[HeadlineRow]:
+    """Return a row for each cell and variant that has a finished trial, in the order of the run's trials.
+
+    ``speed_up`` is the first variant's iteration time in that cell over this one's. ``label`` distinguishes the run
+    from others.
+    """
+    figures = {name: run.summary[name].to_numpy(np.float64, na_value=np.nan) for name in _FIGURES}
+    all_times_s: list[list[float]] = list(run.summary["iteration_times_s"])
+    calibrated = run.summary["calibrated"].to_numpy(bool)
+    trials_of: dict[tuple[int, str], list[int]] = {}
+    for position, trial in enumerate(run.trials):
+        trials_of.setdefault((trial.cell, trial.variant), []).append(position)
+    baseline = run.variants[0] if run.variants else ""
+    times_s: dict[tuple[int, str], float | None] = {}
+    rows = []
+    for (cell, variant), positions in trials_of.items():
+        of_trials = {name: values[positions] for name, values in figures.items()}
+        measured_s = of_trials["iteration_time_s"]
+        measured_s = measured_s[~np.isnan(measured_s)]
+        time_s = times_s[cell, variant] = _median(measured_s)
+        baseline_s = times_s.get((cell, baseline))
+        of_repeats_s = [all_times_s[position] for position in positions]
+        rows.append(
+            HeadlineRow(
+                run=label,
+                cell=cell,
+                values=swept_values(run.manifest, cell),
+                variant=variant,
+                repeats=len(positions),
+                iterations=sum(map(len, of_repeats_s)),
+                iteration_time_s=time_s,
+                interval_s=None if run.simulated else median_interval(of_repeats_s),
+                repeat_times_s=tuple(map(float, measured_s)),
+                speed_up=baseline_s / time_s if baseline_s and time_s else None,
+                gpu_utilization=_median(of_trials["gpu_utilization"]),
+                gpu_utilization_with_prefill=_median(of_trials["gpu_utilization_with_prefill"]),
+                wan_bytes=_median(of_trials["wan_bytes"]),
+                wan_goodput_bps=_median(of_trials["wan_goodput_bps"]),
+                tokens_per_s=_median(of_trials["tokens_per_s"]),
+                calibrated=bool(calibrated[positions].all()),
+                saturation=Saturation.of(run.trials[position].facts for position in positions),
+                simulated=run.simulated,
+                not_modelled=tuple(run.summary["not_modelled"].iloc[positions[0]]),
+            )
+        )
+    return rows
+
+
+def by_cell(rows: Sequence[HeadlineRow]) -> list[tuple[str, list[HeadlineRow]]]:
+    """Group the rows of all runs by swept values, in order of appearance; order each group by variant, then run."""
+    variants, runs = (list(dict.fromkeys(names)) for names in ([r.variant for r in rows], [r.run for r in rows]))
+    groups: dict[str, list[HeadlineRow]] = {}
+    for row in rows:
+        groups.setdefault(row.where, []).append(row)
+    return [
+        (where, sorted(own, key=lambda row: (variants.index(row.variant), runs.index(row.run))))
+        for where, own in groups.items()
+    ]
+
+
+def interval_note(rows: Sequence[HeadlineRow]) -> str:
+    """Explain the intervals, how sure they are, and why some rows have none; empty if nothing was measured."""
+    with_interval = [row for row in rows if row.interval_s is not None]
+    sentences = []
+    if with_interval:
+        repeats = _range_text([len(row.repeat_times_s) for row in with_interval], "repeat")
+        iterations = _range_text(
+            [round(row.iterations / len(row.repeat_times_s)) for row in with_interval], "measured iteration"
+        )
+        sentences.append(
+            f"The range under an iteration time is its 95 % bootstrap interval, from {repeats} of {iterations}: "
+            "repeats are resampled, then iterations within them."
+        )
+    if any(len(row.repeat_times_s) < ENOUGH_REPEATS for row in with_interval):
+        sentences.append(
+            f"Of fewer than {ENOUGH_REPEATS} repeats it is hardly more than their range, and misses the true median "
+            "more often than 5 times of 100: with 3 repeats about 20 times."
+        )
+    if any(row.without_interval for row in rows):
+        sentences.append(
+            f"Fewer than {FEWEST_REPEATS} repeats have no interval: they do not tell how far repeats lie apart, "
+            "however many iterations they have."
+        )
+    return " ".join(sentences)
+
+
+def saturation_note(rows: Sequence[HeadlineRow]) -> str:
+    """Explain what a saturated row means; empty if there is none."""
+    if not any(row.saturation.saturated for row in rows):
+        return ""
+    return (
+        "Saturated: for the share of a trial's time that is told, all cores were busy, or the one that carries the "
+        "network was. Such figures are the machine's, not the network's."
+    )
+
+
+def _range_text(counts: Sequence[int], singular: str) -> str:
+    low, high = min(counts), max(counts)
+    number = str(low) if low == high else f"{low} to {high}"
+    return f"{number} {singular}{'' if high == 1 else 's'}"

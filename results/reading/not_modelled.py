@@ -1,0 +1,138 @@
+"""Read from a run's manifest what an experiment asks for and a simulation does not have, and put it in words.
+
+``runner.runs.not_modelled`` finds it and writes it there. A link in it is not as it was asked for; anything else
+concerns single variants.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from results.text.number_text import list_text, milliseconds_text, percent_text
+
+MAX_NAMED = 3
+"""Links, or variants, of one setting."""
+MAX_SETTINGS = 4
+
+_SIMULATE = "simulate"
+
+
+@dataclass(frozen=True)
+class NotModelled:
+    """One setting that is not modelled: its path in an experiment, the value asked for, and its links or variants.
+
+    A link is the two datacenters that it joins. Raises ValueError unless there are either links or variants.
+    """
+
+    field: str
+    asked: str
+    links: tuple[tuple[str, str], ...] = ()
+    variants: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.links) == bool(self.variants):
+            raise ValueError(f"{self.field} concerns either links or variants, give one of them")
+
+    @property
+    def setting(self) -> str:
+        """The setting as ``loss 1%``."""
+        return f"{self.field.rpartition('.')[2]} {self.asked}"
+
+    @property
+    def text_of_one(self) -> str:
+        """The setting in a text about one variant: ``congestion bbr``, with the links where links have it."""
+        return self.text if self.links else self.setting
+
+    @property
+    def text(self) -> str:
+        """The setting with its owners, ``loss 1% (east-west)``; of many links or variants the first few."""
+        names = ["-".join(ends) for ends in self.links] or list(self.variants)
+        more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
+        return f"{self.setting} ({list_text([*names[:MAX_NAMED], *more])})"
+
+
+def simulated_without(manifest: Mapping[str, Any], cell: int) -> tuple[NotModelled, ...]:
+    """Return what the simulation of a cell does not have; nothing for an emulation.
+
+    For a manifest from before this was recorded, its links decide: none of them had loss or jitter.
+    """
+    entry = _entry(manifest, cell)
+    if "not_modelled" in entry:
+        return _read(entry["not_modelled"])
+    return _read_off_links(entry) if manifest.get("engine") == _SIMULATE else ()
+
+
+def planned_without(manifest: Mapping[str, Any], cell: int) -> tuple[NotModelled, ...]:
+    """Return what the planner, which simulates, did not know of when it placed stages of an emulation."""
+    return _read(_entry(manifest, cell).get("planned_without"))
+
+
+def of_variant(found: Iterable[NotModelled], variant: str) -> tuple[NotModelled, ...]:
+    """Return those that concern one variant, as links concern all."""
+    return tuple(each for each in found if each.links or variant in each.variants)
+
+
+def of_links(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
+    """Return those for which links are not as they were asked for."""
+    return tuple(each for each in found if each.links)
+
+
+def gathered(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
+    """Return each setting once, where several cells have it, with all its links or variants."""
+    links: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
+    variants: dict[tuple[str, str], dict[str, None]] = {}
+    for each in found:
+        setting = each.field, each.asked
+        if each.links:
+            links.setdefault(setting, {}).update(dict.fromkeys(each.links))
+        else:
+            variants.setdefault(setting, {}).update(dict.fromkeys(each.variants))
+    return (
+        *(NotModelled(*setting, links=tuple(ends)) for setting, ends in links.items()),
+        *(NotModelled(*setting, variants=tuple(names)) for setting, names in variants.items()),
+    )
+
+
+def not_modelled_text(found: Iterable[NotModelled]) -> str:
+    """Write ``loss 1% (east-west) and jitter 5ms (east-west)``; of many settings the first few, empty for none."""
+    texts = [each.text for each in gathered(found)]
+    more = [f"{len(texts) - MAX_SETTINGS} more"] if len(texts) > MAX_SETTINGS else []
+    return list_text([*texts[:MAX_SETTINGS], *more])
+
+
+def _entry(manifest: Mapping[str, Any], cell: int) -> Mapping[str, Any]:
+    cells = manifest.get("cells") or ()
+    # Cells stand in their own order, unless somebody has edited the manifest.
+    if 0 <= cell < len(cells) and cells[cell].get("index") == cell:
+        return dict(cells[cell])
+    return next((entry for entry in cells if entry.get("index") == cell), {})
+
+
+def _read(written: Any) -> tuple[NotModelled, ...]:
+    return tuple(
+        NotModelled(
+            each["field"],
+            each["asked"],
+            tuple((one, other) for one, other in each.get("links", ())),
+            tuple(each.get("variants", ())),
+        )
+        for each in written or ()
+    )
+
+
+def _read_off_links(entry: Mapping[str, Any]) -> tuple[NotModelled, ...]:
+    found = []
+    for link in entry.get("wan") or ():
+        one, other = link["between"]
+        loss, jitter_ns = link.get("loss"), link.get("jitter_ns")
+        if loss:
+            found.append(NotModelled("topology.wan.loss", _plain(percent_text(loss)), ((one, other),)))
+        if jitter_ns:
+            found.append(
+                NotModelled("topology.wan.jitter", _plain(milliseconds_text(jitter_ns / 1e6)), ((one, other),))
+            )
+    return gathered(found)
+
+
+def _plain(text: str) -> str:
+    return text.replace("\u00a0", "")

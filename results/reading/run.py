@@ -1,0 +1,76 @@
+"""Read a run back: manifest, traces and summary."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from results.reading.run_documents import read_manifest, read_trials
+from results.reading.summary import SIMULATE, Trial, summarize
+from results.records.schema import CALIBRATION
+from results.records.trial_files import TRIAL_TABLES, read_calibration, read_trial_table
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: its manifest and what its finished trials left.
+
+    The data frames have the columns of ``results.records.schema``; ``summary`` those of
+    ``results.reading.summary.FIELDS``, its rows in the order of ``trials``: by cell, then variant as the manifest lists
+    them, then repeat.
+    """
+
+    path: Path
+    manifest: Mapping[str, Any]
+    trials: tuple[Trial, ...]
+    spans: pd.DataFrame
+    link_samples: pd.DataFrame
+    tcp_samples: pd.DataFrame
+    prefill_requests: pd.DataFrame
+    gpu_samples: pd.DataFrame
+    calibration: pd.DataFrame
+    summary: pd.DataFrame
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run ended by itself; otherwise it still runs, failed or was killed."""
+        return self.manifest.get("complete") is True
+
+    @property
+    def simulated(self) -> bool:
+        """Whether this is a simulation, of which nothing was measured."""
+        return self.manifest.get("engine") == SIMULATE
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Variant names in the manifest's order, those of further trials after them."""
+        listed = (str(variant.get("name")) for variant in self.manifest.get("variants", ()))
+        return tuple(dict.fromkeys((*listed, *(trial.variant for trial in self.trials))))
+
+
+def load_run(path: Path) -> Run:
+    """Read a run's folder; trials that had not finished are left out.
+
+    Raises RunError, one line that starts with a path, if there is no run or a file of it is missing or damaged.
+    """
+    manifest = read_manifest(path)
+    found = read_trials(path, manifest)
+    trials = [Trial(*trial.key, trial.facts) for trial in found]
+    in_folders = sorted(found, key=lambda trial: trial.folder)
+    spans, link_samples, tcp_samples, prefill_requests, gpu_samples = (
+        _frame(schema, (read_trial_table(trial.folder, trial.key, name) for trial in in_folders))
+        for name, schema in TRIAL_TABLES.items()
+    )
+    calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/cell-*.parquet"))))
+    summary = summarize(manifest, trials, spans, link_samples, calibration)
+    samples = link_samples, tcp_samples, prefill_requests, gpu_samples
+    return Run(path, manifest, tuple(trials), spans, *samples, calibration, summary)
+
+
+def _frame(schema: pa.Schema, tables: Iterable[pa.Table]) -> pd.DataFrame:
+    joined = pa.concat_tables([pa.Table.from_batches([], schema), *tables])
+    # Each column of the table is given up as soon as its own of the data frame is there.
+    return joined.to_pandas(split_blocks=True, self_destruct=True)

@@ -1,0 +1,146 @@
+"""Summarize a run, one row a trial: the figures that reports, comparisons and scripts start from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from results import metrics
+from results.reading.not_modelled import of_links, of_variant, simulated_without
+from results.reading.saturation import MachineLoad
+
+FIELDS = (
+    "cell",
+    "variant",
+    "repeat",
+    "iteration_time_s",
+    "iteration_times_s",
+    "gpu_utilization",
+    "gpu_utilization_with_prefill",
+    "wan_bytes",
+    "wan_goodput_bps",
+    "tokens_per_s",
+    "calibrated",
+    "saturated",
+    "cores_saturated_fraction",
+    "network_core_busy_fraction",
+    "dilation",
+    "engine",
+    "clock",
+    "not_modelled",
+)
+
+_TYPES = {
+    "repeat": "int64",
+    "iteration_time_s": "float64",
+    "gpu_utilization": "float64",
+    "gpu_utilization_with_prefill": "float64",
+    "wan_bytes": "Int64",
+    "wan_goodput_bps": "float64",
+    "tokens_per_s": "float64",
+    "calibrated": "bool",
+    "saturated": "bool",
+    "cores_saturated_fraction": "float64",
+    "network_core_busy_fraction": "float64",
+}
+_TRIAL = ["cell", "variant", "repeat"]
+
+SIMULATE = "simulate"
+"""The engine whose links are as asked by construction, but for what it does not model: nothing is calibrated."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A finished trial: its identity and the contents of trial.json."""
+
+    cell: int
+    variant: str
+    repeat: int
+    facts: Mapping[str, Any]
+
+
+def swept_values(manifest: Mapping[str, Any], cell: int) -> dict[str, str]:
+    """Return the swept path and value pairs of a cell, {} where nothing was swept."""
+    cells = manifest.get("cells", ())
+    # Cells stand in their own order, unless somebody has edited the manifest.
+    if 0 <= cell < len(cells) and cells[cell].get("index") == cell:
+        return dict(cells[cell]["cell"])
+    return next((dict(entry["cell"]) for entry in cells if entry.get("index") == cell), {})
+
+
+def calibrated_cells(calibration: pd.DataFrame) -> set[int]:
+    """Return the cells whose links were measured and are all within tolerance."""
+    verdicts = calibration.groupby("cell")["within_tolerance"].all()
+    return {int(cell) for cell in verdicts[verdicts.astype(bool)].index}
+
+
+def summarize(
+    manifest: Mapping[str, Any],
+    trials: Sequence[Trial],
+    spans: pd.DataFrame,
+    link_samples: pd.DataFrame,
+    calibration: pd.DataFrame,
+) -> pd.DataFrame:
+    """Return a data frame of ``FIELDS``, one row a trial, in the order of ``trials``.
+
+    ``cell`` is the dictionary of swept values; what could not be measured is missing (NaN, or NA for a count).
+    """
+    spans_of = dict(tuple(spans.groupby(_TRIAL)))
+    samples_of = dict(tuple(link_samples.groupby(_TRIAL)))
+    calibrated = calibrated_cells(calibration)
+    rows = []
+    for trial in trials:
+        without = simulated_without(manifest, trial.cell)
+        key = (trial.cell, trial.variant, trial.repeat)
+        settings = {**manifest, **trial.facts}
+        load = MachineLoad.of(trial.facts)
+        figures = _figures(settings, spans_of.get(key, spans[:0]), samples_of.get(key, link_samples[:0]))
+        rows.append(
+            {
+                "cell": swept_values(manifest, trial.cell),
+                "variant": trial.variant,
+                "repeat": trial.repeat,
+                **figures,
+                "calibrated": (settings.get("engine") == SIMULATE and not of_links(without))
+                or trial.cell in calibrated,
+                "saturated": load.saturated,
+                "cores_saturated_fraction": load.cores_saturated,
+                "network_core_busy_fraction": load.network_core_busy,
+                "dilation": settings.get("dilation"),
+                "engine": settings.get("engine"),
+                "clock": settings.get("clock"),
+                "not_modelled": [each.text_of_one for each in of_variant(without, trial.variant)],
+            }
+        )
+    return pd.DataFrame(rows, columns=list(FIELDS), dtype=object).astype(_TYPES)
+
+
+def _figures(settings: Mapping[str, Any], spans: pd.DataFrame, link_samples: pd.DataFrame) -> dict[str, Any]:
+    warmup = int(settings.get("warmup_iterations") or 0)
+    windows = metrics.iteration_windows(spans)
+    window = metrics.measured_window(windows, warmup)
+    times_s = metrics.iteration_times_s(windows, warmup)
+    time_s = metrics.iteration_time_s(times_s)
+    alone, with_prefill = (
+        None if window is None else metrics.gpu_utilization(metrics.gpu_busy(spans, window, with_prefill=asked))
+        for asked in (False, True)
+    )
+    return {
+        "iteration_time_s": time_s,
+        "iteration_times_s": times_s,
+        "gpu_utilization": alone,
+        "gpu_utilization_with_prefill": with_prefill,
+        "wan_bytes": metrics.wan_bytes(spans, link_samples),
+        "wan_goodput_bps": None if window is None else metrics.wan_goodput_bps(spans, window),
+        "tokens_per_s": metrics.tokens_per_s(settings.get("tokens_per_iteration"), time_s),
+    }
+
+
+def summary_rows(summary: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the summary as plain dictionaries, fit for JSON: what could not be measured is None."""
+    return [{str(field): _plain(value) for field, value in row.items()} for row in summary.to_dict("records")]
+
+
+def _plain(value: Any) -> Any:
+    return None if not isinstance(value, (dict, list)) and pd.isna(value) else value

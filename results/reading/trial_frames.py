@@ -1,0 +1,28 @@
+"""Take one trial out of a run: its rows of a data frame, and the window in which it was measured."""
+
+import pandas as pd
+
+from results import metrics
+from results.metrics import Window
+from results.reading.run import Run
+from results.reading.summary import Trial
+
+
+def rows_of_trial(frame: pd.DataFrame, trial: Trial) -> pd.DataFrame:
+    """Return the trial's rows of a frame that has the columns cell, variant and repeat."""
+    # Text is compared last, and in the few rows that are left: of a million that is most of the time.
+    near: pd.DataFrame = frame[(frame["cell"].to_numpy() == trial.cell) & (frame["repeat"].to_numpy() == trial.repeat)]
+    own: pd.DataFrame = near[(near["variant"] == trial.variant).to_numpy(bool)]
+    return own
+
+
+def warmup_iterations(run: Run, trial: Trial) -> int:
+    """Return how many of the trial's first iterations are not measured."""
+    return int({**run.manifest, **trial.facts}.get("warmup_iterations") or 0)
+
+
+def measured_window(run: Run, trial: Trial, spans: pd.DataFrame) -> Window | None:
+    """Return the window of the trial's iterations after warm-up, None if there are none; ``spans`` are the trial's."""
+    if spans.empty:
+        return None
+    return metrics.measured_window(metrics.iteration_windows(spans), warmup_iterations(run, trial))

@@ -1,0 +1,1 @@
+"""Write what a run leaves behind: columns, files and folders."""

@@ -1,0 +1,277 @@
+"""Write a run's folder trial by trial, so that a run killed at any moment keeps what had finished.
+
+::
+
+    <name>-<time>-<hash>/
+        manifest.json                     "complete": false until the run has ended
+        calibration/cell-<NNN>.parquet
+        summary.parquet                   once the run has ended
+        trials/cell-<NNN>/<variant>/repeat-<K>/{spans, link_samples, tcp_samples, prefill_requests}.parquet, trial.json
+                                               gpu_samples.parquet   where NVML was sampled
+
+Every file appears whole under its name or not at all, and a trial's folder as one: it is written as
+``<folder>.partial`` and renamed. This guards against the process being killed, not against the machine losing power.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import count
+from math import isfinite
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from results.records.schema import (
+    CALIBRATION,
+    GPU_SAMPLES,
+    LINK_SAMPLES,
+    PREFILL_REQUESTS,
+    SPANS,
+    TCP_SAMPLES,
+    CalibrationRow,
+    GpuSample,
+    LinkSample,
+    PrefillRequest,
+    TcpSample,
+    write_table,
+    write_tables,
+)
+from results.records.span_log import SpanLogContents
+from results.records.trial_columns import TrialCounters, TrialKey, TrialSpans
+
+MANIFEST = "manifest.json"
+TRIAL_FACTS = "trial.json"
+SPANS_FILE = "spans.parquet"
+LINK_SAMPLES_FILE = "link_samples.parquet"
+TCP_SAMPLES_FILE = "tcp_samples.parquet"
+PREFILL_REQUESTS_FILE = "prefill_requests.parquet"
+GPU_SAMPLES_FILE = "gpu_samples.parquet"
+SUMMARY_FILE = "summary.parquet"
+
+PARTIAL = ".partial"
+_MAX_SLUG_LENGTH = 60
+
+
+class RunError(ValueError):
+    """A folder is not a run, or a part of it cannot be read; the message is one line that starts with the path."""
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One finished trial: its spans, and the links' counters and connections' state meanwhile.
+
+    The former two are given row by row or as whole columns.
+
+    ``facts`` are further things to keep in trial.json; ``warmup_iterations``, ``tokens_per_iteration`` and ``dilation``
+    there hold for this trial in place of the manifest's.
+    """
+
+    cell: int
+    variant: str
+    repeat: int
+    spans: Sequence[SpanLogContents] | TrialSpans
+    link_samples: Sequence[LinkSample] | TrialCounters
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    tcp_samples: Sequence[TcpSample] = ()
+    prefill_requests: Sequence[PrefillRequest] = ()
+    gpu_samples: Sequence[GpuSample] = ()
+
+
+def slug(name: str) -> str:
+    """Return a folder name for any text; two texts never share one.
+
+    Letters, digits, dots, dashes and underscores stay; where anything has to change, a hash of the text is added.
+    """
+    kept = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-")[:_MAX_SLUG_LENGTH] or "unnamed"
+    looks_hashed = re.search(r"-[0-9a-f]{8}$", name)
+    return name if kept == name and not looks_hashed else f"{kept}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+def cell_name(cell: int) -> str:
+    """Return the name of a cell's folder and calibration."""
+    return f"cell-{cell:03d}"
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a path to write to: what is there when the block has ended replaces what was at ``path``."""
+    partial = path.with_name(path.name + PARTIAL)
+    yield partial
+    partial.replace(path)
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read one of a run's JSON documents. Raises RunError if it is absent or damaged."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
+        # Half a surrogate pair, as an escape, is JSON, and no text that can be written again.
+        json.dumps(document, ensure_ascii=False).encode()
+    except OSError as fault:
+        raise RunError(f"{path.parent}: not a run's folder: {path.name}: {fault.strerror}") from None
+    except (ValueError, RecursionError):
+        raise RunError(f"{path}: not JSON, the file is damaged") from None
+    if not isinstance(document, dict):
+        raise RunError(f"{path}: not a JSON object, the file is damaged")
+    return document
+
+
+class RunStore:
+    """Write one run's folder. Make a store with ``create`` or, to continue a run, ``open``."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        self.path = path
+        self._manifest = manifest
+
+    @classmethod
+    def create(cls, root: Path, name: str, manifest: Mapping[str, Any], config_hash: str) -> "RunStore":
+        """Make a new folder below ``root`` and write the manifest there, marked incomplete.
+
+        Its ``run_id`` is unique, and stays when the folder is copied.
+        """
+        now = datetime.now(UTC)
+        stem = f"{slug(name)}-{now:%Y%m%dT%H%M%SZ}-{config_hash[:8]}"
+        root.mkdir(parents=True, exist_ok=True)
+        for attempt in count(1):
+            path = root / (stem if attempt == 1 else f"{stem}-{attempt}")
+            try:
+                path.mkdir()
+                break
+            except FileExistsError:
+                continue
+        created = {"name": name, "run_id": uuid4().hex, "created": now.isoformat(timespec="seconds")}
+        store = cls(path, {**created, **manifest, "config_hash": config_hash, "complete": False})
+        _write_json(path / MANIFEST, store.manifest)
+        return store
+
+    @classmethod
+    def open(cls, path: Path) -> "RunStore":
+        """Continue a run. Raises RunError if there is none at ``path``."""
+        return cls(path, read_json(path / MANIFEST))
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """A copy of the manifest as it stands on disk."""
+        return dict(self._manifest)
+
+    def update_manifest(self, facts: Mapping[str, Any]) -> None:
+        """Add facts to the manifest, or replace them."""
+        self._manifest |= facts
+        _write_json(self.path / MANIFEST, self._manifest)
+
+    def finish(self, facts: Mapping[str, Any] | None = None) -> None:
+        """Mark the run complete, and stamp when it ended."""
+        ended = datetime.now(UTC).isoformat(timespec="seconds")
+        self.update_manifest({**(facts or {}), "ended": ended, "complete": True})
+
+    def _calibration_path(self, cell: int) -> Path:
+        return self.path / "calibration" / f"{cell_name(cell)}.parquet"
+
+    def has_calibration(self, cell: int) -> bool:
+        """Return whether this cell's links have been measured."""
+        return self._calibration_path(cell).is_file()
+
+    def write_calibration(self, cell: int, rows: Iterable[CalibrationRow]) -> None:
+        """Keep what calibration measured in one cell, in place of what was there."""
+        path = self._calibration_path(cell)
+        path.parent.mkdir(exist_ok=True)
+        with written_whole(path) as partial:
+            write_table(partial, CALIBRATION, [(cell, *row) for row in rows])
+
+    def trial_path(self, cell: int, variant: str, repeat: int) -> Path:
+        """Return the path of a trial's folder, which exists once the trial has finished."""
+        return trial_path(self.path, cell, variant, repeat)
+
+    def has_trial(self, cell: int, variant: str, repeat: int) -> bool:
+        """Return whether this trial has finished."""
+        return self.trial_path(cell, variant, repeat).is_dir()
+
+    def write_trial(self, trial: TrialRecord) -> Path:
+        """Write a finished trial into this run, as the function ``write_trial`` does."""
+        return write_trial(self.path, trial)
+
+
+def trial_path(run: Path, cell: int, variant: str, repeat: int) -> Path:
+    """Return the path of a trial's folder in the run's folder ``run``, which exists once the trial has finished."""
+    return run / "trials" / cell_name(cell) / slug(variant) / f"repeat-{repeat}"
+
+
+def write_trial(run: Path, trial: TrialRecord) -> Path:
+    """Keep a finished trial in the run's folder ``run``, all of it or nothing, and return its own folder.
+
+    Several processes may do so at the same time, each with other trials. Raises ValueError if a rank's log is cut off,
+    since the trial has not finished then, and FileExistsError if this trial is there already.
+    """
+    path = trial_path(run, trial.cell, trial.variant, trial.repeat)
+    if path.exists():
+        raise FileExistsError(f"{path}: this trial is there already")
+    for log in () if isinstance(trial.spans, TrialSpans) else trial.spans:
+        if not log.complete:
+            raise ValueError(f"the log of rank {log.header.rank} on {log.header.host} is cut off")
+    partial = path.with_name(path.name + PARTIAL)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    key = (trial.cell, trial.variant, trial.repeat)
+    if isinstance(trial.spans, TrialSpans):
+        write_tables(partial / SPANS_FILE, SPANS, trial.spans.tables(key))
+    else:
+        write_table(partial / SPANS_FILE, SPANS, _span_rows(key, trial.spans))
+    if isinstance(trial.link_samples, TrialCounters):
+        write_tables(partial / LINK_SAMPLES_FILE, LINK_SAMPLES, trial.link_samples.tables(key))
+    else:
+        write_table(partial / LINK_SAMPLES_FILE, LINK_SAMPLES, [(*key, *sample) for sample in trial.link_samples])
+    requests = [(*key, *request) for request in trial.prefill_requests]
+    write_table(partial / PREFILL_REQUESTS_FILE, PREFILL_REQUESTS, requests)
+    write_table(partial / TCP_SAMPLES_FILE, TCP_SAMPLES, [(*key, *sample) for sample in trial.tcp_samples])
+    if trial.gpu_samples:
+        write_table(partial / GPU_SAMPLES_FILE, GPU_SAMPLES, [(*key, *sample) for sample in trial.gpu_samples])
+    own = {"cell": trial.cell, "variant": trial.variant, "repeat": trial.repeat}
+    _write_json(partial / TRIAL_FACTS, {**trial.facts, **own})
+    return partial.rename(path)
+
+
+def remove_partial_trials(run: Path) -> None:
+    """Remove what is left of trials whose writing was cut off; nobody may be writing one now."""
+    for partial in run.glob(f"trials/cell-*/*/repeat-*{PARTIAL}"):
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _span_rows(key: TrialKey, ranks: Sequence[SpanLogContents]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for log in ranks:
+        owner = log.header
+        place = (*key, owner.rank, owner.host, owner.datacenter, owner.gpu, owner.pipeline, owner.stage)
+        rows.extend(
+            (
+                *place,
+                span.iteration,
+                span.microbatch,
+                span.kind,
+                span.start_ns,
+                span.end_ns,
+                span.size_bytes,
+                span.peer,
+                span.tensor,
+                span.request,
+            )
+            for span in log.spans
+        )
+    return rows

@@ -1,0 +1,355 @@
+"""Define the tables that a run leaves, column by column.
+
+Each file is Parquet and carries the schema's version and every column's meaning in its metadata. Times are integer
+nanoseconds since the trial's start and, like rates, are those of the emulated network: dilation is undone before they
+are written.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results.records.schema_upgrade import upgraded
+from results.records.span_log import SPAN_KINDS
+
+SCHEMA_VERSION = 2
+"""1 had neither ``tensor`` nor ``request`` in ``SPANS``, no ``TCP_SAMPLES`` and no ``PREFILL_REQUESTS``."""
+
+_VERSION_KEY = b"wanbed.schema_version"
+_MEANING_KEY = b"meaning"
+
+
+def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
+    fields = [pa.field(name, kind, metadata={_MEANING_KEY: meaning.encode()}) for name, kind, meaning in columns]
+    return pa.schema(fields, metadata={_VERSION_KEY: str(SCHEMA_VERSION).encode()})
+
+
+_TRIAL = (
+    ("cell", pa.int32(), "index of the combination of swept values, from 0"),
+    ("variant", pa.string(), "name of the variant, as the user wrote it"),
+    ("repeat", pa.int32(), "which repetition of this cell and variant, from 0"),
+)
+
+SPANS = _schema(
+    *_TRIAL,
+    ("rank", pa.int32(), "the rank that did it"),
+    ("host", pa.string(), "the host the rank ran on"),
+    ("datacenter", pa.string(), "the datacenter the host is in"),
+    ("gpu", pa.int32(), "index of the GPU on its host"),
+    ("pipeline", pa.int32(), "the data-parallel replica the rank belongs to"),
+    ("stage", pa.int32(), "the pipeline stage the rank holds"),
+    ("iteration", pa.int32(), "training iteration, from 0, warm-up ones included"),
+    ("microbatch", pa.int32(), "microbatch of the iteration, -1 for what concerns none"),
+    ("kind", pa.string(), " or ".join((", ".join(SPAN_KINDS[:-1]), SPAN_KINDS[-1]))),
+    ("start_ns", pa.int64(), "begin, since the trial's start"),
+    ("end_ns", pa.int64(), "end, since the trial's start"),
+    ("size_bytes", pa.int64(), "payload sent, received or summed, 0 for computation"),
+    ("peer", pa.string(), "the other host of a send or receive, else empty"),
+    ("tensor", pa.string(), "what a send or receive carried: activation or gradient; empty if unknown or neither"),
+    ("request", pa.int32(), "the inference request that a prefill is for, -1 for training"),
+)
+
+LINK_SAMPLES = _schema(
+    *_TRIAL,
+    ("time_ns", pa.int64(), "when the counters were read, since the trial's start"),
+    ("scope", pa.string(), "link: a directed pair of datacenters; node_pair: a directed pair of hosts"),
+    ("source", pa.string(), "datacenter or host that the traffic comes from"),
+    ("destination", pa.string(), "datacenter or host that the traffic goes to"),
+    ("wire_bytes", pa.int64(), "bytes sent with all headers, cumulative since the trial's start"),
+    (
+        "packets",
+        pa.int64(),
+        "packets sent, cumulative since the trial's start, null where the kernel cannot count them",
+    ),
+    ("backlog_bytes", pa.int64(), "bytes in the queue at this moment, those in flight in netem included"),
+    ("drops", pa.int64(), "packets dropped, cumulative since the trial's start"),
+)
+
+TCP_SAMPLES = _schema(
+    *_TRIAL,
+    ("time_ns", pa.int64(), "when the kernel was asked, since the trial's start"),
+    ("source", pa.string(), "host whose end of the connection was asked, and which sends what is counted here"),
+    ("destination", pa.string(), "host at the other end"),
+    ("source_port", pa.int32(), "TCP port at the source; with the next it tells connections of two hosts apart"),
+    ("destination_port", pa.int32(), "TCP port at the destination"),
+    ("congestion", pa.string(), "congestion control at the source"),
+    ("rtt_ns", pa.int64(), "smoothed round-trip time"),
+    ("rtt_variation_ns", pa.int64(), "its mean deviation"),
+    ("shortest_rtt_ns", pa.int64(), "shortest round trip in the kernel's window, null before the first"),
+    ("cwnd_segments", pa.int64(), "congestion window"),
+    ("mss_bytes", pa.int32(), "payload of a full segment sent"),
+    ("unacked_segments", pa.int64(), "segments in flight, sent and not acknowledged"),
+    ("unsent_bytes", pa.int64(), "bytes in the socket that have not been sent at all"),
+    ("peer_window_bytes", pa.int64(), "receive window that the other end last advertised, null where not told"),
+    ("delivery_rate_bps", pa.int64(), "the most recent goodput that the kernel measured, null if none"),
+    ("delivery_app_limited", pa.bool_(), "whether that measurement was limited by what the program gave to send"),
+    ("acked_bytes", pa.int64(), "payload acknowledged, cumulative since the connection opened"),
+    ("sent_bytes", pa.int64(), "payload sent, retransmissions included, cumulative since the connection opened"),
+    ("retransmitted_segments", pa.int64(), "segments sent again, cumulative since the connection opened"),
+    ("window_limited_ns", pa.int64(), "time held up by the receive window, cumulative since the connection opened"),
+    ("buffer_limited_ns", pa.int64(), "time held up by the send buffer, cumulative since the connection opened"),
+)
+
+GPU_SAMPLES = _schema(
+    *_TRIAL,
+    ("time_ns", pa.int64(), "when NVML was asked, since the trial's start"),
+    ("device", pa.string(), "UUID of the GPU"),
+    (
+        "utilization",
+        pa.float64(),
+        "fraction of NVML's last sampling period, 1/6 to 1 s, in which any kernel ran, a spinning one too; null if "
+        "not told",
+    ),
+    ("memory_used_bytes", pa.int64(), "memory in use, by any process, null if not told"),
+    ("power_w", pa.float64(), "power drawn, null if not told"),
+    ("sm_clock_hz", pa.int64(), "clock of the multiprocessors, null if not told"),
+    ("memory_clock_hz", pa.int64(), "clock of the memory, null if not told"),
+    ("temperature_c", pa.int64(), "temperature in degrees Celsius, null if not told"),
+    ("throttled", pa.string(), "what held the clocks down, joined by commas, empty if nothing"),
+)
+
+CALIBRATION = _schema(
+    ("cell", pa.int32(), "index of the combination of swept values, from 0"),
+    ("source", pa.string(), "where the measurement was sent from"),
+    ("destination", pa.string(), "where it was sent to"),
+    ("scope", pa.string(), "wan: between datacenters; intra: inside one"),
+    ("asked_rtt_ms", pa.float64(), "round-trip time the topology asks for"),
+    ("measured_rtt_ms", pa.float64(), "round-trip time measured"),
+    ("asked_goodput_bps", pa.float64(), "payload rate that the link's rate leaves after headers, null if unlimited"),
+    ("measured_goodput_bps", pa.float64(), "payload rate measured, null if not measured"),
+    ("asked_jitter_ms", pa.float64(), "how far the one-way latency strays to either side, uniformly, as asked"),
+    ("measured_jitter_ms", pa.float64(), "the same, measured, null if not measured"),
+    ("asked_loss", pa.float64(), "fraction of packets the topology asks to lose, each way"),
+    ("measured_loss", pa.float64(), "fraction of packets lost, null if not measured"),
+    ("within_tolerance", pa.bool_(), "whether what was measured is close enough to what was asked"),
+    (
+        "asked_short_ms",
+        pa.float64(),
+        "wire bytes / rate + latency of a short transfer after a pause, null if unlimited",
+    ),
+    ("measured_short_ms", pa.float64(), "how long it took, null if not measured"),
+    ("asked_both_ways_ms", pa.float64(), "the same while the other direction is busy, with its acknowledgements"),
+    ("measured_both_ways_ms", pa.float64(), "how long it took, null if not measured"),
+    (
+        "asked_share_bps",
+        pa.float64(),
+        "payload rate of each of some node pairs that fill the trunk, null if they cannot",
+    ),
+    ("measured_share_bps", pa.float64(), "that of the pair farthest from it, null if not measured"),
+    ("asked_together_bps", pa.float64(), "payload rate of all of them together"),
+    ("measured_together_bps", pa.float64(), "the same, measured, null if not measured"),
+    ("burst_bytes", pa.int64(), "what the trunk let go at once beyond its rate after a pause, null if not measured"),
+)
+
+LATER_COLUMNS = frozenset(CALIBRATION.names[CALIBRATION.names.index("within_tolerance") + 1 :])
+"""Of files of this schema version, those that the first ones did not have; there they are null."""
+
+SUMMARY = _schema(
+    ("cell", pa.string(), "the swept paths and their values, as a JSON object; {} where nothing was swept"),
+    ("variant", pa.string(), "name of the variant, as the user wrote it"),
+    ("repeat", pa.int32(), "which repetition of this cell and variant, from 0"),
+    ("iteration_time_s", pa.float64(), "median of the next, null if none was measured"),
+    ("iteration_times_s", pa.list_(pa.float64()), "how long each iteration after warm-up took"),
+    ("gpu_utilization", pa.float64(), "share of GPU time computed in for training after warm-up, null if unknown"),
+    ("gpu_utilization_with_prefill", pa.float64(), "the same, with prefill in it"),
+    ("wan_bytes", pa.int64(), "bytes that crossed between datacenters in the trial, with headers, null if unknown"),
+    ("wan_goodput_bps", pa.float64(), "payload rate across the WAN after warm-up, null if unknown"),
+    ("tokens_per_s", pa.float64(), "tokens trained on a second, null if unknown"),
+    ("calibrated", pa.bool_(), "whether the cell's links were measured and all within tolerance, or simulated"),
+    ("saturated", pa.bool_(), "whether cores set the trial's pace, by the next two: more than 0.1, or than 0.6"),
+    ("cores_saturated_fraction", pa.float64(), "share of the trial's time with all cores busy, null if not recorded"),
+    (
+        "network_core_busy_fraction",
+        pa.float64(),
+        "the same of the core that carries the guest's network, null if unknown",
+    ),
+    ("dilation", pa.float64(), "how many times slower than the experiment the machine went"),
+    ("engine", pa.string(), "emulate or simulate"),
+    ("clock", pa.string(), "real or virtual"),
+    ("not_modelled", pa.list_(pa.string()), "what a simulation lacks of what was asked; of links: not `calibrated`"),
+)
+
+
+PREFILL_REQUESTS = _schema(
+    *_TRIAL,
+    ("request", pa.int32(), "number of the request, in order of arrival, from 0"),
+    ("datacenter", pa.string(), "the datacenter it was given to"),
+    ("prompt_tokens", pa.int32(), "length of its prompt"),
+    ("output_tokens", pa.int32(), "tokens it asked for"),
+    (
+        "outcome",
+        pa.string(),
+        "admitted: into bubbles; off_loaded: to the pool; rejected; held: still waiting at the end",
+    ),
+    ("reason", pa.string(), "why it was rejected or held: slo, memory, never_fits, hold_full or forecast; else empty"),
+    ("was_held", pa.bool_(), "whether it waited for admission"),
+    ("group", pa.int32(), "the group of GPUs of its datacenter that prefilled it, -1 for none"),
+    ("chunks", pa.int32(), "into how many chunks its prompt was cut"),
+    ("arrival_ns", pa.int64(), "when it arrived, since the trial's start"),
+    ("admitted_ns", pa.int64(), "when it was taken in, null if never"),
+    ("promised_ns", pa.int64(), "when its KV cache was then predicted to be at the decode host"),
+    ("started_ns", pa.int64(), "when its first layer began"),
+    ("prefilled_ns", pa.int64(), "when its last layer ended"),
+    ("kv_moved_ns", pa.int64(), "when its whole KV cache was at the decode host"),
+    ("kv_bytes", pa.int64(), "size of its KV cache"),
+)
+
+
+class LinkSample(NamedTuple):
+    """Counters of one directed link or node pair at one moment; the columns of ``LINK_SAMPLES`` after the trial's."""
+
+    time_ns: int
+    scope: str
+    source: str
+    destination: str
+    wire_bytes: int
+    packets: int | None
+    backlog_bytes: int
+    drops: int
+
+
+class TcpSample(NamedTuple):
+    """State of one end of one connection at one moment; the columns of ``TCP_SAMPLES`` after the trial's."""
+
+    time_ns: int
+    source: str
+    destination: str
+    source_port: int
+    destination_port: int
+    congestion: str
+    rtt_ns: int
+    rtt_variation_ns: int
+    shortest_rtt_ns: int | None
+    cwnd_segments: int
+    mss_bytes: int
+    unacked_segments: int
+    unsent_bytes: int
+    peer_window_bytes: int | None
+    delivery_rate_bps: int | None
+    delivery_app_limited: bool
+    acked_bytes: int
+    sent_bytes: int
+    retransmitted_segments: int
+    window_limited_ns: int
+    buffer_limited_ns: int
+
+
+class GpuSample(NamedTuple):
+    """NVML's readings of one GPU at one moment; the columns of ``GPU_SAMPLES`` after the trial's."""
+
+    time_ns: int
+    device: str
+    utilization: float | None
+    memory_used_bytes: int | None
+    power_w: float | None
+    sm_clock_hz: int | None
+    memory_clock_hz: int | None
+    temperature_c: int | None
+    throttled: str
+
+
+class PrefillRequest(NamedTuple):
+    """The fate of one inference request; the columns of ``PREFILL_REQUESTS`` after the trial's."""
+
+    request: int
+    datacenter: str
+    prompt_tokens: int
+    output_tokens: int
+    outcome: str
+    reason: str
+    was_held: bool
+    group: int
+    chunks: int
+    arrival_ns: int
+    admitted_ns: int | None
+    promised_ns: int | None
+    started_ns: int | None
+    prefilled_ns: int | None
+    kv_moved_ns: int | None
+    kv_bytes: int
+
+
+class CalibrationRow(NamedTuple):
+    """One measured path; the columns of ``CALIBRATION`` after the cell. None: not measured, or unlimited."""
+
+    source: str
+    destination: str
+    scope: str
+    asked_rtt_ms: float | None
+    measured_rtt_ms: float | None
+    asked_goodput_bps: float | None
+    measured_goodput_bps: float | None
+    asked_jitter_ms: float | None
+    measured_jitter_ms: float | None
+    asked_loss: float | None
+    measured_loss: float | None
+    within_tolerance: bool
+    asked_short_ms: float | None = None
+    measured_short_ms: float | None = None
+    asked_both_ways_ms: float | None = None
+    measured_both_ways_ms: float | None = None
+    asked_share_bps: float | None = None
+    measured_share_bps: float | None = None
+    asked_together_bps: float | None = None
+    measured_together_bps: float | None = None
+    burst_bytes: int | None = None
+
+
+def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> None:
+    """Write rows, each in the schema's column order, as one Parquet file."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
+    write_tables(path, schema, [pa.Table.from_arrays(arrays, schema=schema)])
+
+
+def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """Write tables of that schema one after the other as one Parquet file."""
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        for table in tables:
+            file.write_table(table)
+
+
+def _with_later_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    for field in schema:
+        if field.name in LATER_COLUMNS and field.name not in table.schema.names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table
+
+
+def version_of(schema: pa.Schema) -> str:
+    """Return the version that a file's own schema names, "none" if it names none."""
+    return (schema.metadata or {}).get(_VERSION_KEY, b"none").decode(errors="replace")
+
+
+def read_tables(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
+    """Read and join Parquet files of one schema, of this version or the one before; none gives an empty table.
+
+    Raises ValueError naming the file if one is missing, not Parquet, of another version, or has other columns.
+    """
+    # Not empty_table: that loads pandas.
+    tables = [pa.Table.from_batches([], schema)]
+    for path in paths:
+        try:
+            table = pq.ParquetFile(path).read()
+        except FileNotFoundError:
+            raise ValueError(f"{path} is missing") from None
+        except (OSError, pa.ArrowException) as fault:
+            raise ValueError(f"{path}: not a Parquet file that can be read: {fault}") from None
+        version = version_of(table.schema)
+        table = _with_later_columns(table, schema)
+        if version == str(SCHEMA_VERSION - 1):
+            try:
+                table = upgraded(table, schema)
+            except pa.ArrowException as fault:
+                raise ValueError(f"{path}: its columns are not those of its schema version: {fault}") from None
+        elif version != str(SCHEMA_VERSION):
+            raise ValueError(
+                f"{path}: schema version {version}, this program reads {SCHEMA_VERSION} and {SCHEMA_VERSION - 1}"
+            )
+        if not table.schema.equals(schema):
+            raise ValueError(f"{path}: its columns are not those of schema version {SCHEMA_VERSION}")
+        tables.append(table)
+    return pa.concat_tables(tables)

@@ -1,0 +1,37 @@
+"""Keep the spans of a trial as columns, which hold millions of them before they are written."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from results.records.span_log import NO_REQUEST
+
+Column = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SpanColumns:
+    """Spans, one entry a span in every column; the fields are those of ``results.records.span_log.Span``.
+
+    ``rank`` and ``peer`` are ranks, with a negative peer where there is none; ``kind`` counts ``SPAN_KINDS``.
+    """
+
+    rank: Column
+    kind: Column
+    iteration: Column
+    microbatch: Column
+    start_ns: Column
+    end_ns: Column
+    size_bytes: Column
+    peer: Column
+    request: Column
+
+    @classmethod
+    def of_training(cls, rows: Column) -> "SpanColumns":
+        """Build from one row of eight numbers a span, the fields up to ``peer``: none of them is a prefill."""
+        rank, kind, iteration, microbatch, start_ns, end_ns, size_bytes, peer = (
+            np.ascontiguousarray(column) for column in rows.reshape(-1, 8).T
+        )
+        request = np.full(len(rank), NO_REQUEST)
+        return cls(rank, kind, iteration, microbatch, start_ns, end_ns, size_bytes, peer, request)

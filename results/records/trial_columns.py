@@ -1,0 +1,110 @@
+"""Hold a trial's traces as whole columns, perhaps millions of rows, where they do not come row by row from ranks.
+
+Both classes turn into tables piece by piece, so that the text columns of a large trial are never in memory at once.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from results.records.schema import LINK_SAMPLES, SPANS
+from results.records.span_columns import Column, SpanColumns
+from results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, SpanLogHeader
+
+TrialKey = tuple[int, str, int]
+"""Which trial: (cell, variant, repeat)."""
+
+_ROWS = 2**20
+_TRANSFERS = SPAN_KINDS.index("send"), SPAN_KINDS.index("receive")
+
+
+@dataclass(frozen=True)
+class TrialSpans:
+    """Spans as columns; ``rank`` and ``peer`` there count ``owners``."""
+
+    owners: Sequence[SpanLogHeader]
+    columns: SpanColumns
+
+    def tables(self, key: TrialKey) -> Iterator[pa.Table]:
+        """Yield the spans of that trial as tables of the schema ``SPANS``."""
+        owners, spans = self.owners, self.columns
+        hosts = pa.array([*(owner.host for owner in owners), ""])
+        datacenters = pa.array([owner.datacenter for owner in owners], pa.string())
+        places = np.array([(o.rank, o.gpu, o.pipeline, o.stage) for o in owners], np.int32).reshape(-1, 4)
+        stages = np.array([owner.stage for owner in owners], np.int64)
+        kinds, tensors = pa.array(SPAN_KINDS), pa.array(["", ACTIVATION, GRADIENT])
+        for piece in _pieces(len(spans.rank)):
+            position = spans.rank[piece]
+            rank, gpu, pipeline, stage = places[position].T
+            peer = spans.peer[piece]
+            columns: dict[str, Any] = {
+                "rank": rank,
+                "host": hosts.take(position),
+                "datacenter": datacenters.take(position),
+                "gpu": gpu,
+                "pipeline": pipeline,
+                "stage": stage,
+                "iteration": spans.iteration[piece],
+                "microbatch": spans.microbatch[piece],
+                "kind": kinds.take(spans.kind[piece]),
+                "start_ns": spans.start_ns[piece],
+                "end_ns": spans.end_ns[piece],
+                "size_bytes": spans.size_bytes[piece],
+                "peer": hosts.take(np.where(peer < 0, len(owners), peer)),
+                "request": spans.request[piece],
+                "tensor": tensors.take(_tensor(spans.kind[piece], stage, peer, stages)),
+            }
+            yield _table(SPANS, key, columns, len(position))
+
+
+@dataclass(frozen=True)
+class TrialCounters:
+    """Counters of links and node pairs, all read at the same times.
+
+    ``wire_bytes[i, k]`` is what the directed link or node pair ``ends[i]``, a (scope, source, destination), had sent
+    at ``times_ns[k]``. Packets were not counted, nothing was dropped, and no queue was read.
+    """
+
+    times_ns: Column
+    ends: Sequence[tuple[str, str, str]]
+    wire_bytes: npt.NDArray[np.int64]
+
+    def tables(self, key: TrialKey) -> Iterator[pa.Table]:
+        """Yield the counters of that trial as tables of the schema ``LINK_SAMPLES``."""
+        scopes, sources, destinations = (pa.array([end[field] for end in self.ends], pa.string()) for field in range(3))
+        for piece in _pieces(self.wire_bytes.size):
+            line, moment = np.divmod(np.arange(piece.start, piece.stop), max(len(self.times_ns), 1))
+            rows = len(line)
+            columns: dict[str, Any] = {
+                "time_ns": self.times_ns[moment],
+                "scope": scopes.take(line),
+                "source": sources.take(line),
+                "destination": destinations.take(line),
+                "wire_bytes": self.wire_bytes.reshape(-1)[piece],
+                "packets": pa.nulls(rows, pa.int64()),
+                "backlog_bytes": np.zeros(rows, np.int64),
+                "drops": np.zeros(rows, np.int64),
+            }
+            yield _table(LINK_SAMPLES, key, columns, rows)
+
+
+def _tensor(kind: Column, stage: Column, peer: Column, stages: Column) -> Column:
+    """Return 0 for no transfer, 1 for an activation (to a later stage), 2 for a gradient (to an earlier one)."""
+    transfers = np.isin(kind, _TRANSFERS) & (peer >= 0)
+    later = np.zeros(len(peer), bool)
+    later[transfers] = stages[peer[transfers]] > stage[transfers]
+    return np.where(transfers, np.where(later == (kind == _TRANSFERS[0]), 1, 2), 0)
+
+
+def _pieces(rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS))
+
+
+def _table(schema: pa.Schema, key: TrialKey, columns: Mapping[str, Any], rows: int) -> pa.Table:
+    trial = (pa.repeat(pa.scalar(value, field.type), rows) for value, field in zip(key, schema, strict=False))
+    own = (pa.array(columns[name]).cast(schema.field(name).type) for name in schema.names[len(key) :])
+    return pa.Table.from_arrays([*trial, *own], schema=schema)

@@ -1,0 +1,162 @@
+"""Read the tables of a finished trial as checked Arrow tables: one reader for all commands."""
+
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from results.records.run_store import (
+    GPU_SAMPLES_FILE,
+    LINK_SAMPLES_FILE,
+    PREFILL_REQUESTS_FILE,
+    SPANS_FILE,
+    TCP_SAMPLES_FILE,
+    RunError,
+    cell_name,
+)
+from results.records.schema import (
+    CALIBRATION,
+    GPU_SAMPLES,
+    LINK_SAMPLES,
+    PREFILL_REQUESTS,
+    SCHEMA_VERSION,
+    SPANS,
+    TCP_SAMPLES,
+    CalibrationRow,
+    GpuSample,
+    LinkSample,
+    PrefillRequest,
+    TcpSample,
+    read_tables,
+    version_of,
+)
+from results.records.span_log import SPAN_KINDS
+from results.records.trial_columns import TrialKey
+
+OUTCOMES = ("admitted", "off_loaded", "rejected", "held")
+
+_NEW_IN_THIS_VERSION = (TCP_SAMPLES_FILE, PREFILL_REQUESTS_FILE)
+TRIAL_TABLES = {
+    SPANS_FILE: SPANS,
+    LINK_SAMPLES_FILE: LINK_SAMPLES,
+    TCP_SAMPLES_FILE: TCP_SAMPLES,
+    PREFILL_REQUESTS_FILE: PREFILL_REQUESTS,
+    GPU_SAMPLES_FILE: GPU_SAMPLES,
+}
+"""The files of a trial and their schemas."""
+_ONLY_WHERE_THERE_IS_ANYTHING = (GPU_SAMPLES_FILE,)
+
+_KNOWN = {"kind": SPAN_KINDS, "outcome": OUTCOMES}
+_NOT_NEGATIVE = (
+    "start_ns",
+    "time_ns",
+    "arrival_ns",
+    "size_bytes",
+    "wire_bytes",
+    "backlog_bytes",
+    "drops",
+    "utilization",
+    "memory_used_bytes",
+    "power_w",
+    "sm_clock_hz",
+    "memory_clock_hz",
+)
+_REMEDY = "the file is damaged: restore it, or run again"
+
+
+def _optional(row: type) -> set[str]:
+    return {name for name, kind in get_type_hints(row).items() if type(None) in get_args(kind)}
+
+
+_NULLABLE = set().union(*map(_optional, (LinkSample, TcpSample, PrefillRequest, GpuSample, CalibrationRow)))
+
+
+def read_trial_table(folder: Path, key: TrialKey, name: str) -> pa.Table:
+    """Read one of the Parquet files in a finished trial's folder, of which schema version 1 did not have all.
+
+    A file that is written only where NVML was sampled is empty elsewhere.
+
+    Raises RunError, one line that starts with the file's path and names the column, if it is missing or damaged, if its
+    rows are another trial's, and if they hold what is impossible: a value missing, an end before its start, a negative
+    time.
+    """
+    path = folder / name
+    if name in _ONLY_WHERE_THERE_IS_ANYTHING and not path.exists():
+        return _read(None, TRIAL_TABLES[name])
+    if name in _NEW_IN_THIS_VERSION and not path.exists() and _of_version_before(folder / SPANS_FILE):
+        return _read(None, TRIAL_TABLES[name])
+    table = _read(path, TRIAL_TABLES[name])
+    for column, own in zip(("cell", "variant", "repeat"), key, strict=True):
+        other = pc.not_equal(table.column(column), pa.scalar(own, table.schema.field(column).type))
+        _refuse(other, path, column, f"is not the trial's, {own!r}", table)
+    if name == SPANS_FILE:
+        early = pc.less(table.column("end_ns"), table.column("start_ns"))
+        _refuse(early, path, "end_ns", "is before start_ns", table)
+    if name == PREFILL_REQUESTS_FILE:
+        for column in ("admitted_ns", "started_ns", "prefilled_ns", "kv_moved_ns"):
+            early = pc.less(table.column(column), table.column("arrival_ns"))
+            _refuse(early, path, column, "is before arrival_ns", table)
+    return table
+
+
+def read_calibration(path: Path) -> pa.Table:
+    """Read what was measured in one cell. Raises RunError, as ``read_trial_table`` does."""
+    table = _read(path, CALIBRATION)
+    for cell in pc.unique(table.column("cell")).to_pylist():
+        if path.stem != (own := cell_name(int(cell or 0))):
+            raise RunError(f"{path}: column cell: {cell} belongs in {own}{path.suffix}, {_REMEDY}")
+    return table
+
+
+def _of_version_before(spans: Path) -> bool:
+    try:
+        return version_of(pq.read_schema(spans)) == str(SCHEMA_VERSION - 1)
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def _read(path: Path | None, schema: pa.Schema) -> pa.Table:
+    try:
+        table = read_tables([] if path is None else [path], schema)
+        table.validate(full=True)
+    except pa.ArrowException as fault:
+        raise RunError(f"{path}: not what its columns say ({_one_line(fault)}), {_REMEDY}") from None
+    except ValueError as fault:
+        raise RunError(f"{_one_line(fault)}: restore it, or run again") from None
+    if path is not None:
+        _check_values(table, path)
+    return table
+
+
+def _check_values(table: pa.Table, path: Path) -> None:
+    for column in table.column_names:
+        values = table.column(column)
+        if column not in _NULLABLE and values.null_count:
+            _refuse(values.is_null(), path, column, "where a value has to be", table)
+        if column in _NOT_NEGATIVE:
+            _refuse(pc.less(values, pa.scalar(0, values.type)), path, column, "is negative", table)
+        if column in _KNOWN:
+            for value in set(pc.unique(values).to_pylist()) - set(_KNOWN[column]):
+                _refuse(
+                    pc.equal(values, pa.scalar(value, values.type)),
+                    path,
+                    column,
+                    f"is none of {', '.join(_KNOWN[column])}",
+                    table,
+                )
+
+
+def _refuse(
+    wrong: "pa.ChunkedArray[Any] | pa.BooleanArray", path: Path, column: str, fault: str, table: pa.Table
+) -> None:
+    """Raise RunError with the first row at which ``wrong`` is true, if there is one."""
+    row = pc.index(wrong, value=True).as_py()
+    if row >= 0:
+        value = "nothing" if (found := table.column(column)[row].as_py()) is None else repr(found)
+        raise RunError(f"{path}: column {column}, row {row}: {value} {fault}, {_REMEDY}")
+
+
+def _one_line(fault: Exception) -> str:
+    return str(fault).replace("\n", " ")

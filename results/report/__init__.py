@@ -1,0 +1,1 @@
+"""Draw a report of one run or several."""

@@ -1,0 +1,118 @@
+"""Build the report's table of what calibration asked of the links and what it measured."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from results.reading.headline import cell_text
+from results.reading.run import Run
+from results.reading.summary import swept_values
+from results.text.number_text import count_text, list_text, milliseconds_text, percent_text, rate_text
+
+MAX_ROWS = 60
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One property of a path, as asked and as measured, in words."""
+
+    asked: str
+    measured: str
+
+
+@dataclass(frozen=True)
+class CalibrationLine:
+    """One path of the table; ``properties`` in the order of the table's columns."""
+
+    path: str
+    properties: tuple[Compared, ...]
+    within_tolerance: bool
+
+
+@dataclass(frozen=True)
+class CalibrationTable:
+    """Hold the table, cell by cell, and one line that reads it."""
+
+    columns: tuple[str, ...]
+    groups: tuple[tuple[str, tuple[CalibrationLine, ...]], ...]
+    reading: str
+
+
+def _unlimited(rate_bps: float) -> str:
+    return "unlimited" if pd.isna(rate_bps) else rate_text(rate_bps)
+
+
+def _where_measured(text: Callable[[float], str]) -> Callable[[float], str]:
+    return lambda value: "" if pd.isna(value) else text(value)
+
+
+_COLUMNS: dict[str, tuple[str, Any, Any]] = {
+    "RTT": ("rtt_ms", milliseconds_text, milliseconds_text),
+    "goodput": ("goodput_bps", _unlimited, rate_text),
+    "jitter": ("jitter_ms", milliseconds_text, milliseconds_text),
+    "loss": ("loss", percent_text, percent_text),
+    "short transfer": ("short_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
+    "both ways": ("both_ways_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
+    "share of the trunk": ("share_bps", _where_measured(rate_text), _where_measured(rate_text)),
+    "trunk": ("together_bps", _where_measured(rate_text), _where_measured(rate_text)),
+}
+_ALWAYS = ("RTT", "goodput")
+
+
+def calibration_table(run: Run) -> CalibrationTable | None:
+    """Return every path measured, with RTT and goodput only where some path has them; None if nothing was measured.
+
+    Of more than ``MAX_ROWS``, those outside tolerance are shown, then those whose RTT is farthest off.
+    """
+    rows = run.calibration
+    if rows.empty:
+        return None
+    shown = {
+        name: column
+        for name, column in _COLUMNS.items()
+        if name in _ALWAYS or (rows[f"asked_{column[0]}"].fillna(0) > 0).any()
+    }
+    error = (rows["measured_rtt_ms"] / rows["asked_rtt_ms"] - 1).abs()
+    order = rows.assign(error=error).sort_values(["within_tolerance", "error"], ascending=[True, False], kind="stable")
+    chosen = rows.loc[sorted(order.index[:MAX_ROWS])]
+    groups = tuple(
+        (
+            cell_text(swept_values(run.manifest, int(str(cell)))),
+            tuple(_line(row, shown) for row in own.to_dict("records")),
+        )
+        for cell, own in chosen.groupby("cell", sort=True)
+    )
+    return CalibrationTable(tuple(shown), groups, _reading(rows, len(chosen)))
+
+
+def _line(row: Mapping[Any, Any], shown: Mapping[str, tuple[str, Any, Any]]) -> CalibrationLine:
+    inside = " (inside)" if row["scope"] == "intra" else ""
+    return CalibrationLine(
+        f"{row['source']} to {row['destination']}{inside}",
+        tuple(
+            Compared(asked(row[f"asked_{column}"]), measured(row[f"measured_{column}"]))
+            for column, asked, measured in shown.values()
+        ),
+        bool(row["within_tolerance"]),
+    )
+
+
+def _reading(rows: pd.DataFrame, shown: int) -> str:
+    outside = int((~rows["within_tolerance"].astype(bool)).sum())
+    paths = count_text(len(rows), "measurement")
+    verdict = f"{outside} of {paths} are outside tolerance" if outside else f"All {paths} are within tolerance"
+    rtt_off_ms = (rows["measured_rtt_ms"] - rows["asked_rtt_ms"]).abs().max()
+    goodput_off = (rows["measured_goodput_bps"] / rows["asked_goodput_bps"] - 1).abs().max()
+    worst: list[str] = []
+    if pd.notna(rtt_off_ms):
+        worst.append(f"RTT is off by {milliseconds_text(rtt_off_ms)}")
+    if pd.notna(goodput_off):
+        worst.append(f"goodput is off by {percent_text(goodput_off)}")
+    for what, column in (("a short transfer", "short_ms"), ("a share of a trunk", "share_bps")):
+        off = (rows[f"measured_{column}"].astype(float) / rows[f"asked_{column}"].astype(float) - 1).abs().max()
+        if pd.notna(off):
+            worst.append(f"{what} is off by {percent_text(off)}")
+    reading = f"{verdict}; at most, {list_text(worst)}." if worst else f"{verdict}."
+    return reading + (f" The {shown} farthest off are shown, the run's folder has all." if shown < len(rows) else "")

@@ -1,0 +1,76 @@
+"""Define a chart for the report: its drawings, painted onto a page or onto paper, its legend and its reading."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from results.report.charts.drawing.canvas import NARROW_PX, WIDE_PX, Layout, svg
+from results.report.charts.drawing.colours import Style, Styles
+
+Painter = Callable[[Figure, Layout], float]
+"""``paint(figure, layout)`` draws into a figure whose width is set and returns the height in layout pixels it wants."""
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """An entry of the legend: what one colour, line or pattern stands for."""
+
+    label: str
+    style: Style
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One picture; ``heading`` distinguishes several of a chart, and ``name`` their files.
+
+    ``description`` is what a screen reader reads out. ``salt`` differs for every picture of a page, so that their inner
+    references do not meet. Text stays text, and none of it is read as mathematics, whatever it contains.
+    """
+
+    description: str
+    salt: str
+    paint: Painter = field(compare=False)
+    heading: LegendEntry | None = None
+    name: str = ""
+
+    @cached_property
+    def wide(self) -> Markup:
+        """The picture as SVG for a wide page."""
+        return svg(self.paint, self.description, f"{self.salt}-wide", WIDE_PX)
+
+    @cached_property
+    def narrow(self) -> Markup:
+        """The picture as SVG for a narrow page."""
+        return svg(self.paint, self.description, f"{self.salt}-narrow", NARROW_PX)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A titled set of drawings with their legend, and one line that reads them, computed from the data.
+
+    ``name`` is that of the files that hold its figures.
+    """
+
+    name: str
+    title: str
+    legend: tuple[LegendEntry, ...]
+    drawings: tuple[Drawing, ...]
+    reading: str
+
+
+def series_legend(styles: Styles, variants: Iterable[str], runs: Iterable[str]) -> tuple[LegendEntry, ...]:
+    """Return the legend of each variant's colour and, of several runs, each run's line."""
+    shown = list(runs)
+    of_runs = [LegendEntry(run, styles.runs[run]) for run in shown] if len(shown) > 1 else []
+    return (*(LegendEntry(variant, styles.variants[variant]) for variant in variants), *of_runs)
+
+
+def points_legend(styles: Styles, variants: Iterable[str], runs: Iterable[str]) -> tuple[LegendEntry, ...]:
+    """Return the legend where only points are drawn: each variant's marker and, of several runs, each run's filling."""
+    entries = series_legend(styles, variants, runs)
+    return tuple(
+        LegendEntry(entry.label, replace(entry.style, marker=entry.style.marker or "o", line="")) for entry in entries
+    )

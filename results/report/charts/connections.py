@@ -1,0 +1,109 @@
+"""Draw the connections between datacenters over time: round-trip time and congestion window of each variant."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+
+from results.metrics import NS_PER_S
+from results.reading.headline import cell_text
+from results.reading.run import Run
+from results.reading.summary import swept_values
+from results.reading.trial_frames import rows_of_trial
+from results.report.charts.chart import Chart, Drawing, series_legend
+from results.report.charts.drawing.canvas import Layout
+from results.report.charts.drawing.colours import Styles
+from results.report.charts.drawing.representative import representative_cell, typical_trial
+from results.text.number_text import interval_text, list_text, milliseconds_text
+
+BINS = 80
+MAX_VARIANTS = 10
+
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Medians over the connections in each bin of time, NaN where no connection was sampled."""
+
+    variant: str
+    run: str
+    times_s: Numbers
+    rtt_ms: Numbers
+    cwnd_segments: Numbers
+    bin_s: float
+
+
+def connections_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
+    """Draw each variant's typical trial in its run's ``representative_cell``; None if no connection was sampled."""
+    series: list[_Series] = []
+    cells = []
+    for label, run in runs.items():
+        cell = representative_cell(run)
+        if cell is None or run.tcp_samples.empty:
+            continue
+        cells.append(cell_text(swept_values(run.manifest, cell)))
+        series += filter(None, (_series(run, label, cell, variant) for variant in run.variants))
+    variants = list(dict.fromkeys(each.variant for each in series))[:MAX_VARIANTS]
+    series = [each for each in series if each.variant in variants]
+    if not series:
+        return None
+
+    def paint(figure: Figure, layout: Layout) -> float:
+        grid = (2, 1) if layout.narrow else (1, 2)
+        axes = figure.subplots(*grid, squeeze=False).flat
+        for axis, name, unit in zip(axes, ("rtt_ms", "cwnd_segments"), _AXES, strict=True):
+            for each in series:
+                style = styles.of_series(each.variant, each.run)
+                axis.plot(
+                    each.times_s, getattr(each, name), color=style.colour, linestyle=style.line or "-",
+                    linewidth=1.5 * layout.scale, marker=style.marker, markersize=5 * layout.scale, markevery=0.1,
+                    markerfacecolor=style.colour if style.filled else "white",
+                )  # fmt: skip
+            axis.set_ylabel(unit)
+            axis.set_ylim(0)
+            axis.set_xlim(0)
+            axis.grid(axis="y")
+            axis.set_xlabel("time since the trial began (s)")
+        return 440 if layout.narrow else 260
+
+    where = cells[0] if len(set(cells)) == 1 else ""
+    title = "Connections between datacenters over time" + (f", at {where}" if where else "")
+    legend = series_legend(styles, variants, dict.fromkeys(each.run for each in series))
+    reading = _reading(series)
+    return Chart("connections", title, legend, (Drawing(f"{title}. {reading}", f"{salt}-tcp", paint),), reading)
+
+
+_AXES = ("smoothed round-trip time (ms)", "congestion window (segments)")
+
+
+def _series(run: Run, label: str, cell: int, variant: str) -> _Series | None:
+    trial = typical_trial(run, cell, variant)
+    if trial is None:
+        return None
+    spans, samples = rows_of_trial(run.spans, trial), rows_of_trial(run.tcp_samples, trial)
+    home = dict(zip(spans["host"], spans["datacenter"], strict=True))
+    crossing = samples["source"].map(home).to_numpy(object) != samples["destination"].map(home).to_numpy(object)
+    samples = samples[crossing]
+    if samples.empty:
+        return None
+    end_ns = int(samples["time_ns"].max()) + 1
+    number = samples["time_ns"].to_numpy(np.int64) * BINS // end_ns
+    medians = samples.groupby(number)[["rtt_ns", "cwnd_segments"]].median()
+    times_s = (medians.index.to_numpy(np.float64) + 0.5) * end_ns / BINS / NS_PER_S
+    rtt_ns, cwnd = (medians[name].to_numpy(np.float64) for name in ("rtt_ns", "cwnd_segments"))
+    return _Series(variant, label, times_s, rtt_ns / 1e6, cwnd, end_ns / BINS / NS_PER_S)
+
+
+def _reading(series: Sequence[_Series]) -> str:
+    medians: dict[str, list[str]] = {}
+    for each in series:
+        rtt, cwnd = milliseconds_text(float(np.median(each.rtt_ms))), float(np.median(each.cwnd_segments))
+        medians.setdefault(each.variant, []).append(f"{rtt} and {cwnd:.0f} segments")
+    told = list_text([f"{', '.join(values)} with {variant}" for variant, values in medians.items()])
+    order = ", in the order of the runs" if len({each.run for each in series}) > 1 else ""
+    bins_s = [each.bin_s for each in series]
+    width = interval_text(min(bins_s), max(bins_s))
+    return f"Medians over connections, of every {width} in which any was asked; over the whole trial{order}: {told}."

@@ -1,0 +1,161 @@
+"""Draw how the GPUs' time was spent: a bar for each variant in each cell, of training, prefill and idling by cause."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+
+from results.metrics import IDLE_CAUSES
+from results.reading.headline import cell_text
+from results.records.span_log import PREFILL
+from results.report.charts.chart import Chart, Drawing, LegendEntry
+from results.report.charts.drawing.canvas import Layout
+from results.report.charts.drawing.colours import (
+    BLUE,
+    GREY,
+    LIGHT_ORANGE,
+    LIGHT_PURPLE,
+    LIGHT_SKY_BLUE,
+    LIGHT_VERMILLION,
+    PREFILL_COLOUR,
+    Style,
+)
+from results.report.charts.drawing.hatching import hatched, outline
+from results.report.gpu_time_shares import PARTS, TRAINING, GpuTimeShares
+from results.text.number_text import list_text, percent_text, shortened
+
+MAX_BARS = 48
+MAX_VARIANTS_READ = 4
+"""Up to here all are read out; of more, the two that trained most and least."""
+MAX_LABEL_LENGTH = 32
+MAX_NARROW_LABEL_LENGTH = 16
+_STYLES = {
+    "training": Style(BLUE),
+    "prefill": Style(PREFILL_COLOUR, hatch="|", hatch_colour=GREY),
+    "activation": Style(LIGHT_ORANGE, hatch="/", hatch_colour=GREY),
+    "gradient": Style(LIGHT_SKY_BLUE, hatch="\\", hatch_colour=GREY),
+    "link": Style(LIGHT_VERMILLION, hatch="x", hatch_colour=GREY),
+    "all_reduce": Style(LIGHT_PURPLE, hatch=".", hatch_colour=GREY),
+    "schedule": Style("#8C8C8C", hatch="-"),
+    "fill_drain": Style("#DDDDDD"),
+}
+PART_NAMES = {
+    "training": "training",
+    "prefill": "prefill in the bubbles",
+    "activation": "idle: waiting for activation",
+    "gradient": "idle: waiting for gradient",
+    "link": "idle: waiting for the link",
+    "all_reduce": "idle: summing gradients",
+    "schedule": "idle: held by the schedule",
+    "fill_drain": "idle: pipeline fill and drain",
+}
+_BAR, _GROUP_GAP = 22, 26
+_PERCENT_PX, _NARROW_PERCENT_PX = 7.0, 2.3
+"""How wide a per cent is drawn, about: hatches slant by it."""
+
+
+def drawn_cells(cells: Sequence[int], bars_a_cell: int) -> list[int]:
+    """Choose the cells to draw. Where all have too many bars, they are evenly spaced, with the first and the last."""
+    most = max(2, MAX_BARS // max(1, bars_a_cell))
+    if len(cells) <= most:
+        return list(cells)
+    return [cells[round(number * (len(cells) - 1) / (most - 1))] for number in range(most)]
+
+
+def gpu_time_chart(shares: Sequence[GpuTimeShares], all_cells: int, salt: str) -> Chart | None:
+    """Draw the bars, grouped by cell; None if there are none. ``all_cells`` counts the cells, drawn or not."""
+    if not shares:
+        return None
+    runs, variants = ([*dict.fromkeys(names)] for names in ([s.run for s in shares], [s.variant for s in shares]))
+    groups: dict[str, list[GpuTimeShares]] = {}
+    for each in shares:
+        groups.setdefault(cell_text(each.values), []).append(each)
+    for own in groups.values():
+        own.sort(key=lambda each: (variants.index(each.variant), runs.index(each.run)))
+    there = [part for part in PARTS if any(each.parts_ns[part] for each in shares)]
+    legend = tuple(LegendEntry(PART_NAMES[part], _STYLES[part]) for part in there)
+
+    def paint(figure: Figure, layout: Layout) -> float:
+        return _paint(figure.subplots(), groups, there, len(runs) > 1, layout)
+
+    reading = _reading(groups, len(runs) > 1)
+    if len(groups) < all_cells:
+        reading += f" Of {all_cells} cells these {len(groups)} are drawn."
+    title = "What the GPUs' time went into"
+    return Chart("gpu-time", title, legend, (Drawing(f"{title}. {reading}", f"{salt}-gpu-time", paint),), reading)
+
+
+def _paint(
+    axis: Axes, groups: Mapping[str, Sequence[GpuTimeShares]], parts: Sequence[str], several: bool, layout: Layout
+) -> float:
+    longest = MAX_NARROW_LABEL_LENGTH if layout.narrow else MAX_LABEL_LENGTH
+    top, ticks, labels = 0.0, [], []
+    for where, own in groups.items():
+        if where:
+            cell = shortened(where, 40 if layout.narrow else 100)
+            axis.text(0, top + 0.75 * _GROUP_GAP, cell, fontweight="bold", va="baseline")
+            top += _GROUP_GAP
+        for each in own:
+            _bar(axis, each, parts, top, layout)
+            ticks.append(top + _BAR / 2)
+            names = (each.variant, each.run) if several else (each.variant,)
+            labels.append(", ".join(shortened(name, longest // len(names)) for name in names))
+            top += _BAR
+    axis.set_yticks(ticks)
+    axis.set_yticklabels(labels)
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+    axis.set_ylim(top, 0)
+    axis.set_xlim(0, 100)
+    axis.set_xlabel("share of GPU time (%)" if layout.narrow else "share of all GPUs' measured time (%)")
+    axis.grid(axis="x")
+    return 55 + top
+
+
+def _bar(axis: Axes, each: GpuTimeShares, parts: Sequence[str], top: float, layout: Layout) -> None:
+    left = 0.0
+    for part in parts:
+        width = 100 * each.share(part)
+        style = _STYLES[part]
+        axis.barh(
+            top + _BAR / 2, width, height=0.8 * _BAR, left=left, color=style.colour,
+            edgecolor="white", linewidth=0.6 * layout.scale,
+        )  # fmt: skip
+        if style.hatch and width:
+            _hatch(axis, style, left=left, width=width, top=top, layout=layout)
+        left += width
+    inside = each.share(TRAINING) > (0.2 if layout.narrow else 0.08)
+    percent = f"{100 * each.share(TRAINING):.0f} %"
+    if inside:
+        axis.text(1, top + _BAR / 2, percent, color="white", va="center")
+    else:
+        beneath = {"facecolor": "white", "edgecolor": "none", "pad": 1.5 * layout.scale}
+        axis.text(100 * each.share(TRAINING) + 1, top + _BAR / 2, percent, va="center", bbox=beneath)
+
+
+def _hatch(axis: Axes, style: Style, *, left: float, width: float, top: float, layout: Layout) -> None:
+    percent_px = _NARROW_PERCENT_PX if layout.narrow else _PERCENT_PX
+    lines = hatched(style.hatch, width * percent_px, 0.8 * _BAR) * [1 / percent_px, 1] + [left, top + 0.1 * _BAR]
+    axis.add_patch(PathPatch(outline(lines), fill=False, edgecolor=style.hatch_colour, linewidth=0.6 * layout.scale))
+
+
+def _reading(groups: Mapping[str, Sequence[GpuTimeShares]], several: bool) -> str:
+    where, last = list(groups.items())[-1]
+    told: dict[str, list[str]] = {}
+    chosen = last
+    if len({each.variant for each in last}) > MAX_VARIANTS_READ:
+        by_training = sorted(last, key=lambda each: -each.share(TRAINING))
+        named = {by_training[0].variant, by_training[-1].variant}
+        chosen = [each for each in last if each.variant in named]
+    for each in chosen:
+        cause = max(IDLE_CAUSES, key=each.share)
+        why = PART_NAMES[cause].removeprefix("idle: ")
+        idle = f" and idled most, {percent_text(each.share(cause))}, {why}" if each.share(cause) and not several else ""
+        filled = f", prefilled for {percent_text(each.share(PREFILL))}" if each.share(PREFILL) else ""
+        told.setdefault(each.variant, []).append(percent_text(each.share(TRAINING)) + filled + idle)
+    sentences = [f"{variant} trained for {list_text(trained)}" for variant, trained in told.items()]
+    only = "the most and the least: " if len(chosen) < len(last) else ""
+    order = ", in the order of the runs" if several else ""
+    shown = f"{f'With {where}, of' if where else 'Of'} the time of all GPUs and repeats{order}"
+    return f"{shown}: {only}{'; '.join(sentences)}."

@@ -1,0 +1,295 @@
+"""Draw the throughput of every directed link over time, with a lane for each variant."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from results.comparison.pooled_repeats import Interval, moment_intervals
+from results.metrics import NS_PER_S
+from results.metrics.bootstrap import FEWEST_REPEATS
+from results.reading.headline import cell_text
+from results.reading.run import Run
+from results.reading.summary import Trial, swept_values
+from results.reading.trial_frames import rows_of_trial
+from results.report.charts.chart import Chart, Drawing, LegendEntry
+from results.report.charts.drawing.canvas import Layout
+from results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
+from results.report.charts.drawing.link_rates import AskedRates, LinkRates, asked_rates, link_rates, rates_within
+from results.report.charts.drawing.representative import measured_trials, representative_cell, typical_trial
+from results.text.number_text import interval_text, list_text, rate_text, shortened
+
+MAX_LINKS = 6
+MAX_LANES = 10
+MAX_VARIANTS_READ = 4
+BINS = 240
+PEAK_BIN_NS = 250_000_000
+"""At least as long is a bin whose rate is told as the highest: a busy machine reads counters some milliseconds late,
+which over a bin of a few would make a link look faster than it can be."""
+
+_LINK_LINE, _PAIR_LINE = "--", ":"
+_ROOM = 1.15
+"""Of a lane, over what is drawn in it."""
+_HIGHEST_TICK = 0.75
+"""Of a lane: its label must not meet the zero of the lane above."""
+_ASKED_IN_VIEW = 2.5
+"""Up to here times the highest rate measured, a rate as asked is drawn, and a lane is made high enough for it."""
+
+
+@dataclass(frozen=True)
+class _Series:
+    variant: str
+    run: str
+    rates: Mapping[tuple[str, str], LinkRates]
+    smoothed: Mapping[tuple[str, str], LinkRates]
+    intervals: Mapping[tuple[str, str], Interval]
+    """Of the median over repeats in the bins of ``smoothed``; empty where there are too few repeats."""
+    repeats: int
+
+
+@dataclass(frozen=True)
+class _Content:
+    """The content of one picture; ``asked`` only has what is in view."""
+
+    series: Sequence[_Series]
+    links: Sequence[tuple[str, str]]
+    lanes: Sequence[str]
+    asked: Mapping[tuple[str, str], AskedRates]
+    styles: Styles
+
+
+def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
+    """Draw each variant's typical trial, of each run's ``representative_cell``; None if no link carried anything.
+
+    Links stand in the order of what they carried. At most ``MAX_LINKS`` links and ``MAX_LANES`` variants are drawn.
+    """
+    series: list[_Series] = []
+    cells: list[str] = []
+    asked: dict[frozenset[str], AskedRates] = {}
+    for label, run in runs.items():
+        cell = representative_cell(run)
+        if cell is None:
+            continue
+        cells.append(cell_text(swept_values(run.manifest, cell)))
+        asked |= asked_rates(run.manifest, cell)
+        series += filter(None, (_series(run, label, cell, variant) for variant in run.variants))
+    carried: dict[tuple[str, str], float] = {}
+    for each in series:
+        for link, rates in each.rates.items():
+            carried[link] = carried.get(link, 0) + float((rates.rates_bps * np.diff(rates.edges_ns)).sum())
+    links = sorted((link for link in carried if carried[link]), key=lambda link: -carried[link])
+    variants = list(dict.fromkeys(each.variant for each in series))
+    if not links:
+        return None
+    shown, lanes = links[:MAX_LINKS], variants[:MAX_LANES]
+    peak_bps = max(float(each.rates[link].rates_bps.max()) for each in series for link in each.rates)
+    drawn_asked = {
+        link: AskedRates(*(_in_view(rate, peak_bps) for rate in (found.link_bps, found.node_pair_bps)))
+        for link in shown
+        if (found := asked.get(frozenset(link))) is not None
+    }
+
+    def paint(figure: Figure, layout: Layout) -> float:
+        return _paint(figure, layout, _Content(series, shown, lanes, drawn_asked, styles))
+
+    where = cells[0] if len(set(cells)) == 1 else ""
+    title = "Link throughput over time" + (f", at {where}" if where else "")
+    reading = _reading(series, shown, asked, drawn_asked) + _repeats_reading(series)
+    if len(shown) < len(links):
+        reading += f" The {len(shown)} of {len(links)} directed links that carried most are drawn."
+    if len(lanes) < len(variants):
+        reading += f" The first {len(lanes)} of {len(variants)} variants are drawn."
+    legend = (*_series_legend(styles, lanes, list(runs)), *_asked_legend(drawn_asked, _asked_lines(styles, list(runs))))
+    drawing = Drawing(f"{title}. {reading}", f"{salt}-throughput", paint)
+    return Chart("link-throughput", title, legend, (drawing,), reading)
+
+
+def _series(run: Run, label: str, cell: int, variant: str) -> _Series | None:
+    trial = typical_trial(run, cell, variant)
+    if trial is None:
+        return None
+    end_ns = int(rows_of_trial(run.spans, trial)["end_ns"].max())
+    samples = rows_of_trial(run.link_samples, trial)
+    smoothed = link_rates(samples, end_ns, BINS, PEAK_BIN_NS)
+    # A simulation's counters are read exactly when they say.
+    rates = link_rates(samples, end_ns, BINS) if run.simulated else smoothed
+    measured = measured_trials(run, cell, variant)
+    intervals = _intervals(run, measured, smoothed)
+    return _Series(variant, label, rates, smoothed, intervals, len(measured))
+
+
+def _intervals(
+    run: Run, trials: Sequence[Trial], smoothed: Mapping[tuple[str, str], LinkRates]
+) -> dict[tuple[str, str], Interval]:
+    if len(trials) < FEWEST_REPEATS:
+        return {}
+    edges_ns = {link: rates.edges_ns for link, rates in smoothed.items()}
+    repeats = [rates_within(rows_of_trial(run.link_samples, trial), edges_ns) for trial in trials]
+    found = {}
+    for link in edges_ns:
+        own = [rates_bps[link] for rates_bps in repeats if link in rates_bps]
+        interval = moment_intervals(np.array(own))
+        if interval is not None:
+            found[link] = interval
+    return found
+
+
+def _in_view(rate_bps: float | None, peak_bps: float) -> float | None:
+    return rate_bps if rate_bps is not None and rate_bps <= _ASKED_IN_VIEW * peak_bps else None
+
+
+def _series_legend(styles: Styles, variants: Sequence[str], runs: Sequence[str]) -> list[LegendEntry]:
+    """Return each variant's colour. Of several runs, add an area for the one drawn as one, and lines for the others."""
+    entries = [LegendEntry(variant, Style(styles.variants[variant].colour)) for variant in variants]
+    if len(runs) > 1:
+        of_runs = [styles.runs[run] for run in runs]
+        entries += [
+            LegendEntry(run, Style(lightened(GREY)) if _is_area(style) else style)
+            for run, style in zip(runs, of_runs, strict=True)
+        ]
+    return entries
+
+
+def _is_area(style: Style) -> bool:
+    """Return whether a run is drawn as an area: of runs overlaid, the first is, and the others are lines over it."""
+    return style.filled and style.line == "-"
+
+
+def _asked_lines(styles: Styles, runs: Sequence[str]) -> tuple[Style, Style]:
+    """Return the styles for the asked rates of a link and of a node pair, in lines that no run has where possible."""
+    if len(runs) == 1:
+        return Style(GREY, line=_LINK_LINE), Style(GREY, line=_PAIR_LINE)
+    taken = {styles.runs[run].line for run in runs}
+    return Style(BLACK, line="-"), Style(BLACK, line=next((line for line in (":", "-.") if line not in taken), ":"))
+
+
+def _asked_legend(asked: Mapping[tuple[str, str], AskedRates], lines: tuple[Style, Style]) -> list[LegendEntry]:
+    entries = []
+    of_link, of_pair = lines
+    if any(each.link_bps for each in asked.values()):
+        entries.append(LegendEntry("rate of the link as asked", of_link))
+    if any(each.node_pair_bps for each in asked.values()):
+        entries.append(LegendEntry("rate of one node pair as asked", of_pair))
+    return entries
+
+
+def _paint(figure: Figure, layout: Layout, of: _Content) -> float:
+    columns = 1 if layout.narrow else min(2, len(of.links))
+    rows = -(-len(of.links) // columns)
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    asked_bps = [rate for each in of.asked.values() for rate in (each.link_bps, each.node_pair_bps) if rate]
+    measured = [rates for each in of.series for rates in each.rates.values()]
+    top_bps = _ROOM * max([*asked_bps, *(float(rates.rates_bps.max()) for rates in measured)])
+    unit_bps, unit = (1e9, "Gbit/s") if top_bps >= 2e9 else (1e6, "Mbit/s") if top_bps >= 2e6 else (1e3, "kbit/s")
+    for position, link in enumerate(of.links):
+        axis = axes.flat[position]
+        axis.set_title(" to ".join(shortened(end, 16) for end in link), fontsize="medium", loc="left")
+        for lane, variant in enumerate(of.lanes):
+            base_bps = (len(of.lanes) - 1 - lane) * top_bps
+            _paint_lane(axis, of, link, variant=variant, base_bps=base_bps, layout=layout)
+        _label_lanes(axis, len(of.lanes), top_bps, unit_bps)
+        axis.set_xlim(0, max(float(rates.edges_ns[-1]) for rates in measured) / NS_PER_S)
+        if position % columns == 0:
+            axis.set_ylabel(unit)
+        if position + columns >= len(of.links):
+            axis.set_xlabel("time since the trial began (s)")
+            axis.tick_params(labelbottom=True)
+    for unused in axes.flat[len(of.links) :]:
+        unused.set_visible(False)
+    return rows * (60 + len(of.lanes) * (34 if layout.narrow else 40)) + 20
+
+
+def _paint_lane(
+    axis: Axes, of: _Content, link: tuple[str, str], *, variant: str, base_bps: float, layout: Layout
+) -> None:
+    axis.axhline(base_bps, color=GREY, linewidth=0.6 * layout.scale)
+    for each in of.series:
+        if each.variant == variant and link in each.rates:
+            style = of.styles.of_series(variant, each.run)
+            if len(of.styles.runs) > 1 and _is_area(style):
+                style = replace(style, colour=lightened(style.colour))
+            _step(axis, each.rates[link], base_bps, style, layout)
+            if link in each.intervals and _is_area(style):
+                _band(axis, each.smoothed[link], each.intervals[link], base_bps, layout)
+    if link in of.asked:
+        lines = _asked_lines(of.styles, list(of.styles.runs))
+        asked = (of.asked[link].link_bps, of.asked[link].node_pair_bps)
+        for rate, style in zip(asked, lines, strict=True):
+            if rate is not None:
+                axis.axhline(base_bps + rate, color=style.colour, linestyle=style.line, linewidth=layout.scale)
+
+
+def _step(axis: Axes, rates: LinkRates, base_bps: float, style: Style, layout: Layout) -> None:
+    edges_s = rates.edges_ns / NS_PER_S
+    if _is_area(style):
+        axis.stairs(base_bps + rates.rates_bps, edges_s, baseline=base_bps, fill=True, color=style.colour, linewidth=0)
+    else:
+        axis.stairs(
+            base_bps + rates.rates_bps, edges_s, baseline=base_bps, color=style.colour, linestyle=style.line,
+            linewidth=layout.scale,
+        )  # fmt: skip
+
+
+def _band(axis: Axes, smoothed: LinkRates, interval: Interval, base_bps: float, layout: Layout) -> None:
+    """Fill between the interval's ends; the outline makes it show on the area of any colour, and in grey."""
+    low_bps, high_bps = interval
+    axis.stairs(
+        base_bps + high_bps, smoothed.edges_ns / NS_PER_S, baseline=base_bps + low_bps, fill=True,
+        facecolor=(1, 1, 1, 0.45), edgecolor=BLACK, linewidth=0.6 * layout.scale,
+    )  # fmt: skip
+
+
+def _label_lanes(axis: Axes, lanes: int, top_bps: float, unit_bps: float) -> None:
+    """Label zero and one round rate at every lane."""
+    power = 10 ** np.floor(np.log10(top_bps / _ROOM))
+    round_bps = max(step * power for step in (0.5, 1, 2, 5) if step * power <= _HIGHEST_TICK * top_bps)
+    bases = [lane * top_bps for lane in range(lanes)]
+    axis.set_yticks([place for base in bases for place in (base, base + round_bps)])
+    axis.set_yticklabels([text for _ in bases for text in ("0", f"{round_bps / unit_bps:g}")])
+    axis.set_ylim(0, lanes * top_bps)
+
+
+def _repeats_reading(series: Sequence[_Series]) -> str:
+    """Return a text that explains which of several repeats is drawn, and what the bands are."""
+    most = max(each.repeats for each in series)
+    if most == 1:
+        return ""
+    reading = f" Of up to {most} repeats the one with the typical iteration time is drawn."
+    if any(each.intervals for each in series):
+        several = len({each.run for each in series}) > 1
+        reading += f" Bands are 95 % intervals of the median over repeats{', of the first run' if several else ''}."
+    return reading
+
+
+def _reading(
+    series: Sequence[_Series],
+    links: Sequence[tuple[str, str]],
+    asked: Mapping[frozenset[str], AskedRates],
+    drawn: Mapping[tuple[str, str], AskedRates],
+) -> str:
+    first = links[0]
+    peaks: dict[str, list[str]] = {}
+    for each in series:
+        if first in each.smoothed:
+            peaks.setdefault(each.variant, []).append(rate_text(float(each.smoothed[first].rates_bps.max())))
+    told = list_text(
+        [f"{list_text(rates)} with {variant}" for variant, rates in list(peaks.items())[:MAX_VARIANTS_READ]]
+    )
+    order = ", in the order of the runs," if len({each.run for each in series}) > 1 else ""
+    bins_s = [
+        float(rates.edges_ns[1] - rates.edges_ns[0]) / NS_PER_S for each in series for rates in each.smoothed.values()
+    ]
+    span = interval_text(min(bins_s), max(bins_s))
+    reading = f"From {first[0]} to {first[1]} at most{order} {told}, headers included, as means over {span}."
+    wanted = asked.get(frozenset(first))
+    beyond = [
+        f"{what} of {rate_text(rate)}"
+        for what, rate, shown in (
+            ("link", wanted and wanted.link_bps, first in drawn and drawn[first].link_bps),
+            ("node pair", wanted and wanted.node_pair_bps, first in drawn and drawn[first].node_pair_bps),
+        )
+        if rate and not shown
+    ]
+    return reading + (f" Far above what is drawn: the rate asked for the {list_text(beyond)}." if beyond else "")

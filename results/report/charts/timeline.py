@@ -1,0 +1,240 @@
+"""Draw what every GPU did during one measured iteration of each variant."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path as Outline
+
+from results import metrics
+from results.metrics import Window
+from results.reading.headline import cell_text
+from results.reading.run import Run
+from results.reading.summary import Trial, swept_values
+from results.reading.trial_frames import rows_of_trial, warmup_iterations
+from results.records.span_log import PREFILL
+from results.report.charts.chart import Chart, Drawing, LegendEntry
+from results.report.charts.drawing.canvas import Layout
+from results.report.charts.drawing.colours import COMPUTE_COLOURS, PREFILL_COLOUR, TRANSFER_COLOURS, Style, Styles
+from results.report.charts.drawing.representative import closest_to_median, representative_cell, typical_trial
+from results.text.number_text import list_text, percent_text, seconds_text, shortened
+
+MAX_GPUS = 24
+MAX_SCALE_RATIO = 5
+MAX_CELLS_UNSAID = 9
+"""Up to here a reader sees which cells the table has, and that the title names one of them."""
+MAX_LABEL_LENGTH = 16
+MAX_SPANS = 24_000
+"""In all pictures of a report; of more, spans that lie close together are drawn as one."""
+MERGED_BELOW = 2_000
+"""Closer than this part of a picture's width, at least, and as much more as it takes."""
+IDLE_COLOUR = "#EDEDED"
+
+_LANES = {
+    **dict.fromkeys(COMPUTE_COLOURS, (0.04, 0.62)),
+    # Lower than training, which tells the two apart without colours too.
+    PREFILL: (0.26, 0.62),
+    "all_reduce": (0.68, 0.94),
+    "send": (0.68, 0.80),
+    "receive": (0.82, 0.94),
+}
+_COLOURS = {**COMPUTE_COLOURS, PREFILL: PREFILL_COLOUR, **TRANSFER_COLOURS}
+_NAMES = {
+    "backward_input": "backward (input)",
+    "backward_weight": "backward (weights)",
+    PREFILL: "prefill (lower)",
+    "all_reduce": "summing gradients",
+    "send": "sending",
+    "receive": "receiving",
+}
+
+
+@dataclass(frozen=True)
+class _Iteration:
+    """The spans of one iteration of one trial, all prefill in that time, and its window of time."""
+
+    trial: Trial
+    iteration: int
+    spans: pd.DataFrame
+    window: Window
+
+
+def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spans: int = MAX_SPANS) -> Chart | None:
+    """Draw the typical iteration of each variant, all in the ``representative_cell``; None if nothing was measured.
+
+    Typical is the measured iteration closest to its trial's median, of the trial closest to the median over repeats.
+    """
+    cell = representative_cell(run)
+    found = [_typical_iteration(run, cell, variant) for variant in run.variants] if cell is not None else []
+    iterations = [iteration for iteration in found if iteration is not None]
+    if cell is None or not iterations:
+        return None
+    longest_ns = max(iteration.window.length_ns for iteration in iterations)
+    shared = longest_ns <= MAX_SCALE_RATIO * min(iteration.window.length_ns for iteration in iterations)
+    drawings: list[Drawing] = []
+    merged_ns = 0.0
+    for position, iteration in enumerate(iterations):
+        rows = _rows(iteration.spans)
+        until_ns = longest_ns if shared else iteration.window.length_ns
+        spans, closer_ns = _drawn(iteration.spans, rows, until_ns, max_spans // len(iterations))
+        merged_ns = max(merged_ns, closer_ns)
+
+        painter = partial(_paint, spans=spans, window=iteration.window, rows=rows, until_ns=until_ns)
+        variant = iteration.trial.variant
+        description = f"Timeline of iteration {iteration.iteration} of {variant}"
+        heading = LegendEntry(f"{variant}, iteration {iteration.iteration}", styles.variants[variant])
+        drawings.append(Drawing(description, f"{salt}-timeline-{position}", painter, heading, variant))
+    there = set().union(*(iteration.spans["kind"].unique() for iteration in iterations))
+    legend = (
+        *(LegendEntry(_NAMES.get(kind, kind), Style(_COLOURS[kind])) for kind in _COLOURS if kind in there),
+        LegendEntry("idle", Style(IDLE_COLOUR)),
+    )
+    where = cell_text(swept_values(run.manifest, cell))
+    of = f" of {label}" if label else ""
+    title = f"One iteration{of}, GPU by GPU" + (f", at {where}" if where else "")
+    cells = len({trial.cell for trial in run.trials})
+    only = f" Of the {cells} cells this one is drawn." if cells > MAX_CELLS_UNSAID else ""
+    return Chart(
+        f"{salt}-timeline" if label else "timeline",
+        title,
+        legend,
+        tuple(drawings),
+        _reading(iterations, shared, merged_ns) + only,
+    )
+
+
+def _typical_iteration(run: Run, cell: int, variant: str) -> _Iteration | None:
+    trial = typical_trial(run, cell, variant)
+    if trial is None:
+        return None
+    own = rows_of_trial(run.spans, trial)
+    windows = metrics.iteration_windows(own)
+    measured = windows[windows.index >= warmup_iterations(run, trial)]
+    iteration = int(measured.index[closest_to_median(measured["end_ns"] - measured["start_ns"])])
+    window = Window(int(windows["start_ns"][iteration]), int(windows["end_ns"][iteration]))
+    prefill = (own["kind"] == PREFILL).to_numpy(bool)
+    # What is prefilled belongs to no iteration: it shows where it is, in the bubbles of whichever is drawn.
+    meanwhile = (own["start_ns"].to_numpy() < window.end_ns) & (own["end_ns"].to_numpy() > window.start_ns)
+    chosen = np.where(prefill, meanwhile, own["iteration"].to_numpy() == iteration)
+    return _Iteration(trial, iteration, own[chosen], window)
+
+
+def _rows(spans: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a GPU, datacenters in the order of their first stage; ``row`` counts from the top.
+
+    GPUs without a stage, a pool's, stand after the others of their datacenter.
+    """
+    gpus = spans.groupby(["datacenter", "host", "gpu"], as_index=False).agg(
+        stage=("stage", "min"), pipeline=("pipeline", "min")
+    )
+    gpus.loc[gpus["stage"] < 0, ["pipeline", "stage"]] = np.iinfo(np.int32).max
+    gpus["first_stage"] = gpus.groupby("datacenter")["stage"].transform("min")
+    gpus = gpus.sort_values(["first_stage", "datacenter", "pipeline", "stage", "host", "gpu"], ignore_index=True)
+    return gpus.assign(row=range(len(gpus)))[:MAX_GPUS]
+
+
+def _rectangles(
+    left: npt.NDArray[np.float64],
+    right: npt.NDArray[np.float64],
+    top: npt.NDArray[np.float64],
+    bottom: npt.NDArray[np.float64],
+) -> Outline:
+    """Return many rectangles as one outline, which keeps the page small."""
+    corners = np.stack(
+        [np.stack([left, right, right, left, left], 1), np.stack([top, top, bottom, bottom, top], 1)], axis=2
+    )
+    codes = [Outline.MOVETO, Outline.LINETO, Outline.LINETO, Outline.LINETO, Outline.CLOSEPOLY]
+    return Outline(corners.reshape(-1, 2), np.tile(np.array(codes, dtype=np.uint8), len(left)))
+
+
+def _merged(spans: pd.DataFrame, closer_ns: float) -> pd.DataFrame:
+    """Merge spans of one GPU and kind that lie closer together than ``closer_ns``.
+
+    The spans may come in any order; do not rely on the order of the result.
+    """
+    spans = spans.sort_values(["row", "kind", "start_ns"], kind="stable")
+    same = (spans[["row", "kind"]] == spans[["row", "kind"]].shift()).all(axis=1)
+    joined = same & (spans["start_ns"] - spans["end_ns"].shift() < closer_ns)
+    return spans.groupby((~joined).cumsum(), as_index=False).agg(
+        row=("row", "first"), kind=("kind", "first"), start_ns=("start_ns", "min"), end_ns=("end_ns", "max")
+    )
+
+
+def _drawn(spans: pd.DataFrame, rows: pd.DataFrame, until_ns: int, most: int) -> tuple[pd.DataFrame, float]:
+    """Return about ``most`` spans to draw at most, and how close together spans had to lie to be drawn as one.
+
+    That distance is 0 if none were merged.
+    """
+    drawn = spans.merge(rows[["host", "gpu", "row"]], on=["host", "gpu"])
+    closer_ns = 0.0
+    while len(drawn) > most and closer_ns < until_ns:
+        closer_ns = 2 * closer_ns or until_ns / MERGED_BELOW
+        drawn = _merged(drawn, closer_ns)
+    return drawn, closer_ns
+
+
+def _paint(
+    figure: Figure, layout: Layout, *, spans: pd.DataFrame, window: Window, rows: pd.DataFrame, until_ns: int
+) -> float:
+    axis = figure.subplots()
+    unit_ns, unit = (1e9, "s") if until_ns >= 2e9 else (1e6, "ms")
+    top, bottom = _LANES["forward"]
+    numbers = rows["row"].to_numpy(float)
+    whole = _rectangles(0 * numbers, 0 * numbers + window.length_ns / unit_ns, numbers + top, numbers + bottom)
+    axis.add_patch(PathPatch(whole, facecolor=IDLE_COLOUR, edgecolor="none"))
+    for kind, (top, bottom) in _LANES.items():
+        own = spans[spans["kind"] == kind]
+        if own.empty:
+            continue
+        left, right = (
+            np.clip(own[column].to_numpy(float) - window.start_ns, 0, _end_ns(kind, window, until_ns)) / unit_ns
+            for column in ("start_ns", "end_ns")
+        )
+        row = own["row"].to_numpy(float)
+        outline = _rectangles(left, right, row + top, row + bottom)
+        axis.add_patch(PathPatch(outline, facecolor=_COLOURS[kind], edgecolor="white", linewidth=0.3 * layout.scale))
+    for datacenter, group in rows.groupby("datacenter", sort=False):
+        first, last = int(group["row"].min()), int(group["row"].max())
+        if first:
+            axis.axhline(first, color="#888888", linewidth=0.8 * layout.scale)
+        axis.text(
+            1.01, (first + last + 1) / 2, shortened(str(datacenter), MAX_LABEL_LENGTH),
+            transform=axis.get_yaxis_transform(), rotation=270, va="center", ha="left", clip_on=False,
+        )  # fmt: skip
+    several = rows["gpu"].nunique() > 1
+    labels = [f"{row.host}:{row.gpu}" if several else str(row.host) for row in rows.itertuples()]
+    axis.set_yticks(rows["row"] + 0.5)
+    axis.set_yticklabels([shortened(label, MAX_LABEL_LENGTH) for label in labels])
+    axis.tick_params(axis="y", length=0)
+    axis.set_ylim(len(rows), 0)
+    axis.set_xlim(0, until_ns / unit_ns)
+    axis.locator_params(axis="x", nbins=4 if layout.narrow else 10)
+    axis.set_xlabel(f"time since the iteration began ({unit})")
+    return 60 + len(rows) * (24 if layout.narrow else 30)
+
+
+def _end_ns(kind: str, window: Window, until_ns: int) -> int:
+    """Return where the drawing of a kind ends: prefill goes on after the iteration, all else ends with the picture."""
+    return window.length_ns if kind == PREFILL else until_ns
+
+
+def _reading(iterations: Sequence[_Iteration], shared: bool, merged_ns: float) -> str:
+    shares = []
+    for each in iterations:
+        alone, both = (
+            metrics.gpu_utilization(metrics.gpu_busy(each.spans, each.window, with_prefill=asked))
+            for asked in (False, True)
+        )
+        filled = f", {percent_text(both)} prefill included," if both != alone else ""
+        shares.append(f"{percent_text(alone)}{filled} of the time with {each.trial.variant}")
+    scale = "" if shared or len(iterations) == 1 else " Each picture has its own time scale."
+    gpus = max(len(each.spans[["host", "gpu"]].drop_duplicates()) for each in iterations)
+    cut = f" The first {MAX_GPUS} of {gpus} GPUs are drawn." if gpus > MAX_GPUS else ""
+    these = "this iteration" if len(iterations) == 1 else "these iterations"
+    merged = f" Spans less than {seconds_text(merged_ns / 1e9)} apart are drawn as one." if merged_ns else ""
+    return f"In {these} the GPUs computed {list_text(shares)}; for the rest they were idle.{scale}{cut}{merged}"

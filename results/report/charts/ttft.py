@@ -1,0 +1,212 @@
+"""Draw how long requests waited for their first token: the distribution, or its percentiles by request rate."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis as MatplotlibAxis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from results import metrics
+from results.comparison.pooled_repeats import Interval, percentile_intervals
+from results.metrics import NS_PER_S
+from results.metrics.bootstrap import FEWEST_REPEATS
+from results.metrics.intervals import Numbers
+from results.reading.headline import RATE_PATH
+from results.report.charts.chart import Chart, Drawing, series_legend
+from results.report.charts.drawing.canvas import Layout
+from results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
+from results.report.charts.drawing.interval_bar import interval_bar
+from results.report.prefill.prefill_service import PrefillRow
+from results.text.number_text import list_text, seconds_text, shortened
+
+MAX_PANELS = 9
+MAX_STEPS = 300
+"""Drawn of one distribution; of more requests, evenly spaced ones."""
+DRAWN_PERCENTILES = (50, 99)
+LOGARITHMIC_FROM = 30
+"""Times that differ by this factor are drawn on a logarithmic axis."""
+MAX_VARIANTS_READ = 3
+
+_BAND_PERCENTS = range(1, 101)
+
+_Series = dict[tuple[str, str], list[PrefillRow]]
+
+
+def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart | None:
+    """Draw the distribution of TTFT in each cell, or its percentiles by request rate where only that rate was swept.
+
+    None if no request had its first token.
+    """
+    served = [row for row in rows if len(row.ttft_ns)]
+    if not served:
+        return None
+    names = (dict.fromkeys(each) for each in ([row.variant for row in served], [row.run for row in served]))
+    legend = series_legend(styles, *names)
+    by_rate = all(list(row.values) == [RATE_PATH] for row in served) and len({row.where for row in served}) > 1
+    title = "Time to first token" + (" against the rate of requests" if by_rate else "")
+    cells: dict[str, list[PrefillRow]] = {}
+    for row in served:
+        cells.setdefault(row.where, []).append(row)
+    shown = dict(list(cells.items())[-MAX_PANELS:])
+
+    def paint(figure: Figure, layout: Layout) -> float:
+        if by_rate:
+            return _paint_percentiles(figure, layout, served, styles)
+        return _paint_distributions(figure, layout, shown, styles)
+
+    reading = _reading(list(cells.values())[-1])
+    reading += " Thin lines leave the KV transfer out"
+    reading += ", the dash-dotted line is the SLO." if any(row.slo_s for row in served) else "."
+    reading += _intervals_reading(served)
+    if not by_rate and len(shown) < len(cells):
+        reading += f" The last {len(shown)} of {len(cells)} cells are drawn, the table has all."
+    drawing = Drawing(f"{title}. {reading}", f"{salt}-ttft", paint)
+    return Chart("ttft", title, legend, (drawing,), reading)
+
+
+def _grid(figure: Figure, layout: Layout, panels: int) -> tuple[list[Axes], int, int]:
+    columns = 1 if layout.narrow else min(3, panels)
+    grid_rows = -(-panels // columns)
+    axes = list(figure.subplots(grid_rows, columns, squeeze=False).flat)
+    for unused in axes[panels:]:
+        unused.set_visible(False)
+    return axes[:panels], columns, grid_rows * (240 if layout.narrow else 290)
+
+
+def _paint_distributions(
+    figure: Figure, layout: Layout, cells: Mapping[str, Sequence[PrefillRow]], styles: Styles
+) -> float:
+    axes, columns, height = _grid(figure, layout, len(cells))
+    for position, (axis, (where, own)) in enumerate(zip(axes, cells.items(), strict=True)):
+        drawn_s = np.concatenate([times / NS_PER_S for row in own for times in (row.ttft_ns, row.ttft_without_kv_ns)])
+        axis.set_title(shortened(where, 40), fontsize="medium", loc="left")
+        for row in own:
+            style = styles.of_series(row.variant, row.run)
+            interval = percentile_intervals(row.ttft_of_repeats_ns, _BAND_PERCENTS)
+            if interval is not None:
+                _band(axis, interval, style, layout)
+            # Without an interval the repeats stand for themselves, one or two of them.
+            whole = [row.ttft_ns] if interval is not None else row.ttft_of_repeats_ns
+            for times_ns, width, strength in (
+                (row.ttft_without_kv_ns, 1.0, 0.7),
+                *((each, 2.2, 1.0) for each in whole),
+            ):
+                if len(times_ns):
+                    axis.step(
+                        *_steps(times_ns), where="post", color=style.colour, linestyle=style.line,
+                        linewidth=width * layout.scale, alpha=strength,
+                    )  # fmt: skip
+        for slo_s in {row.slo_s for row in own if row.slo_s}:
+            axis.axvline(slo_s, color=GREY, linestyle="-.", linewidth=layout.scale)
+        _logarithmic_if_wide(axis.set_xscale, axis.xaxis, drawn_s)
+        axis.set_ylim(0, 102)
+        axis.set_xlabel("time to first token (s)")
+        axis.set_ylabel("requests answered (%)" if position % columns == 0 else "")
+        axis.grid()
+    return height
+
+
+def _paint_percentiles(figure: Figure, layout: Layout, rows: Sequence[PrefillRow], styles: Styles) -> float:
+    axes, _, height = _grid(figure, layout, len(DRAWN_PERCENTILES))
+    drawn = (row.ttft_without_kv_s[percent] for row in rows for percent in DRAWN_PERCENTILES)
+    drawn_s = [*(each for each in drawn if each), *(row.slo_s for row in rows if row.slo_s)]
+    series: _Series = {}
+    for row in rows:
+        series.setdefault((row.variant, row.run), []).append(row)
+    for axis, percent in zip(axes, DRAWN_PERCENTILES, strict=True):
+        axis.set_title(f"{percent}th percentile", fontsize="medium", loc="left")
+        for (variant, run), found in series.items():
+            style = styles.of_series(variant, run)
+            own = sorted(found, key=lambda row: row.offered_per_s or 0)
+            rates = [row.offered_per_s or 0 for row in own]
+            times_s, without_s = (
+                np.array([percentiles[percent] for percentiles in of_rows], float)
+                for of_rows in ([row.ttft_s for row in own], [row.ttft_without_kv_s for row in own])
+            )
+            axis.plot(rates, without_s, color=style.colour, linestyle=style.line, linewidth=layout.scale, alpha=0.7)
+            axis.plot(rates, times_s, color=style.colour, linestyle=style.line, linewidth=2.2 * layout.scale)
+            points = [
+                (rate, time_s) for rate, row in zip(rates, own, strict=True) for time_s in _points_of(row, percent)
+            ]
+            axis.plot(
+                *zip(*points, strict=True), color=style.colour, marker=style.marker, linestyle="none",
+                markersize=6 * layout.scale, markerfacecolor=style.colour if style.filled else "white",
+            )  # fmt: skip
+            for rate, row in zip(rates, own, strict=True):
+                interval = percentile_intervals(row.ttft_of_repeats_ns, [percent])
+                if interval is not None:
+                    interval_bar(axis, rate, (interval[0][0] / NS_PER_S, interval[1][0] / NS_PER_S), layout.scale)
+        for slo_s in {row.slo_s for row in rows if row.slo_s}:
+            axis.axhline(slo_s, color=GREY, linestyle="-.", linewidth=layout.scale)
+        _logarithmic_if_wide(axis.set_yscale, axis.yaxis, np.array(drawn_s, float))
+        if axis.get_yscale() == "linear":
+            axis.set_ylim(bottom=0)
+        axis.set_xlim(left=0)
+        axis.set_xlabel("requests a second, offered")
+        axis.set_ylabel("time to first token (s)" if layout.narrow or percent == DRAWN_PERCENTILES[0] else "")
+        axis.grid()
+    return height
+
+
+def _band(axis: Axes, interval: Interval, style: Style, layout: Layout) -> None:
+    """Fill between the ends of the percentiles' intervals; the outline makes it show in grey."""
+    low_s, high_s = (ends / NS_PER_S for ends in interval)
+    axis.fill_betweenx(
+        _BAND_PERCENTS, low_s, high_s, facecolor=lightened(style.colour), edgecolor=BLACK, alpha=0.5,
+        linewidth=0.6 * layout.scale,
+    )  # fmt: skip
+
+
+def _points_of(row: PrefillRow, percent: int) -> list[float]:
+    """Return the percentile of all requests where it has an interval, else that of every repeat, in seconds."""
+    has_interval = percentile_intervals(row.ttft_of_repeats_ns, [percent]) is not None
+    repeats = (row.ttft_ns,) if has_interval else row.ttft_of_repeats_ns
+    found = (metrics.nearest_rank(times_ns, percent) for times_ns in repeats)
+    return [each / NS_PER_S for each in found if each is not None]
+
+
+def _intervals_reading(rows: Sequence[PrefillRow]) -> str:
+    """Return a text that explains the bands, the bars and the points."""
+    measured = [sum(1 for times_ns in row.ttft_of_repeats_ns if len(times_ns)) for row in rows]
+    sure = (
+        " Bands and bars are 95 % intervals, by the bootstrap over repeats." if max(measured) >= FEWEST_REPEATS else ""
+    )
+    few = any(1 < repeats < FEWEST_REPEATS for repeats in measured)
+    return sure + (" Where there are two repeats, each is drawn by itself." if few else "")
+
+
+def _logarithmic_if_wide(
+    set_scale: Callable[[str], None], axis: MatplotlibAxis, times_s: npt.NDArray[np.float64]
+) -> None:
+    """Set a logarithmic axis, labelled with plain numbers, where the times differ much."""
+    if len(times_s) and times_s.min() > 0 and times_s.max() > LOGARITHMIC_FROM * times_s.min():
+        set_scale("log")
+        axis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=8))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _steps(times_ns: Numbers) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return times in seconds, and the percentage of all that had come by each.
+
+    The shortest and the longest time are among them.
+    """
+    ranks = np.unique(np.linspace(0, len(times_ns) - 1, min(len(times_ns), MAX_STEPS)).round().astype(np.int64))
+    times_s = times_ns[ranks] / NS_PER_S
+    return np.append(times_s[:1], times_s), np.append(0.0, 100 * (ranks + 1) / len(times_ns))
+
+
+def _reading(rows: Sequence[PrefillRow]) -> str:
+    where = f"With {rows[0].where}, " if rows[0].where else ""
+    several = len({row.run for row in rows}) > 1
+    told = []
+    for row in rows[:MAX_VARIANTS_READ]:
+        name = f"{row.variant} in {row.run}" if several else row.variant
+        half_s, most_s = (seconds_text(row.ttft_s[percent]) for percent in DRAWN_PERCENTILES)
+        told.append(f"{half_s} and {most_s} with {name}")
+    half = "half" if where else "Half"
+    answered = f"{half} of the requests answered and 99 % of them had their first token, KV transfer included, within"
+    return f"{where}{answered} {list_text(told)}."

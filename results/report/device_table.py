@@ -1,0 +1,173 @@
+"""Build the report's table of devices: what those that really computed did, by their spans and by cross-checks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from results import metrics
+from results.metrics import DeviceContention, Window
+from results.reading.headline import cell_text
+from results.reading.run import Run
+from results.reading.summary import Trial, swept_values
+from results.reading.trial_frames import measured_window, rows_of_trial
+from results.text.number_text import UNKNOWN, percent_text, rate_text, ratio_text, size_text
+
+CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class DeviceRow:
+    """One device in one trial, within the measured window where not stated otherwise; None for what is not known.
+
+    ``nvml_utilization`` is the mean of NVML's samples. ``to_host_bytes`` and ``to_device_bytes`` were staged in the
+    whole trial, each at the rate beside it while it was being copied. ``checked_share`` is the compute time that
+    torch.profiler saw in its iteration over that of the spans, all ranks of the device together.
+    """
+
+    where: str
+    variant: str
+    repeat: int
+    device: str
+    model: str
+    contention: DeviceContention
+    busy: float
+    nvml_utilization: float | None
+    to_host_bytes: int
+    to_host_bps: float | None
+    to_device_bytes: int
+    to_device_bps: float | None
+    checked_share: float | None
+
+
+@dataclass(frozen=True)
+class DeviceTable:
+    """The table as the template shows it: columns, rows of texts, and a reading of them."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    reading: str
+
+
+def device_rows(run: Run) -> list[DeviceRow]:
+    """Return one row for each device of each trial in which ranks reported theirs, in the order of the run's trials."""
+    return [row for trial in run.trials if trial.facts.get("devices") for row in _of_trial(run, trial)]
+
+
+def _of_trial(run: Run, trial: Trial) -> list[DeviceRow]:
+    spans = rows_of_trial(run.spans, trial)
+    window = measured_window(run, trial, spans)
+    if window is None or not window.length_ns:
+        return []
+    samples = rows_of_trial(run.gpu_samples, trial)
+    told = trial.facts["devices"]
+    rows = []
+    for contention in metrics.device_contention(spans, metrics.devices_of_seats(trial.facts), window):
+        ranks = [each for each in told if each["device"] == contention.device]
+        rows.append(
+            DeviceRow(
+                where=cell_text(swept_values(run.manifest, trial.cell)),
+                variant=trial.variant,
+                repeat=trial.repeat,
+                device=contention.device,
+                model=next((str(each["model"]) for each in ranks), contention.device),
+                contention=contention,
+                busy=contention.busy_ns / window.length_ns,
+                nvml_utilization=_nvml_utilization(samples, contention.device, window),
+                **_staged(ranks),
+                checked_share=_ratio(_sum(ranks, "check_profiler_ns"), _sum(ranks, "check_spans_ns")),
+            )
+        )
+    return rows
+
+
+def _staged(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    staged: dict[str, Any] = {}
+    for way in ("to_host", "to_device"):
+        size_bytes, copy_ns = _sum(ranks, f"{way}_bytes"), _sum(ranks, f"{way}_ns")
+        staged |= {f"{way}_bytes": size_bytes, f"{way}_bps": _ratio(size_bytes * 8e9, copy_ns)}
+    return staged
+
+
+def _sum(ranks: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(int(each[name]) for each in ranks)
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _nvml_utilization(samples: pd.DataFrame, device: str, window: Window) -> float | None:
+    own = samples[(samples["device"] == device) & samples["time_ns"].between(*window)]["utilization"].dropna()
+    return float(own.mean()) if len(own) else None
+
+
+def device_table(run: Run) -> DeviceTable | None:
+    """Return the table of a run; None where nothing was computed for real."""
+    rows = device_rows(run)
+    if not rows:
+        return None
+    swept, repeats = any(row.where for row in rows), len({row.repeat for row in rows}) > 1
+    sampled, checked = any(row.nvml_utilization for row in rows), any(row.checked_share for row in rows)
+    staged = any(row.to_host_bytes or row.to_device_bytes for row in rows)
+    columns = [
+        *(["cell"] if swept else []),
+        "variant",
+        *(["repeat"] if repeats else []),
+        "device",
+        "ranks on it",
+        "busy",
+        "computed beside another rank",
+        "slowdown then",
+        *(["NVML utilization"] if sampled else []),
+        *(["staged to host", "staged to device"] if staged else []),
+        *(["profiler over spans"] if checked else []),
+    ]
+    return DeviceTable(
+        columns,
+        [
+            [
+                *([row.where] if swept else []),
+                row.variant,
+                *([str(row.repeat)] if repeats else []),
+                row.model if row.device == CPU else f"{row.model} ({row.device})",
+                str(row.contention.seats),
+                percent_text(row.busy),
+                percent_text(row.contention.contended_share),
+                ratio_text(row.contention.slowdown),
+                *([percent_text(row.nvml_utilization)] if sampled else []),
+                *([_staged_text(row.to_host_bytes, row.to_host_bps)] if staged else []),
+                *([_staged_text(row.to_device_bytes, row.to_device_bps)] if staged else []),
+                *([percent_text(row.checked_share)] if checked else []),
+            ]
+            for row in rows
+        ],
+        _reading(rows, sampled=sampled, checked=checked),
+    )
+
+
+def _staged_text(size_bytes: int, rate_bps: float | None) -> str:
+    return f"{size_text(size_bytes)} at {rate_text(rate_bps)}" if rate_bps else UNKNOWN
+
+
+def _reading(rows: Sequence[DeviceRow], *, sampled: bool, checked: bool) -> str:
+    sentences = [
+        "Busy is the share of the measured time in which a rank computed on the device, whichever; not how many of its "
+        "multiprocessors did.",
+        "Slowdown is the median over the spans that another rank computed beside, of their length over that of the "
+        "same rank's spans of the same kind that had the device to themselves.",
+    ]
+    if any(row.device == CPU for row in rows):
+        sentences.append("Ranks on the CPU share its cores: one beside another need not be in its way.")
+    if sampled:
+        sentences.append(
+            "NVML utilization says that some kernel ran in the last sixth of a second to second, waiting ones too: a "
+            "cross-check that sees no bubbles, and nothing here is computed from it."
+        )
+    if checked:
+        sentences.append(
+            "In one iteration of the warm-up torch.profiler watched too: what it saw computed over what the spans say, "
+            "the rest being what lies between operators or kernels within a span."
+        )
+    return " ".join(sentences)

@@ -1,0 +1,63 @@
+"""Divide all training GPUs' measured time into training, prefill in its bubbles, and idling by cause."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from results import metrics
+from results.metrics import IDLE_CAUSES
+from results.reading.run import Run
+from results.reading.summary import swept_values
+from results.reading.trial_frames import measured_window, rows_of_trial
+from results.records.span_log import PREFILL
+
+TRAINING = "training"
+PARTS = (TRAINING, PREFILL, *IDLE_CAUSES)
+
+
+@dataclass(frozen=True)
+class GpuTimeShares:
+    """The GPU time of one variant in one cell, all its training GPUs and repeats together.
+
+    ``parts_ns`` are whole nanoseconds for each of ``PARTS``, which add up to ``total_ns``, the sum over repeats of the
+    number of GPUs times the measured window.
+    """
+
+    run: str
+    cell: int
+    values: Mapping[str, str]
+    variant: str
+    parts_ns: Mapping[str, int]
+    total_ns: int
+
+    @property
+    def bubbles_ns(self) -> int:
+        """The time that training left idle, filled or not."""
+        return self.total_ns - self.parts_ns[TRAINING]
+
+    def share(self, part: str) -> float:
+        """Return a part's share of the whole, a fraction."""
+        return self.parts_ns[part] / self.total_ns
+
+
+def gpu_time_shares(run: Run, label: str = "", cells: Sequence[int] | None = None) -> list[GpuTimeShares]:
+    """Return one for each cell and variant that has a measured window, in the order of the run's trials.
+
+    Only those of ``cells``, if given.
+    """
+    parts_ns: dict[tuple[int, str], dict[str, int]] = {}
+    for trial in run.trials:
+        if cells is not None and trial.cell not in cells:
+            continue
+        spans = rows_of_trial(run.spans, trial)
+        window = measured_window(run, trial, spans)
+        if window is None or not window.length_ns:
+            continue
+        sums = parts_ns.setdefault((trial.cell, trial.variant), dict.fromkeys(PARTS, 0))
+        sums[TRAINING] += int(metrics.gpu_busy(spans, window)["busy_ns"].sum())
+        sums[PREFILL] += int(metrics.prefill_ns(spans, window).sum())
+        for cause, idle_ns in metrics.idle_causes(spans, window).sum().items():
+            sums[str(cause)] += int(idle_ns)
+    return [
+        GpuTimeShares(label, cell, swept_values(run.manifest, cell), variant, sums, sum(sums.values()))
+        for (cell, variant), sums in parts_ns.items()
+    ]

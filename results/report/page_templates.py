@@ -1,0 +1,35 @@
+"""Set up Jinja for every page that this project writes: its templates, and figures formatted for readers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from results.text import number_text
+
+
+def page_environment(*folders: Path) -> Environment:
+    """Return an environment with the templates of these folders, then of this package; all values are escaped.
+
+    ``report_macros.html.j2`` shows charts and ``report_style.html.j2`` is the pages' look.
+    """
+    environment = Environment(
+        loader=FileSystemLoader([*folders, Path(__file__).parent / "templates"]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    texts: tuple[Callable[..., str], ...] = (
+        number_text.seconds_text,
+        number_text.seconds_interval_text,
+        number_text.size_text,
+        number_text.rate_text,
+        number_text.amount_text,
+        number_text.percent_text,
+        number_text.ratio_text,
+        number_text.three_digits,
+        number_text.shortened,
+    )
+    environment.filters |= {text.__name__: text for text in texts}
+    return environment

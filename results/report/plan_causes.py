@@ -1,0 +1,150 @@
+"""Explain why an iteration took another time than planned, as far as a trial's spans or machine load show it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from results.metrics.contention import contended_ns
+from results.metrics.gpu_time import Gpus
+from results.metrics.intervals import GroupedIntervals, Numbers
+from results.metrics.iterations import ALL_REDUCE
+from results.reading.saturation import MachineLoad
+from results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT
+from results.text.number_text import percent_text, ratio_text, seconds_text
+
+PAUSE_NS = 200_000_000
+"""The least after which a connection starts slowly again, by Linux's least retransmission timeout."""
+
+FORWARD, BACKWARD = "forward", ("backward", "backward_input")
+"""What takes an activation, and a gradient."""
+
+PLANNED_KINDS = tuple(kind for kind in COMPUTE_KINDS if kind != "optimizer")
+"""What a plan orders."""
+_COMPUTING_TOLERANCE, _TRANSFER_TOLERANCE = 0.03, 0.1
+_SLOW_START = 1.2
+_CONTENDED_SHARE, _HELD_SHARE = 0.2, 0.02
+_NO_CAUSE = "no cause shows in the spans"
+
+
+def plan_causes(facts: Mapping[str, Any], spans: pd.DataFrame) -> tuple[str, ...]:
+    """Return what the spans of a trial's measured iterations show that its plan did not have; never nothing.
+
+    ``facts`` are the trial's, with what is left of its ``plan``.
+    """
+    plan = facts.get("plan") or {}
+    work = spans[spans["kind"].isin(PLANNED_KINDS).to_numpy(bool)]
+    transfers = _transfers(spans, int(facts.get("pipelines_per_cell") or 1))
+    found = [
+        MachineLoad.of(facts).sentence,
+        _computing(plan.get("computing_s") or (), work),
+        _transferring(plan.get("transfer_s") or (), transfers),
+        _held(spans),
+    ]
+    return tuple(cause for cause in found if cause) or (_NO_CAUSE,)
+
+
+def _computing(planned_s: Sequence[float], work: pd.DataFrame) -> str:
+    """Describe the stage that computes longer or shorter than planned by most; "" if none does."""
+    rounds = work[["pipeline", "iteration"]].drop_duplicates().shape[0]
+    busy_s = (work["end_ns"] - work["start_ns"]).groupby(work["stage"]).sum() / 1e9 / rounds
+    ratios = {stage: busy_s.get(stage, 0.0) / own_s for stage, own_s in enumerate(planned_s) if own_s}
+    if not ratios:
+        return ""
+    stage = max(ratios, key=lambda stage: abs(ratios[stage] - 1))
+    if abs(ratios[stage] - 1) <= _COMPUTING_TOLERANCE:
+        return ""
+    return f"stage {stage} computes for {ratio_text(ratios[stage])} the planned time"
+
+
+def _transfers(spans: pd.DataFrame, pipelines_per_cell: int) -> pd.DataFrame:
+    """Return every transfer between stages, from first byte to the last one's arrival: ``took_ns`` from ``start_ns``.
+
+    ``cell`` counts DP-cells; ``direction`` numbers datacenters that send to others, -1 inside one.
+    """
+    both = []
+    for kind, earlier, later in (("send", 0, -1), ("receive", -1, 0)):
+        own = spans[(spans["kind"] == kind).to_numpy(bool)]
+        activation = (own["tensor"] == ACTIVATION).to_numpy(bool)
+        both.append(own.assign(boundary=own["stage"] + np.where(activation, earlier, later)))
+    key = ["pipeline", "boundary", "tensor", "iteration", "microbatch"]
+    sent, received = (each[[*key, "datacenter", "start_ns", "end_ns"]] for each in both)
+    joined = sent.merge(received, on=key, suffixes=("", "_there"))
+    apart = (joined["datacenter"] != joined["datacenter_there"]).to_numpy(bool)
+    direction = joined.groupby(["datacenter", "datacenter_there"], sort=True).ngroup().to_numpy(np.int64)
+    return joined.assign(
+        took_ns=joined["end_ns_there"] - joined["start_ns"],
+        cell=joined["pipeline"] // pipelines_per_cell,
+        direction=np.where(apart, direction, -1),
+    )
+
+
+def _transferring(planned_s: Sequence[float], transfers: pd.DataFrame) -> str:
+    """Describe the boundary whose transfers are furthest off their planned time; "" if none is off."""
+    mean_s = transfers["took_ns"].groupby(transfers["boundary"]).mean() / 1e9
+    off = {
+        boundary: mean_s[boundary] - own_s
+        for boundary, own_s in enumerate(planned_s)
+        if boundary in mean_s.index and abs(mean_s[boundary] - own_s) > _TRANSFER_TOLERANCE * own_s
+    }
+    if not off:
+        return ""
+    boundary = max(off, key=lambda boundary: abs(off[boundary]))
+    told = (
+        f"transfers between stages {boundary} and {boundary + 1} take {seconds_text(mean_s[boundary])} on average "
+        f"where {seconds_text(planned_s[boundary])} were planned"
+    )
+    own = transfers[(transfers["boundary"] == boundary).to_numpy(bool)]
+    return told + (_why_slower(own, transfers) if off[boundary] > 0 else "")
+
+
+def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
+    """Return what the transfers over one boundary show of slow start and of contention."""
+    ordered = own.sort_values(["cell", "tensor", "start_ns"])
+    links = ordered.groupby(["cell", "tensor"], sort=False)
+    before_ns = links["end_ns"].cummax().groupby([ordered["cell"], ordered["tensor"]], sort=False).shift()
+    paused = (ordered["start_ns"] - before_ns > PAUSE_NS).to_numpy(bool)
+    told = ""
+    if paused.any() and not paused.all():
+        after_s, else_s = (float(ordered["took_ns"][which].mean()) / 1e9 for which in (paused, ~paused))
+        if after_s > _SLOW_START * else_s:
+            told = (
+                f" (slow start: {seconds_text(after_s)} after a pause of more than {seconds_text(PAUSE_NS / 1e9)}, "
+                f"{seconds_text(else_s)} else)"
+            )
+    across = transfers[(transfers["direction"] >= 0).to_numpy(bool)]
+    columns = (across[name].to_numpy(np.int64) for name in ("direction", "cell", "start_ns", "end_ns_there"))
+    beside = pd.Series(contended_ns(*columns), index=across.index).reindex(own.index).fillna(0).sum()
+    share = float(beside / own["took_ns"].sum())
+    if share > _CONTENDED_SHARE:
+        told += f" (contention: {percent_text(share)} of that beside transfers of other cells between the datacenters)"
+    return told
+
+
+def _held(spans: pd.DataFrame) -> str:
+    """Describe how long GPUs idled with a message at hand that the plan's strict order had no turn for yet."""
+    gpus, kinds, key = Gpus.of(spans), spans["kind"], ["pipeline", "stage", "iteration", "microbatch"]
+    numbered = spans.assign(number=gpus.of_span)
+    waiting = []
+    for of_tensor, users in (
+        (spans["tensor"] == ACTIVATION, (FORWARD,)),
+        (spans["tensor"] == GRADIENT, BACKWARD),
+    ):
+        received = numbered[((kinds == "receive") & of_tensor).to_numpy(bool)][[*key, "number", "end_ns"]]
+        used = spans[kinds.isin(users).to_numpy(bool)][[*key, "start_ns"]]
+        at_hand = received.merge(used, on=key)
+        waiting.append([at_hand[name].to_numpy(np.int64) for name in ("number", "end_ns", "start_ns")])
+    busy = numbered[kinds.isin((*COMPUTE_KINDS, ALL_REDUCE)).to_numpy(bool)]
+    computing = [busy[name].to_numpy(np.int64) for name in ("number", "start_ns", "end_ns")]
+    either = [np.concatenate(columns) for columns in zip(computing, *waiting, strict=True)]
+    count = len(gpus.index)
+    held_ns = _covered_ns(either, count) - _covered_ns(computing, count)
+    share = held_ns / (int(spans["end_ns"].max() - spans["start_ns"].min()) * count)
+    if share <= _HELD_SHARE:
+        return ""
+    return f"strict order: GPUs stood idle for {percent_text(share)} of the time with a message whose turn had not come"
+
+
+def _covered_ns(columns: Sequence[Numbers], groups: int) -> int:
+    return int(GroupedIntervals.of(*columns).covered(groups).sum())

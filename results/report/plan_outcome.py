@@ -1,0 +1,116 @@
+"""Compare a plan made ahead with the outcome: how long an iteration took, and where that is not as planned, why.
+
+Compared are the stretches from an iteration's first computation to its last one's end, without all-reduces and
+optimizer, which no plan orders.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from results.reading.headline import cell_text
+from results.reading.run import Run
+from results.reading.summary import Trial, swept_values
+from results.reading.trial_frames import rows_of_trial, warmup_iterations
+from results.report.plan_causes import PLANNED_KINDS, plan_causes
+from results.text.number_text import count_text, percent_text, seconds_text
+
+TOLERANCE = 0.05
+"""Of the planned time: what an outcome may differ by before it is asked why."""
+
+
+@dataclass(frozen=True)
+class PlanOutcome:
+    """One trial of a planned schedule. ``by_rates_s`` is what the plan would take without TCP's ramp, None if unknown.
+
+    ``outcome_s`` is the median of the measured iterations; ``causes`` is empty where it is as planned.
+    """
+
+    where: str
+    variant: str
+    repeat: int
+    planned_s: float
+    by_rates_s: float | None
+    outcome_s: float
+    causes: tuple[str, ...]
+
+    @property
+    def difference(self) -> float:
+        """The difference as a share of the planned time: above 0 where the outcome took longer."""
+        return self.outcome_s / self.planned_s - 1
+
+
+@dataclass(frozen=True)
+class PlanTable:
+    """The table as the template shows it: columns, rows of texts, and a reading of them."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    reading: str
+
+
+def plan_outcomes(run: Run) -> list[PlanOutcome]:
+    """Return one for each trial that had a plan and measured an iteration, in the order of the run's trials."""
+    found = (_of_trial(run, trial) for trial in run.trials if trial.facts.get("planned_iteration_time_s"))
+    return [outcome for outcome in found if outcome is not None]
+
+
+def plan_table(outcomes: Sequence[PlanOutcome]) -> PlanTable | None:
+    """Return the report's table; None where nothing was planned."""
+    if not outcomes:
+        return None
+    rows = [
+        (
+            outcome.where,
+            outcome.variant,
+            seconds_text(outcome.by_rates_s),
+            seconds_text(outcome.planned_s),
+            seconds_text(outcome.outcome_s),
+            f"{100 * outcome.difference:+.1f} %",
+            "; ".join(outcome.causes),
+        )
+        for outcome in outcomes
+    ]
+    return PlanTable(
+        ("cell", "variant", "plan by rates alone", "plan", "outcome", "difference", "why"),
+        rows,
+        "From an iteration's first computation to its last one's end, the median of the measured iterations. What the "
+        "plan has beyond rates alone is TCP's: windows that open slowly, and again after pauses. Beyond "
+        f"{percent_text(TOLERANCE)} the spans are asked why.",
+    )
+
+
+def plan_warnings(outcomes: Sequence[PlanOutcome]) -> list[str]:
+    """Return what a reader must know of outcomes that are not as planned; empty if all are."""
+    differing = [outcome for outcome in outcomes if outcome.causes]
+    if not differing:
+        return []
+    worst = max(differing, key=lambda outcome: abs(outcome.difference))
+    at = f" at {worst.where}" if worst.where else ""
+    return [
+        f"{count_text(len(differing), 'trial')} of {len(outcomes)} with a plan took more than "
+        f"{percent_text(TOLERANCE)} more or less than planned, worst {worst.variant}{at}: "
+        f"{seconds_text(worst.outcome_s)} where {seconds_text(worst.planned_s)} were planned: "
+        f"{'; '.join(worst.causes)}."
+    ]
+
+
+def _of_trial(run: Run, trial: Trial) -> PlanOutcome | None:
+    planned_s = float(trial.facts["planned_iteration_time_s"])
+    spans = rows_of_trial(run.spans, trial)
+    spans = spans[(spans["iteration"] >= warmup_iterations(run, trial)).to_numpy(bool)]
+    planned_work = spans[spans["kind"].isin(PLANNED_KINDS).to_numpy(bool)]
+    if planned_work.empty:
+        return None
+    by_iteration = planned_work.groupby("iteration")
+    outcome_s = float((by_iteration["end_ns"].max() - by_iteration["start_ns"].min()).median()) / 1e9
+    plan = trial.facts.get("plan") or {}
+    differs = abs(outcome_s / planned_s - 1) > TOLERANCE
+    return PlanOutcome(
+        cell_text(swept_values(run.manifest, trial.cell)),
+        trial.variant,
+        trial.repeat,
+        planned_s,
+        plan.get("by_rates_s"),
+        outcome_s,
+        plan_causes(trial.facts, spans) if differs else (),
+    )

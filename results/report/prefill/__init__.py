@@ -1,0 +1,1 @@
+"""Report the prefill that was served beside the training."""

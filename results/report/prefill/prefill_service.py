@@ -1,0 +1,179 @@
+"""Compute what a prefill service achieved, variant by variant, for the report, its charts and its tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from results import metrics
+from results.metrics import NS_PER_S, POOL_UTILIZATION, TTFT_PERCENTILES, Window
+from results.metrics.intervals import Numbers
+from results.reading.headline import cell_text
+from results.reading.run import Run
+from results.reading.summary import Trial, swept_values
+from results.reading.trial_frames import measured_window, rows_of_trial
+
+NO_POLICY = "none"
+
+Percentiles = Mapping[int, float | None]
+"""Seconds by percentile."""
+
+
+@dataclass(frozen=True)
+class PrefillRow:
+    """The prefill of one variant of one run in one cell, all repeats together.
+
+    ``counts`` are ``metrics.outcome_counts`` of the requests that arrived in the measured windows, which were
+    ``window_s`` long in all. ``ttft_ns`` and ``ttft_without_kv_ns`` are those of these requests, sorted, of which the
+    percentiles are taken; ``ttft_of_repeats_ns`` is the former repeat by repeat. ``deadline_overruns`` are counted over
+    whole trials: how often training had to wait for a GPU, ``overrun_ns`` how long in all; None where the trial did
+    not record it. ``gpus`` of a trial train or stand in the pool. ``pool_equivalent`` and ``pool_equivalent_at_80`` are
+    GPUs of a dedicated pool that would have done the same prefill, busy all the time or to ``POOL_UTILIZATION`` of it.
+    """
+
+    run: str
+    cell: int
+    values: Mapping[str, str]
+    variant: str
+    policy: str
+    repeats: int
+    window_s: float
+    counts: Mapping[str, int]
+    ttft_ns: Numbers
+    ttft_without_kv_ns: Numbers
+    ttft_of_repeats_ns: tuple[Numbers, ...]
+    slo_s: float | None
+    deadline_overruns: int | None
+    overrun_ns: int | None
+    gpus: int
+    pool_gpus: int
+    tokens_per_gpu_hour: float | None
+    pool_equivalent: float | None
+    pool_equivalent_at_80: float | None
+
+    @property
+    def where(self) -> str:
+        """The cell's swept values as a reader calls them."""
+        return cell_text(self.values)
+
+    @property
+    def offered_per_s(self) -> float | None:
+        """Requests that arrived a second of the measured windows."""
+        return self.counts["offered"] / self.window_s if self.window_s else None
+
+    @property
+    def rejections(self) -> dict[str, int]:
+        """Rejections by reason, those that there were."""
+        reasons = {name.removeprefix("rejected_"): n for name, n in self.counts.items() if name.startswith("rejected_")}
+        return {reason: number for reason, number in reasons.items() if number}
+
+    @property
+    def ttft_s(self) -> Percentiles:
+        """Percentiles of TTFT, KV transfer included."""
+        return _percentiles_s(self.ttft_ns)
+
+    @property
+    def ttft_without_kv_s(self) -> Percentiles:
+        """Percentiles of TTFT up to the end of the prefill."""
+        return _percentiles_s(self.ttft_without_kv_ns)
+
+
+def _percentiles_s(times_ns: Numbers) -> Percentiles:
+    found = {percent: metrics.nearest_rank(times_ns, percent) for percent in TTFT_PERCENTILES}
+    return {percent: None if each is None else each / NS_PER_S for percent, each in found.items()}
+
+
+def prefill_facts(trial: Trial) -> Mapping[str, Any]:
+    """Return what trial.json records of the trial's prefill, {} where there was none."""
+    facts = trial.facts.get("prefill")
+    return facts if isinstance(facts, dict) else {}
+
+
+def serves(trial: Trial) -> bool:
+    """Return whether anything was to be prefilled in the trial, in bubbles or by a pool."""
+    facts = prefill_facts(trial)
+    return bool(facts) and (facts.get("policy") != NO_POLICY or bool(facts.get("pool_gpus")))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The contribution of one trial to its row."""
+
+    facts: Mapping[str, Any]
+    window: Window
+    counts: Mapping[str, int]
+    ttft_ns: Numbers
+    ttft_without_kv_ns: Numbers
+    gpus: int
+    tokens: int
+    prefill_gpu_ns: int
+
+
+def prefill_rows(run: Run, label: str = "") -> list[PrefillRow]:
+    """Return a row for each cell and variant with a prefill service and a measured window, in the order of the trials.
+
+    ``label`` distinguishes the run from others.
+    """
+    parts: dict[tuple[int, str], list[_Part]] = {}
+    for trial in run.trials:
+        part = _part(run, trial) if serves(trial) else None
+        if part is not None:
+            parts.setdefault((trial.cell, trial.variant), []).append(part)
+    return [_row(run, label, cell, variant, own) for (cell, variant), own in parts.items()]
+
+
+def _part(run: Run, trial: Trial) -> _Part | None:
+    spans = rows_of_trial(run.spans, trial)
+    window = measured_window(run, trial, spans)
+    if window is None or not window.length_ns:
+        return None
+    facts = prefill_facts(trial)
+    requests = rows_of_trial(run.prefill_requests, trial)
+    arrived = metrics.arrived_within(requests, window)
+    training = metrics.spans_of_training_gpus(spans)[["host", "gpu"]].drop_duplicates()
+    return _Part(
+        facts=facts,
+        window=window,
+        counts=metrics.outcome_counts(arrived, facts.get("slo_ns")),
+        ttft_ns=metrics.ttft_ns(arrived, with_kv=True),
+        ttft_without_kv_ns=metrics.ttft_ns(arrived, with_kv=False),
+        gpus=len(training) + int(facts.get("pool_gpus") or 0),
+        tokens=metrics.prefilled_tokens(requests, window),
+        prefill_gpu_ns=metrics.prefill_gpu_time_ns(spans, window),
+    )
+
+
+def _row(run: Run, label: str, cell: int, variant: str, parts: list[_Part]) -> PrefillRow:
+    windows_ns = sum(part.window.length_ns for part in parts)
+    names = dict.fromkeys(name for part in parts for name in part.counts)
+    facts = parts[0].facts
+    pool = sum(part.prefill_gpu_ns for part in parts) / windows_ns
+    gpu_hours = sum(part.gpus * part.window.length_ns for part in parts) / (3600 * NS_PER_S)
+    slo_ns = facts.get("slo_ns")
+    return PrefillRow(
+        run=label,
+        cell=cell,
+        values=swept_values(run.manifest, cell),
+        variant=variant,
+        policy=str(facts.get("policy") or ""),
+        repeats=len(parts),
+        window_s=windows_ns / NS_PER_S,
+        counts={name: sum(part.counts.get(name, 0) for part in parts) for name in names},
+        ttft_ns=np.sort(np.concatenate([part.ttft_ns for part in parts])),
+        ttft_without_kv_ns=np.sort(np.concatenate([part.ttft_without_kv_ns for part in parts])),
+        ttft_of_repeats_ns=tuple(np.sort(part.ttft_ns) for part in parts),
+        slo_s=slo_ns / NS_PER_S if slo_ns else None,
+        deadline_overruns=_sum_of(parts, "deadline_overruns"),
+        overrun_ns=_sum_of(parts, "overrun_ns"),
+        gpus=parts[0].gpus,
+        pool_gpus=int(facts.get("pool_gpus") or 0),
+        tokens_per_gpu_hour=sum(part.tokens for part in parts) / gpu_hours if gpu_hours else None,
+        pool_equivalent=pool,
+        pool_equivalent_at_80=pool / POOL_UTILIZATION,
+    )
+
+
+def _sum_of(parts: list[_Part], fact: str) -> int | None:
+    told = [part.facts.get(fact) for part in parts]
+    return None if any(each is None for each in told) else sum(int(each) for each in told if each is not None)

@@ -1,0 +1,164 @@
+"""Write the report: one HTML page, complete in itself, of one run or several laid over each other."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from results.comparison.manifest_differences import ManifestDifference, ToldDifferences, told_differences
+from results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
+from results.reading.headline import HeadlineRow, by_cell, headline, interval_note, saturation_note
+from results.reading.run import Run, load_run
+from results.reading.run_labels import run_labels, run_name
+from results.report.calibration_table import CalibrationTable, calibration_table
+from results.report.charts.chart import Chart
+from results.report.charts.drawing.colours import Styles
+from results.report.charts.paper import write_figures
+from results.report.cut_connections import cut_warnings
+from results.report.device_table import DeviceTable, device_table
+from results.report.page_templates import page_environment
+from results.report.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
+from results.report.prefill.prefill_section import prefill_of, prefill_section
+from results.report.report_charts import ReportCharts, report_charts
+from results.text import number_text
+from results.text.text_direction import isolated
+
+MAX_OPEN_CELLS = 40
+"""In a table that is open: one of more is folded, so that the charts come first."""
+
+MAX_DIFFERENCES = 200
+"""Told of the manifests; the rest are counted."""
+
+_TEMPLATE = "report.html.j2"
+
+
+@dataclass(frozen=True)
+class _Section:
+    """One run by itself as the template shows it."""
+
+    label: str
+    simulated: bool
+    description: str
+    warnings: Sequence[str]
+    total_wan_bytes: int | None
+    charts: Sequence[Chart]
+    plans: PlanTable | None
+    devices: DeviceTable | None
+    calibration: CalibrationTable | None
+    links_reading: str
+    facts: Sequence[tuple[str, str]]
+    configuration: str
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The main table as the template shows it, with flags for the columns that carry information."""
+
+    groups: Sequence[tuple[str, Sequence[HeadlineRow]]]
+    several_runs: bool
+    several_repeats: bool
+    measured: bool
+    intervals: bool
+    note: str
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return 6 + self.several_runs + self.measured
+
+
+def write_report(runs: Sequence[Path | Run], destination: Path) -> None:
+    """Write one self-contained HTML page about these runs, each a folder or read already.
+
+    Several stand side by side in one table and one set of charts. A variant has one colour throughout, a run one line.
+    Raises RunError, one line, if a folder is no run or damaged.
+    """
+    loaded = _labelled(runs)
+    rows = _rows(loaded)
+    prefill, impacts = prefill_of(loaded)
+    styles = _styles(loaded)
+    charts = report_charts(loaded, rows, prefill, styles)
+    several = len(loaded) > 1
+    differences = told_differences(list(loaded.values())) if several else ToldDifferences((), (), ())
+    page = (
+        page_environment()
+        .get_template(_TEMPLATE)
+        .render(
+            title=", ".join(dict.fromkeys(run_name(run) for run in loaded.values())),
+            labels=list(loaded),
+            overlay_warnings=overlay_warnings(list(loaded.values()), list(loaded)) if several else [],
+            table=_table(rows),
+            charts=charts.shared,
+            prefill=prefill_section(prefill, impacts, charts.shares),
+            prefill_charts=charts.prefill,
+            differences=_cut(differences.deciding),
+            of_emulation=_cut(differences.of_emulation),
+            derived_differences=_cut(differences.derived),
+            sections=[_section(label, run, charts) for label, run in loaded.items()],
+            styles=styles,
+            most_open_cells=MAX_OPEN_CELLS,
+        )
+    )
+    write_whole(destination, isolated(number_text.visible(page)))
+
+
+def write_report_figures(runs: Sequence[Path | Run], folder: Path) -> list[Path]:
+    """Write every figure of these runs' report into a folder, as ``results.report.charts.paper.write_figures`` does."""
+    loaded = _labelled(runs)
+    prefill, _ = prefill_of(loaded)
+    return write_figures(report_charts(loaded, _rows(loaded), prefill, _styles(loaded)).all, folder)
+
+
+def write_whole(destination: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    unfinished = destination.with_name(f"{destination.name}.partial")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(destination)
+
+
+def _labelled(runs: Sequence[Path | Run]) -> dict[str, Run]:
+    loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
+    return dict(zip(run_labels(loaded), loaded, strict=True))
+
+
+def _rows(runs: Mapping[str, Run]) -> list[HeadlineRow]:
+    return [row for label, run in runs.items() for row in headline(run, label)]
+
+
+def _styles(runs: Mapping[str, Run]) -> Styles:
+    return Styles.of({label: run.variants for label, run in runs.items()})
+
+
+def _table(rows: Sequence[HeadlineRow]) -> _Table:
+    return _Table(
+        groups=by_cell(rows),
+        several_runs=len({row.run for row in rows}) > 1,
+        several_repeats=any(row.repeats > 1 for row in rows),
+        measured=any(not (row.simulated and row.calibrated) for row in rows),
+        intervals=any(row.interval_s is not None for row in rows),
+        note=" ".join(filter(None, (interval_note(rows), saturation_note(rows)))),
+    )
+
+
+def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDifference], int]:
+    """Return the differences to show, and how many are left out."""
+    return differences[:MAX_DIFFERENCES], len(differences[MAX_DIFFERENCES:])
+
+
+def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
+    wan_bytes = run.summary["wan_bytes"].dropna()
+    plans = plan_outcomes(run)
+    return _Section(
+        label=label,
+        simulated=run.simulated,
+        description=what_was_run(run),
+        warnings=[*warnings(run), *cut_warnings(run), *plan_warnings(plans)],
+        total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
+        charts=charts.own[label],
+        plans=plan_table(plans),
+        devices=device_table(run),
+        calibration=calibration_table(run),
+        links_reading=links_reading(run),
+        facts=facts(run),
+        configuration=json.dumps(run.manifest.get("experiment") or {}, indent=2, ensure_ascii=False, default=str),
+    )

@@ -1,0 +1,69 @@
+"""Draw every chart of a report: those that all runs share, those of their prefill, and those of one run each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from results.reading.headline import HeadlineRow
+from results.reading.run import Run
+from results.report.charts.chart import Chart
+from results.report.charts.connections import connections_chart
+from results.report.charts.drawing.colours import Styles
+from results.report.charts.gpu_time import drawn_cells, gpu_time_chart
+from results.report.charts.iteration_time import iteration_time_chart
+from results.report.charts.link_throughput import link_throughput_chart
+from results.report.charts.timeline import MAX_SPANS, timeline_chart
+from results.report.charts.ttft import ttft_chart
+from results.report.gpu_time_shares import GpuTimeShares, gpu_time_shares
+from results.report.prefill.prefill_service import PrefillRow
+
+
+@dataclass(frozen=True)
+class ReportCharts:
+    """The charts of a report: ``shared`` show all runs together, ``prefill`` theirs, ``own`` each run by its label.
+
+    ``shares`` is how the GPUs' time was spent, in the cells that are drawn.
+    """
+
+    shared: tuple[Chart, ...]
+    prefill: tuple[Chart, ...]
+    own: Mapping[str, tuple[Chart, ...]]
+    shares: Sequence[GpuTimeShares]
+
+    @property
+    def all(self) -> tuple[Chart, ...]:
+        """The charts in the order of the page."""
+        return (*self.shared, *self.prefill, *(chart for charts in self.own.values() for chart in charts))
+
+
+def report_charts(
+    runs: Mapping[str, Run], rows: list[HeadlineRow], prefill: Sequence[PrefillRow], styles: Styles
+) -> ReportCharts:
+    """Draw the charts that have data, of runs by their label, with their headline and what was prefilled in them."""
+    several = len(runs) > 1
+    timelines = {
+        label: timeline_chart(run, styles, f"run-{position}", label if several else "", MAX_SPANS // len(runs))
+        for position, (label, run) in enumerate(runs.items())
+    }
+    shares, cells = _shares(runs, rows)
+    shared = [
+        iteration_time_chart(rows, styles, "all"),
+        gpu_time_chart(shares, cells, "all"),
+        *([] if several else timelines.values()),
+        link_throughput_chart(runs, styles, "all"),
+        connections_chart(runs, styles, "all"),
+    ]
+    own = {label: tuple(filter(None, [timeline] if several else [])) for label, timeline in timelines.items()}
+    of_prefill = tuple(filter(None, [ttft_chart(prefill, styles, "all")]))
+    return ReportCharts(tuple(filter(None, shared)), of_prefill, own, shares)
+
+
+def _shares(runs: Mapping[str, Run], rows: list[HeadlineRow]) -> tuple[list[GpuTimeShares], int]:
+    """Return the shares that are drawn, and how many cells there are, drawn or not."""
+    cells = list(dict.fromkeys(row.where for row in rows))
+    bars_a_cell = len({(row.run, row.variant) for row in rows})
+    chosen = {cells[number] for number in drawn_cells(range(len(cells)), bars_a_cell)}
+    shares: list[GpuTimeShares] = []
+    for label, run in runs.items():
+        own = sorted({row.cell for row in rows if row.run == label and row.where in chosen})
+        shares += gpu_time_shares(run, label, own)
+    return shares, len(cells)

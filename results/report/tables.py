@@ -1,0 +1,195 @@
+"""Write the report's tables as text: for spreadsheets, for scripts, and for people."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from results.comparison.manifest_differences import manifest_differences
+from results.metrics import IDLE_CAUSES
+from results.reading.headline import HeadlineRow, by_cell, headline, interval_note, saturation_note
+from results.reading.run import Run
+from results.reading.run_labels import run_labels
+from results.report.gpu_time_shares import PARTS, GpuTimeShares, gpu_time_shares
+from results.report.prefill.prefill_section import prefill_of
+from results.report.prefill.prefill_service import PrefillRow
+from results.report.prefill.prefill_tables import impact_records, prefill_figures, prefill_markdown, prefill_records
+from results.text.markdown_text import markdown_text, table_line
+from results.text.number_text import (
+    UNKNOWN,
+    percent_text,
+    rate_text,
+    ratio_text,
+    seconds_interval_text,
+    seconds_text,
+    size_text,
+)
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a cell of text a formula, to a spreadsheet that opens it."""
+
+FORMATS = ("csv", "md", "json")
+
+_SHARES = tuple(f"{'idle_' if part in IDLE_CAUSES else ''}{part}_fraction" for part in PARTS)
+
+
+def table_text(runs: Sequence[Run], form: str) -> str:
+    """Return the tables of these runs in one of ``FORMATS``, ending with a line break.
+
+    csv has a row for each run, cell and variant, swept values first, exact figures with their unit in the column's
+    name; a name that a spreadsheet would take for a formula has an apostrophe before it. json has those rows, the
+    outcomes of the requests of each and its impact on training, the calibration, and what differs between the
+    manifests; md has the main table and, where anything was prefilled, those about it.
+    """
+    labels = run_labels(runs)
+    rows = [row for run, label in zip(runs, labels, strict=True) for row in headline(run, label)]
+    prefill, impacts = prefill_of(dict(zip(labels, runs, strict=True)))
+    if form == "md":
+        return _markdown(rows) + prefill_markdown(prefill, impacts)
+    shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
+    records = _records(rows, shares, prefill)
+    if form == "csv":
+        return _csv(rows, records)
+    return _json(runs, labels, records, {"prefill": prefill_records(prefill), "impact": impact_records(impacts)})
+
+
+def _records(
+    rows: Sequence[HeadlineRow], shares: Sequence[GpuTimeShares], prefill: Sequence[PrefillRow]
+) -> list[dict[str, Any]]:
+    prefill_of_row = {(each.run, each.cell, each.variant): each for each in prefill}
+    shares_of = {(each.run, each.cell, each.variant): each for each in shares}
+    records = []
+    for row in rows:
+        low_s, high_s = row.interval_s or (None, None)
+        figures = {
+            "run": row.run,
+            "variant": row.variant,
+            "repeats": row.repeats,
+            "iterations": row.iterations,
+            "iteration_time_s": row.iteration_time_s,
+            "iteration_time_low_s": low_s,
+            "iteration_time_high_s": high_s,
+            "fastest_repeat_s": row.fastest_s,
+            "slowest_repeat_s": row.slowest_s,
+            "speed_up_ratio": row.speed_up,
+            "gpu_utilization_fraction": row.gpu_utilization,
+            "gpu_utilization_with_prefill_fraction": row.gpu_utilization_with_prefill,
+            "wan_bytes": _count(row.wan_bytes),
+            "wan_goodput_bps": row.wan_goodput_bps,
+            "tokens_per_s": row.tokens_per_s,
+            "calibrated": row.calibrated,
+            "saturated": bool(row.saturation.saturated),
+            "saturated_repeats": row.saturation.saturated,
+            "cores_saturated_fraction": row.saturation.worst.cores_saturated,
+            "network_core_busy_fraction": row.saturation.worst.network_core_busy,
+            "simulated": row.simulated,
+            "not_modelled": list(row.not_modelled),
+        }
+        own = shares_of.get((row.run, row.cell, row.variant))
+        parts = [own.share(part) if own else None for part in PARTS]
+        # Columns that would be empty throughout are left out.
+        served = prefill_figures(prefill_of_row.get((row.run, row.cell, row.variant))) if prefill else {}
+        records.append({"cell": dict(row.values), **figures, **dict(zip(_SHARES, parts, strict=True)), **served})
+    return records
+
+
+def _count(value: float | None) -> float | int | None:
+    """Return a median of counts as an integer, unless it lies between two counts."""
+    return int(value) if value is not None and value.is_integer() else value
+
+
+def _csv(rows: Sequence[HeadlineRow], records: Sequence[Mapping[str, Any]]) -> str:
+    swept = list(dict.fromkeys(path for row in rows for path in row.values))
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    columns = [name for name in records[0] if name != "cell"]
+    writer.writerow([*map(_plain, swept), *columns])
+    for record in records:
+        texts = [*(record["cell"].get(path, "") for path in swept), *(record[name] for name in columns)]
+        writer.writerow(map(_plain, texts))
+    return buffer.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and value.startswith(_FORMULAS):
+        return f"'{value}"
+    if isinstance(value, list):
+        return _plain("; ".join(value))
+    return "" if value is None else value
+
+
+def _json(
+    runs: Sequence[Run], labels: Sequence[str], records: Sequence[Mapping[str, Any]], more: Mapping[str, Any]
+) -> str:
+    calibration = [
+        {"run": label, **row}
+        for run, label in zip(runs, labels, strict=True)
+        for row in json.loads(run.calibration.to_json(orient="records"))
+    ]
+    differences = [
+        {"field": each.path, "values": dict(zip(labels, each.values, strict=True)), "derived": each.derived}
+        for each in manifest_differences([run.manifest for run in runs])
+    ]
+    document = {
+        "runs": [
+            {"run": label, "path": str(run.path), "complete": run.complete, "simulated": run.simulated}
+            for run, label in zip(runs, labels, strict=True)
+        ],
+        "headline": records,
+        **more,
+        "calibration": calibration,
+        "differences": differences,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _markdown(rows: Sequence[HeadlineRow]) -> str:
+    several = len({row.run for row in rows}) > 1
+    swept = any(row.where for row in rows)
+    names = [*(["cell"] if swept else []), "variant", *(["run"] if several else [])]
+    prefilled = any(row.prefilled for row in rows)
+    figures = ["iteration time", "95 % interval", "speed-up", "GPU utilization", "WAN bytes per trial", "WAN goodput"]
+    if prefilled:
+        figures.insert(4, "with prefill")
+    lines = [
+        table_line([*names, *figures, "calibrated"]),
+        table_line([*("---" for _ in names), *("---:" for _ in figures), "---"]),
+    ]
+    for where, own in by_cell(rows):
+        for row in own:
+            named = [*([where] if swept else []), row.variant, *([row.run] if several else [])]
+            told = (
+                seconds_text(row.iteration_time_s),
+                _interval(row),
+                ratio_text(row.speed_up),
+                percent_text(row.gpu_utilization),
+                *([percent_text(row.gpu_utilization_with_prefill)] if prefilled else []),
+                size_text(row.wan_bytes),
+                rate_text(row.wan_goodput_bps),
+                _standing(row),
+            )
+            lines.append(table_line([*map(markdown_text, named), *told]))
+    notes = [note for note in (interval_note(rows), saturation_note(rows)) if note]
+    return "\n".join([*lines, *(line for note in notes for line in ("", note))]) + "\n"
+
+
+def _interval(row: HeadlineRow) -> str:
+    """Return the interval of the iteration time, or why there is none."""
+    if row.interval_s:
+        return seconds_interval_text(row.interval_s)
+    told = [row.without_interval or UNKNOWN, *([seconds_interval_text(row.range_s)] if row.range_s else [])]
+    return ": ".join(told)
+
+
+def _standing(row: HeadlineRow) -> str:
+    """Describe whether the row's links were as asked, and its machine kept up."""
+    if row.simulated:
+        without = markdown_text(", ".join(row.not_modelled))
+        return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}"
+    links = "yes" if row.calibrated else "**no**"
+    if not row.saturation.saturated:
+        return links
+    return f"{links}, {'but' if row.calibrated else 'and'} **saturated**: {row.saturation.mark}"

@@ -1,0 +1,1 @@
+"""Write numbers and tables as text."""

@@ -1,0 +1,69 @@
+"""End every command: with its exit status, and with one line on standard error for whatever went wrong."""
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from runner.experiment.document import one_line
+from runner.runs.faults import BAD_INPUT, FORESEEN, MACHINE_LACKS, STATUS
+
+
+class Terminated(BaseException):
+    """A signal asks this process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def fail(message: str, status: int) -> NoReturn:
+    """Print one line to standard error, whatever the message holds, and end with ``status``."""
+    print(f"wanbed: {one_line(message)}", file=sys.stderr)
+    raise typer.Exit(status)
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Turn every foreseen failure of the block into one line and its exit status; others keep their traceback.
+
+    A file or folder that cannot be used is bad input. A polite end (SIGTERM, SIGHUP) unwinds the block like an
+    interrupt from the keyboard, so that nothing stays behind.
+    """
+
+    def unwind(number: int, _: FrameType | None) -> NoReturn:
+        raise Terminated(number)
+
+    previous = {number: signal.signal(number, unwind) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    except FORESEEN as fault:
+        fail(str(fault), next(status for kind, status in STATUS if isinstance(fault, kind)))
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] != "mininet":
+            raise
+        fail(
+            "Mininet is not installed, and only a simulation does without: ./setup.sh, or pip install mininet",
+            MACHINE_LACKS,
+        )
+    except KeyboardInterrupt:
+        fail("interrupted, nothing of it is left running", 128 + signal.SIGINT)
+    except Terminated as end:
+        fail("told to end, nothing of it is left running", 128 + end.number)
+    except BrokenPipeError:
+        # Whoever read standard output has gone; what is still buffered for it must not fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(128 + signal.SIGPIPE) from None
+    except OSError as fault:
+        if fault.filename is None and fault.errno != errno.ENOSPC:
+            raise
+        fail(f"{fault.filename or 'standard output'}: {fault.strerror}: give another place, or make room", BAD_INPUT)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,147 @@
+"""``wanbed calibrate``: measure every link of an experiment's network, and print asked against measured."""
+
+import json
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
+from runner.cli.exit_status import told_in_one_line
+from runner.emulation.network_choice import emulated_cells, network_up
+from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
+from runner.resolve.experiment import Cell
+from runner.runs.faults import OUTSIDE_TOLERANCE
+from testbed.measurement.calibration import LinkMeasurement
+from testbed.measurement.calibration import calibrate as calibrate_links
+from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+
+Measured = list[tuple[Cell, LinkMeasurement]]
+
+_TRANSFERS = {
+    "short_ms": ("short ms", 1.0),
+    "both_ways_ms": ("both ways ms", 1.0),
+    "share_bps": ("share Mbit/s", 1e-6),
+    "together_bps": ("together Mbit/s", 1e-6),
+}
+"""The fields that ``LinkMeasurement`` has only of some links, asked and measured: heading and scale."""
+
+
+def calibrate(
+    file: ExperimentFile,
+    overrides: Overrides = None,
+    clock: Clock = None,
+    substrate: SubstrateName = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Build the network of every cell, measure every link, and print asked against measured.
+
+    Exit status 1 if a link is outside tolerance: RTT within max(0.5 ms, 2 %), goodput within 3 %, short transfers after
+    a pause and with both directions busy within max(1 ms, 3 %), shares of node pairs that fill a trunk within 3 %.
+    """
+    from runner.emulation.run_dilation import decide_dilation  # noqa: PLC0415 - Mininet comes with it
+
+    with told_in_one_line():
+        written = with_clock(overrides, clock)
+        cells = emulated_cells(file, written)
+        if wants_guest(cells[0].spec, substrate):
+            arguments = ["calibrate", str(file), *as_options(written)]
+            arguments += ["--json"] if as_json else []
+            raise typer.Exit(enter_virtual_time(virtual_kernel(), COMMAND, arguments, files=[file]))
+        dilation = decide_dilation(cells, substrate).factor
+        console = Console(stderr=as_json, highlight=False)
+        measured: Measured = []
+        for cell in _distinct(cells):
+            with network_up(cell.topology.dilated(dilation), substrate, file) as testbed:
+                links = [link.undilated(dilation) for link in calibrate_links(testbed)]
+            measured += [(cell, link) for link in links]
+            values = ", ".join(f"{path}={value}" for path, value in cell.values.items())
+            console.print(_table(links, values or str(file), dilation))
+        within = all(link.within_tolerance for _, link in measured)
+        if as_json:
+            print(json.dumps(_document(measured, dilation), indent=2))
+        elif within:
+            console.print("every link is within tolerance")
+        else:
+            console.print("some links are outside tolerance")
+    if not within:
+        raise typer.Exit(OUTSIDE_TOLERANCE)
+
+
+def _distinct(cells: tuple[Cell, ...]) -> list[Cell]:
+    seen: dict[Any, Cell] = {}
+    for cell in cells:
+        seen.setdefault(cell.topology, cell)
+    return list(seen.values())
+
+
+def _document(measured: Measured, dilation: float) -> dict[str, Any]:
+    return {
+        "within_tolerance": all(link.within_tolerance for _, link in measured),
+        "dilation": dilation,
+        "links": [
+            {
+                "cell": dict(cell.values),
+                "from": link.source,
+                "to": link.destination,
+                "scope": link.scope,
+                "asked": {
+                    "rtt_ms": link.asked_rtt_ms,
+                    "goodput_bps": link.asked_goodput_bps,
+                    "jitter_ms": link.asked_jitter_ms,
+                    "loss": link.asked_loss,
+                    **{name: getattr(link, f"asked_{name}") for name in _TRANSFERS},
+                },
+                "measured": {
+                    "rtt_ms": round(link.measured_rtt_ms, 3),
+                    "goodput_bps": round(link.measured_goodput_bps),
+                    "jitter_ms": round(link.measured_jitter_ms, 3),
+                    "loss": round(link.measured_loss, 5),
+                    **{name: _rounded(getattr(link, f"measured_{name}")) for name in _TRANSFERS},
+                    "burst_bytes": link.burst_bytes,
+                },
+                "within_tolerance": link.within_tolerance,
+            }
+            for cell, link in measured
+        ],
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
+    """Return asked against measured, a row a directed link; all but RTT and goodput only where some link has it."""
+    impaired = any(link.asked_jitter_ms or link.asked_loss for link in links)
+    table = Table(title=title + (f" (dilation {dilation:g})" if dilation != 1 else ""), title_justify="left")
+    table.add_column("link")
+    for heading in ("RTT ms\nasked", "\nmeasured", "goodput Mbit/s\nasked", "\nmeasured"):
+        table.add_column(heading, justify="right")
+    for heading in ("jitter ms\nasked", "\nmeasured", "loss\nasked", "\nmeasured") if impaired else ():
+        table.add_column(heading, justify="right")
+    transfers = {
+        name: column for name, column in _TRANSFERS.items() if any(getattr(link, f"asked_{name}") for link in links)
+    }
+    for heading, _ in transfers.values():
+        table.add_column(f"{heading}\nasked", justify="right")
+        table.add_column("\nmeasured", justify="right")
+    table.add_column("within\ntolerance")
+    for link in links:
+        asked_bps = link.asked_goodput_bps
+        row = [
+            f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}",
+            f"{link.asked_rtt_ms:.2f}",
+            f"{link.measured_rtt_ms:.2f}",
+            "unlimited" if asked_bps is None else f"{asked_bps / 1e6:.1f}",
+            f"{link.measured_goodput_bps / 1e6:.1f}",
+        ]
+        if impaired:
+            row += [f"{link.asked_jitter_ms:.2f}", f"{link.measured_jitter_ms:.2f}"]
+            row += [f"{link.asked_loss:.2%}", f"{link.measured_loss:.2%}"]
+        for name, (_, scale) in transfers.items():
+            for value in (getattr(link, f"asked_{name}"), getattr(link, f"measured_{name}")):
+                row.append("" if value is None else f"{value * scale:.1f}")
+        table.add_row(*row, "yes" if link.within_tolerance else "NO")
+    return table

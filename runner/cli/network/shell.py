@@ -1,0 +1,32 @@
+"""``wanbed shell``: give Mininet's prompt on an experiment's network."""
+
+import sys
+
+from runner.cli.arguments import ExperimentFile, Overrides, SubstrateName
+from runner.cli.exit_status import told_in_one_line
+from runner.emulation.gpu_provisioning import provision_gpus
+from runner.emulation.network_choice import first_cell, network_up
+
+
+def shell(file: ExperimentFile, overrides: Overrides = None, substrate: SubstrateName = "auto") -> None:
+    """Bring the file's network up and give Mininet's prompt on it, like `east-0 ping -c 3 west-0`; `exit` ends both.
+
+    Meanwhile `wanbed exec` from another terminal joins this network.
+    """
+    from mininet.cli import CLI  # noqa: PLC0415 - a machine that only simulates has no Mininet
+    from mininet.log import lg  # noqa: PLC0415
+
+    class Prompt(CLI):  # type: ignore[misc]
+        """Mininet's prompt, for host names with dashes and dots in them."""
+
+        identchars = CLI.identchars + "-."
+
+    with told_in_one_line():
+        cell = first_cell(file, overrides or [])
+        with network_up(cell.topology, substrate, file, gpus=provision_gpus(cell, str(file))) as testbed:
+            hosts = ", ".join(node.name for node in testbed.network.hosts)
+            print(f"wanbed: up on the {testbed.facts.name} substrate: {hosts}", file=sys.stderr)
+            # Mininet prints what hosts say through its log, which goes to standard error unless told.
+            for handler in lg.handlers:
+                handler.setStream(sys.stdout)
+            Prompt(testbed.network)

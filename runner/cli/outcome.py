@@ -1,0 +1,103 @@
+"""Show what ``wanbed run`` and ``wanbed simulate`` do: the trials that there would be, and what came out of them."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from results import load
+from results.reading.not_modelled import NotModelled, not_modelled_text, of_links
+from results.reading.saturation import MachineLoad
+from runner.resolve.experiment import Experiment
+
+_WIDTH = 120
+"""The width of tables that go to a file or a pipe."""
+
+
+def tell(line: str) -> None:
+    """Print a line that is no result to standard error."""
+    print(f"wanbed: {line}", file=sys.stderr, flush=True)
+
+
+def list_trials(experiment: Experiment, as_json: bool) -> None:
+    """Print every trial in the order in which it would run."""
+    cells = {cell.index: dict(cell.values) for cell in experiment.cells()}
+    trials = experiment.trials()
+    if as_json:
+        listed = [{"cell": cells[cell], "variant": variant, "repeat": repeat} for cell, variant, repeat in trials]
+        print(json.dumps({"run": None, "trials": listed}, indent=2))
+        return
+    for cell, variant, repeat in trials:
+        values = ", ".join(f"{path}={value}" for path, value in cells[cell].items())
+        print(f"{values or experiment.name}: {variant}, repeat {repeat}")
+
+
+def show_outcome(path: Path, as_json: bool) -> bool:
+    """Write a run's report and summary file, and print the summary; return whether every measured link was as asked."""
+    # Drawing and data frames take a second to load, which --dry-run and a refused file spare.
+    from results.comparison.run_description import not_modelled_in  # noqa: PLC0415
+    from results.reading.summary import summary_rows  # noqa: PLC0415
+    from results.reading.summary_table import write_summary  # noqa: PLC0415
+    from results.report.report import write_report  # noqa: PLC0415
+
+    run = load(path)
+    write_summary(run)
+    rows = summary_rows(run.summary)
+    report = path / "report.html"
+    write_report([run], report)
+    if as_json:
+        print(json.dumps({"run": str(path), "summary": rows}, indent=2))
+    else:
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console = Console(highlight=False, width=_WIDTH)
+        console.print(_table(rows, simulated=run.simulated, without=not_modelled_in(run)))
+    print(f"report: {report}", file=sys.stderr if as_json else sys.stdout)
+    return run.simulated or all(row["calibrated"] for row in rows)
+
+
+def _caption(without: tuple[NotModelled, ...]) -> Text:
+    """Return the caption for a simulation: what its links were, and what else it did not model."""
+    links, text = of_links(without), not_modelled_text(without)
+    if links:
+        return Text(f"simulated, links NOT as asked: {text} not modelled")
+    others = f"; not modelled: {text}" if without else ""
+    return Text(f"simulated: links as asked, by construction{others}")
+
+
+def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotModelled, ...]) -> Table:
+    table = Table(caption=_caption(without) if simulated else None, caption_justify="left")
+    judged = not simulated or bool(of_links(without))
+    for heading in ("cell", "variant"):
+        table.add_column(heading)
+    for heading in ("iteration\nseconds", "GPU\nutilization", "WAN MB in\nthe trial", "tokens/s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    if judged:
+        table.add_column("links as\nasked", justify="right", no_wrap=True)
+    for row in rows:
+        measured = [_standing(row)] if judged else []
+        table.add_row(
+            ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["cell"].items()),
+            Text(row["variant"]),
+            _figure(row["iteration_time_s"], ".3f"),
+            _figure(row["gpu_utilization"], ".1%"),
+            _figure(None if row["wan_bytes"] is None else row["wan_bytes"] / 1e6, ".1f"),
+            _figure(row["tokens_per_s"], ".0f"),
+            *measured,
+        )
+    return table
+
+
+def _standing(row: dict[str, Any]) -> str:
+    """Return whether the trial's links were as asked, and whether its machine kept up, as text."""
+    load = MachineLoad(row["cores_saturated_fraction"], row["network_core_busy_fraction"])
+    links = "yes" if row["calibrated"] else "NO"
+    return f"{links}, SATURATED: {load.mark}" if load.saturated else links
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "unknown" if value is None else format(value, form)

@@ -1,0 +1,214 @@
+"""``wanbed compare``: the gate. Compare two runs, or two variants of one, and decide whether the second is slower."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ground.strict_model import InputError
+from ground.units import parse_fraction
+from results import load
+from results.comparison.comparison import Check, Comparison, PairKey, UnknownFieldError, Verdict, check
+from results.comparison.comparison import compare as compare_runs
+from results.comparison.differences import Difference, is_below
+from results.comparison.markdown import difference_row, markdown, pair_row, verdict_line
+from results.comparison.pairing import PairingError
+from results.metrics.bootstrap import FEWEST_REPEATS
+from results.reading.run import Run
+from results.text.number_text import percent_text
+from runner.cli.arguments import STANDARD_OUTPUT, AsJson, RunsFolder
+from runner.cli.exit_status import fail, told_in_one_line
+from runner.cli.outcome import tell
+from runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors, run_again
+from runner.experiment.document import one_line
+from runner.runs.faults import DONE, NO_DATA, NOT_COMPARABLE, REGRESSED
+
+_WIDTH = 140
+"""The width of tables that go to a file or a pipe."""
+
+_STATUS: dict[Verdict, int] = {
+    "same": DONE,
+    "improved": DONE,
+    "regressed": REGRESSED,
+    "not_comparable": NOT_COMPARABLE,
+    "no_data": NO_DATA,
+}
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Folder of the baseline's run.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Folder of the run that is to be judged.")],
+    *,
+    margin: Annotated[
+        str, typer.Option(metavar="PERCENT", help="How much slower is no regression yet, and how much faster no gain.")
+    ] = "2%",
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow", metavar="FIELD", help="Compare though this field differs, or one below it; repeatable."
+        ),
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pair", metavar="A_VARIANT=B_VARIANT", help="Compare variants of different names; A and B may be one run."
+        ),
+    ] = None,
+    noise: Annotated[
+        int | None,
+        typer.Option(
+            "--noise", metavar="N", help="Run A's experiment again N times, and raise the margin to the noise."
+        ),
+    ] = None,
+    runs: RunsFolder = Path("runs"),
+    markdown_to: Annotated[
+        Path | None,
+        typer.Option("--markdown", metavar="FILE", help="Write a summary for CI there; - is standard output."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare B's iteration times with A's, cell by cell and variant by variant, and tell whether B regressed.
+
+    A regression is an effect beyond the margin whose 95 % interval excludes the margin. Exit status 0 same or improved,
+    1 regressed, 3 not comparable (the fields that differ are listed), 4 no data.
+    """
+    with told_in_one_line():
+        to_stdout = markdown_to == STANDARD_OUTPUT
+        if to_stdout and as_json:
+            raise InputError("--markdown -: --json has standard output, give a file")
+        fraction = _margin(margin)
+        if noise is not None and noise < FEWEST_REPEATS:
+            raise InputError(f"--noise: {noise} repeats tell little of the noise, give {FEWEST_REPEATS} or more")
+        checked = _checked(a, b, pair or [], allow or [])
+        console = _console(stderr=as_json or to_stdout)
+        floors: dict[PairKey, float] = {}
+        if noise is not None and not checked.refused and checked.pairs:
+            floors = _noise(checked, noise, allow=allow or [], runs=runs, seed=seed, console=console)
+        comparison = compare_runs(checked, margin=fraction, floors=floors, seed=seed)
+        _show(comparison, console)
+        if as_json:
+            print(json.dumps(comparison.document(), indent=2, ensure_ascii=False))
+        if to_stdout:
+            print(markdown(comparison), end="")
+        elif markdown_to is not None:
+            try:
+                markdown_to.write_text(markdown(comparison), encoding="utf-8")
+            except OSError as fault:
+                raise InputError(f"--markdown: {markdown_to}: {fault.strerror}, give another file") from None
+    if status := _STATUS[comparison.verdict]:
+        raise typer.Exit(status)
+
+
+def _margin(text: str) -> float:
+    number = text.strip()
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", number):
+        raise InputError(f"--margin {number}: a percentage has its sign, write {number}%")
+    if "e" in number.lower() and number.endswith("%"):
+        raise InputError(f"--margin {number}: an exponent is not read, write a plain percentage like 0.5%")
+    try:
+        return parse_fraction(text)
+    except ValueError as refusal:
+        raise InputError(f"--margin: {refusal}") from None
+
+
+def _checked(a: Path, b: Path, pairs: list[str], allow: list[str]) -> Check:
+    baseline = load(a)
+    judged = baseline if a.resolve() == b.resolve() else load(b)
+    names = [_names(text, baseline, judged) for text in pairs]
+    try:
+        return check(baseline, judged, names=names, allow=allow)
+    except (PairingError, UnknownFieldError) as refusal:
+        raise InputError(str(refusal)) from None
+
+
+def _names(text: str, a: Run, b: Run) -> tuple[str, str]:
+    """Return the two variants of a ``--pair``; a name may itself hold an equals sign."""
+    splits = [(text[:position], text[position + 1 :]) for position, letter in enumerate(text) if letter == "="]
+    if not splits:
+        raise InputError(f"--pair {text}: write the variant of A, an equals sign and that of B, like stock=mine")
+    return next((split for split in splits if split[0] in a.variants and split[1] in b.variants), splits[0])
+
+
+def _noise(
+    checked: Check, repeats: int, *, allow: list[str], runs: Path, seed: int, console: Console
+) -> dict[PairKey, float]:
+    a = checked.a
+    if a.simulated:
+        tell("a simulation gives the same every time: its noise is 0 by construction, and nothing is run")
+        return {(pair.a.cell, pair.a.variant): 0.0 for pair in checked.pairs}
+    experiment = noise_experiment(a, {pair.a.variant for pair in checked.pairs}, repeats)
+    again = run_again(a, experiment, runs, tell)
+    held = check_noise(a, again)
+    refused = [each for each in held.refused if not any(is_below(each.field, field) for field in allow)]
+    if refused:
+        console.print(_differences("The run that was to measure the noise is not comparable to A", refused))
+        fields = ", ".join(dict.fromkeys(each.field for each in refused))
+        fail(f"{again.path}: the run that was to measure the noise differs from A in {fields}", NOT_COMPARABLE)
+    return dict(noise_floors(held, checked.pairs, seed))
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False, markup=False)
+    return console if console.is_terminal else Console(stderr=stderr, highlight=False, markup=False, width=_WIDTH)
+
+
+def _text(text: str) -> Text:
+    """Return text as it is, whatever names a run brings: neither markup nor what a terminal would obey."""
+    return Text(one_line(text))
+
+
+def _show(comparison: Comparison, console: Console) -> None:
+    checked = comparison.check
+    if checked.refused:
+        console.print(_differences("What stands in the way; --allow FIELD accepts one", checked.refused))
+        for remedy in dict.fromkeys(f"{each.field}: {each.remedy}" for each in checked.refused if each.remedy):
+            console.print(_text(remedy), soft_wrap=True)
+    if checked.allowed:
+        console.print(_differences("Differences that were allowed", checked.allowed))
+    if checked.under_test:
+        console.print(_differences("Under test", checked.under_test))
+    if comparison.judgements:
+        console.print(_pairs(comparison))
+    for judgement in comparison.judgements:
+        if judgement.verdict in {"unclear", "no_data"}:
+            pair = judgement.pair
+            where = ", ".join(filter(None, (pair.cell_text, pair.variant_text)))
+            console.print(
+                _text(f"{judgement.verdict.upper().replace('_', ' ')} {where}: {judgement.reading}"), soft_wrap=True
+            )
+    for each in checked.caveats:
+        console.print(_text(f"warning: {each}"), soft_wrap=True)
+    console.print(_text(verdict_line(comparison)), soft_wrap=True)
+
+
+def _pairs(comparison: Comparison) -> Table:
+    floors = any(judgement.noise_floor is not None for judgement in comparison.judgements)
+    table = Table()
+    for heading in ("cell", "variant"):
+        table.add_column(heading)
+    for heading in ("A", "B", "B / A", "95 % interval"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    if floors:
+        table.add_column("noise\nfloor", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for judgement in comparison.judgements:
+        *figures, verdict, _ = pair_row(judgement)
+        if floors:
+            figures.append(percent_text(judgement.noise_floor))
+        table.add_row(*map(_text, (*figures, verdict)))
+    return table
+
+
+def _differences(title: str, found: "tuple[Difference, ...] | list[Difference]") -> Table:
+    table = Table(title=title, title_justify="left")
+    for heading in ("field", "A", "B", "where"):
+        table.add_column(heading, overflow="fold")
+    for each in found:
+        table.add_row(*map(_text, difference_row(each)))
+    return table

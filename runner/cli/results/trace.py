@@ -1,0 +1,53 @@
+"""``wanbed trace``: write what every GPU, link and connection did, as a file that Perfetto opens."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ground.strict_model import InputError
+from runner.cli.arguments import STANDARD_OUTPUT, AsJson
+from runner.cli.exit_status import fail, told_in_one_line
+from runner.runs.faults import NO_DATA
+
+TRACE_FILE = "trace.json.gz"
+
+
+def trace(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help=f"Where to write it (default: {TRACE_FILE} in the run); a file."),
+    ] = None,
+    *,
+    cells: Annotated[
+        list[str] | None,
+        typer.Option("--cell", metavar="N|PATH=VALUE", help="Only this cell of the sweep; if several, all must hold."),
+    ] = None,
+    variant: Annotated[str | None, typer.Option("--variant", metavar="NAME", help="Only this variant.")] = None,
+    repeat: Annotated[int | None, typer.Option("--repeat", metavar="K", help="Only this repetition, from 0.")] = None,
+    iteration: Annotated[
+        int | None, typer.Option("--iteration", metavar="I", help="Only this iteration of each trial, from 0.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a trace of the run, all trials one after the other unless chosen, for ui.perfetto.dev to open."""
+    # Spared by commands that read no traces.
+    from results.perfetto.selection import NoSuchTrialError, NoTrialsError, Selection  # noqa: PLC0415
+    from results.perfetto.trace_file import write_trace  # noqa: PLC0415
+
+    with told_in_one_line():
+        if output == STANDARD_OUTPUT:
+            raise InputError("--output -: a trace does not go to standard output, give a file")
+        destination = output or run / TRACE_FILE
+        try:
+            counts = write_trace(run, destination, Selection(cells or (), variant, repeat, iteration))
+        except NoTrialsError as fault:
+            fail(str(fault), NO_DATA)
+        except NoSuchTrialError as fault:
+            raise InputError(str(fault)) from None
+        except OSError as fault:
+            raise InputError(f"{destination}: cannot be written ({fault.strerror}), give another --output") from None
+        print(json.dumps({"trace": str(destination), **asdict(counts)}, indent=2) if as_json else destination)

@@ -1,0 +1,121 @@
+"""``wanbed validate``: compare the simulator with what is known."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ground.strict_model import InputError
+from results import load
+from runner.cli.arguments import AsJson, RunsFolder
+from runner.cli.exit_status import fail, told_in_one_line
+from runner.runs.faults import NO_DATA, OUTSIDE_TOLERANCE
+from runner.simulator.variant_simulation import simulate_variant
+
+PICTURE = ".png"
+
+
+def validate(
+    run: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="Folder of an emulated run, to simulate its trials too.")
+    ] = None,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE", help="Write the page here, and its picture beside it (default: print the page)."
+        ),
+    ] = None,
+    paper: Annotated[
+        Path | None,
+        typer.Option(
+            "--paper",
+            metavar="DIR",
+            help="What make paper wrote, to tell how far virtual time agrees with simulations.",
+        ),
+    ] = None,
+    random: Annotated[
+        int | None,
+        typer.Option("--random", metavar="N", help="Draw N experiments, run each in virtual time and simulate it."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="S", help="Which experiments are drawn (default: 1).")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Run no random experiment again that has finished in --runs.")
+    ] = False,
+    drawn: Annotated[
+        Path | None,
+        typer.Option(
+            "--drawn",
+            metavar="DIR",
+            help="Keep what came of --random here; without it, make the page of what was kept here. Causes of errors "
+            "are read from explanations.yaml here.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, metavar="N", help="Guests to run at a time (default: one a core, 2 at most)."),
+    ] = None,
+    runs: RunsFolder = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Hold the simulator against golden values, closed forms and, with RUN, the iteration times of an emulated run.
+
+    With --random N it is held against N experiments that are drawn over all that a file may combine, each with one
+    variant, a few seconds each.
+
+    Exit status 1 if a value is not exact, an iteration time is more than 5 % off (of random experiments, one in
+    twenty), or their median error is above 3 % (2 % in virtual time); 5 if --random finds no kernel of virtual time.
+    """
+    # Drawing and data frames take a second to load, which other commands spare.
+    from runner.cli.results.validate_random import RandomOptions, random_section  # noqa: PLC0415
+    from runner.validation.agreement import read_agreement  # noqa: PLC0415
+    from runner.validation.page import document, page  # noqa: PLC0415
+    from runner.validation.picture import draw_picture  # noqa: PLC0415
+    from runner.validation.validation import validate_simulator  # noqa: PLC0415
+
+    with told_in_one_line():
+        options = RandomOptions(random, seed, resume, jobs, drawn, runs)
+        if output is not None:
+            _check_output(output)
+        loaded = None if run is None else load(run)
+        if loaded is not None and loaded.summary.empty:
+            fail(f"{run}: no trial of this run has finished, continue it with wanbed run --resume", NO_DATA)
+        agreement = None if paper is None else read_agreement(paper)
+        validation = validate_simulator(loaded, simulate_variant)
+        section = random_section(options, simulate_variant)
+        if output is not None:
+            picture = output.with_suffix(PICTURE) if validation.comparisons else None
+            try:
+                if picture is not None:
+                    draw_picture(validation.comparisons, picture)
+                output.write_text(
+                    page(validation, loaded, picture.name if picture else None, agreement, section), encoding="utf-8"
+                )
+            except OSError as fault:
+                raise InputError(f"{output}: cannot be written ({fault.strerror}), give another --output") from None
+        if as_json:
+            print(
+                json.dumps(
+                    {"page": str(output) if output else None, **document(validation, agreement, section)}, indent=2
+                )
+            )
+        else:
+            print(output if output else page(validation, loaded, None, agreement, section))
+        held = [each for each in (validation, agreement, section) if each is not None]
+        failures = [failure for each in held for failure in each.failures]
+        for failure in failures:
+            print(f"wanbed: {failure}", file=sys.stderr)
+    if failures:
+        raise typer.Exit(OUTSIDE_TOLERANCE)
+
+
+def _check_output(output: Path) -> None:
+    """Refuse a file that the page cannot be written to, before anything is simulated for it."""
+    if output.suffix == PICTURE:
+        raise InputError(f"--output: {output}: the picture goes there, give a name for the page, like validation.md")
+    if output.is_dir() or not output.parent.is_dir():
+        raise InputError(f"--output: {output}: no page can be written there, give a file in a folder that exists")

@@ -1,0 +1,101 @@
+"""Run experiments drawn at random for ``wanbed validate``, or read what such a run has left."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ground.strict_model import InputError
+from runner.cli.outcome import tell
+from runner.experiment.document import one_line
+from runner.runs.run_folder import FEW, check_runs_folder
+from runner.simulator.simulation import Simulate
+from runner.validation.agreement import VIRTUAL_CELL_LIMIT
+from runner.validation.random.explanations import read_explanations
+from runner.validation.random.random_agreement import read_random_agreement, write_random_agreement
+from runner.validation.random.random_execution import agreement_of, run_random
+from runner.validation.random.random_files import MOST_EXPERIMENTS, DrawnExperiment, copy_experiments, write_experiments
+from runner.validation.random.random_page import RandomSection
+from testbed.virtual_time.guest_boot import check_visible
+from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+
+DEFAULT_SEED = 1
+MOST_SEED = 2**31 - 1
+EXPERIMENTS = "experiments"
+"""The folder, inside the one that keeps results, for the files of experiments that are far off."""
+_TOLD = 10
+
+
+@dataclass(frozen=True)
+class RandomOptions:
+    """The command's options about random experiments, as given. Raises InputError where they do not go together."""
+
+    count: int | None
+    seed: int | None
+    resume: bool
+    jobs: int | None
+    drawn: Path | None
+    runs: Path
+
+    def __post_init__(self) -> None:
+        if self.count is None:
+            for option, given in (
+                ("--seed", self.seed is not None),
+                ("--resume", self.resume),
+                ("--jobs", self.jobs is not None),
+            ):
+                if given:
+                    raise InputError(f"{option}: nothing is drawn: give --random N too, or leave {option} out")
+            return
+        if not 1 <= self.count <= MOST_EXPERIMENTS:
+            raise InputError(f"--random: {self.count} is not from 1 to {MOST_EXPERIMENTS}: give so many experiments")
+        if self.seed is not None and not 0 <= self.seed <= MOST_SEED:
+            raise InputError(f"--seed: {self.seed} is not from 0 to {MOST_SEED}")
+
+    @property
+    def side_by_side(self) -> int:
+        """The number of guests that run at a time."""
+        return self.jobs or min(FEW, len(os.sched_getaffinity(0)))
+
+
+def random_section(options: RandomOptions, simulate: Simulate) -> RandomSection | None:
+    """Return what is known of random experiments, after running them if asked; None where nothing was asked.
+
+    Raises InputError, and MissingError where virtual time is not to be had.
+    """
+    if options.count is None:
+        return None if options.drawn is None else _kept(options.drawn)
+    kernel, seed = virtual_kernel(), DEFAULT_SEED if options.seed is None else options.seed
+    folder = options.drawn
+    explanations = read_explanations(folder) if folder is not None else None
+    check_runs_folder(options.runs)
+    check_visible(options.runs, "--runs")
+    drawn = write_experiments(seed, options.count, options.runs / "random")
+    stores = run_random(seed, drawn, kernel, resume=options.resume, side_by_side=options.side_by_side, tell=tell)
+    agreement = agreement_of(seed, drawn, stores, simulate)
+    section = RandomSection(agreement, explanations or read_explanations(options.runs / "random"))
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_random_agreement(folder, agreement)
+            beyond = [result.name for result in agreement.beyond(VIRTUAL_CELL_LIMIT)]
+            copy_experiments(drawn, beyond, folder / EXPERIMENTS)
+        except OSError as fault:
+            raise InputError(f"--drawn: {folder}: cannot be written to ({fault.strerror}), give another") from None
+    _tell_worst(section, drawn)
+    return section
+
+
+def _kept(folder: Path) -> RandomSection:
+    return RandomSection(read_random_agreement(folder), read_explanations(folder))
+
+
+def _tell_worst(section: RandomSection, drawn: list[DrawnExperiment]) -> None:
+    files = {each.name: each.file for each in drawn}
+    for result in section.agreement.beyond(VIRTUAL_CELL_LIMIT)[:_TOLD]:
+        cause = section.explanations.experiments.get(result.name)
+        tell(
+            f"{files[result.name]}: {result.error:+.1%}, virtual time {result.virtual_s:.3f} s, simulated "
+            f"{result.simulated_s:.3f} s{f' ({one_line(cause)})' if cause else ''}"
+        )
+    for number, reason in section.agreement.failed.items():
+        tell(f"{drawn[number].file}: {reason}")

@@ -1,0 +1,1 @@
+"""Commands that run, simulate, plan and profile."""

@@ -1,0 +1,53 @@
+"""Run, inside the guest, the trials of ``wanbed run --clock virtual``, whose run folder is there already."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import typer
+
+from ground.strict_model import InputError
+from results.records.run_store import RunStore
+from runner.cli.exit_status import told_in_one_line
+from runner.cli.outcome import tell
+from runner.emulation.network_choice import source_of
+from runner.planner.experiment_file import load_experiment
+from runner.runs.machine_facts import kernel_facts
+
+MODULE = "runner.cli.runs.inner_run"
+
+
+@dataclass(frozen=True)
+class InnerRun:
+    """The order for such a run: an experiment's file with its overrides, and the folder of the run."""
+
+    file: str
+    overrides: Sequence[str]
+    store: str
+
+    def to_json(self) -> str:
+        """Return the order as one word of a command line."""
+        return json.dumps(asdict(self))
+
+
+def main(order: InnerRun) -> None:
+    """Run every trial that the folder lacks, and mark it complete."""
+    from runner.emulation.trials import run_trials  # noqa: PLC0415 - Mininet comes with it
+
+    with told_in_one_line():
+        file = Path(order.file)
+        experiment = load_experiment(file, order.overrides)
+        store = RunStore.open(Path(order.store))
+        if store.manifest["config_hash"] != experiment.config_hash:
+            raise InputError(f"{file}: it has changed since the run began: run it again")
+        store.update_manifest(kernel_facts())
+        run_trials(experiment, store, substrate="kernel", source=source_of(file), tell=tell)
+
+
+if __name__ == "__main__":
+    try:
+        main(InnerRun(**json.loads(sys.argv[1])))
+    except typer.Exit as end:
+        sys.exit(end.exit_code)

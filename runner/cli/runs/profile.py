@@ -1,0 +1,203 @@
+"""``wanbed profile``: measure the times of a model on this machine's GPU or CPU, for runs and simulations to read."""
+
+import json
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ground.strict_model import InputError
+from results.text.number_text import list_text, percent_text, seconds_text, size_text, three_digits
+from runner.cli.arguments import AsJson
+from runner.cli.exit_status import told_in_one_line
+from runner.cli.outcome import tell
+from runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
+from runner.profiling.task import PromptsTask, StagesTask, check_fits, profile_task
+from runner.profiling.told_profile import Row, rows_of, unsteady
+from testbed.kernel.missing import MissingError
+from workloads.prefill.profile_files import MeasuredPrefill
+from workloads.profiles.compute_profile import MeasuredProfile
+from workloads.profiles.measured_conditions import UNSTEADY
+from workloads.profiling.repeats import LEAST_REPEATS
+
+_WIDTH = 120
+"""The width of tables that go to a file or a pipe."""
+_NAMED = 3
+"""The most unsteady figures that the closing line names; the table marks all of them."""
+
+
+def profile_(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="gpt-a, gpt-b, gpt-tiny, or numbers like hidden=512,context=256,heads=8,vocabulary=1000; or one model "
+            "that prefills: llama-8b, llama-70b, llama-tiny.",
+        ),
+    ],
+    *,
+    device: Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu or cuda.")] = "auto",
+    precision: Annotated[
+        str | None, typer.Option(help="bf16 or fp32. Default: bf16 on a GPU, fp32 on a CPU; a llama has its own.")
+    ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Layers of a measured stage (default: a sixth of the model); of a llama, all."),
+    ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Lengths of the prompts that a llama prefills, in tokens.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(metavar="N", min=LEAST_REPEATS, help="Figures of each time.")] = 9,
+    repeat_ms: Annotated[int, typer.Option(metavar="MS", min=1, help="How long a repeat lasts at least.")] = 200,
+    warmup_ms: Annotated[int, typer.Option(metavar="MS", min=0, help="How long to warm up before each.")] = 1000,
+    threads: Annotated[int, typer.Option(metavar="N", min=1, help="Of torch on a CPU; ranks have one.")] = 1,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The profile's file. Default: named after model and device.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Write over a file that is there.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be measured, and the memory.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a compute profile of models that are trained, or a prefill profile of one that prefills.
+
+    The file stands in an experiment as compute: {kind: replay, profile: FILE} or prefill: {profile: FILE}. Forward,
+    recompute, backward, its parts and the optimizer are those of a rank; what they achieve is told beside the fastest
+    product of matrices on the same device.
+    """
+    with told_in_one_line(), device_at_hand(device) as at_hand:
+        task = profile_task(models, at_hand.kind, precision=precision, layers=layers, prompts=_lengths(prompts))
+        path = output or Path(f"{_slug('-'.join(models))}-{_slug(at_hand.name)}-{task.precision}.json")
+        if dry_run:
+            _print_plan(task, at_hand, path, as_json)
+            return
+        if path.suffix != ".json":
+            raise InputError(f"--output {path}: a profile's name ends in .json, or it is not found by its path")
+        if path.exists() and not replace:
+            raise InputError(f"{path}: it is there already: give another --output, or --replace")
+        if find_spec("torch") is None:
+            raise MissingError("torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'")
+        check_fits(task, at_hand.kind, at_hand.name, at_hand.free_bytes(), CpuAtHand().free_bytes())
+        # Loading torch takes a second, which --dry-run and refusals spare.
+        from runner.profiling.measuring import Measurement, Pace  # noqa: PLC0415
+
+        measurement = Measurement(at_hand, Pace(repeats, warmup_ms * 10**6, repeat_ms * 10**6, threads), tell)
+        measured = measurement.stages(task) if isinstance(task, StagesTask) else measurement.prompts(task)
+        _write(measured, path)
+        _show(measured, path, as_json)
+
+
+def _lengths(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise InputError(f"--prompts {text}: give numbers of tokens with commas between them, like 128,512,2048")
+    return [int(word) for word in words]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _write(measured: MeasuredProfile | MeasuredPrefill, path: Path) -> None:
+    """Write the file so that it appears whole, or not at all."""
+    text = json.dumps(measured.model_dump(mode="json", exclude_none=False), indent=1)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(f"{text}\n", encoding="utf-8")
+        partial.rename(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _print_plan(task: StagesTask | PromptsTask, at_hand: DeviceAtHand, path: Path, as_json: bool) -> None:
+    free_bytes, host_free_bytes = at_hand.free_bytes(), CpuAtHand().free_bytes()
+    needs = task.needs()
+    try:
+        check_fits(task, at_hand.kind, at_hand.name, free_bytes, host_free_bytes)
+        refusal = None
+    except MissingError as lack:
+        refusal = str(lack)
+    if as_json:
+        document = {
+            "profile": None,
+            "would_write": str(path),
+            "device": at_hand.name,
+            "precision": task.precision,
+            "would_measure": [{"what": need.what, "memory_bytes": need.device_bytes} for need in needs],
+            "free_bytes": free_bytes,
+            "fits": refusal is None,
+        }
+        print(json.dumps(document, indent=2))
+    else:
+        print(f"on {at_hand.name} in {task.precision}, {size_text(free_bytes)} free; would write {path}")
+        for need in needs:
+            print(f"  {need.what}: about {size_text(need.device_bytes)}")
+    if refusal is not None:
+        raise MissingError(refusal)
+
+
+def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool) -> None:
+    rows = rows_of(measured)
+    conditions = measured.conditions
+    assert conditions is not None
+    shaky = unsteady(rows)
+    if as_json:
+        document: dict[str, Any] = {
+            "profile": str(path),
+            "device": measured.device,
+            "precision": measured.precision,
+            "ceiling_flops_per_s": conditions.ceiling.flops_per_s,
+            "figures": [row.document() for row in rows],
+            "unsteady": [{"what": row.what, "action": name, "spread": time.spread} for row, name, time in shaky],
+            "conditions": conditions.model_dump(mode="json", exclude={"ceiling"}),
+        }
+        print(json.dumps(document, indent=2))
+    else:
+        console = Console(highlight=False)
+        console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+        console.print(_table(rows))
+        size = conditions.ceiling.size
+        print(
+            f"ceiling: {_flops_text(conditions.ceiling.flops_per_s)}, the product of two {size} x {size} matrices in "
+            f"{measured.precision} on {measured.device}"
+        )
+        print(f"profile: {path}")
+    if shaky:
+        worst = sorted(shaky, key=lambda each: -each[2].spread)[:_NAMED]
+        named = list_text([f"{row.what}, {name} ({percent_text(time.spread)})" for row, name, time in worst])
+        tell(
+            f"{len(shaky)} of {sum(len(row.times) for row in rows)} figures have a spread above "
+            f"{percent_text(UNSTEADY)}, most of all {named}: measure again on a machine that does nothing else"
+        )
+    throttled = sorted({*conditions.before.throttled, *conditions.after.throttled})
+    if throttled:
+        tell(f"the device's clocks were held down by its {list_text(throttled)}")
+
+
+def _table(rows: list[Row]) -> Table:
+    caption = f"median and spread (distance of the quartiles) of each time; !: above {percent_text(UNSTEADY)}"
+    table = Table(caption=caption, caption_justify="left")
+    table.add_column("")
+    for name in rows[0].times:
+        table.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
+    for heading in ("achieved", "of the\nceiling"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        times = [
+            f"{seconds_text(time.median_ns / 1e9)}\n{'' if time.steady else '! '}{percent_text(time.spread)}"
+            for time in row.times.values()
+        ]
+        table.add_row(Text(row.what), *times, _flops_text(row.flops_per_s), percent_text(row.of_ceiling))
+    return table
+
+
+def _flops_text(flops_per_s: float) -> str:
+    unit, factor = ("TFLOP/s", 1e12) if flops_per_s >= 1e12 else ("GFLOP/s", 1e9)
+    return f"{three_digits(flops_per_s / factor)} {unit}"

@@ -1,0 +1,78 @@
+"""``wanbed simulate``: simulate an experiment as discrete events, without a network."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ground.strict_model import InputError
+from results.reading.not_modelled import not_modelled_text
+from runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder
+from runner.cli.exit_status import told_in_one_line
+from runner.cli.outcome import list_trials, show_outcome, tell
+from runner.experiment.quantities import AUTO
+from runner.planner.experiment_file import load_experiment
+from runner.resolve.experiment import Experiment
+from runner.runs.cut_connections import cut_lines
+from runner.runs.not_modelled import simulated_without
+from runner.runs.progress import Progress
+from runner.runs.run_folder import begin_run, check_runs_folder, exclusively, resume_run
+
+
+def simulate(
+    file: ExperimentFile,
+    *,
+    overrides: Overrides = None,
+    jobs: Jobs = None,
+    resume: Resume = False,
+    dry_run: DryRun = False,
+    runs: RunsFolder = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Simulate the sweep on all cores, whatever engine the file names; write the run's folder and its report.
+
+    The same schedules, topology and results as `wanbed run`, without root and without a network. A simulation gives
+    the same every time, so that each trial runs once, whatever `repeats` says.
+    """
+    with told_in_one_line():
+        if any(override.partition("=")[0].strip() == "engine" for override in overrides or []):
+            raise InputError("--set engine: wanbed simulate always simulates: leave it out, or use wanbed run")
+        experiment = load_experiment(file, overrides or [], engine="simulate")
+        if dry_run:
+            list_trials(experiment, as_json)
+            return
+        show_outcome(simulated_run(experiment, runs, resume=resume, jobs=jobs), as_json)
+
+
+def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int | None) -> Path:
+    """Simulate what an experiment's run lacks on ``jobs`` processes, as many as cores if None; return its folder."""
+    from runner.simulated_runs.simulated_sweep import simulate_sweep  # noqa: PLC0415 - spared by --dry-run and a refused file
+
+    store = resume_run(experiment, runs) if resume else None
+    if store is not None and store.manifest["complete"]:
+        tell(f"{store.path} is complete already, nothing is run again")
+        return store.path
+    if store is None:
+        check_runs_folder(runs)
+        store = begin_run(experiment, runs, {"dilation": 1.0})
+    for line in (*_left_out(experiment), *cut_lines(experiment.cells())):
+        tell(line)
+    trials = experiment.trials()
+    finished = sum(store.has_trial(*trial) for trial in trials)
+    tell(f"{store.path}: {len(trials)} trials, {finished} of them finished before")
+    with exclusively(store.path), Progress(len(trials), finished) as progress:
+        simulate_sweep(experiment, store, jobs=jobs or len(os.sched_getaffinity(0)), progress=progress)
+        store.finish()
+    return store.path
+
+
+def _left_out(experiment: Experiment) -> Iterator[str]:
+    """Yield a line for each thing that the file asks for and a simulation ignores."""
+    spec, cells = experiment.spec, experiment.cells()
+    if spec.repeats > experiment.repeats:
+        yield f"a simulation gives the same every time: each trial runs once, not {spec.repeats} times"
+    if any(cell.spec.compute.kind == "torch" for cell in cells):
+        yield "torch does not run in a simulation: a compute profile gives its times, and nothing is learnt"
+    if spec.dilation not in {AUTO, 1}:
+        yield f"dilation {spec.dilation:g} is for a machine that cannot keep up: a simulation needs none"
+    if without := not_modelled_text(each for cell in cells for each in simulated_without(cell.spec, cell.topology)):
+        yield f"not modelled: {without}: the figures are those without"

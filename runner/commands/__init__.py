@@ -1,1 +1,0 @@
-"""The commands of ``wanbed``, one file each."""

@@ -1,0 +1,1 @@
+"""The engine that runs trials over an emulated network."""

@@ -1,0 +1,1 @@
+"""Start the processes that train, and hand each its plan."""

@@ -1,0 +1,34 @@
+"""Decide the dilation of a whole run: one factor for all its cells, so that they can be compared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.resolve.dilation import choose_dilation
+from runner.resolve.experiment import Cell
+from testbed.measurement.capacity import measure_capacity_bps
+
+
+@dataclass(frozen=True)
+class RunDilation:
+    """The factor, and the capacity it was derived from; None where the experiment gives the factor."""
+
+    factor: float
+    capacity_bps: int | None
+
+
+def decide_dilation(cells: Sequence[Cell], substrate: str) -> RunDilation:
+    """Take the factor that the experiment gives, or measure the machine and derive it from the largest demand.
+
+    In virtual time it is 1.
+
+    Raises CapacityError if the machine cannot carry the demand, and what measuring its capacity raises.
+    """
+    if cells[0].spec.clock == "virtual":
+        return RunDilation(1.0, None)
+    factor = cells[0].spec.dilation
+    demand_bps = max(cell.demand.total_bps for cell in cells)
+    if factor != "auto":
+        return RunDilation(choose_dilation(demand_bps, 1, factor), None)
+    capacity_bps = measure_capacity_bps(substrate, demand_bps)
+    real_time = any(cell.spec.compute.kind == "torch" for cell in cells)
+    return RunDilation(choose_dilation(demand_bps, capacity_bps, factor, real_time=real_time), capacity_bps)

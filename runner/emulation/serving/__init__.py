@@ -1,0 +1,1 @@
+"""Start the processes that serve prefill beside the training."""

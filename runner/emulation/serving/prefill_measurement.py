@@ -1,0 +1,58 @@
+"""Measure, before a trial begins, the times that a service plans with where torch computes: on the testbed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from runner.runs.faults import TrialError
+from testbed.testbed import Testbed
+from workloads.prefill.prefill_profile import PrefillProfile
+from workloads.prefill.profile_fit import TimedChunk, fit_chunks
+from workloads.prefill.service_plan import ServicePlan
+from workloads.serving.layer_measurement import MeasurementPlan
+
+PROGRAM = "workloads.serving.layer_measurement"
+_PATIENCE_S = 300.0
+"""Enough for torch to load, for the weights of some layers to be made, and for prompts of a few chunks."""
+
+SOURCE = "measured before the trial, on one of its hosts with nothing beside it"
+
+
+def measured_profile(testbed: Testbed, service: ServicePlan, folder: Path, parent_pid: int) -> PrefillProfile:
+    """Measure the profile of the service's model on the host of its first GPU, which holds as many layers as any.
+
+    Nothing else runs meanwhile: beside training and other GPUs of one machine a layer may take longer. ``folder``
+    receives the plan and the result. Raises TrialError, one line, if there is no result, or no profile fits it.
+    """
+    assert service.inference is not None
+    host = service.datacenters[0].gpus[0].host
+    result, words = folder / "layer-times", folder / "layer-times.words"
+    layers = max(service.model.stage_layers(service.depth))
+    plan = MeasurementPlan(service.inference, layers, service.settings.chunk_tokens, str(result), parent_pid)
+    path = folder / "layer-times.json"
+    plan.write(path)
+    with words.open("wb") as output:
+        argv = [sys.executable, "-m", PROGRAM, str(path)]
+        process = testbed.spawn(host, argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        try:
+            status = process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise TrialError(
+                f"prefill.profile: a layer of {service.model.name} was not measured within {_PATIENCE_S:.0f} s on "
+                f"{host}: give a smaller model, or the name of a profile"
+            ) from None
+        finally:
+            process.kill()
+            process.wait()
+    if status != 0:
+        said = words.read_text(errors="replace").strip().splitlines()
+        raise TrialError(
+            f"prefill.profile: measuring a layer of {service.model.name} on {host} ended with status {status}"
+            + (f": {said[-1]}" if said else "")
+        )
+    chunks = [TimedChunk(*chunk) for chunk in json.loads(result.read_text(encoding="utf-8"))]
+    try:
+        return fit_chunks(chunks, 1, source=SOURCE)
+    except ValueError as fault:
+        raise TrialError(f"prefill.profile: what was measured on {host} makes no profile: {fault}") from None

@@ -1,0 +1,87 @@
+"""Gather what the processes of a prefill service have left behind, in the experiment's time."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from results.records.schema import PrefillRequest
+from runner.emulation.serving.serving_plans import ServingPlans
+from runner.resolve.dilation import undilated_ns
+from runner.runs.prefill_record import prefill_facts, prefill_rows
+from workloads.prefill.control.outcome import Outcome, Reason, RequestRecord
+from workloads.prefill.service_plan import ServicePlan
+
+_TIMES = [field.name for field in fields(RequestRecord) if field.name.endswith("_ns")]
+
+
+@dataclass(frozen=True)
+class ServingOutcome:
+    """The part of a trial's record that is about prefill, beside the spans; the facts' ``faults`` are one line each."""
+
+    requests: list[PrefillRequest]
+    facts: dict[str, Any]
+
+
+def gather(service: ServicePlan, plans: ServingPlans, dilation: float, faults: Sequence[str]) -> ServingOutcome:
+    """Read the records and counts. What a failed process has not left is missing, and the faults report it.
+
+    Beside the facts of both engines are ``kv_bytes``, what the decode hosts received, and ``latest_arrival_ns``, by
+    how much a request was played late at worst. Where torch computes there are also ``profile``, what was planned with,
+    and ``tokens``, those of every request that a decode host has gone on with.
+    """
+    found = list(faults)
+    records: list[RequestRecord] = []
+    output_tokens: dict[int, int] = {}
+    latest_ns = 0
+    for datacenter, path in plans.records.items():
+        left = _read(path)
+        if left is None:
+            found.append(f"the prefill controller of {datacenter} left no records: its requests are not counted")
+            continue
+        latest_ns = max(latest_ns, left["latest_arrival_ns"])
+        for row in left["requests"]:
+            output_tokens[row["number"]] = row.pop("output_tokens")
+            records.append(_undilated(row, dilation))
+    counts = []
+    for gpu, path in plans.counts.items():
+        left = _read(path)
+        if left is None:
+            found.append(f"the prefill worker of GPU {gpu} left no counts")
+            continue
+        counts.append(left)
+        if left["fault"]:
+            found.append(f"the prefill worker of GPU {gpu} ended early: {left['fault']}")
+    margins_ns = [left["margins_ns"][-1] for left in counts if left["margins_ns"] and left["gpu"] in plans.gpus]
+    decoded = [left for path in plans.decode_counts.values() if (left := _read(path)) is not None]
+    facts = prefill_facts(
+        service,
+        records,
+        deadline_overruns=sum(left["deadline_overruns"] for left in counts),
+        overrun_ns=undilated_ns(sum(left["overrun_ns"] for left in counts), dilation),
+        margins_ns=[undilated_ns(margin_ns, dilation) for margin_ns in margins_ns],
+    )
+    measured: dict[str, Any] = {
+        "kv_bytes": sum(left["kv_bytes"] for left in decoded),
+        "latest_arrival_ns": undilated_ns(latest_ns, dilation),
+        "faults": found,
+    }
+    if service.inference is not None:
+        measured["profile"] = asdict(service.profile)
+        measured["tokens"] = {request: tokens for left in decoded for request, tokens in left["tokens"].items()}
+    return ServingOutcome(prefill_rows(service, records, output_tokens), {**facts, **measured})
+
+
+def _undilated(row: dict[str, Any], dilation: float) -> RequestRecord:
+    times = {name: undilated_ns(row[name], dilation) for name in _TIMES if row[name] is not None}
+    reason = None if row["reason"] is None else Reason(row["reason"])
+    return RequestRecord(**{**row, **times, "outcome": Outcome(row["outcome"]), "reason": reason})
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None

@@ -1,0 +1,87 @@
+"""Find transfers so small that what a shared rate gives away after a pause decides how long they take.
+
+A trunk that its node pairs can fill, and a host's port that its senders can, let go at once what they have saved up
+while nothing was sent. A transfer of less than ``TIMES`` as much is early by more than a tenth of its time.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from results.text.number_text import size_text
+from runner.resolve.placement import Pair
+from runner.resolve.resolved_variant import ResolvedVariant
+from testbed.measurement.calibration import LinkMeasurement
+from testbed.network.gateway_plan import GatewayPlan
+
+TIMES = 10
+
+Bursts = Mapping[tuple[str, str], int]
+"""Bytes, by the datacenters that traffic goes from and to: of their trunk, or of hosts' ports where both are one."""
+
+
+@dataclass(frozen=True)
+class _Transfer:
+    what: str
+    size_bytes: int
+    pair: Pair
+
+
+def bursts_of(plan: GatewayPlan, links: list[LinkMeasurement]) -> dict[tuple[str, str], int]:
+    """Return what each trunk was measured to give away, and what the bucket of each host's port may."""
+    trunks = {
+        (link.source, link.destination): link.burst_bytes
+        for link in links
+        if link.burst_bytes is not None and link.scope == "wan"
+    }
+    ports = {
+        (gateway.datacenter, gateway.datacenter): shared.rate_bytes_per_s * shared.burst_us // 10**6
+        for gateway in plan.gateways
+        for port in gateway.host_ports
+        if (shared := port.shared) is not None
+    }
+    return {**trunks, **ports}
+
+
+def path_text(ends: tuple[str, str]) -> str:
+    """Return the name of the trunk, or of the ports, between these datacenters."""
+    return f"ports in {ends[0]}" if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def small_transfers(variant: ResolvedVariant, bursts: Bursts) -> list[str]:
+    """Return a sentence for each kind of transfer that is small beside what its path gives away; empty if none is."""
+    worst: dict[str, tuple[float, str]] = {}
+    for transfer in _transfers(variant):
+        for ends, burst_bytes in _on_the_way(transfer.pair, bursts):
+            if transfer.size_bytes >= TIMES * burst_bytes:
+                continue
+            share = burst_bytes / max(1, transfer.size_bytes)
+            said = (
+                f"{variant.name}: {transfer.what} of {size_text(transfer.size_bytes)} is small beside the "
+                f"{size_text(burst_bytes)} that {path_text(ends)} let go at once after a pause: it may be as much early"
+            )
+            worst[transfer.what] = max(worst.get(transfer.what, (0.0, "")), (share, said))
+    return [said for _, said in worst.values()]
+
+
+def _on_the_way(pair: Pair, bursts: Bursts) -> Iterator[tuple[tuple[str, str], int]]:
+    one, other = pair
+    if one.host.name == other.host.name:
+        return
+    for here, there in ((one.datacenter, other.datacenter), (other.datacenter, one.datacenter)):
+        for ends in {(here, there), (there, there)}:
+            if ends in bursts:
+                yield ends, bursts[ends]
+
+
+def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
+    for boundary, size_bytes in enumerate(variant.work.activation_bytes):
+        shared = variant.shares(boundary)
+        part_bytes = size_bytes // (variant.pipelines_per_cell if shared else 1)
+        what = "a node pair's share of an activation" if shared else "an activation"
+        for pipeline in variant.placement.pipelines:
+            yield _Transfer(what, part_bytes, (pipeline[boundary], pipeline[boundary + 1]))
+    for stage, size_bytes in enumerate(variant.work.gradient_bytes):
+        ring = variant.placement.ring(stage)
+        if size_bytes and len(ring) > 1:
+            for pair in zip(ring, [*ring[1:], ring[0]], strict=True):
+                yield _Transfer("a ring's segment of the gradients", size_bytes // len(ring), pair)

@@ -1,0 +1,1 @@
+"""Sample links, connections, GPUs and the machine while a trial runs."""

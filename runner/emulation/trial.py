@@ -1,0 +1,178 @@
+"""Run one trial: the ranks of one variant on a testbed that is up, from their start to their traces."""
+
+import secrets
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from results.records.run_store import TrialRecord
+from results.records.span_log import SpanLogContents, read_span_log
+from runner.emulation.ranks.peer_plans import plan_peers
+from runner.emulation.ranks.rank_plans import TrialSetting, plan_ranks
+from runner.emulation.ranks.rank_processes import run_ranks
+from runner.emulation.ranks.start_gate import StartGate
+from runner.emulation.serving.prefill_measurement import measured_profile
+from runner.emulation.serving.serving_outcome import gather
+from runner.emulation.serving.serving_plans import plan_serving
+from runner.emulation.serving.serving_processes import serving
+from runner.emulation.telemetry.gpu_sampler import gpu_samples, sampling_gpus
+from runner.emulation.telemetry.link_sampler import LinkSampler, link_samples
+from runner.emulation.telemetry.load_sampler import LoadSampler
+from runner.emulation.telemetry.tcp_sampler import TcpSampler, tcp_samples
+from runner.resolve.dilation import undilated_span
+from runner.resolve.experiment import Cell
+from runner.resolve.prefill.prefill_forecast import planned_bubbles
+from runner.runs.cut_connections import cut_facts
+from runner.runs.plan_record import plan_facts
+from testbed.kernel.inside import in_virtual_time
+from testbed.testbed import Testbed
+from testbed.virtual_time.repeatability import wait_for_whole_second
+from workloads.prefill.prefill_profile import UNMEASURED
+
+RANK, PEER_RANK = "workloads.rank", "workloads.peers.torch_rank"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of one variant of one cell; ``variant`` counts the cell's variants.
+
+    ``gradients`` is a folder that receives what torch's last iteration has summed, one file a rank; None keeps nothing.
+    """
+
+    cell: Cell
+    variant: int
+    repeat: int
+    dilation: float
+    connections: Mapping[tuple[str, str], int]
+    gradients: Path | None = None
+
+
+def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = lambda: None) -> TrialRecord:
+    """Run the ranks and gather what they logged. ``meanwhile`` is called several times a second.
+
+    The hosts' TCP is set as the variant says beforehand: connections are counted under the same settings.
+
+    Raises TrialError, one line with the first rank that failed and its own words, SubstrateError, and MissingError for
+    a kernel that does not report the state of connections.
+    """
+    cell, variant = trial.cell, trial.cell.variants[trial.variant]
+    folder = testbed.folder / "trial"
+    folder.mkdir()
+    if in_virtual_time():
+        wait_for_whole_second()
+    try:
+        setting = TrialSetting(
+            addresses=testbed.addresses,
+            connections=trial.connections,
+            dilation=trial.dilation,
+            run_token=secrets.token_hex(16),
+            epoch_ns=time.monotonic_ns(),
+            folder=folder,
+            parent_pid=testbed.module_parent,
+            keep_gradients=trial.gradients is not None,
+        )
+        serves, service = None, variant.service
+        if service is not None:
+            if service.profile == UNMEASURED:
+                service = replace(service, profile=measured_profile(testbed, service, folder, setting.parent_pid))
+            # A plan is made with times of a profile, and torch takes its own.
+            ahead = planned_bubbles(cell.topology, variant) if service.inference is None else {}
+            serves = plan_serving(service, setting, ahead)
+        links, load = LinkSampler(testbed, setting.epoch_ns), LoadSampler(testbed.network_cpu_time_s)
+        connections = TcpSampler(testbed.tcp_state_reader(), setting.epoch_ns)
+
+        def each_while() -> None:
+            load.look()
+            meanwhile()
+
+        connections.start()
+        try:
+            links.start()
+            try:
+                uuids = () if testbed.gpus is None else {seat.uuid for seat in testbed.gpus.seats()}
+                with (
+                    sampling_gpus(sorted(uuids), setting.epoch_ns) as gpu_readings,
+                    serving(testbed, () if serves is None else serves.processes, folder) as faults,
+                ):
+                    if variant.peer:
+                        run_ranks(testbed, PEER_RANK, plan_peers(cell, variant, setting), folder, each_while)
+                    else:
+                        plans = plan_ranks(cell, variant, setting, None if serves is None else serves.gpus)
+                        with StartGate(setting.start_gate, len(plans)) as gate:
+                            run_ranks(testbed, RANK, plans, folder, each_while, gate=gate)
+            finally:
+                readings = links.stop()
+        finally:
+            rounds = connections.stop()
+        seen = load.load()
+        ranks = range(len(variant.placement.places))
+        logs = [_undilated(read_span_log(setting.span_log(rank)), trial.dilation) for rank in ranks]
+        prefill = None
+        if service is not None and serves is not None:
+            prefill = gather(service, serves, trial.dilation, faults)
+            logs += [
+                _undilated(read_span_log(path), trial.dilation)
+                for path in serves.pool_span_logs.values()
+                if path.exists()
+            ]
+        if trial.gradients is not None:
+            for rank in ranks:
+                shutil.copy(setting.gradients(rank) or "", trial.gradients / f"rank-{rank}.npz")
+    finally:
+        shutil.rmtree(folder)
+    return TrialRecord(
+        cell.index,
+        variant.name,
+        trial.repeat,
+        logs,
+        link_samples(readings, trial.dilation),
+        facts={
+            "warmup_iterations": cell.spec.training.warmup,
+            "tokens_per_iteration": cell.tokens_per_iteration,
+            "dilation": trial.dilation,
+            "connections": [[*hosts, count] for hosts, count in trial.connections.items()],
+            **cut_facts(cell.topology, variant),
+            "pipelines_per_cell": variant.pipelines_per_cell,
+            **plan_facts(cell.topology, variant),
+            "losses": mean_losses(logs),
+            **({"devices": devices} if (devices := device_facts(logs)) else {}),
+            **({} if gpu_readings.fault is None else {"nvml_fault": gpu_readings.fault}),
+            "machine_load": None if seen is None else asdict(seen),
+            "window_share": variant.tcp.window_share,
+            "sysctls": variant.tcp.sysctls(),
+            **({} if testbed.gpus is None else {"gpu_assignment": testbed.gpus.document()}),
+            **({} if prefill is None else {"prefill": prefill.facts}),
+        },
+        tcp_samples=tcp_samples(rounds, testbed.addresses.host_names(), trial.dilation),
+        prefill_requests=() if prefill is None else prefill.requests,
+        gpu_samples=gpu_samples(gpu_readings, trial.dilation),
+    )
+
+
+def mean_losses(logs: Iterable[SpanLogContents]) -> list[float]:
+    """Return the mean loss of every iteration, over all microbatches of all pipelines; [] where nothing was learnt.
+
+    Each pipeline's last stage has logged its share, so that the shares add up to the mean.
+    """
+    shares: dict[int, float] = defaultdict(float)
+    for log in logs:
+        for iteration, loss in log.losses:
+            shares[iteration] += loss
+    return [shares[iteration] for iteration in sorted(shares)]
+
+
+def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
+    """Return the device facts of each rank that computed for real, and its place in the emulated network."""
+    return [
+        {"rank": log.header.rank, "host": log.header.host, "gpu": log.header.gpu, **asdict(log.device)}
+        for log in logs
+        if log.device is not None
+    ]
+
+
+def _undilated(log: SpanLogContents, dilation: float) -> SpanLogContents:
+    return replace(log, spans=tuple(undilated_span(span, dilation) for span in log.spans))

@@ -1,0 +1,1 @@
+"""Run emulations in virtual time."""

@@ -1,0 +1,46 @@
+"""Report from outside, as its folder fills, how far a run in virtual time has come, by the clock of whoever waits."""
+
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from results.records.run_store import RunStore
+from runner.resolve.experiment import Experiment, TrialKey
+from runner.runs.progress import Progress
+
+
+class VirtualProgress:
+    """Report the trials that appear in a run's folder, to ``stream`` and by ``clock`` as ``Progress`` does."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        store: RunStore,
+        *,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._cells = {cell.index: cell.values for cell in experiment.cells()}
+        trials = experiment.trials()
+        self._left = [trial for trial in trials if not store.has_trial(*trial)]
+        self._running: TrialKey | None = None
+        # A bar would be drawn over by what the guest says.
+        self._progress = Progress(len(trials), len(trials) - len(self._left), stream=stream, clock=clock, plain=True)
+
+    def look(self) -> int:
+        """Report what is new since the last look, and now and then that time passes; return how full the folder is."""
+        calibrated = {cell for cell in self._cells if self._store.has_calibration(cell)}
+        while self._left and self._store.has_trial(*self._left[0]):
+            self._begin(self._left.pop(0))
+            self._running = None
+            self._progress.trial_finished()
+        if self._left and self._left[0][0] in calibrated:
+            self._begin(self._left[0])
+        self._progress.refresh()
+        return len(calibrated) - len(self._left)
+
+    def _begin(self, trial: TrialKey) -> None:
+        if trial != self._running:
+            cell, variant, repeat = self._running = trial
+            self._progress.trial_started(self._cells[cell], variant, repeat)

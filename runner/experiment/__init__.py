@@ -1,0 +1,1 @@
+"""An experiment as its user wrote it, checked field by field."""

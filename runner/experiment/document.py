@@ -1,0 +1,198 @@
+"""Read YAML as users write it: bounded, with no surprises; what is wrong with a document is refused in one line.
+
+The result is a tree of the types JSON knows: dictionaries with text as keys, lists, text, numbers, booleans and
+None. Anchors, aliases and ``<<`` merges are expanded, as long as the whole stays within the bounds below. Dates read as
+text, and tags that stand for other types are refused.
+"""
+
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ground.shown_text import MAX_DIGITS, shortened, shown
+from ground.strict_model import InputError
+
+MAX_FILE_BYTES = 2**20
+MAX_VALUES = 100_000
+MAX_DEPTH = 40
+
+_TAG = "tag:yaml.org,2002:"
+_MERGE = f"{_TAG}merge"
+_PLAIN_TAGS = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null", "seq", "map")}
+
+
+class _Fault(yaml.MarkedYAMLError):
+    """An error at one place of a document that is YAML, or nearly so."""
+
+    def __init__(self, problem: str, mark: yaml.Mark) -> None:
+        super().__init__(problem=problem, problem_mark=mark)
+
+
+class _BoundedLoader(yaml.SafeLoader):
+    """A safe loader that counts what aliases expand to while it reads, before anything is built."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._extents: dict[yaml.Node, tuple[int, int]] = {}
+        self._open = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            node = super().compose_node(parent, index)
+            if node not in self._extents:
+                raise _Fault("an alias stands inside the value that it repeats", mark)
+            return node
+        self._open += 1
+        if self._open > MAX_DEPTH:
+            raise _Fault(f"nested more than {MAX_DEPTH} deep", mark)
+        node = super().compose_node(parent, index)
+        self._open -= 1
+        if node is not None:
+            self._extents[node] = self._extent(node, mark)
+        return node
+
+    def _extent(self, node: yaml.Node, mark: yaml.Mark) -> tuple[int, int]:
+        """Return how many values a node holds with every alias written out, and how deep they lie."""
+        if node.tag not in _PLAIN_TAGS | {_MERGE}:
+            raise _Fault(f"the tag {node.tag.removeprefix(_TAG)!r} is not read here, write a plain value", mark)
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            children = node.value
+        elif isinstance(node, yaml.ScalarNode):
+            if not _is_whole_text(node.value):
+                raise _Fault(f"{node.value!r} has half a character: write it whole", mark)
+        elif isinstance(node, yaml.MappingNode):
+            _check_keys(node)
+            children = [child for entry in node.value for child in entry]
+        extents = [self._extents[child] for child in children]
+        values = 1 + sum(values for values, _ in extents)
+        depth = 1 + max((depth for _, depth in extents), default=0)
+        if values > MAX_VALUES:
+            raise _Fault(f"more than {MAX_VALUES} values once its aliases are written out, use fewer", mark)
+        if depth > MAX_DEPTH:
+            raise _Fault(f"nested more than {MAX_DEPTH} deep once its aliases are written out", mark)
+        return values, depth
+
+
+_BoundedLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in _PLAIN_TAGS or tag == _MERGE]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _finite_number(loader: _BoundedLoader, node: yaml.ScalarNode) -> float:
+    number: float = loader.construct_yaml_float(node)
+    if not isfinite(number):
+        raise _Fault(f"{shown(node.value)} is no finite number", node.start_mark)
+    return number
+
+
+def _whole_number(loader: _BoundedLoader, node: yaml.ScalarNode) -> int:
+    if len(node.value) > MAX_DIGITS:
+        raise _Fault(
+            f"{shown(node.value)} has more than {MAX_DIGITS} digits: give a number that can be meant, or quote a text",
+            node.start_mark,
+        )
+    number: int = loader.construct_yaml_int(node)
+    return number
+
+
+_BoundedLoader.add_constructor(f"{_TAG}float", _finite_number)
+_BoundedLoader.add_constructor(f"{_TAG}int", _whole_number)
+
+
+def _is_whole_text(text: str) -> bool:
+    """Return whether UTF-8 can hold the text: an escape can stand for one half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    seen = set()
+    for key, _ in node.value:
+        if key.tag not in (f"{_TAG}str", _MERGE):
+            written = f"{key.value!r} reads as {key.tag.removeprefix(_TAG)}" if isinstance(key.value, str) else "a list"
+            raise _Fault(f"a field's name is text, not {written}: put it in quotes", key.start_mark)
+        if not key.value.isprintable():
+            raise _Fault(f"the field {key.value!r} has unprintable characters in its name", key.start_mark)
+        if key.value in seen:
+            raise _Fault(f"the field {key.value!r} is there twice, leave one of them out", key.start_mark)
+        seen.add(key.value)
+
+
+def _unshared(value: Any) -> Any:
+    """Return the same tree with every alias a copy of its own, so that no change shows up in two places."""
+    if isinstance(value, dict):
+        return {key: _unshared(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_unshared(entry) for entry in value]
+    return value
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` as one line of a message: line breaks become spaces, what is unprintable is escaped."""
+    if text.isprintable():
+        return text
+    joined = " ".join(text.split())
+    return joined if joined.isprintable() else ascii(joined)[1:-1]
+
+
+def override_source(override: str) -> str:
+    """Return what a message calls the ``path=value`` of a ``--set``; of a long value only the beginning."""
+    path, equals, value = override.partition("=")
+    return f"--set {one_line(shortened(path) + equals + shortened(value))}"
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """Parse one YAML document into a tree.
+
+    Raises InputError, one line that starts with ``source`` and names the line where it is known, for what is not YAML,
+    or goes beyond the bounds, and for keys given twice or not text.
+    """
+    try:
+        loader = _BoundedLoader(text)
+        try:
+            return _unshared(loader.get_single_data())
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as fault:
+        place = f"line {fault.problem_mark.line + 1}: " if fault.problem_mark else ""
+        told = one_line(fault.problem or fault.context or "unreadable")
+        not_yaml = "" if isinstance(fault, _Fault) else "not YAML: "
+        raise InputError(f"{source}: {place}{not_yaml}{told}") from None
+    except yaml.reader.ReaderError as fault:
+        line = text.count("\n", 0, fault.position) + 1
+        raise InputError(f"{source}: line {line}: a control character, which YAML does not allow: remove it") from None
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"{source}: what is written like a number in it cannot be read as one: put it in quotes"
+        ) from None
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return the mapping in a YAML file. Raises InputError, one line that starts with the path; see ``parse_yaml``."""
+    source = one_line(str(path))
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as fault:
+        told = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
+        raise InputError(f"{source}: cannot be read ({told}): give the path of a readable YAML file") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise InputError(f"{source}: larger than {MAX_FILE_BYTES // 2**20} MiB, which is no file of this kind")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        line = content.count(b"\n", 0, fault.start) + 1
+        raise InputError(f"{source}: line {line}: not UTF-8 text: save it as UTF-8") from None
+    document = parse_yaml(text, source)
+    if not isinstance(document, dict):
+        found = "empty" if document is None else f"a {'list' if isinstance(document, list) else 'single value'}"
+        raise InputError(f"{source}: {found}, not a mapping: write fields like `name: value`")
+    return document

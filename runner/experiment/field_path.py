@@ -1,0 +1,127 @@
+"""Parse paths into an experiment, such as ``topology.wan.latency``, against the models, and set values at them.
+
+``--set`` and ``sweep`` both name a value this way. A step is a field's name or, in a list, an index from 0. Below
+``sweep`` the rest of a path is one key, since the keys there are paths themselves. Setting a value changes a copy.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, JsonValue
+
+from ground.shown_text import shown
+from ground.strict_model import InputError
+from runner.experiment.document import override_source, parse_yaml
+from runner.experiment.model import ExperimentSpec
+
+Steps = tuple[str, ...]
+
+
+def parse_path(text: str, source: str) -> Steps:
+    """Split a path and check that the models have such a field.
+
+    Raises InputError, one line that starts with ``source``, with the nearest known name for the first unknown step.
+    """
+    head, _, rest = text.partition(".")
+    steps = (head, rest) if head == "sweep" and rest else tuple(text.split("."))
+    annotations: list[Any] = [ExperimentSpec]
+    for position, step in enumerate(steps):
+        below = [found for annotation in annotations for found in _below(annotation, step)]
+        if not below:
+            where = ".".join(steps[:position])
+            raise InputError(f"{source}: {_unknown(step, where, annotations)}")
+        annotations = below
+    return steps
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """Return the plain types that an annotation allows, its unions and annotations taken apart."""
+    arguments = get_args(annotation)
+    if hasattr(annotation, "__metadata__"):
+        return _alternatives(arguments[0])
+    if arguments and get_origin(annotation) not in (tuple, list, dict):
+        return [kind for argument in arguments for kind in _alternatives(argument)]
+    return [annotation]
+
+
+def _below(annotation: Any, step: str) -> list[Any]:
+    found: list[Any] = []
+    for kind in [JsonValue] if annotation is JsonValue else _alternatives(annotation):
+        if kind is JsonValue:
+            found.append(JsonValue)
+        elif get_origin(kind) is dict:
+            found.append(get_args(kind)[1])
+        elif get_origin(kind) in (tuple, list):
+            if _is_index(step):
+                found.append(get_args(kind)[0])
+        elif isinstance(kind, type) and issubclass(kind, BaseModel) and step in kind.model_fields:
+            found.append(kind.model_fields[step].annotation)
+    return found
+
+
+def _unknown(step: str, where: str, annotations: list[Any]) -> str:
+    kinds = [kind for annotation in annotations for kind in _alternatives(annotation)]
+    names = sorted(
+        {name for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel) for name in kind.model_fields}
+    )
+    inside = f" in {where}" if where else ""
+    if names:
+        near = get_close_matches(step, names, n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(names)}"
+        return f"no field {step!r}{inside}, {remedy}"
+    if any(get_origin(kind) in (tuple, list) for kind in kinds):
+        return f"{where} is a list, {step!r} is no index: count from 0"
+    return f"{where} is a single value, it has no field {step!r}: set {where} itself"
+
+
+def _is_index(step: str) -> bool:
+    return step.isascii() and step.isdecimal()
+
+
+def with_value(document: Any, path: Steps, value: Any, source: str) -> Any:
+    """Return a copy of ``document`` with ``value`` at ``path``; absent sections are made, absent list entries are not.
+
+    ``document`` itself stays as it was. Raises InputError, one line that starts with ``source``, for an index beyond a
+    list's end and for a step below what is a single value in this document.
+    """
+    return _with_value(document, path, value, source, ())
+
+
+def _with_value(document: Any, path: Steps, value: Any, source: str, above: Steps) -> Any:
+    if not path:
+        return value
+    step, where = path[0], ".".join(above)
+    below = (*above, step)
+    if isinstance(document, list):
+        if not _is_index(step):
+            raise InputError(f"{source}: {where} is a list here, {step!r} is no index: count from 0")
+        if len(step) > 9 or int(step) >= len(document):
+            raise InputError(f"{source}: {where} has {_entries(len(document))} here, there is no {step}")
+        position = int(step)
+        changed = _with_value(document[position], path[1:], value, source, below)
+        return [*document[:position], changed, *document[position + 1 :]]
+    if document is None and _is_index(step):
+        raise InputError(f"{source}: {where} has no entries here, there is no {step}: set {where} as a whole")
+    if document is None:
+        document = {}
+    if not isinstance(document, Mapping):
+        raise InputError(f"{source}: {where} is the single value {shown(document)} here: set {where} itself")
+    return {**document, step: _with_value(document.get(step), path[1:], value, source, below)}
+
+
+def _entries(count: int) -> str:
+    return f"{count} entr{'y' if count == 1 else 'ies'}"
+
+
+def with_override(document: Any, override: str) -> Any:
+    """Apply one ``path=value`` as given to ``--set``; the value is read as YAML.
+
+    Raises InputError, one line that starts with ``--set``.
+    """
+    source = override_source(override)
+    path, equals, value = override.partition("=")
+    if not equals:
+        raise InputError(f"{source}: no value given, write it like topology.wan.latency=10ms")
+    steps = parse_path(path.strip(), source)
+    return with_value(document, steps, parse_yaml(value, source), source)

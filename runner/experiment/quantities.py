@@ -1,0 +1,178 @@
+"""Types of an experiment's single fields: one value or one per stage, counts, names, and choices of few."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import PlainSerializer, PlainValidator
+
+from ground.shown_text import shown
+from ground.units import format_duration, format_size, parse_duration_ns, parse_size_bytes
+
+AUTO: Literal["auto"] = "auto"
+MAX_CONNECTIONS = 64
+MAX_PIPELINES = 1024
+MAX_DILATION = 100.0
+MAX_NAME_LENGTH = 80
+MAX_PATH_LENGTH = 4095
+"""The limit on Linux."""
+MIN_WINDOW_BYTES = 4 * 2**10
+MAX_WINDOW_BYTES = 2**30
+
+
+def _single_or_list(parse: Callable[[object], int]) -> Callable[[object], int | tuple[int, ...]]:
+    def validate(written: object) -> int | tuple[int, ...]:
+        if not isinstance(written, list | tuple):
+            return parse(written)
+        values = []
+        for position, entry in enumerate(written):
+            try:
+                values.append(parse(entry))
+            except ValueError as refusal:
+                raise ValueError(f"entry {position}: {refusal}") from None
+        return tuple(values)
+
+    return validate
+
+
+def _write_single_or_list(write: Callable[[int], str]) -> Callable[[int | tuple[int, ...]], Any]:
+    def serialize(value: int | tuple[int, ...]) -> Any:
+        return [write(entry) for entry in value] if isinstance(value, tuple) else write(value)
+
+    return serialize
+
+
+def _positive_size_bytes(text: object) -> int:
+    size_bytes = parse_size_bytes(text)
+    if size_bytes < 1:
+        raise ValueError(f"{shown(text)} is nothing to send: give at least 1B")
+    return size_bytes
+
+
+StageDurationsNs = Annotated[
+    int | tuple[int, ...],
+    PlainValidator(_single_or_list(parse_duration_ns)),
+    PlainSerializer(_write_single_or_list(format_duration)),
+]
+"""A duration for every stage, or a list with one for each stage, stage 0 first."""
+
+BoundarySizesBytes = Annotated[
+    int | tuple[int, ...],
+    PlainValidator(_single_or_list(_positive_size_bytes)),
+    PlainSerializer(_write_single_or_list(format_size)),
+]
+"""A size for every stage boundary, or a list with one for each: entry i is the boundary of stages i and i + 1."""
+
+
+def whole_number(least: int, most: int) -> PlainValidator:
+    """Return a validator for a whole number between two bounds; it refuses text, booleans and fractions."""
+
+    def check(written: object) -> int:
+        if type(written) is int and least <= written <= most:
+            return written
+        raise ValueError(f"{shown(written)} is not a whole number from {least} to {most}")
+
+    return PlainValidator(check)
+
+
+def _printable(what: str, most: int) -> PlainValidator:
+    def check(written: object) -> str:
+        if not isinstance(written, str):
+            raise ValueError(f"{shown(written)} is not text: put it in quotes")
+        if not 1 <= len(written) <= most or not written.isprintable() or not written.strip():
+            raise ValueError(f"{shown(written)} is no {what}: give 1 to {most} printable characters")
+        return written
+
+    return PlainValidator(check)
+
+
+PrintableName = Annotated[str, _printable("name", MAX_NAME_LENGTH)]
+NameOrPath = Annotated[str, _printable("name or path", MAX_PATH_LENGTH)]
+"""Names a thing that is known by its name, or gives the path of its file."""
+
+
+def _window_bytes(written: object) -> int:
+    size_bytes = parse_size_bytes(written)
+    if not MIN_WINDOW_BYTES <= size_bytes <= MAX_WINDOW_BYTES:
+        bounds = f"{format_size(MIN_WINDOW_BYTES)} to {format_size(MAX_WINDOW_BYTES)}"
+        raise ValueError(f"{shown(written)} is not from {bounds}")
+    return size_bytes
+
+
+WindowBytes = Annotated[int, PlainValidator(_window_bytes), PlainSerializer(format_size)]
+
+
+def _congestion_control(written: object) -> str:
+    if isinstance(written, str) and re.fullmatch(r"[a-z0-9_-]{1,15}", written):
+        return written
+    raise ValueError(f"{shown(written)} is no congestion control's name: write one like cubic, reno or bbr")
+
+
+CongestionControl = Annotated[str, PlainValidator(_congestion_control)]
+
+
+def _truth(written: object) -> bool:
+    if isinstance(written, bool):
+        return written
+    raise ValueError(f"{shown(written)} is neither true nor false")
+
+
+Truth = Annotated[bool, PlainValidator(_truth)]
+
+
+def _connections(written: object) -> int | str:
+    if written == AUTO or (type(written) is int and 1 <= written <= MAX_CONNECTIONS):
+        return written
+    raise ValueError(f"{shown(written)} is neither auto nor a whole number from 1 to {MAX_CONNECTIONS}")
+
+
+def _stage_datacenters(written: object) -> Literal["auto"] | tuple[str, ...] | tuple[tuple[str, ...], ...]:
+    if written == AUTO:
+        return AUTO
+    entries = written if isinstance(written, list | tuple) else ()
+    if entries and all(isinstance(entry, str) for entry in entries):
+        return tuple(entries)
+    if entries and all(isinstance(entry, list | tuple) and _stage_datacenters(entry) for entry in entries):
+        return tuple(tuple(entry) for entry in entries)
+    raise ValueError(
+        f"{shown(written)} is not run here, give a list with one datacenter for each stage, or such a list for each "
+        "pipeline, or auto"
+    )
+
+
+def _write_stage_datacenters(homes: str | tuple[str, ...] | tuple[tuple[str, ...], ...]) -> object:
+    return homes if isinstance(homes, str) else [name if isinstance(name, str) else list(name) for name in homes]
+
+
+StageDatacenters = Annotated[
+    Literal["auto"] | tuple[str, ...] | tuple[tuple[str, ...], ...],
+    PlainValidator(_stage_datacenters),
+    PlainSerializer(_write_stage_datacenters),
+]
+"""The datacenter of each stage: one list for all pipelines, or one for each pipeline, or auto: the planner's."""
+
+
+def _pipelines_per_cell(written: object) -> int | str:
+    if written == AUTO or (type(written) is int and 1 <= written <= MAX_PIPELINES):
+        return written
+    raise ValueError(f"{shown(written)} is neither auto nor a whole number from 1 to {MAX_PIPELINES}")
+
+
+def _learning_rate(written: object) -> float:
+    if isinstance(written, int | float) and not isinstance(written, bool) and 0 < written <= 1:
+        return float(written)
+    raise ValueError(f"{shown(written)} is no learning rate: give a number above 0, at most 1, like 0.0003 or 3.0e-4")
+
+
+def _dilation(written: object) -> float | str:
+    if written == AUTO:
+        return AUTO
+    if isinstance(written, int | float) and not isinstance(written, bool) and 1 <= written <= MAX_DILATION:
+        return float(written)
+    raise ValueError(f"{shown(written)} is neither auto nor a number from 1 to {MAX_DILATION:g}")
+
+
+PipelinesPerCell = Annotated[int | Literal["auto"], PlainValidator(_pipelines_per_cell)]
+LearningRate = Annotated[float, PlainValidator(_learning_rate)]
+Connections = Annotated[int | Literal["auto"], PlainValidator(_connections)]
+Dilation = Annotated[float | Literal["auto"], PlainValidator(_dilation)]

@@ -1,0 +1,107 @@
+"""Read an experiment's document: every cell of its sweep with its network; nothing is placed on it yet."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ground.shown_text import shortened
+from ground.strict_model import InputError, parse_model
+from netem_profiles.profile import load_profile
+from runner.experiment.document import one_line, override_source, read_document
+from runner.experiment.field_path import with_override, with_value
+from runner.experiment.model import ExperimentSpec
+from runner.experiment.sweep import combinations, swept_paths, value_text
+from testbed.network.topology import LinkConditions, Topology, TopologySpec, resolve_topology
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """One combination of swept values, as text by path, and its network; ``source`` starts error messages."""
+
+    index: int
+    values: Mapping[str, str]
+    spec: ExperimentSpec
+    topology: Topology
+    source: str
+
+
+def read_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Mapping[str, Any], str]:
+    """Return the document of an experiment's file with ``overrides`` applied, and what error messages call it.
+
+    Each override is a ``path=value``. ``name`` defaults to the file's name without its ending. Raises InputError: one
+    line with file, field and remedy.
+    """
+    file = one_line(str(path))
+    document: Mapping[str, Any] = {"name": _file_name(path), **read_document(path)}
+    document = with_topology_inline(document, path.parent, file)
+    for override in overrides:
+        document = with_topology_inline(with_override(document, override), path.parent, "--set topology")
+    return document, " ".join([file, *map(override_source, overrides)])
+
+
+def with_topology_inline(document: Mapping[str, Any], directory: Path, source: str) -> Mapping[str, Any]:
+    """Put the content of a topology's file where its path stands. Raises InputError."""
+    written = document.get("topology")
+    if not isinstance(written, str):
+        return document
+    path = directory / written
+    try:
+        topology = read_document(path)
+    except InputError as refusal:
+        raise InputError(f"{source}: topology: {refusal}") from None
+    parse_model(TopologySpec, topology, one_line(str(path)))
+    return {**document, "topology": topology}
+
+
+def cell_specs(spec: ExperimentSpec, document: Mapping[str, Any], source: str, directory: Path) -> Iterator[CellSpec]:
+    """Yield the cells of ``spec``, which is that of ``document``, in the order in which they are counted.
+
+    Raises InputError, one line with source, field and remedy, for a sweep that cannot be, and for the first cell whose
+    fields or network cannot.
+    """
+    paths = swept_paths(spec.sweep, source)
+    for index, values in enumerate(combinations(spec.sweep)):
+        texts = {path: value_text(value) for path, value in values.items()}
+        here = (
+            f"{source}: sweep: at {', '.join(f'{path}={shortened(text)}' for path, text in texts.items())}"
+            if texts
+            else source
+        )
+        swept = document
+        for path, value in values.items():
+            swept = with_value(swept, paths[path], value, f"{source}: sweep: {path}")
+        own = parse_model(ExperimentSpec, with_topology_inline(swept, directory, here), here)
+        yield CellSpec(index, texts, own, _resolve_wan(own.topology, here, directory), here)
+
+
+def _file_name(path: Path) -> str:
+    return path.stem if path.stem.isprintable() and len(path.stem) <= 80 else "experiment"
+
+
+def _resolve_wan(spec: TopologySpec, source: str, directory: Path) -> Topology:
+    names = [datacenter.name for datacenter in spec.datacenters]
+    linked = {frozenset(link.between) for link in spec.links}
+    pairs = len(names) * (len(names) - 1) // 2
+    if len(names) == 1 and (spec.wan is not None or spec.profile is not None):
+        field = "wan" if spec.wan is not None else "profile"
+        raise InputError(
+            f"{source}: topology.{field}: one datacenter has no WAN: leave {field} out or add a datacenter"
+        )
+    if spec.wan is None and spec.profile is None and len(linked) < pairs:
+        raise InputError(
+            f"{source}: topology.wan: nothing says what lies between the datacenters: give wan, like "
+            "{latency: 40ms, rate: 10Gbit}, or a profile"
+        )
+    return resolve_topology(spec, _profile(spec, names, source, directory), source=f"{source}: topology")
+
+
+def _profile(
+    spec: TopologySpec, names: Iterable[str], source: str, directory: Path
+) -> Mapping[frozenset[str], LinkConditions] | None:
+    if spec.profile is None:
+        return None
+    try:
+        return load_profile(spec.profile, tuple(names), relative_to=directory)
+    except InputError as refusal:
+        raise InputError(f"{source}: topology.profile: {str(refusal).removeprefix('profile: ')}") from None

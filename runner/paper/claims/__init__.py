@@ -1,0 +1,1 @@
+"""Hold what the paper claims against what was reproduced."""

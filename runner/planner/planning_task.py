@@ -1,0 +1,57 @@
+"""Hand a variant of an experiment to the planner, and take the places of the best candidate back."""
+
+import json
+
+from ground.strict_model import InputError
+from runner.planner.candidate import Candidate
+from runner.planner.planning import PlanningTask, planned_placement
+from runner.planner.pricing import PricedIterations
+from runner.planner.search_space import most_pipelines
+from runner.resolve.stage_work import stage_work
+from runner.resolve.variant_resolution import Layout, WrittenVariant, resolve_variant, schedule_class, training_cut
+from workloads.peers.peer_plan import PEER_SCHEDULES
+
+
+def planned_places(written: WrittenVariant, pipelines: int) -> tuple[str, ...]:
+    """Return the datacenter of each stage in the best candidate for a variant."""
+    return planned_placement(planning_task(written, pipelines=pipelines))
+
+
+def planning_task(written: WrittenVariant, *, pipelines: int | None) -> PlanningTask:
+    """Return the planner's task for a variant: so many ``pipelines``, or None for any number.
+
+    Raises InputError, one line that starts with its source, for one whose places it cannot choose.
+    """
+    spec, topology, source = written.spec, written.topology, written.source
+    variant, here = spec.variants[written.position], f"{source}: variants.{written.position}"
+    if variant.schedule in PEER_SCHEDULES:
+        raise InputError(f"{here}.schedule: {variant.schedule} is torch's own, which is not simulated: it has no plan")
+    schedule = schedule_class(variant, here)
+    if schedule.whole_replicas:
+        raise InputError(
+            f"{here}.schedule: {variant.schedule} places whole replicas, and stages are planned: take a schedule that "
+            "cuts the model into stages"
+        )
+    cut = training_cut(spec, variant, topology, schedule.whole_replicas, source)
+    return PlanningTask(
+        topology,
+        cut.stages,
+        pipelines,
+        cut.microbatches,
+        cut.memory_bound,
+        spec.model.context,
+        variant.transport,
+        spec.clock,
+        schedule,
+        json.dumps(variant.options, sort_keys=True),
+        stage_work(
+            spec, cut.stages, pipelines or max(most_pipelines(topology, cut.stages), 1), source, written.directory
+        ),
+        PricedIterations.of(spec.training.iterations, spec.training.warmup),
+        lambda candidate: resolve_variant(written, _layout(candidate)),
+        f"{source}: training.stages",
+    )
+
+
+def _layout(candidate: Candidate) -> Layout:
+    return Layout(candidate.stages, candidate.pipelines, candidate.pipelines_per_cell, candidate.placement)

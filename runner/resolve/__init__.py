@@ -1,0 +1,1 @@
+"""From what was written to what runs: places, connections, times, plans."""

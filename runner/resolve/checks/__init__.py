@@ -1,0 +1,1 @@
+"""Refuse what could not run."""

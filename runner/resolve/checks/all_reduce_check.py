@@ -1,0 +1,52 @@
+"""Check, before anything is made, that torch's own collectives can all-reduce the gradients of a variant."""
+
+from collections.abc import Sequence
+
+from ground.strict_model import InputError
+from runner.experiment.model import ExperimentSpec, VariantSpec
+from runner.resolve.placement import Placement
+from runner.resolve.resolved_variant import ResolvedVariant
+from testbed.gpus.gpu_assignment import GpuAssignment
+from testbed.kernel.missing import MissingError
+
+RING, NCCL = "ring", "nccl"
+
+
+def check_all_reduce(spec: ExperimentSpec, variant: VariantSpec, placement: Placement, here: str) -> None:
+    """Raise InputError, one line that starts with ``here``, for an ``all_reduce`` that the variant cannot have."""
+    asked, where = variant.transport.all_reduce, f"{here}.transport.all_reduce"
+    if asked == RING:
+        return
+    if spec.compute.kind != "torch":
+        raise InputError(f"{where}: {asked} sums what torch computes: give compute: {{kind: torch}}, or leave it out")
+    if asked == NCCL and spec.compute.device == "cpu":
+        raise InputError(f"{where}: nccl sums between GPUs: give compute.device: cuda, or leave it out")
+    if len(placement.pipelines) == 1:
+        raise InputError(
+            f"{where}: one pipeline has no gradients to sum: give more training.pipelines, or leave it out"
+        )
+    for stage in range(placement.stages):
+        homes = sorted({place.datacenter for place in placement.replicas(stage)})
+        if len(homes) > 1:
+            raise InputError(
+                f"{where}: the replicas of stage {stage} lie in {' and '.join(homes)}, and {asked} stays in one "
+                "datacenter: place them in one, or leave it out"
+            )
+
+
+def check_collective_gpus(variants: Sequence[ResolvedVariant], gpus: GpuAssignment | None) -> None:
+    """Raise MissingError unless those ``variants`` that sum over NCCL have a GPU of its own for each replica."""
+    for position, variant in enumerate(variants):
+        if variant.transport.all_reduce != NCCL:
+            continue
+        where = f"variants.{position}.transport.all_reduce: nccl needs a GPU for each replica of a stage"
+        if gpus is None:
+            raise MissingError(f"{where}, and this machine offers none: bring two or more, or leave all_reduce out")
+        for stage in range(variant.placement.stages):
+            replicas = variant.placement.replicas(stage)
+            devices = {gpus.uuids[place.host.name][place.gpu] for place in replicas}
+            if len(devices) < len(replicas):
+                raise MissingError(
+                    f"{where}, and the {len(replicas)} of stage {stage} share {len(devices)} here: bring more GPUs, or "
+                    "leave all_reduce out"
+                )

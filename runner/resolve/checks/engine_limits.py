@@ -1,0 +1,77 @@
+"""Refuse, while the file is read, what the experiment's engine cannot run.
+
+What a simulation leaves out, and reports so, is in ``runner.runs.not_modelled``.
+"""
+
+from collections.abc import Sequence
+
+from ground.strict_model import InputError
+from runner.experiment.model import ExperimentSpec
+from runner.resolve.prefill.computed_prefill import check_computed_prefill
+from runner.resolve.resolved_variant import ResolvedVariant
+from testbed.network.topology import Topology, TopologySpec, check_can_be_emulated
+
+
+def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant], source: str) -> None:
+    """Raise InputError, one line that starts with ``source``, for what the experiment's engine cannot run.
+
+    A testbed has no more hosts than addresses and no ideal transport, and torch computes no prefill within schedules of
+    its own. In virtual time torch cannot compute and nothing is dilated. A simulation has none of the schedules that
+    torch itself makes; it accepts any clock and any dilation.
+    """
+    if spec.engine == "simulate":
+        _check_simulation(variants, source)
+        return
+    check_can_be_emulated(topology, f"{source}: topology")
+    if spec.clock == "virtual":
+        _check_virtual_time(spec, source)
+    for position, variant in enumerate(variants):
+        if variant.transport.model == "ideal":
+            raise InputError(
+                f"{source}: variants.{position}.transport.model: only a simulation has ideal transport: leave it out, "
+                "or give engine: simulate"
+            )
+    check_computed_prefill(spec, variants, source)
+
+
+def check_packets_arrive(spec: TopologySpec, topology: Topology, source: str) -> None:
+    """Raise InputError, one line that starts with ``source``, for a link that loses everything: no engine trains then.
+
+    ``spec`` is what ``topology`` was resolved from.
+    """
+    for link in topology.wan:
+        if link.conditions.loss >= 1:
+            one, other = link.between
+            raise InputError(
+                f"{source}: {_loss_field(spec, link.between)}: 100% between {one} and {other}: nothing arrives, and "
+                "nothing can be trained: give less"
+            )
+
+
+def _loss_field(spec: TopologySpec, between: tuple[str, str]) -> str:
+    """Return where in the file the loss of a link stands."""
+    for position, link in enumerate(spec.links):
+        if set(link.between) == set(between) and "loss" in link.model_fields_set:
+            return f"topology.links.{position}.loss"
+    return "topology.wan.loss" if spec.profile is None else "topology.profile"
+
+
+def _check_virtual_time(spec: ExperimentSpec, source: str) -> None:
+    if spec.compute.kind == "torch":
+        raise InputError(
+            f"{source}: compute.kind: in virtual time computation is free, torch's would take none: give kind: replay, "
+            "or clock: real"
+        )
+    if spec.dilation not in {"auto", 1}:
+        raise InputError(
+            f"{source}: dilation: virtual time carries every rate, it is never dilated: give 1 or auto, or clock: real"
+        )
+
+
+def _check_simulation(variants: Sequence[ResolvedVariant], source: str) -> None:
+    for position, variant in enumerate(variants):
+        if variant.peer:
+            raise InputError(
+                f"{source}: variants.{position}.schedule: {variant.schedule} is run by torch itself and is not "
+                "simulated: leave the variant out, or give engine: emulate"
+            )

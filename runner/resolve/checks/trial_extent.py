@@ -1,0 +1,188 @@
+"""Bound how far a trial reaches, from its numbers, before anything runs.
+
+Each quantity is bounded where it is written. What microbatches, iterations, stages and pipelines multiply them to is
+bounded here: beyond it times and sizes no longer fit into 64 bits, or no machine has the memory.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ground.strict_model import InputError
+from runner.experiment.model import ExperimentSpec, TransportSpec
+from runner.resolve.connection_count import count_connections, tcp_settings
+from runner.resolve.placement import Pair, Placement, StagePlace
+from runner.resolve.stage_work import StageWork
+from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.topology import Topology
+
+MAX_TRIAL_NS = 100 * 365 * 86_400 * 10**9
+"""A hundred years, a third of what 64 bits hold."""
+MAX_TRIAL_BYTES = 2**61
+"""2 EiB that cross the network, a quarter of what 64 bits hold."""
+MAX_SPANS = 10**8
+"""A simulation takes half an hour and 30 GiB for so many."""
+MAX_WINDOWS = 10**7
+"""Windows that fill one after the other between two ranks: each is a step of the simulation, and 24 bytes."""
+MAX_REQUESTS = 10**7
+"""Requests that come while a trial runs, each of which is kept."""
+
+_YEAR_NS = 365 * 86_400 * 10**9
+_LEAST_SPANS_PER_MICROBATCH = 2
+"""The spans of a forward and a backward."""
+_SLOW_START_ROUNDS = 256
+"""More rounds than a window takes to open, however small it begins and however often it starts anew."""
+
+
+@dataclass(frozen=True)
+class _Path:
+    """The path of a transfer between two ranks; ``window_bytes`` is None where no window holds anything up."""
+
+    latency_ns: int
+    goodput_bps: float | None
+    window_bytes: int | None
+
+    def windows(self, size_bytes: int) -> int:
+        """Return how many windows a transfer fills before its last one."""
+        return 0 if self.window_bytes is None else size_bytes // self.window_bytes
+
+    def transfer_ns(self, size_bytes: int) -> int:
+        """Return the most that a transfer takes if nothing else is in its way."""
+        leaving_ns = 0 if self.goodput_bps is None else round(size_bytes * 8e9 / self.goodput_bps)
+        rounds = 2 * self.windows(size_bytes) + _SLOW_START_ROUNDS
+        return self.latency_ns + leaving_ns + rounds * 2 * self.latency_ns
+
+
+def check_extent(
+    spec: ExperimentSpec,
+    topology: Topology,
+    placement: Placement,
+    transport: TransportSpec,
+    work: StageWork,
+    *,
+    microbatches: int,
+    source: str,
+) -> None:
+    """Raise InputError, one line that starts with ``source``, for a trial beyond the bounds above.
+
+    Times are those of everything one after the other, which no schedule exceeds. How many pipelines share is ignored:
+    that number is worked out with transfers which must be within the bounds before.
+    """
+    paths = _Paths(spec, topology, transport)
+    iterations = spec.training.iterations
+    pipelines, stages = len(placement.pipelines), placement.stages
+    _check_spans(work, microbatches * pipelines * iterations, source)
+    computing_ns = iterations * pipelines * sum(_stage_ns(work, stage, microbatches) for stage in range(stages))
+    _check_time(computing_ns, "compute.forward" if spec.compute.profile is None else "compute.profile", source)
+    transfers = 2 * microbatches * iterations
+    sent_ns = sent_bytes = 0
+    for boundary, size_bytes in enumerate(work.activation_bytes):
+        for path, count in paths.between(placement.pipelines, boundary).items():
+            _check_windows(path.windows(size_bytes) * transfers // 2, "compute.activation", source)
+            legs_ns = path.transfer_ns(size_bytes)
+            if transport.sharing != "none":
+                legs_ns += 2 * paths.intra.transfer_ns(size_bytes)
+            sent_ns += transfers * count * legs_ns
+            sent_bytes += transfers * count * size_bytes
+    _check_time(computing_ns + sent_ns, "compute.activation", source)
+    _check_bytes(sent_bytes, "compute.activation", source)
+    steps = 2 * (pipelines - 1)
+    for stage, size_bytes in enumerate(work.gradient_bytes if pipelines > 1 else ()):
+        segment_bytes = -(-size_bytes // pipelines)
+        ring = placement.ring(stage)
+        for path, count in paths.of(zip(ring, (*ring[1:], ring[0]), strict=True)).items():
+            _check_windows(path.windows(segment_bytes) * steps * iterations, "compute.gradient", source)
+            sent_ns += iterations * steps * count * path.transfer_ns(segment_bytes)
+            sent_bytes += iterations * steps * count * segment_bytes
+    _check_time(computing_ns + sent_ns, "compute.gradient", source)
+    _check_bytes(sent_bytes, "compute.gradient", source)
+    if spec.prefill is not None and spec.prefill.drawn and spec.prefill.rate is not None:
+        least_ns = iterations * microbatches * max(map(sum, zip(work.forward_ns, work.backward_ns, strict=True)))
+        _check_requests(spec.prefill.rate * least_ns / 1e9, source)
+
+
+class _Paths:
+    """The paths between ranks; all between the same two datacenters are alike."""
+
+    def __init__(self, spec: ExperimentSpec, topology: Topology, transport: TransportSpec) -> None:
+        self._topology, self._transport, self._clock = topology, transport, spec.clock
+        self._in_flight_bytes = tcp_settings(transport, spec.clock).in_flight_bytes
+        self._known: dict[tuple[str, str], _Path] = {}
+        self.intra = self._path(topology.intra_latency_ns, topology.intra_rate_bps, 1)
+
+    def between(self, pipelines: tuple[tuple[StagePlace, ...], ...], boundary: int) -> Counter[_Path]:
+        """Return the paths over a boundary, each with how many pipelines have it."""
+        return self.of((places[boundary], places[boundary + 1]) for places in pipelines)
+
+    def of(self, pairs: Iterable[Pair]) -> Counter[_Path]:
+        """Return the paths between those places that lie on different hosts, each with how many pairs have it."""
+        found: Counter[_Path] = Counter()
+        for one, other in pairs:
+            if one.host.name != other.host.name:
+                ends = one.datacenter, other.datacenter
+                if ends not in self._known:
+                    self._known[ends] = self._between((one, other))
+                found[self._known[ends]] += 1
+        return found
+
+    def _between(self, pair: Pair) -> _Path:
+        conditions = self._topology.path(pair[0].datacenter, pair[1].datacenter)
+        (connections,) = count_connections(self._topology, [pair], self._transport, self._clock).values()
+        rate_bps = self._topology.line_rate_bps(pair[0].datacenter, pair[1].datacenter)
+        return self._path(conditions.latency_ns, rate_bps, connections)
+
+    def _path(self, latency_ns: int, rate_bps: int | None, connections: int) -> _Path:
+        if self._transport.model == "ideal":
+            return _Path(latency_ns, rate_bps, None)
+        goodput_bps = None if rate_bps is None else tcp_goodput_bps(rate_bps)
+        window_bytes = connections * self._in_flight_bytes
+        in_flight_bytes = float("inf") if goodput_bps is None else goodput_bps / 8 * 2 * latency_ns / 1e9
+        held_up = latency_ns > 0 and window_bytes < in_flight_bytes
+        return _Path(latency_ns, goodput_bps, window_bytes if held_up else None)
+
+
+def _stage_ns(work: StageWork, stage: int, microbatches: int) -> int:
+    split_ns = work.backward_input_ns[stage] + work.backward_weight_ns[stage]
+    one_ns = work.forward_ns[stage] + work.recompute_ns[stage] + max(work.backward_ns[stage], split_ns)
+    return microbatches * one_ns + work.optimizer_ns[stage]
+
+
+def _check_time(time_ns: int, field: str, source: str) -> None:
+    if time_ns > MAX_TRIAL_NS:
+        raise InputError(
+            f"{source}: {field}: one after the other, what there is to do takes {time_ns / _YEAR_NS:.3g} years, and "
+            f"{MAX_TRIAL_NS // _YEAR_NS} at most are run: give less of it, or fewer microbatches or iterations"
+        )
+
+
+def _check_bytes(size_bytes: int, field: str, source: str) -> None:
+    if size_bytes > MAX_TRIAL_BYTES:
+        raise InputError(
+            f"{source}: {field}: {size_bytes / 2**60:.3g} EiB are sent in all, more than {MAX_TRIAL_BYTES // 2**60}: "
+            "give less of it, or fewer microbatches or iterations"
+        )
+
+
+def _check_windows(windows: int, field: str, source: str) -> None:
+    if windows > MAX_WINDOWS:
+        raise InputError(
+            f"{source}: {field}: one connection or group of them fills {windows} windows one after the other, more "
+            f"than {MAX_WINDOWS}: give less of it, a larger transport.window, or more connections"
+        )
+
+
+def _check_spans(work: StageWork, microbatches: int, source: str) -> None:
+    spans = microbatches * (_LEAST_SPANS_PER_MICROBATCH * work.stages + sum(work.recomputes) + 4 * (work.stages - 1))
+    if spans > MAX_SPANS:
+        raise InputError(
+            f"{source}: training.iterations: {spans:.3g} spans to keep, more than {MAX_SPANS:.3g}: give fewer "
+            "iterations or microbatches, pipelines or stages"
+        )
+
+
+def _check_requests(requests: float, source: str) -> None:
+    if requests > MAX_REQUESTS:
+        raise InputError(
+            f"{source}: prefill.rate: {requests:.3g} requests or more come while this trains, {MAX_REQUESTS:.3g} at "
+            "most are kept: give a lower rate, or fewer iterations"
+        )

@@ -1,0 +1,82 @@
+"""Count the TCP connections between two hosts: as given, or as many as fill the node pair's cap."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from runner.experiment.model import Clock, TransportSpec
+from runner.experiment.quantities import MAX_CONNECTIONS
+from runner.resolve.demand import connections_to_fill, connections_wanted
+from runner.resolve.placement import Pair
+from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.tcp_settings import VIRTUAL_WINDOW_SHARE, TcpSettings
+from testbed.network.topology import Topology
+
+
+def tcp_settings(transport: TransportSpec, clock: Clock) -> TcpSettings:
+    """Return the settings that a variant's transport asks of the hosts' TCP.
+
+    On the real clock windows are held at the share of a large buffer that a new kernel gives by itself, in virtual time
+    at the share that the kernel there gives.
+    """
+    settings = TcpSettings(transport.window, transport.congestion, transport.slow_start_after_idle)
+    return settings if clock == "real" else replace(settings, window_share=VIRTUAL_WINDOW_SHARE)
+
+
+def window_bps(transport: TransportSpec, clock: Clock, latency_ns: int) -> float:
+    """Return the most that one connection moves at that one-way latency: what it may have in flight, once per RTT."""
+    return tcp_settings(transport, clock).in_flight_bytes * 8 * 1e9 / (2 * latency_ns) if latency_ns else float("inf")
+
+
+def count_connections(
+    topology: Topology, pairs: Iterable[Pair], transport: TransportSpec, clock: Clock
+) -> dict[tuple[str, str], int]:
+    """Return the number of connections for each pair of places, by their two hosts.
+
+    ``auto`` fills the cap of a node pair across the WAN: ``connections_to_fill`` with what one connection moves. Inside
+    a datacenter, and where no rate caps the pair, one connection is enough. Dilation changes none of it.
+    """
+    counts = {}
+    for one, other in pairs:
+        hosts = (one.host.name, other.host.name)
+        if transport.connections != "auto":
+            counts[hosts] = transport.connections
+            continue
+        rates_bps = _rates_bps(topology, (one, other), transport, clock)
+        counts[hosts] = 1 if rates_bps is None else connections_to_fill(*rates_bps)
+    return counts
+
+
+@dataclass(frozen=True)
+class CutPair:
+    """Two hosts, lower rank first, between which ``auto`` stops short at ``MAX_CONNECTIONS``.
+
+    ``wanted`` connections would fill their cap; ``carried`` is the share of it that those there are carry at most.
+    """
+
+    hosts: tuple[str, str]
+    wanted: int
+    carried: float
+
+
+def cut_pairs(topology: Topology, pairs: Iterable[Pair], transport: TransportSpec, clock: Clock) -> tuple[CutPair, ...]:
+    """Return the node pairs that get fewer connections than ``auto`` asks for, each once."""
+    found = {}
+    for pair in pairs:
+        rates_bps = _rates_bps(topology, pair, transport, clock) if transport.connections == "auto" else None
+        if rates_bps is not None and (wanted := connections_wanted(*rates_bps)) > MAX_CONNECTIONS:
+            hosts = (pair[0].host.name, pair[1].host.name)
+            found[hosts] = CutPair(hosts, wanted, min(MAX_CONNECTIONS * rates_bps[1] / rates_bps[0], 1.0))
+    return tuple(found.values())
+
+
+def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec, clock: Clock) -> tuple[float, float] | None:
+    """Return what a node pair carries and what one connection moves; None where one connection is enough."""
+    one, other = pair
+    if one.datacenter == other.datacenter:
+        return None
+    conditions = topology.conditions(one.datacenter, other.datacenter)
+    single_bps = window_bps(transport, clock, conditions.latency_ns)
+    rate_bps = topology.line_rate_bps(one.datacenter, other.datacenter)
+    if rate_bps is None or single_bps == float("inf"):
+        return None
+    return tcp_goodput_bps(rate_bps), single_bps

@@ -1,0 +1,188 @@
+"""Resolve an experiment: every cell of its sweep is worked out and checked before anything runs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ground.strict_model import InputError, parse_model
+from runner.experiment.document import one_line
+from runner.experiment.model import ExperimentSpec
+from runner.experiment.sweep import MAX_TRIALS
+from runner.experiment.sweep_points import CellSpec, cell_specs, with_topology_inline
+from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
+from runner.resolve.demand import NetworkDemand, network_demand
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.variant_resolution import Choose, resolve_variants
+from testbed.network.topology import Topology
+
+MAX_PLACES = 10_000_000
+"""The most hosts and placed stages, each a few hundred bytes, in all cells and variants of a run together."""
+
+TrialKey = tuple[int, str, int]
+"""Identifies a trial: (cell, variant, repeat)."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of swept values, with nothing left to default.
+
+    ``values`` holds the swept values as text by path, {} without a sweep; ``variants`` the things compared, whose names
+    are the same in every cell of a run. ``text`` is the file that the model learns from, None for synthetic tokens.
+    """
+
+    index: int
+    values: Mapping[str, str]
+    spec: ExperimentSpec
+    topology: Topology
+    variants: tuple[ResolvedVariant, ...]
+    text: Path | None
+
+    @property
+    def tokens_per_iteration(self) -> int:
+        """Tokens trained on in one iteration, by every variant: its sequences times the model's context."""
+        return self.variants[0].sequences_per_iteration * self.spec.model.context
+
+    @property
+    def demand(self) -> NetworkDemand:
+        """The largest demand on the network of any variant."""
+        demands = [network_demand(self.topology, variant.pairs) for variant in self.variants]
+        return max(demands, key=lambda demand: demand.total_bps)
+
+    def resolved(self) -> dict[str, Any]:
+        """Return what this cell runs, beyond what ``spec`` says, in plain JSON types: working units, no references."""
+        return {
+            "wan": [{"between": list(link.between), **asdict(link.conditions)} for link in self.topology.wan],
+            "variants": {variant.name: variant.document() for variant in self.variants},
+        }
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A file that has been read, with its overrides applied, all of whose cells can run as far as pure checks go."""
+
+    spec: ExperimentSpec
+    resolved_cells: tuple[Cell, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return self.spec.name
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return a cell for every combination of the swept values, one cell where nothing is swept."""
+        return self.resolved_cells
+
+    @property
+    def repeats(self) -> int:
+        """The number of times each variant of a cell is run: 1 in a simulation, since it gives the same every time."""
+        return 1 if self.spec.engine == "simulate" else self.spec.repeats
+
+    def trials(self) -> list[TrialKey]:
+        """Return every trial: cell by cell, and in each the variants in turn, repeat by repeat.
+
+        Interleaving lets a machine that drifts drift alike for all variants.
+        """
+        return [
+            (cell.index, variant.name, repeat)
+            for cell in self.cells()
+            for repeat in range(self.repeats)
+            for variant in cell.variants
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """Return the resolved configuration in plain JSON types.
+
+        ``parse_experiment`` makes an equal experiment of it.
+        """
+        return self.spec.document()
+
+    @cached_property
+    def config_hash(self) -> str:
+        """SHA-256 over the resolved configuration and what its cells resolve to, hexadecimal.
+
+        The same whatever the order of keys in the file and however a quantity or default was written; another one when
+        a profile that is named gives other figures. ``name`` counts as well.
+        """
+        content = {"experiment": self.document(), "cells": [cell.resolved() for cell in self.cells()]}
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return sha256(text.encode()).hexdigest()
+
+
+def resolve_experiment(
+    document: Mapping[str, Any], source: str, directory: Path, choose: Choose, *, trains: bool = True
+) -> Experiment:
+    """Resolve an experiment from its document, as ``Experiment.document`` gives it or a file holds it.
+
+    ``source`` starts every error message; ``directory`` is where relative paths of topologies and profiles begin;
+    ``choose`` finds the places that the document leaves open; ``trains`` is False where it is read for its network
+    alone. Raises InputError: one line with source, field and remedy.
+    """
+    document = with_topology_inline(document, directory, source)
+    spec = parse_model(ExperimentSpec, document, source)
+    cells: list[Cell] = []
+    places = 0
+    for cell in cell_specs(spec, document, source, directory):
+        places += len(cell.topology.hosts)
+        _check_places(places, f"{source}: topology.datacenters")
+        resolved = _resolve_cell(cell, directory, choose, trains=trains)
+        places += sum(len(variant.placement.places) for variant in resolved.variants)
+        _check_places(places, f"{source}: training.stages")
+        cells.append(resolved)
+    trials = len(cells) * len(spec.variants) * spec.repeats
+    if trials > MAX_TRIALS:
+        raise InputError(
+            f"{source}: repeats: {trials} trials with all cells and variants, more than the {MAX_TRIALS} of one run: "
+            "give fewer repeats, or split the run"
+        )
+    return Experiment(spec, tuple(cells))
+
+
+def _check_places(places: int, source: str) -> None:
+    if places > MAX_PLACES:
+        raise InputError(
+            f"{source}: {places} hosts and GPUs that compute a stage, over all cells and variants, more than "
+            f"{MAX_PLACES}: give fewer hosts, cells or variants"
+        )
+
+
+def _resolve_cell(cell: CellSpec, directory: Path, choose: Choose, *, trains: bool) -> Cell:
+    spec, source, training = cell.spec, cell.source, cell.spec.training
+    if trains:
+        check_packets_arrive(spec.topology, cell.topology, source)
+    if training.iterations <= training.warmup:
+        raise InputError(
+            f"{source}: training.iterations: {training.iterations}, of which {training.warmup} warm up, leaves none to "
+            "measure: give more iterations than warmup"
+        )
+    checked = spec.compute.check_iteration
+    if checked is not None and checked >= training.warmup:
+        raise InputError(
+            f"{source}: compute.check_iteration: {checked} is measured, and the profiler slows what it watches: "
+            f"take one of the {training.warmup} of the warm-up, counted from 0, or give a larger training.warmup"
+        )
+    if spec.compute.kind == "torch" and spec.dilation not in {"auto", 1}:
+        raise InputError(f"{source}: dilation: what torch computes cannot be dilated: give 1 or auto")
+    variants = resolve_variants(spec, cell.topology, source, directory, choose)
+    check_engine(spec, cell.topology, variants, source)
+    return Cell(cell.index, cell.values, spec, cell.topology, variants, _text(spec, source, directory))
+
+
+def _text(spec: ExperimentSpec, source: str, directory: Path) -> Path | None:
+    if spec.training.text is None:
+        return None
+    if spec.compute.kind != "torch":
+        raise InputError(f"{source}: training.text: replayed compute reads no text: give compute: {{kind: torch}}")
+    path = directory / spec.training.text
+    if not path.is_file():
+        raise InputError(f"{source}: training.text: {one_line(str(path))} is no file: give the path of a text")
+    needed_bytes = spec.model.context + 1
+    if path.stat().st_size < needed_bytes:
+        raise InputError(
+            f"{source}: training.text: {one_line(str(path))} holds {path.stat().st_size} bytes, a sequence and the "
+            f"token after it take {needed_bytes}: give a longer text, or a model of a shorter context"
+        )
+    return path.resolve()

@@ -1,0 +1,217 @@
+"""Place each stage of each pipeline on a GPU: evenly and contiguously, unless a variant says otherwise."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import pairwise
+
+from ground.strict_model import InputError
+from testbed.network.topology import Datacenter, Host, Topology
+
+Asked = Sequence[str] | Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class StagePlace:
+    """The GPU of one stage of one pipeline; ``gpu`` counts from 0 inside its host."""
+
+    pipeline: int
+    stage: int
+    host: Host
+    gpu: int
+
+    @property
+    def datacenter(self) -> str:
+        """The datacenter that the host stands in."""
+        return self.host.datacenter
+
+
+Pair = tuple[StagePlace, StagePlace]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Every pipeline's stages, in order, each on a GPU of its own."""
+
+    pipelines: tuple[tuple[StagePlace, ...], ...]
+
+    def __post_init__(self) -> None:
+        for pipeline, places in enumerate(self.pipelines):
+            if [(place.pipeline, place.stage) for place in places] != [
+                (pipeline, stage) for stage in range(self.stages)
+            ]:
+                raise ValueError("stages are placed in order, each of them once in every pipeline")
+        gpus = {(place.host.name, place.gpu) for place in self.places}
+        if len(gpus) < len(self.places) or any(not 0 <= place.gpu < place.host.gpus for place in self.places):
+            raise ValueError("each stage needs a GPU of its own")
+
+    @property
+    def stages(self) -> int:
+        """The number of stages in each pipeline."""
+        return len(self.pipelines[0])
+
+    @cached_property
+    def places(self) -> tuple[StagePlace, ...]:
+        """Every place, pipeline by pipeline: the rank of a place is its position here."""
+        return tuple(place for pipeline in self.pipelines for place in pipeline)
+
+    def rank(self, place: StagePlace) -> int:
+        """Return the number of the rank that computes there: ``pipeline x stages + stage``."""
+        return place.pipeline * self.stages + place.stage
+
+    def replicas(self, stage: int) -> tuple[StagePlace, ...]:
+        """Return the places of one stage, one for each pipeline, in their order."""
+        return tuple(pipeline[stage] for pipeline in self.pipelines)
+
+    @property
+    def boundaries(self) -> tuple[Pair, ...]:
+        """Each stage with the next one of its pipeline: the neighbours that exchange activations and gradients."""
+        return tuple(pair for pipeline in self.pipelines for pair in pairwise(pipeline))
+
+    def crosses_wan(self, boundary: int) -> bool:
+        """Return whether stages ``boundary`` and ``boundary + 1`` lie in different datacenters, in any pipeline."""
+        return any(pipeline[boundary].datacenter != pipeline[boundary + 1].datacenter for pipeline in self.pipelines)
+
+    def ring(self, stage: int) -> tuple[StagePlace, ...]:
+        """Return the replicas of one stage as a ring, which enters each datacenter once; () where there is only one."""
+        replicas = self.replicas(stage)
+        if len(replicas) == 1:
+            return ()
+        first_seen = {place.datacenter: position for position, place in reversed(list(enumerate(replicas)))}
+        return tuple(sorted(replicas, key=lambda place: (first_seen[place.datacenter], place.pipeline)))
+
+    def ring_pairs(self, stage: int) -> tuple[Pair, ...]:
+        """Return each replica of a stage with the next one of its ring; () where there is one replica."""
+        ring = self.ring(stage)
+        return tuple(zip(ring, [*ring[1:], *ring[:1]], strict=True))
+
+    def ring_connections(self, stage: int, connections: Mapping[tuple[str, str], int]) -> int:
+        """Return the most connections between two neighbours of a stage's ring; ``connections`` is by pair of hosts."""
+        hosts = [(one.host.name, other.host.name) for one, other in self.ring_pairs(stage)]
+        return max((connections[pair if pair in connections else pair[::-1]] for pair in hosts), default=1)
+
+
+def place_stages(
+    topology: Topology,
+    stages: int,
+    pipelines: int = 1,
+    asked: Asked | None = None,
+    *,
+    whole_replicas: bool = False,
+    source: str = "placement",
+) -> Placement:
+    """Give each of ``stages`` stages of each of ``pipelines`` pipelines a GPU.
+
+    Datacenters take consecutive stages, in the topology's order, as evenly as their GPUs allow: a remainder goes to
+    the first ones, and what one has no GPUs for goes to those that have. All replicas of a stage share a datacenter, so
+    that their all-reduce does not cross the WAN. With ``whole_replicas`` it is the pipelines that are spread like that,
+    each of them inside one datacenter. ``asked`` names the datacenter of each stage in its place: one list for all
+    pipelines, or one list for each. Inside a datacenter the same rule spreads a pipeline's stages over the hosts, one
+    pipeline after the other.
+
+    Raises InputError, one line that starts with ``source``, for more stages than GPUs, and for a list ``asked`` that
+    has the wrong length, an unknown datacenter, or more stages in one than it has GPUs.
+    """
+    gpus = [_gpus(datacenter) for datacenter in topology.datacenters]
+    if asked is not None:
+        homes = _asked_homes(topology, stages, pipelines, asked, source)
+    elif whole_replicas:
+        room = [count // stages for count in gpus]
+        rule = "each pipeline inside one datacenter"
+        _check_room(topology, stages, pipelines, fits=sum(room) >= pipelines, rule=rule, source=source)
+        homes = [[name] * stages for name in _named_shares(topology, pipelines, room)]
+    else:
+        room = [count // pipelines for count in gpus]
+        rule = "replicas of a stage in one datacenter"
+        _check_room(topology, stages, pipelines, fits=sum(room) >= stages, rule=rule, source=source)
+        homes = [_named_shares(topology, stages, room)] * pipelines
+    seats = {
+        datacenter.name: iter(_seats(datacenter, sum(names.count(datacenter.name) for names in homes)))
+        for datacenter in topology.datacenters
+    }
+    return Placement(
+        tuple(
+            tuple(StagePlace(pipeline, stage, *next(seats[name])) for stage, name in enumerate(names))
+            for pipeline, names in enumerate(homes)
+        )
+    )
+
+
+def _check_room(topology: Topology, stages: int, pipelines: int, *, fits: bool, rule: str, source: str) -> None:
+    gpus = {datacenter.name: _gpus(datacenter) for datacenter in topology.datacenters}
+    there = ", ".join(f"{name} {count}" for name, count in gpus.items())
+    wanted = f"{stages} stages" if pipelines == 1 else f"{pipelines} pipelines of {stages} stages"
+    if stages * pipelines > sum(gpus.values()):
+        raise InputError(
+            f"{source}: {wanted} need {stages * pipelines} GPUs, one each, and the hosts have {sum(gpus.values())} "
+            f"({there}): add hosts or use fewer stages"
+        )
+    if not fits:
+        raise InputError(
+            f"{source}: {wanted}, {rule}, do not fit the GPUs of the datacenters ({there}): add hosts, use fewer "
+            "stages, or give a placement"
+        )
+
+
+def _asked_homes(topology: Topology, stages: int, pipelines: int, asked: Asked, source: str) -> list[Sequence[str]]:
+    """Return the datacenter of each stage of each pipeline, as asked."""
+    homes: list[Sequence[str]] = []
+    for names in asked:
+        if not isinstance(names, str):
+            homes.append(names)
+    if not homes:
+        homes = [[name for name in asked if isinstance(name, str)]] * pipelines
+        where = [source] * pipelines
+    else:
+        where = [f"{source}.{pipeline}" for pipeline in range(len(homes))]
+    if len(homes) != pipelines:
+        raise InputError(f"{source}: {len(homes)} lists for {pipelines} pipelines, give one for each, or a single one")
+    known = [datacenter.name for datacenter in topology.datacenters]
+    for names, place in zip(homes, where, strict=True):
+        if len(names) != stages:
+            raise InputError(f"{place}: a list of {len(names)} for {stages} stages, name one datacenter for each stage")
+        for stage, name in enumerate(names):
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                remedy = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+                raise InputError(f"{place}.{stage}: no datacenter {name!r}, {remedy}")
+    for datacenter in topology.datacenters:
+        wanted, there = sum(list(names).count(datacenter.name) for names in homes), _gpus(datacenter)
+        if wanted > there:
+            raise InputError(
+                f"{source}: {wanted} stages in {datacenter.name}, whose hosts have {there} GPUs: add hosts there or "
+                "place stages elsewhere"
+            )
+    return homes
+
+
+def _named_shares(topology: Topology, count: int, room: Sequence[int]) -> list[str]:
+    shares = _even_split(count, room)
+    return [dc.name for dc, share in zip(topology.datacenters, shares, strict=True) for _ in range(share)]
+
+
+def _gpus(datacenter: Datacenter) -> int:
+    return sum(host.gpus for host in datacenter.hosts)
+
+
+def _seats(datacenter: Datacenter, stages: int) -> list[tuple[Host, int]]:
+    shares = _even_split(stages, [host.gpus for host in datacenter.hosts])
+    return [(host, gpu) for host, share in zip(datacenter.hosts, shares, strict=True) for gpu in range(share)]
+
+
+def _even_split(count: int, room: Sequence[int]) -> list[int]:
+    """Split ``count``, at most the sum of ``room``, into shares that differ by more than 1 only where room runs out."""
+    level, left = 0, count
+    while True:
+        free = [index for index, most in enumerate(room) if most > level]
+        if left < len(free):
+            break
+        rise = min(left // len(free), min(room[index] for index in free) - level) if free else 0
+        if rise == 0:
+            break
+        level, left = level + rise, left - rise * len(free)
+    shares = [min(most, level) for most in room]
+    for index in free[:left]:
+        shares[index] += 1
+    return shares

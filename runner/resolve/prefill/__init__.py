@@ -1,0 +1,1 @@
+"""Resolve the prefill that a variant serves."""

@@ -1,0 +1,68 @@
+"""Check prefill that torch computes: what an experiment may ask for, and what the machine's memory must hold."""
+
+import os
+from collections.abc import Iterable
+
+from ground.strict_model import InputError
+from runner.experiment.model import ExperimentSpec
+from runner.resolve.resolved_variant import ResolvedVariant
+from testbed.gpus.gpus import nvidia_gpus
+from workloads.inference.inference_model import InferenceModel
+from workloads.inference.inference_work import InferenceWork
+from workloads.prefill.prefill_settings import FillPolicy
+from workloads.prefill.service_plan import ServicePlan
+
+
+def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork | None:
+    """Return what torch needs to compute prefill; None where prefill is replayed or simulated."""
+    if spec.engine == "simulate" or spec.compute.kind != "torch":
+        return None
+    return InferenceWork(model, spec.seed, spec.compute.device or "auto", spec.compute.threads or 1)
+
+
+def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVariant], source: str) -> None:
+    """Raise InputError, one line that starts with ``source``, for what torch cannot compute in bubbles.
+
+    It cannot send a given share of the tensors that it makes, nor prefill within torch's own schedules, whose ranks are
+    not ours.
+    """
+    for position, variant in enumerate(variants):
+        service = variant.service
+        if service is None or service.inference is None:
+            continue
+        for name in ("kv", "activation"):
+            if getattr(spec.prefill, name) is not None:
+                raise InputError(
+                    f"{source}: prefill.{name}: where torch computes, what it has made is sent: leave {name} out, or "
+                    "give compute: {kind: replay}"
+                )
+        if variant.peer and service.settings.policy is not FillPolicy.NONE:
+            raise InputError(
+                f"{source}: variants.{position}.prefill: {variant.schedule} is run by torch itself, whose bubbles are "
+                "not filled: give the variant prefill: none, or another schedule"
+            )
+
+
+def check_memory_for_weights(services: Iterable[ServicePlan], machine_bytes: int | None = None) -> None:
+    """Raise InputError where the weights that torch makes do not fit into the memory of this machine.
+
+    Every GPU of a service has its own, and every decode host all of the model's, in processes of one machine. On its
+    NVIDIA GPUs they are not counted: torch reports what does not fit there.
+    """
+    if machine_bytes is None:
+        machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for service in services:
+        work = service.inference
+        if work is None or (work.device != "cpu" and nvidia_gpus()):
+            continue
+        model, copies = service.model, 0
+        for datacenter in service.datacenters:
+            trained = service.settings.policy is not FillPolicy.NONE
+            copies += sum(group.pooled or trained for group in datacenter.groups) + len(datacenter.decode_hosts)
+        weight_bytes = copies * model.weight_bytes(model.layers, embedding=True, head=True)
+        if weight_bytes > machine_bytes:
+            raise InputError(
+                f"prefill.model: {model.name} {copies} times, in each group of GPUs and at each host that decodes, "
+                f"takes {weight_bytes / 2**30:.1f} of this machine's {machine_bytes / 2**30:.1f} GiB: give a smaller "
+                "model, or compute: {kind: replay}"
+            )

@@ -1,0 +1,274 @@
+"""Resolve the section ``prefill`` and a variant's placement into the service that runs beside its training."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+
+from ground.strict_model import InputError
+from runner.experiment.document import one_line
+from runner.experiment.model import ExperimentSpec, TransportSpec
+from runner.experiment.prefill_spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
+from runner.resolve.placement import StagePlace
+from runner.resolve.prefill.computed_prefill import inference_work
+from runner.resolve.resolved_variant import ResolvedVariant
+from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.topology import Datacenter, Topology
+from workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
+from workloads.prefill.control.memory_ledger import GpuMemory
+from workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup
+from workloads.prefill.control.prompt_chunks import ChunkTimes
+from workloads.prefill.prefill_profile import UNMEASURED, PrefillProfile
+from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from workloads.prefill.profile_files import load_prefill_profile
+from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
+from workloads.prefill.service_plan import DatacenterService, ServicePlan, ServingGpu
+from workloads.prefill.sources.trace import Trace, scaled
+from workloads.prefill.sources.trace_file import read_trace
+
+UNLIMITED_BPS = 10**15
+"""Stands in for a rate without a limit where a time has to be worked out."""
+
+_PROMPT, _OUTPUT = TokenCount(1024), TokenCount(128)
+
+
+def with_service(
+    variant: ResolvedVariant, spec: ExperimentSpec, topology: Topology, source: str, directory: Path
+) -> ResolvedVariant:
+    """Return the variant with its prefill service, if it has one.
+
+    A trace and a profile given as paths are read relative to ``directory``. Raises InputError, one line with file,
+    field and remedy.
+    """
+    prefill, asked = spec.prefill, variant.spec
+    if prefill is None:
+        return variant
+    policy = FillPolicy(asked.prefill or FillPolicy.PLANNED)
+    if policy is FillPolicy.NONE and not asked.pool:
+        return variant
+    model = INFERENCE_MODELS[prefill.model]
+    inference = inference_work(spec, model)
+    profile = _profile(prefill.profile, model, source, directory, computed=inference is not None)
+    settings = _settings(prefill, policy, model, topology, asked.transport)
+    datacenters = _Seating(variant, spec, policy, topology, source).datacenters()
+    _check_memory(datacenters, model, ChunkTimes(model, profile, settings), settings, source)
+    service = ServicePlan(
+        datacenters,
+        model,
+        profile,
+        settings,
+        _request_source(prefill, spec.seed, source, directory),
+        prefill.depth,
+        prefill.kv or model.kv_bytes(model.layers, 1),
+        prefill.activation or model.activation_bytes(1),
+        inference,
+    )
+    return replace(variant, service=service)
+
+
+def _profile(
+    name_or_path: str, model: InferenceModel, source: str, directory: Path, *, computed: bool
+) -> PrefillProfile:
+    if name_or_path == MEASURED:
+        if not computed:
+            raise InputError(
+                f"{source}: prefill.profile: {MEASURED}: there are times to measure where torch computes on a testbed: "
+                "give compute: {kind: torch} and engine: emulate, or the name of a profile"
+            )
+        return UNMEASURED
+    try:
+        return load_prefill_profile(name_or_path, model, relative_to=directory)
+    except InputError as refusal:
+        text = str(refusal).removeprefix("prefill.profile: ")
+        also = f", or give {MEASURED}" if computed else ""
+        raise InputError(f"{source}: prefill.profile: {text}{also}") from None
+
+
+def _settings(
+    prefill: PrefillSpec, policy: FillPolicy, model: InferenceModel, topology: Topology, transport: TransportSpec
+) -> PrefillSettings:
+    rate_bps: float = UNLIMITED_BPS if topology.intra_rate_bps is None else topology.intra_rate_bps
+    if transport.model != "ideal":
+        rate_bps = tcp_goodput_bps(rate_bps)
+    # The controller counts in the model's bytes: where fewer are sent, they go as fast as all would on a faster path.
+    scale = min(
+        model.kv_bytes(model.layers, 1) / (prefill.kv or model.kv_bytes(model.layers, 1)),
+        model.activation_bytes(1) / (prefill.activation or model.activation_bytes(1)),
+    )
+    return PrefillSettings(
+        slo_ns=prefill.slo,
+        policy=policy,
+        chunk_tokens=prefill.chunk,
+        guard_ns=prefill.guard,
+        warmup_iterations=prefill.warmup,
+        dispatch_ns=topology.intra_latency_ns,
+        transfer_latency_ns=topology.intra_latency_ns,
+        transfer_rate_bps=max(1, round(rate_bps * scale)),
+    )
+
+
+class _Seating:
+    """Assign GPUs to groups.
+
+    Those of a datacenter that train are taken stage by stage, so that replicas of a stage, whose bubbles are alike,
+    stand together in a group; GPUs that are left over, fewer than a group has, serve nobody. The pool's groups are
+    given to the datacenters in turn, as far as the GPUs of their serving hosts go.
+    """
+
+    def __init__(
+        self,
+        variant: ResolvedVariant,
+        spec: ExperimentSpec,
+        policy: FillPolicy,
+        topology: Topology,
+        source: str,
+    ) -> None:
+        assert spec.prefill is not None
+        prefill = self._prefill = spec.prefill
+        self._variant, self._policy, self._topology = variant, policy, topology
+        self._source = source
+        self._number = [each.name for each in spec.variants].index(variant.name)
+        self._memory = GpuMemory(prefill.memory, prefill.training_memory)
+        self._pool_memory = GpuMemory(prefill.memory, 0)
+
+    def datacenters(self) -> tuple[DatacenterService, ...]:
+        """Return the services of all datacenters that have any group."""
+        pools = self._pool_groups()
+        number = len(self._variant.placement.places)
+        services = []
+        for position, datacenter in enumerate(self._topology.datacenters):
+            gpus, groups = self._trained(position, datacenter) if self._policy is not FillPolicy.NONE else ([], [])
+            count = pools[position] * self._prefill.depth
+            seats = [(host.name, index) for host in datacenter.serving_hosts for index in range(host.serving_gpus)]
+            pool = [ServingGpu(number + place, *seat) for place, seat in enumerate(seats[:count])]
+            number += count
+            groups = groups + self._grouped(pool, self._pool_memory, pooled=True)
+            if not groups:
+                continue
+            serving = tuple(host.name for host in datacenter.serving_hosts)
+            if not serving:
+                raise InputError(
+                    f"{self._source}: topology.datacenters.{position}.serving_hosts: prefill in {datacenter.name} "
+                    "needs a host that decodes what it prefills: give serving_hosts: 1"
+                )
+            services.append(
+                DatacenterService(
+                    datacenter.name, tuple(groups), (*gpus, *pool), serving[0], serving, weight=len(groups)
+                )
+            )
+        return tuple(services)
+
+    def _trained(self, position: int, datacenter: Datacenter) -> tuple[list[ServingGpu], list[GroupGpus]]:
+        placement, depth = self._variant.placement, self._prefill.depth
+        places: list[StagePlace] = sorted(
+            (place for place in placement.places if place.datacenter == datacenter.name),
+            key=lambda place: (place.stage, place.pipeline),
+        )
+        if 0 < len(places) < depth:
+            raise InputError(
+                f"{self._source}: prefill.depth: {depth} GPUs a request, where {datacenter.name} trains on "
+                f"{len(places)}: give a smaller depth, or more hosts in topology.datacenters.{position}"
+            )
+        used = places[: len(places) // depth * depth]
+        gpus = [ServingGpu(placement.rank(place), place.host.name, place.gpu) for place in used]
+        return gpus, self._grouped(gpus, self._memory, pooled=False)
+
+    def _grouped(self, gpus: Sequence[ServingGpu], memory: GpuMemory, *, pooled: bool) -> list[GroupGpus]:
+        depth = self._prefill.depth
+        return [
+            GroupGpus(tuple(gpu.number for gpu in gpus[first : first + depth]), (memory,) * depth, pooled)
+            for first in range(0, len(gpus), depth)
+        ]
+
+    def _pool_groups(self) -> list[int]:
+        """Return how many of the pool's groups each datacenter has."""
+        asked, depth = self._variant.spec.pool, self._prefill.depth
+        here = f"{self._source}: variants.{self._number}.pool"
+        if asked % depth:
+            raise InputError(f"{here}: {asked} GPUs make no whole groups of {depth}: give a multiple of prefill.depth")
+        room = [
+            sum(host.serving_gpus for host in datacenter.serving_hosts) // depth
+            for datacenter in self._topology.datacenters
+        ]
+        if asked // depth > sum(room):
+            raise InputError(
+                f"{here}: {asked} GPUs in groups of {depth}, where the hosts that serve have room for "
+                f"{sum(room)} such groups: give topology.datacenters more serving_hosts"
+            )
+        had = [0] * len(room)
+        for _ in range(asked // depth):
+            chosen = min((count, place) for place, count in enumerate(had) if count < room[place])[1]
+            had[chosen] += 1
+        return had
+
+
+def _check_memory(
+    datacenters: Sequence[DatacenterService],
+    model: InferenceModel,
+    times: ChunkTimes,
+    settings: PrefillSettings,
+    source: str,
+) -> None:
+    """Raise InputError where the weights do not fit beside training; all GPUs that train have the same memory."""
+    checked = set()
+    for group in (group for datacenter in datacenters for group in datacenter.groups):
+        if group.pooled in checked:
+            continue
+        checked.add(group.pooled)
+        try:
+            PrefillGroup(0, group, model, times, settings)
+        except ValueError as fault:
+            reason = str(fault).partition("memory: ")[2] or str(fault)
+            raise InputError(f"{source}: prefill.memory: {reason}, or more memory") from None
+
+
+def _request_source(prefill: PrefillSpec, seed: int, source: str, directory: Path) -> RequestSource:
+    if prefill.drawn:
+        assert prefill.rate is not None
+        return RequestSource(
+            prefill.trace,
+            SourceKind(prefill.trace),
+            prefill.rate,
+            seed,
+            1.0 if prefill.variation is None else prefill.variation,
+            _token_count(prefill.prompt, _PROMPT),
+            _token_count(prefill.output, _OUTPUT),
+        )
+    path = directory / prefill.trace
+    if not path.is_file():
+        near = get_close_matches(prefill.trace, DRAWN, n=1)
+        remedy = f"did you mean {str(near[0])!r}?" if near else "give poisson, gamma, or the path of a trace"
+        raise InputError(f"{source}: prefill.trace: {one_line(str(path))} is no file: {remedy}")
+    path = path.resolve()
+    # Refusals of the file itself begin with it, as FILE:LINE, and not with the experiment's.
+    trace, digest = _read(path, path.stat().st_mtime_ns, prefill.skip_bad_lines)
+    if prefill.rate is not None:
+        try:
+            trace = scaled(trace, prefill.rate)
+        except InputError as refusal:
+            raise InputError(f"{source}: prefill.rate: {refusal}") from None
+    rate_per_s = prefill.rate or trace.mean_rate_per_s
+    return RequestSource(
+        trace.name,
+        SourceKind.FILE,
+        min(rate_per_s, 1e9),
+        seed,
+        path=str(path),
+        digest=digest,
+        stretched=prefill.rate is not None,
+        skipped_lines=trace.skipped,
+    )
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, _modified_ns: int, skip_bad_lines: bool) -> tuple[Trace, str]:
+    """Read a trace once, however many cells and variants have it; return it and its file's SHA-256."""
+    return read_trace(path, skip_bad_lines=skip_bad_lines), sha256(path.read_bytes()).hexdigest()
+
+
+def _token_count(written: int | TokensSpec | None, default: TokenCount) -> TokenCount:
+    if written is None:
+        return default
+    return TokenCount(written) if isinstance(written, int) else TokenCount(written.median, written.spread)

@@ -1,0 +1,244 @@
+"""Resolve a variant as written into one that can run: work out what it leaves out, and refuse what does not fit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ground.strict_model import InputError
+from runner.experiment.model import MAX_STAGES, Clock, ExperimentSpec, TransportSpec, VariantSpec
+from runner.experiment.quantities import AUTO
+from runner.resolve.boundary_profiles import pipelines_to_share
+from runner.resolve.cell_profile import cell_profile
+from runner.resolve.checks.all_reduce_check import check_all_reduce
+from runner.resolve.checks.trial_extent import check_extent
+from runner.resolve.placement import Asked, Placement, place_stages
+from runner.resolve.prefill.prefill_resolution import with_service
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_work import StageWork, stage_work
+from testbed.network.topology import Topology
+from workloads.peers.peer_plan import PEER_SCHEDULES, TORCH_DDP, check_peer_shape
+from workloads.schedules.class_path import create_schedule, load_schedule
+from workloads.schedules.planning.cell_plan import CellPlan, CellProfile, options_for
+from workloads.schedules.planning.planned_schedule import PlannedSchedule
+from workloads.schedules.registry import schedule_class_path
+from workloads.schedules.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class TrainingCut:
+    """The cut of the training in a variant: its own values, else those of the experiment."""
+
+    stages: int
+    pipelines: int
+    microbatches: int
+    memory_bound: int | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a variant trains: in so many pipelines, so many of them a DP-cell, each stage in one datacenter."""
+
+    stages: int
+    pipelines: int
+    pipelines_per_cell: int
+    placement: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WrittenVariant:
+    """A variant of an experiment, by its position, at one sweep point.
+
+    ``source`` starts error messages; ``directory`` is where relative paths begin.
+    """
+
+    spec: ExperimentSpec
+    position: int
+    topology: Topology
+    source: str
+    directory: Path
+
+
+Choose = Callable[[WrittenVariant, int], tuple[str, ...]]
+"""Finds the datacenter of each stage of a variant whose ``placement`` is ``auto``, for a number of pipelines."""
+
+
+def resolve_variants(
+    spec: ExperimentSpec, topology: Topology, source: str, directory: Path, choose: Choose
+) -> tuple[ResolvedVariant, ...]:
+    """Return every variant of a cell.
+
+    Raises InputError, one line that starts with ``source``, for one that cannot run, and where two of them train on
+    different numbers of sequences an iteration, which could not be compared.
+    """
+    resolved = tuple(
+        with_service(
+            resolve_variant(WrittenVariant(spec, position, topology, source, directory), choose),
+            spec,
+            topology,
+            source,
+            directory,
+        )
+        for position in range(len(spec.variants))
+    )
+    for position, variant in enumerate(resolved):
+        if variant.sequences_per_iteration != resolved[0].sequences_per_iteration:
+            raise InputError(
+                f"{source}: variants.{position}.training: {variant.pipelines} pipelines of {variant.microbatches} "
+                f"microbatches train on {variant.sequences_per_iteration} sequences an iteration, "
+                f"{resolved[0].name!r} on {resolved[0].sequences_per_iteration}: to be compared they need the same"
+            )
+    return resolved
+
+
+def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> ResolvedVariant:
+    """Return the variant: a layout replaces its own pipelines, cells and places.
+
+    Raises InputError, one line that starts with its source, for one that cannot run.
+    """
+    spec, topology, source, directory = written.spec, written.topology, written.source, written.directory
+    variant, here = spec.variants[written.position], f"{source}: variants.{written.position}"
+    peer = variant.schedule in PEER_SCHEDULES
+    schedule = None if peer else schedule_class(variant, here)
+    whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas
+    cut = training_cut(spec, variant, topology, whole_replicas, source)
+    if peer:
+        _check_peer(spec, variant, cut, here)
+    asked: Asked | None = variant.placement
+    if isinstance(where, Layout):
+        cut, asked = replace(cut, stages=where.stages, pipelines=where.pipelines), where.placement
+    elif variant.placement == AUTO:
+        asked = where(written, cut.pipelines)
+    place_source = f"{source}: training.stages" if asked is None else f"{here}.placement"
+    placement = place_stages(
+        topology, cut.stages, cut.pipelines, asked, whole_replicas=whole_replicas, source=place_source
+    )
+    check_all_reduce(spec, variant, placement, here)
+    work = stage_work(spec, cut.stages, cut.pipelines, source, directory)
+    check_extent(spec, topology, placement, variant.transport, work, microbatches=cut.microbatches, source=source)
+    if isinstance(where, Layout):
+        pipelines_per_cell = where.pipelines_per_cell
+    else:
+        pipelines_per_cell = _pipelines_per_cell(topology, placement, variant.transport, work, here, clock=spec.clock)
+    _check_cells(placement, pipelines_per_cell, here)
+    resolved = ResolvedVariant(
+        variant,
+        placement,
+        cut.microbatches,
+        cut.memory_bound,
+        work,
+        variant.schedule if schedule is None else f"{schedule.__module__}:{schedule.__qualname__}",
+        peer,
+        pipelines_per_cell,
+        None,
+        spec.clock,
+    )
+    if schedule is None:
+        return resolved
+    return replace(
+        resolved, plan=_checked_plan(schedule, cell_profile(topology, resolved), variant, f"{here}.schedule")
+    )
+
+
+def training_cut(
+    spec: ExperimentSpec, variant: VariantSpec, topology: Topology, whole_replicas: bool, source: str
+) -> TrainingCut:
+    """Return the cut that a variant asks for; stages are as many as there are GPUs for, where none are given."""
+    own, common = variant.training, spec.training
+    pipelines = own.pipelines or common.pipelines
+    gpus = [sum(host.gpus for host in datacenter.hosts) for datacenter in topology.datacenters]
+    room = sum(gpus) // pipelines if whole_replicas else sum(count // pipelines for count in gpus)
+    stages = own.stages or common.stages or max(room, 1)
+    if stages > MAX_STAGES:
+        raise InputError(
+            f"{source}: training.stages: the hosts have {stages} GPUs, more than the {MAX_STAGES} stages there can be: "
+            "say how many to use"
+        )
+    return TrainingCut(
+        stages,
+        pipelines,
+        own.microbatches or common.microbatches,
+        common.memory_bound if own.memory_bound is None else own.memory_bound,
+    )
+
+
+def schedule_class(variant: VariantSpec, here: str) -> type[Schedule]:
+    """Return the class of a variant's schedule. Raises InputError, one line that starts with ``here``."""
+    path = schedule_class_path(variant.schedule, f"{here}.schedule", also=PEER_SCHEDULES)
+    try:
+        return load_schedule(path)
+    except ValueError as refusal:
+        raise InputError(f"{here}.schedule: {refusal}") from None
+
+
+def _check_peer(spec: ExperimentSpec, variant: VariantSpec, cut: TrainingCut, here: str) -> None:
+    if spec.compute.kind != "torch":
+        raise InputError(f"{here}.schedule: {variant.schedule} is torch's own: give compute: {{kind: torch}}")
+    if spec.compute.checkpointing is not False:
+        raise InputError(
+            f"{here}.schedule: {variant.schedule} keeps its activations, so that the others should too: give "
+            "compute.checkpointing: false"
+        )
+    try:
+        check_peer_shape(variant.schedule, cut.stages, cut.microbatches)
+    except ValueError as refusal:
+        raise InputError(f"{here}.training.{refusal}") from None
+    if cut.memory_bound is not None:
+        raise InputError(
+            f"{here}.training.memory_bound: {variant.schedule} keeps no bound of {cut.memory_bound} microbatches: "
+            "leave memory_bound out of its training and of training"
+        )
+    if variant.options:
+        raise InputError(f"{here}.options: {variant.schedule} takes none: leave options out")
+    for name, default in (("connections", 1), ("sharing", "none"), ("all_reduce", "ring")):
+        if getattr(variant.transport, name) != default:
+            raise InputError(f"{here}.transport.{name}: torch's Gloo makes its own connections: leave {name} out")
+
+
+def _pipelines_per_cell(
+    topology: Topology, placement: Placement, transport: TransportSpec, work: StageWork, here: str, *, clock: Clock
+) -> int:
+    if transport.sharing == "none":
+        return 1
+    asked, pipelines = transport.pipelines_per_cell, len(placement.pipelines)
+    if asked == "auto":
+        return pipelines_to_share(topology, placement, transport, work, clock=clock)
+    if pipelines % asked:
+        raise InputError(
+            f"{here}.transport.pipelines_per_cell: cells of {asked} do not divide {pipelines} pipelines: give a divisor"
+        )
+    return asked
+
+
+def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> None:
+    """Raise InputError where replicas that share lie in several datacenters: they must do without the WAN."""
+    for boundary in range(placement.stages - 1 if pipelines_per_cell > 1 else 0):
+        if not placement.crosses_wan(boundary):
+            continue
+        for stage in (boundary, boundary + 1):
+            replicas = placement.replicas(stage)
+            for first in range(0, len(replicas), pipelines_per_cell):
+                homes = {place.datacenter for place in replicas[first : first + pipelines_per_cell]}
+                if len(homes) > 1:
+                    raise InputError(
+                        f"{here}.transport.sharing: the replicas of stage {stage} in one cell lie in "
+                        f"{' and '.join(sorted(homes))}: place them in one datacenter, or give sharing: none"
+                    )
+
+
+def _checked_plan(schedule: type[Schedule], profile: CellProfile, variant: VariantSpec, source: str) -> CellPlan | None:
+    """Return the plan, None unless the schedule is made ahead; check either way that the schedule can be made."""
+    path = f"{schedule.__module__}:{schedule.__qualname__}"
+    try:
+        if not issubclass(schedule, PlannedSchedule):
+            create_schedule(path, profile.shape, variant.options)
+            return None
+        plan = schedule.plan(profile, **variant.options)
+        create_schedule(path, profile.shape, options_for(plan, 0))
+    except TypeError as mismatch:
+        raise InputError(f"{source}: {path}: {mismatch}") from None
+    except ValueError as refusal:
+        raise InputError(f"{source}: {refusal}") from None
+    except Exception as fault:
+        # A schedule may be anybody's.
+        raise InputError(f"{source}: {path}: {type(fault).__name__}: {fault}") from fault
+    return plan

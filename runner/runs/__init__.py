@@ -1,0 +1,1 @@
+"""A run's folder, its manifest, and how far it is."""

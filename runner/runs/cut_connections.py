@@ -1,0 +1,44 @@
+"""Report variants whose ``connections: auto`` stops at the most that two hosts may have."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from results.text.number_text import count_text, percent_text
+from runner.experiment.quantities import MAX_CONNECTIONS
+from runner.resolve.connection_count import CutPair, cut_pairs
+from runner.resolve.experiment import Cell
+from runner.resolve.resolved_variant import ResolvedVariant
+from testbed.network.topology import Topology
+
+
+def cuts_of(topology: Topology, variant: ResolvedVariant) -> tuple[CutPair, ...]:
+    """Return the node pairs of a variant that get fewer connections than would fill them."""
+    return cut_pairs(topology, variant.pairs, variant.transport, variant.clock)
+
+
+def cut_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
+    """Return the same for a trial's facts; {} where nothing is cut."""
+    cuts = [[*cut.hosts, cut.wanted, round(cut.carried, 4)] for cut in cuts_of(topology, variant)]
+    return {"connections_cut": cuts} if cuts else {}
+
+
+def cut_lines(cells: Iterable[Cell]) -> list[str]:
+    """Return a line for each variant of an experiment that is cut anywhere, with its worst node pair."""
+    found: dict[str, list[tuple[CutPair, Mapping[str, str]]]] = {}
+    for cell in cells:
+        for variant in cell.variants:
+            for cut in cuts_of(cell.topology, variant):
+                found.setdefault(variant.name, []).append((cut, cell.values))
+    return [cut_line(name, cuts) for name, cuts in found.items()]
+
+
+def cut_line(variant: str, cuts: list[tuple[CutPair, Mapping[str, str]]]) -> str:
+    """Return the line that reports the cut node pairs of one variant, each with the swept values it was found at."""
+    worst, values = min(cuts, key=lambda cut: cut[0].carried)
+    at = ", ".join(f"{path}={value}" for path, value in values.items())
+    others = f" (and {count_text(len(cuts) - 1, 'more such case')})" if len(cuts) > 1 else ""
+    return (
+        f"{variant}: connections: auto stops at {MAX_CONNECTIONS} between {worst.hosts[0]} and {worst.hosts[1]}"
+        f"{f' at {at}' if at else ''}{others}: {worst.wanted} would fill the node pair, {MAX_CONNECTIONS} carry "
+        f"{percent_text(worst.carried)} of it at most; a larger window needs fewer"
+    )

@@ -1,0 +1,89 @@
+"""Gather the facts of a run, unasked, that lead from a report back to its code, machine and configuration."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from runner.resolve.experiment import Cell, Experiment
+from runner.runs.machine_facts import machine_facts
+from runner.runs.not_modelled import as_written, planned_without, simulated_without
+from runner.runs.software_versions import foreign_schedules, git_state, library_versions
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def gather_manifest(
+    experiment: Experiment, *, created: datetime | None = None, checkout: Path = _CHECKOUT
+) -> dict[str, Any]:
+    """Return everything about a run that is known before it starts, in plain JSON types.
+
+    ``created`` is the current time if None, and is written in UTC. ``checkout`` is the folder whose git revision is
+    recorded. What cannot be found out is null. ``warmup_iterations`` and ``tokens_per_iteration`` are null where a
+    sweep gives its cells different ones, and stand in each entry of ``cells`` in any case. A simulation's ``clock`` is
+    virtual and its ``repeats`` are 1. The substrate, the dilation, and what is read back of qdiscs, sysctls and
+    offloads are not in here: they are known when the testbed is up.
+    """
+    cells = experiment.cells()
+    spec = experiment.spec
+    document = experiment.document()
+    return {
+        "name": experiment.name,
+        "created": (created or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds"),
+        "experiment": document,
+        "config_hash": experiment.config_hash,
+        "seed": spec.seed,
+        "repeats": experiment.repeats,
+        "engine": spec.engine,
+        "clock": "virtual" if spec.engine == "simulate" else spec.clock,
+        "variants": [
+            {"name": variant["name"], "schedule": variant["schedule"], "transport": variant["transport"]}
+            for variant in document["variants"]
+        ],
+        "cells": [
+            {
+                "index": cell.index,
+                "cell": dict(cell.values),
+                "warmup_iterations": cell.spec.training.warmup,
+                "tokens_per_iteration": cell.tokens_per_iteration,
+                **_without(cell),
+                **cell.resolved(),
+            }
+            for cell in cells
+        ],
+        "training": document["training"],
+        "warmup_iterations": _if_same([cell.spec.training.warmup for cell in cells]),
+        "tokens_per_iteration": _if_same([cell.tokens_per_iteration for cell in cells]),
+        "versions": library_versions(),
+        "git": git_state(checkout),
+        "foreign_schedules": foreign_schedules(variant.schedule for variant in spec.variants),
+        **machine_facts(),
+    }
+
+
+def _without(cell: Cell) -> dict[str, Any]:
+    """Return what a cell asks for and its simulation, or the planner that placed its stages, does not model."""
+    simulated = cell.spec.engine == "simulate"
+    return {
+        "not_modelled": as_written(simulated_without(cell.spec, cell.topology) if simulated else ()),
+        "planned_without": as_written(() if simulated else planned_without(cell.spec, cell.topology)),
+    }
+
+
+def told_once(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge the facts of many owners: ``{owner: {name: value}}`` becomes ``{name: value}``.
+
+    Where owners differ the value is ``{owner: value}`` of those that have one.
+    """
+    names = dict.fromkeys(name for own in facts.values() for name in own)
+    told: dict[str, Any] = {}
+    for name in names:
+        values = {owner: own[name] for owner, own in facts.items() if name in own}
+        first = next(iter(values.values()))
+        agree = len(values) == len(facts) and all(value == first for value in values.values())
+        told[name] = first if agree else values
+    return told
+
+
+def _if_same(values: list[int]) -> int | None:
+    return values[0] if len(set(values)) == 1 else None

@@ -1,0 +1,80 @@
+"""Record a trial's prefill: a row for every request, and the facts that both engines report alike."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median_low
+from typing import Any
+
+from results.records.schema import PrefillRequest
+from workloads.prefill.control.outcome import RequestRecord, count_outcomes
+from workloads.prefill.service_plan import ServicePlan
+
+NO_GROUP = -1
+
+
+def prefill_rows(
+    service: ServicePlan, records: Iterable[RequestRecord], output_tokens: Mapping[int, int]
+) -> list[PrefillRequest]:
+    """Return one row a request, in order of arrival; ``output_tokens`` are by the request's number."""
+    return [
+        PrefillRequest(
+            record.number,
+            record.datacenter,
+            record.prompt_tokens,
+            output_tokens[record.number],
+            record.outcome.value,
+            "" if record.reason is None else record.reason.value,
+            record.was_held,
+            NO_GROUP if record.group is None else record.group,
+            record.chunks,
+            record.arrival_ns,
+            record.admitted_ns,
+            record.promised_ns,
+            record.started_ns,
+            record.prefilled_ns,
+            record.kv_moved_ns,
+            service.kv_sent_bytes(service.model.layers, record.prompt_tokens),
+        )
+        for record in sorted(records, key=lambda record: record.number)
+    ]
+
+
+def prefill_facts(
+    service: ServicePlan,
+    records: Iterable[RequestRecord],
+    *,
+    deadline_overruns: int,
+    overrun_ns: int,
+    margins_ns: Sequence[int],
+) -> dict[str, Any]:
+    """Return the facts of prefill for trial.json.
+
+    ``weight_bytes`` there is what the model's weights take on the GPU that has most of them. ``margins_ns`` are those
+    of the GPUs that train, at the trial's end: by how much each is given back before training is expected.
+    """
+    groups = [group for datacenter in service.datacenters for group in datacenter.groups]
+    return {
+        "policy": service.settings.policy.value,
+        "slo_ns": service.settings.slo_ns,
+        "depth": service.depth,
+        "model": service.model.name,
+        "weight_bytes": _weight_bytes(service),
+        "groups": len(groups),
+        "pool_gpus": sum(len(group.gpus) for group in groups if group.pooled),
+        "counts": count_outcomes(records, service.settings.slo_ns),
+        "deadline_overruns": deadline_overruns,
+        "overrun_ns": overrun_ns,
+        "margin_ns": {
+            "median": median_low(margins_ns) if margins_ns else None,
+            "max": max(margins_ns, default=None),
+        },
+        "guard_ns": service.settings.guard_ns,
+        "offered_rate_per_s": service.source.rate_per_s,
+        "trace": service.source.name,
+        "skipped_lines": service.source.skipped_lines,
+    }
+
+
+def _weight_bytes(service: ServicePlan) -> int:
+    model, last = service.model, service.depth - 1
+    layers = enumerate(model.stage_layers(service.depth))
+    return max(model.weight_bytes(count, embedding=stage == 0, head=stage == last) for stage, count in layers)

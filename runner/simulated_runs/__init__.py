@@ -1,0 +1,1 @@
+"""Simulate the trials of an experiment and write them as a run."""

@@ -1,0 +1,161 @@
+"""Run one trial of the engine ``simulate``: simulate a variant and return the record that a run's store keeps."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from results.records.run_store import TrialRecord
+from results.records.schema import PrefillRequest
+from results.records.span_log import SpanLogHeader
+from results.records.trial_columns import TrialCounters, TrialSpans
+from runner.resolve.experiment import Cell
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_work import TORCH_PLANNING_PROFILE
+from runner.runs.cut_connections import cut_facts
+from runner.runs.plan_record import plan_facts
+from runner.runs.prefill_record import prefill_facts, prefill_rows
+from runner.simulator.simulation import Simulate, Simulation
+from runner.tcp.effects import effects_of
+from testbed.network.topology import Topology
+
+SAMPLE_INTERVAL_NS = 100_000_000
+MAX_SAMPLES = 1000
+MAX_SAMPLE_ROWS = 1_000_000
+
+NO_PLACE = -1
+"""The pipeline and the stage of a GPU that does not train."""
+
+
+@dataclass(frozen=True)
+class SimulatedTrial:
+    """All that a process needs to simulate one variant of one cell.
+
+    ``torch_profile`` is the compute profile whose times stand for torch's; None where the experiment has no torch.
+    """
+
+    cell: int
+    values: Mapping[str, str]
+    topology: Topology
+    variant: ResolvedVariant
+    iterations: int
+    warmup: int
+    tokens_per_iteration: int
+    torch_profile: str | None
+
+    @classmethod
+    def of(cls, cell: Cell, variant: ResolvedVariant) -> "SimulatedTrial":
+        """Return the trial of a variant of that cell."""
+        compute, training = cell.spec.compute, cell.spec.training
+        return cls(
+            cell.index,
+            cell.values,
+            cell.topology,
+            variant,
+            training.iterations,
+            training.warmup,
+            cell.tokens_per_iteration,
+            (compute.profile or TORCH_PLANNING_PROFILE) if compute.kind == "torch" else None,
+        )
+
+    def __str__(self) -> str:
+        """Return cell and variant, as a message names them."""
+        values = ", ".join(f"{path}={value}" for path, value in self.values.items())
+        return ": ".join(filter(None, (values, self.variant.name)))
+
+
+def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
+    """Simulate a trial, and gather what is kept. Raises SimulationError."""
+    variant, effects = trial.variant, effects_of(trial.variant.transport)
+    simulation = simulate(trial.topology, variant, trial.iterations, effects=effects)
+    facts, requests = _prefill(variant, simulation)
+    owners = [
+        SpanLogHeader(rank, place.host.name, place.datacenter, place.gpu, place.pipeline, place.stage)
+        for rank, place in enumerate(variant.placement.places)
+    ]
+    owners += _pool_owners(variant, len(owners))
+    return TrialRecord(
+        trial.cell,
+        variant.name,
+        0,
+        TrialSpans(owners, simulation.spans),
+        link_counters(trial.topology, simulation),
+        facts={
+            "warmup_iterations": trial.warmup,
+            "tokens_per_iteration": trial.tokens_per_iteration,
+            "dilation": 1.0,
+            "connections": [[*hosts, count] for hosts, count in simulation.connections.items()],
+            **cut_facts(trial.topology, variant),
+            "pipelines_per_cell": variant.pipelines_per_cell,
+            **plan_facts(trial.topology, variant),
+            "tcp_effects": asdict(effects),
+            "torch_times_of_profile": trial.torch_profile,
+            "losses": [],
+            **facts,
+        },
+        prefill_requests=requests,
+    )
+
+
+def _prefill(variant: ResolvedVariant, simulation: Simulation) -> tuple[dict[str, Any], list[PrefillRequest]]:
+    """Return the facts and the requests of the prefill service, empty where there is none."""
+    service, prefill = variant.service, simulation.prefill
+    if service is None or prefill is None:
+        return {}, []
+    facts = prefill_facts(
+        service,
+        prefill.records,
+        deadline_overruns=prefill.deadline_overruns,
+        overrun_ns=prefill.overrun_ns,
+        margins_ns=prefill.margins_ns,
+    )
+    return {"prefill": facts}, prefill_rows(service, prefill.records, prefill.output_tokens)
+
+
+def _pool_owners(variant: ResolvedVariant, first: int) -> list[SpanLogHeader]:
+    """Return the span-log headers of the pool's GPUs, which have no place in training."""
+    datacenters = () if variant.service is None else variant.service.datacenters
+    return [
+        SpanLogHeader(gpu.number, gpu.host, datacenter.name, gpu.index, NO_PLACE, NO_PLACE)
+        for datacenter in datacenters
+        for gpu in datacenter.gpus
+        if gpu.number >= first
+    ]
+
+
+def link_counters(topology: Topology, simulation: Simulation) -> TrialCounters:
+    """Return the counters of every directed WAN link, and of every directed node pair that something crossed.
+
+    They are read at the start, every 100 ms, and at the end; of a long trial, or one of many node pairs, at as many
+    evenly spaced times as make ``MAX_SAMPLES``, and ``MAX_SAMPLE_ROWS`` in all.
+    """
+    home = {host.name: host.datacenter for host in topology.hosts}
+    crossed = [traffic for traffic in simulation.traffic if len(traffic.times_ns) and traffic.wire_bytes[-1] > 0]
+    links = [ends for link in topology.wan for ends in (link.between, link.between[::-1])]
+    last = [int(simulation.spans.end_ns.max(initial=0)), *(int(traffic.times_ns[-1]) for traffic in crossed)]
+    times_ns = _sample_times_ns(max(last), len(links) + len(crossed)) if links else np.zeros(0, np.int64)
+    on_link: dict[tuple[str, str], npt.NDArray[np.int64]] = defaultdict(lambda: np.zeros(len(times_ns), np.int64))
+    pairs = []
+    for traffic in crossed:
+        sent = np.rint(np.interp(times_ns, traffic.times_ns, traffic.wire_bytes, left=0)).astype(np.int64)
+        pairs.append(sent)
+        on_link[home[traffic.source], home[traffic.destination]] += sent
+    counts = [*(on_link[link] for link in links), *pairs]
+    return TrialCounters(
+        times_ns,
+        [
+            *(("link", *link) for link in links),
+            *(("node_pair", traffic.source, traffic.destination) for traffic in crossed),
+        ],
+        np.array(counts, np.int64).reshape(len(counts), len(times_ns)),
+    )
+
+
+def _sample_times_ns(end_ns: int, lines: int) -> npt.NDArray[np.int64]:
+    most = max(2, min(MAX_SAMPLES, MAX_SAMPLE_ROWS // lines))
+    if end_ns > (most - 2) * SAMPLE_INTERVAL_NS:
+        return np.linspace(0, end_ns, most).round().astype(np.int64)
+    return np.array(sorted({*range(0, end_ns, SAMPLE_INTERVAL_NS), end_ns}), np.int64)

@@ -1,0 +1,1 @@
+"""Simulate the network: lines, channels, and who shares what."""

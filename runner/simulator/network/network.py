@@ -1,0 +1,181 @@
+"""Make the channels between ranks from a topology: what each crosses, and with whom it shares."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from runner.resolve.placement import StagePlace
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from runner.simulator.network.shared_channel import SharedChannel
+from runner.tcp.channel import Channel, PrivateChannel
+from runner.tcp.effects import TcpEffects
+from runner.tcp.line import Line
+from runner.tcp.window import LEAST_TIMEOUT_NS, TcpWindow, opened
+from testbed.network.topology import Topology
+
+Ends = tuple[StagePlace, StagePlace]
+"""The place that sends, and the place that receives."""
+
+_Hosts = tuple[str, str]
+"""The name of the host that sends, and that of the host that receives."""
+
+Resource = tuple[str, str, str]
+"""A kind (``node_pair``, ``trunk``, ``port``) and its ends; a port has one, and an empty name."""
+
+_RESOURCES = {"node_pair": 0, "trunk": 1, "port": 2}
+"""Kinds in the order in which a transfer crosses them: each lets no more through to those behind it than it has."""
+
+_NOTICED_PART = 8
+"""Windows that let out less at once than this part of what the line holds are ignored: nobody waits for it."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """The network of one simulation, from which its channels are made.
+
+    Across the WAN the hosts of a node pair share its cap, and the pairs of two datacenters their trunk. All that goes
+    to one host, from wherever, shares its port; hosts do not slow down what they send. Each of these is shared between
+    node pairs, max-min, and what a node pair gets between its channels. Places on one host exchange at once.
+
+    ``equal_parts`` are as many as use each trunk alike, of which one is simulated, with its part of every trunk: the
+    places of the others stand for those of the first. ``dilation`` is that of an emulation to be compared with: TCP's
+    timers are the only thing that it does not slow down, so that they are shorter by it here.
+    """
+
+    topology: Topology
+    connections: Mapping[tuple[str, str], int]
+    variant: ResolvedVariant
+    effects: TcpEffects
+    equal_parts: int = 1
+    dilation: float = 1.0
+
+    def line(self, ends: Ends) -> Line:
+        """Return the line between the two, with all its rate: that of the narrowest of what a transfer crosses."""
+        one, other = ends
+        if one.host == other.host:
+            return Line(None, 0, self.effects.headers)
+        if one.datacenter == other.datacenter:
+            return self.intra_line
+        latency_ns = self.topology.conditions(one.datacenter, other.datacenter).latency_ns
+        return Line(self.topology.line_rate_bps(one.datacenter, other.datacenter), latency_ns, self.effects.headers)
+
+    @property
+    def intra_line(self) -> Line:
+        """The line that joins two hosts of one datacenter."""
+        return Line(self.topology.intra_rate_bps, self.topology.intra_latency_ns, self.effects.headers)
+
+    def connections_between(self, ends: Ends) -> int:
+        """Return how many TCP connections join the two hosts."""
+        hosts = (ends[0].host.name, ends[1].host.name)
+        return self.connections[hosts if hosts in self.connections else hosts[::-1]]
+
+    def window(self, ends: Ends) -> TcpWindow:
+        """Return the TCP connections between the two, as they are when they have just been opened."""
+        return opened(
+            self.line(ends),
+            self.connections_between(ends),
+            self.variant.tcp,
+            window=self.effects.window,
+            slow_start=self.effects.slow_start,
+            least_timeout_ns=round(LEAST_TIMEOUT_NS / self.dilation),
+        )
+
+    def channels(self, wanted: Iterable[Ends], events: EventQueue) -> dict[Ends, Channel]:
+        """Return a channel for each of ``wanted``, which are all that there will be.
+
+        They begin in the first equal part.
+        """
+        ends = sorted(wanted, key=lambda pair: (pair[0].pipeline, pair[0].stage, pair[1].pipeline, pair[1].stage))
+        crossed = {pair: self._resources(pair) for pair in ends}
+        binding = self._binding(crossed)
+        numbers = {resource: number for number, resource in enumerate(sorted(binding))}
+        capacity = SharedCapacity(events, {numbers[resource]: rate_bps for resource, rate_bps in binding.items()})
+        users = Counter(resource for resources in crossed.values() for resource in resources if resource in binding)
+        meeting = self._meeting(ends)
+        flows: dict[_Hosts, NodePairFlow] = {}
+        channels: dict[Ends, Channel] = {}
+        for pair in ends:
+            own = [resource for resource in crossed[pair] if resource in binding]
+            hosts = _hosts(pair)
+            if any(users[resource] > 1 for resource in own) or hosts in meeting:
+                if hosts not in flows:
+                    flows[hosts] = NodePairFlow(len(flows), sorted(numbers[resource] for resource in own))
+                channels[pair] = SharedChannel(self.line(pair), self.window(pair), flows[hosts], capacity)
+            else:
+                whole = self.line(pair)
+                line = replace(whole, rate_bps=min((binding[resource] for resource in own), default=None))
+                channels[pair] = PrivateChannel(line, self.window(pair), whole)
+        for hosts, opposite in meeting.items():
+            flows[hosts].opposite = flows[opposite]
+        return channels
+
+    def _meeting(self, wanted: Iterable[Ends]) -> dict[_Hosts, _Hosts]:
+        """Return the node pairs whose acknowledgements may wait noticeably, each with the pair that they wait for.
+
+        Acknowledgements wait behind that pair's bytes. That is where both directions are in use, with windows that let
+        out enough at once.
+        """
+        let_out: Counter[_Hosts] = Counter()
+        opposites: dict[_Hosts, _Hosts] = {}
+        for ends in wanted:
+            line = self.line(ends)
+            held_bytes = line.payload_per_rtt()
+            if held_bytes and line.latency_ns and self.effects.window:
+                hosts = _hosts(ends)
+                window_bytes = self.connections_between(ends) * self.variant.tcp.in_flight_bytes
+                let_out[hosts] += _NOTICED_PART * window_bytes // held_bytes
+                opposites[hosts] = hosts if self._is_its_mirror(ends) else hosts[::-1]
+        return {
+            hosts: opposite
+            for hosts, opposite in opposites.items()
+            if opposite in opposites and (let_out[hosts] or let_out[opposite])
+        }
+
+    def _is_its_mirror(self, ends: Ends) -> bool:
+        """Return whether, of two equal parts, each sends to the other, alike: one direction stands for both."""
+        one, other = ends
+        mirror = self._in_first_part(other)
+        return self.equal_parts == 2 and mirror.host != other.host and mirror.host == one.host
+
+    def _resources(self, ends: Ends) -> dict[Resource, int]:
+        """Return the resources that a channel crosses and that have a limit, with their capacities in bit/s."""
+        one, other = ends
+        if one.host == other.host:
+            return {}
+        found: dict[Resource, int] = {}
+        if self.topology.intra_rate_bps is not None:
+            found["port", self._in_first_part(other).host.name, ""] = self.topology.intra_rate_bps
+        if one.datacenter == other.datacenter:
+            return found
+        conditions = self.topology.conditions(one.datacenter, other.datacenter)
+        if conditions.pair_rate_bps is not None:
+            found["node_pair", one.host.name, other.host.name] = conditions.pair_rate_bps
+        if conditions.rate_bps is not None:
+            found["trunk", one.datacenter, other.datacenter] = max(conditions.rate_bps // self.equal_parts, 1)
+        return found
+
+    def _in_first_part(self, place: StagePlace) -> StagePlace:
+        """Return the place of the first equal part where the same happens at the same time."""
+        pipelines = self.variant.placement.pipelines
+        return pipelines[place.pipeline % (len(pipelines) // self.equal_parts)][place.stage]
+
+    def _binding(self, crossed: Mapping[Ends, Mapping[Resource, int]]) -> dict[Resource, int]:
+        """Return the resources that can run full: one that carries all its node pairs at once does not count."""
+        capacities = {resource: bps for resources in crossed.values() for resource, bps in resources.items()}
+        most_bps: dict[Resource, dict[tuple[str, str], int]] = {}
+        for (one, other), resources in crossed.items():
+            hosts = one.host.name, other.host.name
+            for resource in resources:
+                narrower = [bps for each, bps in resources.items() if _RESOURCES[each[0]] < _RESOURCES[resource[0]]]
+                most_bps.setdefault(resource, {})[hosts] = min(narrower, default=capacities[resource] + 1)
+        return {
+            resource: bps
+            for resource, bps in capacities.items()
+            if resource[0] == "node_pair" or sum(most_bps[resource].values()) > bps
+        }
+
+
+def _hosts(ends: Ends) -> _Hosts:
+    return ends[0].host.name, ends[1].host.name

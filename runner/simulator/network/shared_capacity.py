@@ -1,0 +1,156 @@
+"""Share resources that several node pairs cross, so that each gets its max-min fair share at every instant.
+
+A resource is a node pair, a trunk or a host's port. It is shared between node pairs, as the testbed's queues do it, and
+what a node pair gets is split evenly between its channels that send; what windows have let out all at once waits in
+line, first come, first served. Whenever node pairs have begun or stopped to send, the rates of all that they could
+affect are worked out anew, once for all that happens at one instant.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.network.fair_share import fair_rates_bps
+
+
+class Sender(Protocol):
+    """A channel while it sends."""
+
+    is_burst: bool
+    """Whether its windows have let out all at once that it sends now, so that it waits in line."""
+
+    def send_at(self, rate_bps: int, now_ns: int) -> None:
+        """Send at this rate from now on."""
+
+    def queued_bits_ns(self, now_ns: int) -> int:
+        """Return what its windows have let out and the line has not yet carried, in bits on the wire times 10^9."""
+
+
+class NodePairFlow:
+    """All channels from one host to another; ``number`` breaks ties and differs between node pairs.
+
+    ``opposite`` are those of the other direction, among whose bytes acknowledgements wait; None where none waits
+    noticeably.
+    """
+
+    __slots__ = ("number", "opposite", "rate_bps", "resources", "sending")
+
+    def __init__(self, number: int, resources: Sequence[int]) -> None:
+        self.number = number
+        self.resources = tuple(resources)
+        self.sending: dict[Sender, None] = {}
+        self.rate_bps = 0
+        self.opposite: NodePairFlow | None = None
+
+    def acknowledged_later_ns(self, now_ns: int) -> int | None:
+        """Return how long an acknowledgement that comes now waits until what is queued before it has left.
+
+        None while the other direction sends and has not been told its rate.
+        """
+        if self.opposite is None or not self.opposite.sending:
+            return 0
+        if not self.opposite.rate_bps:
+            return None
+        return sum(channel.queued_bits_ns(now_ns) for channel in self.opposite.sending) // self.opposite.rate_bps
+
+    def split(self, now_ns: int) -> None:
+        """Give every channel that sends its part, in whole bit/s, at least 1.
+
+        Bursts wait in line: the first of them has the parts of all.
+        """
+        part_bps = max(self.rate_bps // len(self.sending), 1)
+        bursts = [channel for channel in self.sending if channel.is_burst]
+        for channel in self.sending:
+            if not channel.is_burst:
+                channel.send_at(part_bps, now_ns)
+        for position, channel in enumerate(bursts):
+            channel.send_at(0 if position else part_bps * len(bursts), now_ns)
+
+
+class SharedCapacity:
+    """The resources of one simulation, by number, and the node pairs that send over each of them now.
+
+    A resource limits only while those that send could ask for more than it has, each of them at most for what the
+    narrowest other resource on its way lets through. One that limits nobody is not looked at.
+    """
+
+    def __init__(self, events: EventQueue, capacities_bps: Mapping[int, int]) -> None:
+        self.events = events
+        self._capacities_bps = capacities_bps
+        self._sending: dict[int, dict[NodePairFlow, None]] = {resource: {} for resource in capacities_bps}
+        self._asked_bps = dict.fromkeys(capacities_bps, 0)
+        self._most_bps: dict[NodePairFlow, list[int]] = {}
+        self._touched: dict[NodePairFlow, None] = {}
+        self._freed: set[int] = set()
+
+    def begin(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
+        """Let ``channel`` send from now on, as one of ``flow``; it gets its rate before any time passes."""
+        flow.sending[channel] = None
+        if len(flow.sending) == 1:
+            if flow not in self._most_bps:
+                self._most_bps[flow] = [self._most_of(flow, resource) for resource in flow.resources]
+            for resource, most_bps in zip(flow.resources, self._most_bps[flow], strict=True):
+                self._sending[resource][flow] = None
+                self._asked_bps[resource] += most_bps
+        self._touch(flow, now_ns)
+
+    def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
+        """Handle that ``channel`` sends no more."""
+        del flow.sending[channel]
+        if not flow.sending:
+            flow.rate_bps = 0
+            for resource, most_bps in zip(flow.resources, self._most_bps[flow], strict=True):
+                if self._limits(resource):
+                    self._freed.add(resource)
+                del self._sending[resource][flow]
+                self._asked_bps[resource] -= most_bps
+        self._touch(flow, now_ns)
+
+    def _most_of(self, flow: NodePairFlow, resource: int) -> int:
+        """Return what the rest of its way lets a flow ask of a resource: more than there is, where nothing else limits.
+
+        Of several that have the least, one has to limit: that with the lowest number.
+        """
+        own_bps = self._capacities_bps[resource]
+        return min(
+            (
+                self._capacities_bps[each] + (self._capacities_bps[each] == own_bps and each > resource)
+                for each in flow.resources
+                if each != resource
+            ),
+            default=own_bps + 1,
+        )
+
+    def _limits(self, resource: int) -> bool:
+        return self._asked_bps[resource] > self._capacities_bps[resource]
+
+    def _touch(self, flow: NodePairFlow, now_ns: int) -> None:
+        if not self._touched:
+            self.events.at(now_ns, self._share, None)
+        self._touched[flow] = None
+
+    def _share(self, now_ns: int, _: None) -> None:
+        touched, self._touched = self._touched, {}
+        freed, self._freed = self._freed, set()
+        affected = {flow: None for flow in touched if flow.sending}
+        limiting = {each for flow in touched for each in flow.resources if each in freed or self._limits(each)}
+        open_resources = list(limiting)
+        while open_resources:
+            for flow in self._sending[open_resources.pop()]:
+                affected[flow] = None
+                for resource in flow.resources:
+                    if resource not in limiting and self._limits(resource):
+                        limiting.add(resource)
+                        open_resources.append(resource)
+        flows = sorted(affected, key=lambda flow: flow.number)
+        if not flows:
+            return
+        crossed = [[each for each in flow.resources if each in limiting and self._limits(each)] for flow in flows]
+        limited = [(flow, resources) for flow, resources in zip(flows, crossed, strict=True) if resources]
+        rates_bps = fair_rates_bps([resources for _, resources in limited], self._capacities_bps)
+        shares_bps = dict(zip((flow for flow, _ in limited), rates_bps, strict=True))
+        for flow in flows:
+            rate_bps = shares_bps[flow] if flow in shares_bps else min(self._capacities_bps[r] for r in flow.resources)
+            if rate_bps != flow.rate_bps or flow in touched:
+                flow.rate_bps = rate_bps
+                flow.split(now_ns)

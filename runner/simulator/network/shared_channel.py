@@ -1,0 +1,207 @@
+"""Simulate a channel that shares node pair, trunk or port with others: its rate changes while it sends.
+
+Progress is counted in bits times 10^9, so that it is exact.
+"""
+
+from array import array
+from collections import deque
+from typing import NamedTuple
+
+from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from runner.tcp.channel import Accepted, Left
+from runner.tcp.dealing import Dealing
+from runner.tcp.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from runner.tcp.window import BOUNDED, Delay, TcpWindow
+
+_BITS_NS = 8 * 10**9
+_MOST_STEPS = 1000
+"""Windows of one transfer that are looked at by themselves where only the other direction could hold them up."""
+
+
+class _Transfer(NamedTuple):
+    """A transfer, as it was queued."""
+
+    available_ns: int
+    size_bytes: int
+    left: Left
+    dealing: Dealing | None
+    accepted: Accepted | None
+    at_once: bool
+
+
+class SharedChannel:
+    """A ``Channel`` whose rate depends on who else sends; it is one of ``flow``."""
+
+    def __init__(self, line: Line, window: TcpWindow, flow: NodePairFlow, capacity: SharedCapacity) -> None:
+        self.line = line
+        self._flow = flow
+        self.history = array("q")
+        self._window = window
+        self._open_bytes = line.payload_per_rtt()
+        self._openly = False
+        self._delay: Delay | None = None
+        self._capacity = capacity
+        self._waiting: deque[_Transfer] = deque()
+        self._unsent = 0
+        self._queued = 0
+        self._steps = 0
+        self._first_ns: int | None = None
+        self._let_out_ns: int | None = None
+        self._is_accepted = False
+        self._part = 0
+        self._limited = False
+        self._part_ns: int | None = None
+        self._noted = 0
+        self._left_bits_ns = 0
+        self._carried_bits_ns = 0
+        self._rate_bps = 0
+        self._since_ns = 0
+        self._change = 0
+        self.is_burst = False
+        self.bursts = True
+        frame, payload = (FRAME_BYTES, PAYLOAD_BYTES) if line.headers else (1, 1)
+        self._bits_ns_per_byte = _BITS_NS * frame
+        self._payload_share = payload
+
+    def queue(
+        self,
+        available_ns: int,
+        size_bytes: int,
+        left: Left,
+        dealing: Dealing | None = None,
+        *,
+        accepted: Accepted | None = None,
+        at_once: bool = True,
+    ) -> None:
+        """Send as ``Channel.queue`` does; each is called when it is so."""
+        self._waiting.append(_Transfer(available_ns, size_bytes, left, dealing, accepted, at_once))
+        self._queued += size_bytes
+        if len(self._waiting) == 1:
+            self._await_next()
+
+    def _await_next(self) -> None:
+        transfer = self._waiting[0]
+        self._unsent = transfer.size_bytes
+        self._queued -= self._unsent
+        self._steps = 0
+        self._first_ns = self._let_out_ns = None
+        self._is_accepted = False
+        self._capacity.events.at(max(transfer.available_ns, self._capacity.events.now_ns), self._go_on, None)
+
+    def _go_on(self, now_ns: int, _: None) -> None:
+        """Begin the next stretch that the window allows, or wait until it does."""
+        if not self._unsent:
+            self._end_transfer(now_ns)
+            return
+        allowed = self._window.allowance(now_ns)
+        self._steps += 1
+        alone = self._flow.opposite is None or self._steps > _MOST_STEPS
+        self._openly = alone and self._open_bytes > 0 and self._window.opens_for(self._open_bytes)
+        if allowed <= 0 and not self._openly:
+            self._capacity.events.at(self._window.next_credit_ns, self._go_on, None)
+            return
+        self._part = self._unsent if self._openly else min(self._unsent, allowed)
+        self._limited = self._part == allowed
+        self._tell_if_accepted(allowed, now_ns)
+        if self._let_out_ns is None:
+            self._let_out_ns = now_ns
+        self._part_ns, self._delay = None, None if alone else Delay()
+        self._left_bits_ns, self._noted = self._part * self._bits_ns_per_byte + self._carried_bits_ns, 0
+        self._rate_bps, self._since_ns = 0, now_ns
+        self.is_burst = self._waiting[0].at_once and self._part <= allowed < BOUNDED
+        self._capacity.begin(self, self._flow, now_ns)
+
+    def _tell_if_accepted(self, allowed: int, now_ns: int) -> None:
+        """Tell that the windows let out all that is left, or let the stretch end when they will."""
+        accepted = self._waiting[0].accepted
+        if accepted is None or self._is_accepted or allowed >= BOUNDED:
+            return
+        # Beyond what keeps the line busy, windows let out what waits on its way.
+        waits = max(allowed - self._open_bytes, 0) if self._openly else allowed
+        if self._unsent <= waits:
+            self._is_accepted = True
+            accepted(now_ns)
+        elif self._openly:
+            self._part = self._unsent - waits
+
+    def send_at(self, rate_bps: int, now_ns: int) -> None:
+        """Let the stretch go at this rate from now on."""
+        if rate_bps == self._rate_bps:
+            return
+        self._progress(now_ns)
+        self._rate_bps, self._since_ns = rate_bps, now_ns
+        self._change += 1
+        if not rate_bps:
+            return
+        if self._part_ns is None:
+            self._begin_part(now_ns)
+        remaining_ns = -(-self._left_bits_ns // (rate_bps * self._payload_share))
+        self._capacity.events.at(now_ns + max(remaining_ns, 0), self._end_part, self._change)
+
+    def _begin_part(self, now_ns: int) -> None:
+        """Handle that the first byte of a stretch leaves."""
+        self._part_ns = now_ns
+        if self._first_ns is None:
+            self._first_ns = now_ns
+        if self._delay is not None:
+            self._capacity.events.at(now_ns + self.line.latency_ns, self._heard, (self._delay, False))
+
+    def _heard(self, now_ns: int, what: tuple[Delay, bool]) -> None:
+        """Look how long the other end's first acknowledgement of a stretch waits."""
+        delay, asked_before = what
+        later_ns = self._flow.acknowledged_later_ns(now_ns)
+        if later_ns is None and not asked_before:
+            # The other direction goes on at this instant, and is told its rate at the end of it.
+            self._capacity.events.at(now_ns, self._heard, (delay, True))
+        delay.later_ns = later_ns or 0
+
+    def queued_bits_ns(self, now_ns: int) -> int:
+        """As ``Sender.queued_bits_ns``."""
+        gone_bits_ns = self._rate_bps * self._payload_share * (now_ns - self._since_ns)
+        # What has been acknowledged while the stretch left has let out more behind it, its own first bytes included.
+        begun_ns = now_ns if self._part_ns is None else self._part_ns
+        acknowledged_ns = max(now_ns - begun_ns - self._window.rtt_ns, 0)
+        own = min(self._rate_bps * self._payload_share * acknowledged_ns // self._bits_ns_per_byte, self._part)
+        allowed = self._window.allowance_without_growth(now_ns) + own
+        behind = min(self._unsent + self._queued, allowed) - self._part
+        let_out = max(self._left_bits_ns - gone_bits_ns, 0) + max(behind, 0) * self._bits_ns_per_byte
+        return let_out // self._payload_share
+
+    def _progress(self, now_ns: int) -> None:
+        if now_ns == self._since_ns:
+            return
+        self._left_bits_ns -= self._rate_bps * self._payload_share * (now_ns - self._since_ns)
+        gone = self._part - max(-(-self._left_bits_ns // self._bits_ns_per_byte), 0)
+        self.history.extend((self._since_ns, now_ns, gone - self._noted))
+        self._noted = gone
+
+    def _end_part(self, now_ns: int, change: int) -> None:
+        if change != self._change:
+            return
+        assert self._part_ns is not None
+        self._progress(now_ns)
+        self._change += 1
+        if self._openly:
+            self._window.sent_openly(now_ns, self._part)
+        else:
+            self._window.sent(self._part_ns, now_ns, self._part, self._delay, limited=self._limited)
+        self._unsent -= self._part
+        # A stretch ends on a whole nanosecond: one that only goes on had begun with the rest of the last one.
+        self._carried_bits_ns = self._left_bits_ns if self._openly and self._unsent else 0
+        self._capacity.stop(self, self._flow, now_ns)
+        if self._unsent:
+            self._go_on(now_ns, None)
+        else:
+            self._end_transfer(now_ns)
+
+    def _end_transfer(self, now_ns: int) -> None:
+        transfer = self._waiting.popleft()
+        first_ns = now_ns if self._first_ns is None else self._first_ns
+        # Each connection's first round goes when it is let out, although the transfer as a whole waits in line.
+        let_out_ns = now_ns if self._let_out_ns is None else self._let_out_ns
+        others = bool(self._waiting)
+        if transfer.accepted is not None and not self._is_accepted:
+            transfer.accepted(now_ns)
+        transfer.left(first_ns, self._window.last_byte_ns(let_out_ns, now_ns, transfer.dealing, self.line))
+        if others:
+            self._await_next()

@@ -1,0 +1,1 @@
+"""Simulate ring all-reduces."""

@@ -1,0 +1,142 @@
+"""Simulate the rings over which the replicas of each stage all-reduce their gradients."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Protocol
+
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.network.network import Ends, Network
+from runner.simulator.network.wan_traffic import Crossing
+from runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
+from runner.simulator.rings.shared_ring import Done, SharedRing
+from runner.simulator.rings.sparse_ring import SparseRing
+from runner.tcp.channel import Channel, PrivateChannel
+
+
+class Ring(Protocol):
+    """The ring of one stage."""
+
+    def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
+        """Handle that the replica at that position of the ring is ready."""
+
+
+def ring_ends(network: Network) -> dict[int, list[Ends]]:
+    """Return the two places of each hop of each stage's ring, from each replica of the first equal part to the next.
+
+    Stages that have nothing to sum are left out, and all where there is one replica.
+    """
+    variant = network.variant
+    simulated = variant.pipelines // network.equal_parts
+    found: dict[int, list[Ends]] = {}
+    for stage in range(variant.placement.stages):
+        pairs = variant.placement.ring_pairs(stage)
+        if pairs and variant.work.gradient_bytes[stage]:
+            found[stage] = list(pairs[:simulated])
+    return found
+
+
+class Rings:
+    """The rings of all stages, one a stage, of all replicas.
+
+    A ring that shares nothing with anybody is worked out as a whole; any other goes event by event beside the rest.
+    Where fewer replicas are simulated than there are, these stand for the others by their position.
+    """
+
+    def __init__(self, network: Network, channels: Mapping[Ends, Channel], events: EventQueue) -> None:
+        variant = network.variant
+        self._rings: dict[int, Ring] = {}
+        self._positions: dict[int, dict[int, int]] = {}
+        self._crossing: list[Crossing] = []
+        self._private: list[_PrivateRing] = []
+        for stage, ends in ring_ends(network).items():
+            self._positions[stage] = {one.pipeline: position for position, (one, _) in enumerate(ends)}
+            own = [channels[pair] for pair in ends]
+            connections = variant.placement.ring_connections(stage, network.connections)
+            size_bytes = variant.work.gradient_bytes[stage]
+            cut = RingCut.of(size_bytes, variant.pipelines, connections)
+            if size_bytes < variant.pipelines:
+                self._rings[stage] = SparseRing(own, size_bytes, events)
+                self._crossing += zip(ends, own, strict=True)
+                continue
+            dealt = [network.connections_between(pair) for pair in ends]
+            shared = SharedRing(own, dealt, cut, events)
+            if all(isinstance(channel, PrivateChannel) for channel in own) and not shared.awaits_room:
+                private = _PrivateRing(network, ends, cut)
+                self._rings[stage] = private
+                self._private.append(private)
+            else:
+                self._rings[stage] = shared
+                self._crossing += zip(ends, own, strict=True)
+
+    def sums(self, stage: int) -> bool:
+        """Return whether the replicas of that stage have something to sum."""
+        return stage in self._rings
+
+    def join(self, stage: int, iteration: int, pipeline: int, now_ns: int, done: Done) -> None:
+        """Handle that the replica of that stage in that pipeline is ready; ``done`` is called when it has the sum."""
+        self._rings[stage].join(iteration, self._positions[stage][pipeline], now_ns, done)
+
+    def crossed(self) -> list[Crossing]:
+        """Return the channels over the WAN that have carried something, each with its ends."""
+        every = [*self._crossing, *(crossing for ring in self._private for crossing in ring.crossed())]
+        return [
+            (pair, channel) for pair, channel in every if pair[0].datacenter != pair[1].datacenter and channel.history
+        ]
+
+
+class _PrivateRing:
+    """A ring over channels that carry nothing else.
+
+    Where lines and starts repeat after some positions, so does all that happens, and only so many are looked at: a
+    large ring of equal replicas costs no more than its steps. One that crosses the WAN is looked at as a whole, since
+    what crossed is asked for.
+    """
+
+    def __init__(self, network: Network, ends: Sequence[Ends], cut: RingCut) -> None:
+        self._network = network
+        self._ends = ends
+        self._cut = cut
+        self._connections = [network.connections_between(pair) for pair in ends]
+        self._lines = [network.line(pair) for pair in ends]
+        self._crosses_wan = any(one.datacenter != other.datacenter for one, other in ends)
+        self._channels: list[PrivateChannel] = []
+        self._waiting: dict[int, dict[int, tuple[int, Done]]] = {}
+
+    def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
+        """Handle as ``Ring.join`` does; all replicas are answered when the last one joins."""
+        waiting = self._waiting.setdefault(iteration, {})
+        waiting[position] = now_ns, done
+        if len(waiting) < len(self._ends):
+            return
+        del self._waiting[iteration]
+        ready_ns = [waiting[each][0] for each in range(len(self._ends))]
+        period = self._period(ready_ns)
+        self._grow(period)
+        ends_ns = all_reduce_ends_ns(ready_ns[:period], self._channels[:period], self._cut, self._connections[:period])
+        for each, start_ns in enumerate(ready_ns):
+            waiting[each][1](start_ns, ends_ns[each % period])
+
+    def crossed(self) -> list[Crossing]:
+        """Return its channels, each with its ends."""
+        return list(zip(self._ends, self._channels, strict=False))
+
+    def _period(self, ready_ns: Sequence[int]) -> int:
+        """Return after how many positions everything repeats, a multiple of what it was before."""
+        replicas, before = len(ready_ns), len(self._channels) or 1
+        if self._crosses_wan:
+            return replicas
+        alike = [*zip(ready_ns, self._lines, self._connections, strict=True)]
+        return next(
+            period
+            for period in range(before, replicas + 1, before)
+            if replicas % period == 0 and alike[period:] == alike[:-period]
+        )
+
+    def _grow(self, period: int) -> None:
+        """Give each of the first ``period`` positions a channel of its own, in the state of the one it was like."""
+        if not self._channels:
+            pairs = self._ends[:period]
+            self._channels = [PrivateChannel(self._network.line(pair), self._network.window(pair)) for pair in pairs]
+        before = list(self._channels)
+        while len(self._channels) < period:
+            self._channels += deepcopy(before)

@@ -1,0 +1,165 @@
+"""Simulate a ring all-reduce whose channels carry other traffic too: event by event, to share with all of it.
+
+The rules are those of ``runner.simulator.rings.ring_all_reduce``; here each replica begins when it is ready, and what a
+step takes is known only when it has left.
+"""
+
+from collections.abc import Callable, Sequence
+
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.rings.ring_all_reduce import RingCut
+from runner.tcp.channel import Channel
+
+Done = Callable[[int, int], None]
+"""Called with when a replica became ready, and when it has the sum, which may lie ahead."""
+
+
+class SharedRing:
+    """The replicas of one stage, in the ring's order.
+
+    ``channels[i]`` leads from position i to the next one, over ``connections[i]`` of TCP. Where there are more replicas
+    than channels are given, those given repeat all around the ring.
+    """
+
+    def __init__(
+        self, channels: Sequence[Channel], connections: Sequence[int], cut: RingCut, events: EventQueue
+    ) -> None:
+        self.channels = channels
+        self.cut = cut
+        self.dealings = [cut.dealings(count) for count in connections]
+        self.events = events
+        latencies_ns = [channel.line.latency_ns for channel in channels]
+        # Else what comes round the ring comes later than room for it does.
+        self.awaits_room = 2 * max(latencies_ns) > sum(latencies_ns) or cut.window_chunks * cut.chunk_bytes < (
+            cut.replicas * cut.segment_bytes
+        )
+        self._rounds: dict[int, _Round] = {}
+
+    def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
+        """Handle that the replica at that position is ready."""
+        current = self._rounds.get(iteration)
+        if current is None:
+            current = self._rounds[iteration] = _Round(self)
+        current.join(position, now_ns, done)
+        if current.joined == len(self.channels):
+            # Whoever is still under way keeps it alive by the events to come.
+            del self._rounds[iteration]
+
+
+class _Round:
+    """One all-reduce: for each position the last step that has begun, is complete, or has come from the one before.
+
+    A step is complete once it has left and what it passes on has come whole.
+    """
+
+    def __init__(self, ring: SharedRing) -> None:
+        count = len(ring.channels)
+        self._ring = ring
+        self._count = count
+        self.joined = 0
+        self._ready_ns = [-1] * count
+        self._done: list[Done | None] = [None] * count
+        self._begun = [-1] * count
+        self._left: list[set[int]] = [set() for _ in range(count)]
+        self._complete = [-1] * count
+        self._first_come = [-1] * count
+        self._whole_come = [-1] * count
+        self._accepted = [False] * count
+        self._first_used = [-1] * count
+        self._whole_used = [-1] * count
+
+    def join(self, position: int, now_ns: int, done: Done) -> None:
+        """Handle that the replica at that position is ready."""
+        self.joined += 1
+        self._ready_ns[position], self._done[position] = now_ns, done
+        self._tell(position, now_ns)
+        self._advance(position, now_ns)
+
+    def _tell(self, position: int, now_ns: int) -> None:
+        """Tell the replica before what has been used here."""
+        ring = self._ring
+        if ring.awaits_room and self._ready_ns[position] >= 0:
+            before = (position - 1) % self._count
+            used = before, self._first_come[position], self._whole_come[position]
+            ring.events.at(now_ns + ring.channels[before].line.latency_ns, self._told, used)
+
+    def _told(self, now_ns: int, what: tuple[int, int, int]) -> None:
+        position, self._first_used[what[0]], self._whole_used[what[0]] = what
+        self._advance(position, now_ns)
+
+    def _has_room(self, position: int, step: int) -> bool:
+        if not self._ring.awaits_room:
+            return True
+        awaited = self._ring.cut.awaited_chunk(step)
+        if awaited is None:
+            return True
+        before, whole = awaited
+        return (self._whole_used if whole else self._first_used)[position] >= before
+
+    def _advance(self, position: int, now_ns: int) -> None:
+        """Begin and complete as many steps of a position as what has come and left allows."""
+        if self._ready_ns[position] < 0:
+            return
+        steps = self._ring.cut.steps
+        while (
+            (step := self._begun[position] + 1) < steps
+            and self._first_come[position] >= step - 1
+            and self._whole_come[position] >= step - 2
+            and self._has_room(position, step)
+        ):
+            self._begin(position, step, now_ns)
+        while (step := self._complete[position] + 1) in self._left[position] and self._whole_come[position] >= step - 1:
+            self._complete[position] = step
+            self._left[position].remove(step)
+            latency_ns = self._ring.channels[position].line.latency_ns
+            self._ring.events.at(now_ns + latency_ns, self._whole, ((position + 1) % self._count, step))
+        done = self._done[position]
+        if done is not None and self._accepted[position] and self._whole_come[position] == steps - 1:
+            self._done[position] = None
+            done(self._ready_ns[position], now_ns)
+
+    def _begin(self, position: int, step: int, now_ns: int) -> None:
+        self._begun[position] = step
+        events, channel = self._ring.events, self._ring.channels[position]
+        first_bytes, rest_bytes = self._ring.cut.parts_bytes
+        first, rest = self._ring.dealings[position]
+        latency_ns = channel.line.latency_ns
+        chunk_left_ns = 0
+
+        def chunk_left(_: int, end_ns: int) -> None:
+            nonlocal chunk_left_ns
+            chunk_left_ns = end_ns
+            events.at(max(end_ns, events.now_ns) + latency_ns, self._first, ((position + 1) % self._count, step))
+            if not rest_bytes:
+                rest_left(_, end_ns)
+
+        def rest_left(_: int, end_ns: int) -> None:
+            events.at(max(chunk_left_ns, end_ns, events.now_ns), self._has_left, (position, step))
+
+        def accepted(at_ns: int) -> None:
+            events.at(max(at_ns, events.now_ns), self._has_been_accepted, position)
+
+        last = accepted if step == self._ring.cut.steps - 1 else None
+        channel.queue(now_ns, first_bytes, chunk_left, first, accepted=None if rest_bytes else last, at_once=False)
+        if rest_bytes:
+            channel.queue(now_ns, rest_bytes, rest_left, rest, accepted=last, at_once=False)
+
+    def _first(self, now_ns: int, what: tuple[int, int]) -> None:
+        position, step = what
+        self._first_come[position] = max(self._first_come[position], step)
+        self._tell(position, now_ns)
+        self._advance(position, now_ns)
+
+    def _whole(self, now_ns: int, what: tuple[int, int]) -> None:
+        position, self._whole_come[what[0]] = what
+        self._tell(position, now_ns)
+        self._advance(position, now_ns)
+
+    def _has_been_accepted(self, now_ns: int, position: int) -> None:
+        self._accepted[position] = True
+        self._advance(position, now_ns)
+
+    def _has_left(self, now_ns: int, what: tuple[int, int]) -> None:
+        position, step = what
+        self._left[position].add(step)
+        self._advance(position, now_ns)

@@ -1,0 +1,123 @@
+"""Simulate a ring all-reduce of fewer bytes than replicas: most segments are empty, and nobody waits for those.
+
+As ``workloads.transport.ring.ring_round`` cuts it, a segment is one byte or none. A replica passes a segment on as soon
+as it has come, and has the sum when all that it receives has come and all that it sends is on its way. As many segments
+as are not empty may be on their way to a replica, or wait there until it is ready: the next one waits until the replica
+has told the one before that there is room, in this iteration or the last.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.rings.shared_ring import Done
+from runner.tcp.channel import Channel
+from workloads.transport.ring.ring_round import cut_segments
+
+
+class SparseRing:
+    """The replicas of one stage, in the ring's order; ``channels[i]`` leads from position i to the next one."""
+
+    def __init__(self, channels: Sequence[Channel], size_bytes: int, events: EventQueue) -> None:
+        self.channels = channels
+        self.events = events
+        self.segments = [
+            number for number, (start, end) in enumerate(cut_segments(size_bytes, 1, len(channels))) if end > start
+        ]
+        self._rounds: dict[int, _Round] = {}
+        self._credit = [size_bytes] * len(channels)
+        self._unsent: list[deque[tuple[_Round, int]]] = [deque() for _ in channels]
+
+    def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
+        """Handle that the replica at that position is ready."""
+        current = self._rounds.setdefault(iteration, _Round(self))
+        current.join(position, now_ns, done)
+        if current.joined == len(self.channels):
+            # Whoever is still under way keeps it alive by the events to come.
+            del self._rounds[iteration]
+
+    def send(self, whose: "_Round", position: int, step: int, now_ns: int) -> None:
+        """Send that step's segment to the next position once there is room for it."""
+        self._unsent[position].append((whose, step))
+        self._send_next(position, now_ns)
+
+    def give_credit(self, position: int, segments: int, now_ns: int) -> None:
+        """Tell the position before this one that so many segments have been used here."""
+        before = (position - 1) % len(self.channels)
+        self.events.at(now_ns + self.channels[before].line.latency_ns, self._credited, (before, segments))
+
+    def _credited(self, now_ns: int, what: tuple[int, int]) -> None:
+        position, segments = what
+        self._credit[position] += segments
+        self._send_next(position, now_ns)
+
+    def _send_next(self, position: int, now_ns: int) -> None:
+        unsent, channel, events = self._unsent[position], self.channels[position], self.events
+        while unsent and self._credit[position]:
+            self._credit[position] -= 1
+            whose, step = unsent.popleft()
+
+            def left(_: int, end_ns: int, whose: "_Round" = whose, step: int = step) -> None:
+                arrival_ns = max(end_ns, events.now_ns) + channel.line.latency_ns
+                events.at(arrival_ns, whose.come, ((position + 1) % len(self.channels), step))
+
+            channel.queue(now_ns, 1, left)
+            whose.sent(position, now_ns)
+
+
+class _Round:
+    """One all-reduce: what each position still has to receive and to send, and what waits for it to be ready."""
+
+    def __init__(self, ring: SparseRing) -> None:
+        self._ring = ring
+        self._count = count = len(ring.channels)
+        self._steps = 2 * (count - 1)
+        self._batch = max(1, len(ring.segments) // 4)
+        self.joined = 0
+        self._ready_ns = [-1] * count
+        self._done: list[Done | None] = [None] * count
+        self._early: list[list[int]] = [[] for _ in range(count)]
+        self._sends, self._receives, self._used = [0] * count, [0] * count, [0] * count
+        for segment in ring.segments:
+            for step in range(self._steps):
+                self._sends[(segment + step) % count] += 1
+                self._receives[(segment + step + 1) % count] += 1
+
+    def join(self, position: int, now_ns: int, done: Done) -> None:
+        """Handle that the replica at that position is ready."""
+        self.joined += 1
+        self._ready_ns[position], self._done[position] = now_ns, done
+        if position in self._ring.segments:
+            self._ring.send(self, position, 0, now_ns)
+        for step in self._early[position]:
+            self._use(position, step, now_ns)
+        self._end(position, now_ns)
+
+    def sent(self, position: int, now_ns: int) -> None:
+        """Handle that a segment is on its way to the next position."""
+        self._sends[position] -= 1
+        self._end(position, now_ns)
+
+    def come(self, now_ns: int, what: tuple[int, int]) -> None:
+        """Handle that a position has received the segment that the one before it sent in that step."""
+        position, step = what
+        if self._ready_ns[position] < 0:
+            self._early[position].append(step)
+        else:
+            self._use(position, step, now_ns)
+
+    def _use(self, position: int, step: int, now_ns: int) -> None:
+        self._receives[position] -= 1
+        self._used[position] += 1
+        if step + 1 < self._steps:
+            self._ring.send(self, position, step + 1, now_ns)
+        if self._used[position] >= self._batch or not self._receives[position]:
+            self._ring.give_credit(position, self._used[position], now_ns)
+            self._used[position] = 0
+        self._end(position, now_ns)
+
+    def _end(self, position: int, now_ns: int) -> None:
+        done = self._done[position]
+        if done is not None and not self._sends[position] and not self._receives[position]:
+            self._done[position] = None
+            done(self._ready_ns[position], now_ns)

@@ -1,0 +1,1 @@
+"""Model TCP over one line: windows, slow start, idle, and many connections."""

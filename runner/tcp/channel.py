@@ -1,0 +1,120 @@
+"""Simulate a channel: what one rank sends to another, transfer after transfer, over their TCP connections."""
+
+from array import array
+from collections.abc import Callable
+from typing import Protocol
+
+from runner.tcp.dealing import Dealing
+from runner.tcp.line import Line
+from runner.tcp.window import BOUNDED, TcpWindow
+
+Left = Callable[[int, int], None]
+"""Called once with when a transfer's first byte leaves and when its last one has left."""
+
+Accepted = Callable[[int], None]
+"""Called once with when the windows have let out a transfer's last byte: it is the network's then, not the sender's."""
+
+
+class Channel(Protocol):
+    """A channel. Transfers leave in the order in which they are queued, each once available, one after the other.
+
+    The last byte is at the other end ``line.latency_ns`` after it has left. ``history`` has three numbers for each
+    stretch in which bytes left evenly: from when, until when, and how many bytes of payload.
+    """
+
+    line: Line
+    history: "array[int]"
+
+    def queue(
+        self,
+        available_ns: int,
+        size_bytes: int,
+        left: Left,
+        dealing: Dealing | None = None,
+        *,
+        accepted: Accepted | None = None,
+        at_once: bool = True,
+    ) -> None:
+        """Send so much payload, not before ``available_ns``. ``left`` and ``accepted`` may be told times to come.
+
+        ``dealing`` is for a transfer over several connections: its last byte is late if it waits for a narrow
+        connection. What follows does not wait with it. Not ``at_once`` is what comes bit by bit, as a ring's segments
+        do, and mixes on the line with what others send.
+        """
+
+
+class PrivateChannel:
+    """A channel that shares its line with nobody: when a transfer will have left is known once it is queued.
+
+    ``whole`` is the line that this one is a part of (default: itself). Two things are as for a channel that shares that
+    line with others: the rate of bursts, and what a window must allow in an RTT so that it never has to be looked at.
+    """
+
+    __slots__ = ("_free_ns", "_open_bytes", "_whole", "_window", "accepted_ns", "history", "line")
+
+    def __init__(self, line: Line, window: TcpWindow, whole: Line | None = None) -> None:
+        self.line = line
+        self.history = array("q")
+        self._free_ns = 0
+        self.accepted_ns = 0
+        """When the windows have let out the last byte of what was queued last."""
+        self._window = window
+        self._whole = whole or line
+        self._open_bytes = self._whole.payload_per_rtt()
+
+    @property
+    def free_ns(self) -> int:
+        """The time when all that was queued has left, except what waits for a narrow connection."""
+        return self._free_ns
+
+    def queue(
+        self,
+        available_ns: int,
+        size_bytes: int,
+        left: Left,
+        dealing: Dealing | None = None,
+        *,
+        accepted: Accepted | None = None,
+        at_once: bool = True,
+    ) -> None:
+        """Send as ``Channel.queue`` does; both are called at once."""
+        left(*self.transmit(available_ns, size_bytes, dealing))
+        if accepted is not None:
+            accepted(self.accepted_ns)
+
+    def transmit(self, available_ns: int, size_bytes: int, dealing: Dealing | None = None) -> tuple[int, int]:
+        """Queue a transfer; return when its first byte leaves and when its last one has."""
+        now_ns = max(available_ns, self._free_ns)
+        start_ns: int | None = None
+        window, line, unsent = self._window, self.line, size_bytes
+        while unsent > 0:
+            allowed = window.allowance(now_ns)
+            openly = self._open_bytes > 0 and window.opens_for(self._open_bytes)
+            if allowed <= 0 and not openly:
+                now_ns = window.next_credit_ns
+                continue
+            start_ns = now_ns if start_ns is None else start_ns
+            part = unsent if openly else min(unsent, allowed)
+            end_ns = now_ns + line.duration_ns(part)
+            self.accepted_ns = self._accepted_ns(now_ns, end_ns, allowed, part, openly=openly)
+            if openly:
+                window.sent_openly(end_ns, part)
+            else:
+                window.sent(now_ns, end_ns, part, limited=part == allowed)
+            self.history.extend((now_ns, end_ns, part))
+            now_ns, unsent = end_ns, unsent - part
+        self._free_ns = now_ns
+        start_ns = now_ns if start_ns is None else start_ns
+        last_ns = window.last_byte_ns(start_ns, now_ns, dealing, self._whole)
+        self.accepted_ns += last_ns - now_ns
+        return start_ns, last_ns
+
+    def _accepted_ns(self, now_ns: int, end_ns: int, allowed: int, part: int, *, openly: bool) -> int:
+        """Return when the windows have let out the last byte of a stretch."""
+        if allowed >= BOUNDED:
+            return end_ns
+        if not openly:
+            return now_ns
+        # Beyond what keeps the line busy, windows let out what waits on its way.
+        waits = max(allowed - self._open_bytes, 0)
+        return now_ns + self.line.duration_ns(max(part - waits, 0))

@@ -1,0 +1,255 @@
+"""Limit what a group of TCP connections between two hosts may send, and when: window law, slow start, and restarts.
+
+All n connections of a group are taken together: they hold n times the window of one. That ignores that each carries
+whole chunks, which ``runner.tcp.dealing`` handles.
+
+- At most ``window`` bytes are in flight, in whole pairs of segments (``let_out_bytes``), so that a rate is at most
+  ``window / RTT`` (Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997, for a
+  window that does not change).
+- Bytes sent at time t are acknowledged at t + RTT. What is sent in one go is taken as acknowledged when its first byte
+  is: acknowledgements come back at the rate at which the bytes went, so that the next bytes find room in time.
+- Acknowledgements share the line with what the other direction sends: those that come to a node pair while it has
+  something to send leave after it, all at once (Zhang, Shenker and Clark, "Observations on the dynamics of a congestion
+  control algorithm: the effects of two-way traffic", 1991). Two directions that are full at once each wait for the
+  other, and neither fills the line.
+- The congestion window opens as ``runner.tcp.congestion_window`` has it. After idle of more than one
+  retransmission timeout (RTT + 200 ms, the least that Linux adds) it restarts, unless ``slow_start_after_idle`` is off
+  or the congestion control does without, as BBR does.
+
+There is no loss: queues hold whatever windows let out.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from runner.tcp.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
+from runner.tcp.dealing import Connections, Dealing
+from runner.tcp.line import PAYLOAD_BYTES, Line
+from testbed.network.tcp_settings import TcpSettings
+
+SEGMENT_BYTES = PAYLOAD_BYTES
+LEAST_TIMEOUT_NS = 200_000_000
+
+_UNBOUNDED = 1 << 62
+BOUNDED = 1 << 61
+"""An allowance below this is bounded by something."""
+
+
+class Delay:
+    """The time beyond a round trip after which acknowledgements come: set when the other end begins to send them."""
+
+    __slots__ = ("later_ns",)
+
+    def __init__(self) -> None:
+        self.later_ns = 0
+
+
+_NO_DELAY = Delay()
+
+
+@dataclass(slots=True)
+class _Run:
+    """Bytes in flight that left one after the other."""
+
+    start_ns: int
+    end_ns: int
+    size_bytes: int
+    delay: Delay
+    limited: bool
+
+
+class TcpWindow:
+    """The state of one direction. Sizes are payload, times nanoseconds; a None switches that effect off.
+
+    ``window_bytes`` and ``initial_bytes`` are those of all ``connections``; ``held_bytes`` as ``CongestionWindow`` has
+    it. ``least_timeout_ns`` is what a retransmission timeout has beyond an RTT. ``each`` are the
+    connections by themselves, None where there is only one or windows are always open.
+
+    Callers ask ``allowance`` when they are about to send, call ``sent`` when they have, and where the allowance is 0
+    ask again at ``next_credit_ns``; times never go back.
+    """
+
+    __slots__ = (
+        "_congestion",
+        "_each",
+        "_in_flight",
+        "_last_sent_ns",
+        "_limited_until_ns",
+        "_restarts",
+        "_rtt_ns",
+        "_runs",
+        "_timeout_ns",
+        "_waited_ns",
+        "_window",
+    )
+
+    def __init__(
+        self,
+        rtt_ns: int,
+        window_bytes: int | None,
+        initial_bytes: int | None,
+        *,
+        connections: int = 1,
+        held_bytes: int | None = None,
+        restarts: bool = True,
+        least_timeout_ns: int = LEAST_TIMEOUT_NS,
+        each: Connections | None = None,
+    ) -> None:
+        self._rtt_ns = rtt_ns
+        self._timeout_ns = rtt_ns + least_timeout_ns
+        self._window = _UNBOUNDED if window_bytes is None else max(window_bytes, 1)
+        self._congestion = (
+            None if initial_bytes is None else CongestionWindow(connections, initial_bytes, rtt_ns, held_bytes)
+        )
+        self._restarts = restarts and initial_bytes is not None
+        self._runs: deque[_Run] = deque()
+        self._in_flight = 0
+        self._last_sent_ns = 0
+        self._limited_until_ns = -1
+        self._waited_ns = 0
+        self._each = each
+
+    def last_byte_ns(self, first_ns: int, left_ns: int, dealing: Dealing | None, line: Line) -> int:
+        """Return when the last byte of a transfer leaves that line, if its first one left at ``first_ns``.
+
+        All windows together would have let it go at ``left_ns``; ``dealing`` says which connections had to carry it.
+        """
+        if self._each is None or dealing is None:
+            return left_ns
+        waiting = self._each.waiting(dealing, first_ns)
+        end_ns = max(left_ns, first_ns + waiting.rounds * self._rtt_ns + line.duration_ns(waiting.burst_bytes))
+        self._each.sent(dealing, end_ns)
+        return end_ns
+
+    def opens_for(self, bytes_per_rtt: int) -> bool:
+        """Return whether sending so much in an RTT, without idle, need not wait; as of the last ``allowance``."""
+        return self._allowed >= bytes_per_rtt
+
+    def sent_openly(self, end_ns: int, size_bytes: int) -> None:
+        """Handle bytes sent until ``end_ns`` where ``opens_for`` held: nothing in flight can be in their way."""
+        self._runs.clear()
+        self._in_flight = 0
+        if self._congestion is not None:
+            flown = min(self._window, self._congestion.size_bytes)
+            self._congestion.grow(size_bytes, flown, 2 * self._window)
+        self._last_sent_ns = end_ns
+
+    def allowance(self, now_ns: int) -> int:
+        """Return the bytes that may be sent now; above ``BOUNDED`` where nothing bounds them."""
+        runs, rtt_ns = self._runs, self._rtt_ns
+        while runs and runs[0].start_ns + rtt_ns + runs[0].delay.later_ns <= now_ns:
+            run = runs.popleft()
+            self._waited_ns = run.delay.later_ns
+            flown = self._in_flight
+            self._in_flight = flown - run.size_bytes
+            if self._congestion is not None:
+                most_bytes = _UNBOUNDED if run.limited else 2 * flown
+                left_ns = run.end_ns - run.start_ns
+                held_bytes = run.size_bytes * rtt_ns // left_ns + 1 if left_ns else None
+                self._congestion.grow(run.size_bytes, flown, most_bytes, run.delay.later_ns, held_bytes)
+        if not runs:
+            self._restart_if_idle(now_ns)
+        return self._allowed - self._in_flight
+
+    @property
+    def rtt_ns(self) -> int:
+        """How long an acknowledgement takes that waits for nothing."""
+        return self._rtt_ns
+
+    def allowance_without_growth(self, now_ns: int) -> int:
+        """Return ``allowance`` without any effect: what is acknowledged by now frees room, and opens no window."""
+        free = self._allowed - self._in_flight
+        for run in self._runs:
+            if run.start_ns + self._rtt_ns + run.delay.later_ns > now_ns:
+                break
+            free += run.size_bytes
+        return free
+
+    @property
+    def _allowed(self) -> int:
+        return self._window if self._congestion is None else min(self._window, self._congestion.size_bytes)
+
+    @property
+    def next_credit_ns(self) -> int:
+        """The time when something in flight is acknowledged next, where ``allowance`` has just been 0."""
+        return self._runs[0].start_ns + self._rtt_ns + self._runs[0].delay.later_ns
+
+    def sent(
+        self, start_ns: int, end_ns: int, size_bytes: int, delay: Delay | None = None, *, limited: bool = False
+    ) -> None:
+        """Record that so many bytes, as allowed, left from ``start_ns`` to ``end_ns``.
+
+        Pass ``limited`` where no more was allowed. If it was congestion that did not allow it, what is sent in the
+        round after that counts as limited by it too, and opens the window by all that is acknowledged: Linux looks
+        anew when what was in flight has been acknowledged (``tcp_cwnd_validate``).
+        """
+        self._in_flight += size_bytes
+        self._last_sent_ns = end_ns
+        last = self._runs[-1] if self._runs else None
+        if limited and self._congestion is not None and self._congestion.size_bytes <= self._window:
+            self._limited_until_ns = start_ns + self._rtt_ns + (0 if delay is None else self._rtt_ns)
+        limited = start_ns <= self._limited_until_ns
+        if delay is None and last is not None and last.end_ns == start_ns and end_ns - last.start_ns <= self._rtt_ns:
+            # One run, so that many small transfers in a row are not remembered one by one.
+            last.end_ns, last.size_bytes = end_ns, last.size_bytes + size_bytes
+            last.limited = last.limited or limited
+        else:
+            self._runs.append(_Run(start_ns, end_ns, size_bytes, delay or _NO_DELAY, limited))
+
+    def _restart_if_idle(self, now_ns: int) -> None:
+        congestion = self._congestion
+        if not self._restarts or congestion is None or congestion.is_initial:
+            return
+        # A timeout is measured on acknowledgements: where they come later, so does it.
+        count = halvings(now_ns - self._last_sent_ns, self._timeout_ns + self._waited_ns)
+        if not count:
+            return
+        # Whoever asks sends: this idle has had its effect, and is not to have it again.
+        self._last_sent_ns = now_ns
+        while count and not congestion.is_initial:
+            congestion.halve()
+            count -= 1
+
+
+def let_out_bytes(window_bytes: int) -> int:
+    """Return what a connection has in flight under that window: whole pairs of segments.
+
+    Linux puts off a send that would be smaller than two segments until more is acknowledged (``tcp_min_tso_segs`` and
+    ``tcp_tso_should_defer``), so that the rest of a window is never used.
+    """
+    pair_bytes = 2 * SEGMENT_BYTES
+    return max(window_bytes // pair_bytes * pair_bytes, pair_bytes)
+
+
+def opened(
+    line: Line,
+    connections: int,
+    settings: TcpSettings,
+    *,
+    window: bool = True,
+    slow_start: bool = True,
+    least_timeout_ns: int = LEAST_TIMEOUT_NS,
+) -> TcpWindow:
+    """Return the state of so many connections over a line when they have just been opened.
+
+    Without ``window`` and ``slow_start`` neither limits. Where there is no round trip nothing does: a window of any
+    size is as good as none.
+    """
+    counts = line.latency_ns > 0
+    window_bytes = let_out_bytes(settings.in_flight_bytes) if counts and window else None
+    initial_bytes = INITIAL_SEGMENTS * SEGMENT_BYTES if counts and slow_start else None
+    settles = settings.leaves_slow_start_early and line.rate_bps is not None
+    rtt_ns, restarts = 2 * line.latency_ns, settings.restarts_after_idle
+    timeout_ns = rtt_ns + least_timeout_ns if restarts else None
+    return TcpWindow(
+        rtt_ns,
+        None if window_bytes is None else connections * window_bytes,
+        None if initial_bytes is None else connections * initial_bytes,
+        connections=connections,
+        held_bytes=line.payload_per_rtt() if settles else None,
+        restarts=restarts,
+        least_timeout_ns=least_timeout_ns,
+        each=Connections(connections, window_bytes, initial_bytes, timeout_ns)
+        if connections > 1 and initial_bytes
+        else None,
+    )

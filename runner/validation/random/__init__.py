@@ -1,0 +1,1 @@
+"""Draw experiments at random and hold the simulator against them."""

@@ -1,0 +1,53 @@
+"""Run several experiments inside one guest, one after the other: booting it costs more than one of them."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from results.records.run_store import RunStore, written_whole
+from runner.experiment.document import one_line
+from runner.planner.experiment_file import load_experiment
+from runner.runs.faults import FORESEEN
+from runner.runs.machine_facts import kernel_facts
+
+MODULE = "runner.validation.random.random_batch"
+FAILURE = "failure.txt"
+"""The file, in a run's folder, that holds why the run came to no end."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of experiments' files, each with the folder of its run, which is there already."""
+
+    runs: Sequence[tuple[str, str]]
+
+    def to_json(self) -> str:
+        """Return the batch as one word of a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Batch":
+        """Return the batch that ``to_json`` wrote."""
+        written: dict[str, Any] = json.loads(text)
+        return cls([(str(file), str(store)) for file, store in written["runs"]])
+
+
+def run_batch(batch: Batch) -> None:
+    """Run each in turn; one that fails leaves its reason in its folder, and the others run all the same."""
+    from runner.emulation.trials import run_trials  # noqa: PLC0415 - Mininet comes with it
+
+    for file, folder in batch.runs:
+        store = RunStore.open(Path(folder))
+        store.update_manifest(kernel_facts())
+        try:
+            run_trials(load_experiment(Path(file)), store, substrate="kernel", source=file, tell=lambda _: None)
+        except FORESEEN as fault:
+            with written_whole(store.path / FAILURE) as partial:
+                partial.write_text(f"{one_line(str(fault))}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    run_batch(Batch.from_json(sys.argv[1]))

@@ -1,0 +1,214 @@
+"""Run drawn experiments in virtual time, several in a guest and a guest on each core; then simulate them."""
+
+import io
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ground.strict_model import InputError
+from results import load
+from results.records.run_store import RunStore, written_whole
+from runner.emulation.virtual.virtual_clock import enter_virtual_time
+from runner.emulation.virtual.virtual_patience import quiet_patience_s
+from runner.experiment.document import one_line
+from runner.runs.progress import Progress
+from runner.runs.run_folder import begin_run, latest_run
+from runner.simulator.deadlock import SimulationError
+from runner.simulator.simulation import Simulate
+from runner.validation.comparison import compare
+from runner.validation.experiment_traits import traits
+from runner.validation.random.random_agreement import DrawnResult, RandomAgreement
+from runner.validation.random.random_batch import FAILURE, MODULE, Batch
+from runner.validation.random.random_files import DrawnExperiment
+from testbed.virtual_time.guest import GuestError
+from testbed.virtual_time.guest_place import choose_place
+from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
+from testbed.virtual_time.watchdog import Patience
+
+BATCH = 5
+"""Experiments that share a guest: enough that booting it costs little, few enough that cores end together."""
+
+Stores = Mapping[int, RunStore]
+
+
+class _StoppedError(Exception):
+    """Raised in a guest's thread when somebody has ended the whole; the guest ends with it."""
+
+
+def begin_runs(drawn: Sequence[DrawnExperiment], kernel: VirtualKernel, *, resume: bool) -> dict[int, RunStore]:
+    """Return a run's folder for each experiment, by its number; with ``resume`` the one that it has, if it has one."""
+    facts = {"virtual_time": {"kernel": kernel.record.release, "configuration_hash": kernel.record.configuration_hash}}
+    stores = {}
+    for each in drawn:
+        store = latest_run(each.experiment, each.runs) if resume else None
+        if store is not None and store.manifest.get("virtual_time") != facts["virtual_time"]:
+            store = None
+        stores[each.number] = store or begin_run(each.experiment, each.runs, {"dilation": 1.0, **facts})
+    return stores
+
+
+class RandomRuns:
+    """Run what is not complete yet, some guests at a time; report each experiment that has ended to ``progress``."""
+
+    def __init__(
+        self, drawn: Sequence[DrawnExperiment], stores: Stores, kernel: VirtualKernel, progress: Progress
+    ) -> None:
+        self._stores = stores
+        self._kernel = kernel
+        self._progress = progress
+        waiting = [each for each in drawn if not is_complete(stores[each.number])]
+        for each in waiting:
+            (stores[each.number].path / FAILURE).unlink(missing_ok=True)
+        self._waiting = deque(waiting)
+        self._lock = threading.Lock()
+        self._stopping = False
+        self._fault: BaseException | None = None
+
+    def run(self, side_by_side: int) -> None:
+        """Run all. Raises what keeps guests from starting; whatever ends this, the guests end too."""
+        cores = sorted(os.sched_getaffinity(0))
+        workers = [
+            threading.Thread(target=self._work, args=(cores[place % len(cores)],), daemon=True)
+            for place in range(side_by_side)
+        ]
+        try:
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+        finally:
+            self._stopping = True
+            for worker in workers:
+                if worker.ident is not None:
+                    worker.join()
+        if self._fault is not None:
+            raise self._fault
+
+    def _work(self, core: int) -> None:
+        try:
+            while batch := self._next_batch():
+                self._run(batch, core)
+        except _StoppedError:
+            pass
+        except BaseException as fault:
+            # Raised again by whoever waits for this thread.
+            self._fault = fault
+            self._stopping = True
+
+    def _next_batch(self) -> list[DrawnExperiment]:
+        with self._lock:
+            if self._stopping:
+                return []
+            return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+
+    def _run(self, batch: list[DrawnExperiment], core: int) -> None:
+        """Run a batch in one guest; where that ends early, its first unfinished experiment fails and the rest waits."""
+        left = list(batch)
+
+        def look() -> int:
+            if self._stopping:
+                raise _StoppedError
+            while left and has_ended(self._stores[left[0].number]):
+                self._ended(left.pop(0))
+            with self._lock:
+                self._progress.refresh()
+            calibrated = bool(left) and self._stores[left[0].number].has_calibration(0)
+            return 2 * (len(batch) - len(left)) + calibrated
+
+        order = Batch([(str(each.file), str(self._stores[each.number].path)) for each in batch])
+        said = io.BytesIO()
+        patience = Patience(quiet_virtual_s=max(quiet_patience_s(each.experiment) for each in batch))
+        try:
+            status = enter_virtual_time(
+                self._kernel,
+                MODULE,
+                [order.to_json()],
+                files=[batch[0].file],
+                patience=patience,
+                sign=look,
+                place=replace(choose_place(), core=core),
+                standard_error=said,
+            )
+            reason = f"ended with status {status}: {_last_line(said)}"
+        except GuestError as fault:
+            reason = str(fault)
+        look()
+        if left:
+            fail_run(self._stores[left[0].number], reason)
+            self._ended(left.pop(0))
+            with self._lock:
+                self._waiting.extendleft(reversed(left))
+
+    def _ended(self, experiment: DrawnExperiment) -> None:
+        with self._lock:
+            self._progress.trial_ended_beside_others({}, experiment.name)
+
+
+def is_complete(store: RunStore) -> bool:
+    """Return whether a run has come to its end, read anew each time: a guest writes it."""
+    return bool(RunStore.open(store.path).manifest["complete"])
+
+
+def has_ended(store: RunStore) -> bool:
+    """Return whether a run is complete or has failed."""
+    return (store.path / FAILURE).is_file() or is_complete(store)
+
+
+def fail_run(store: RunStore, reason: str) -> None:
+    """Keep why a run came to no end, in its folder."""
+    with written_whole(store.path / FAILURE) as partial:
+        partial.write_text(f"{one_line(reason)}\n", encoding="utf-8")
+
+
+def _last_line(said: io.BytesIO) -> str:
+    lines = [line for line in said.getvalue().decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+def agreement_of(seed: int, drawn: Sequence[DrawnExperiment], stores: Stores, simulate: Simulate) -> RandomAgreement:
+    """Simulate what has run, and compare each with its run."""
+    results: list[DrawnResult] = []
+    failed: dict[int, str] = {}
+    for each in drawn:
+        path = stores[each.number].path
+        if (path / FAILURE).is_file():
+            failed[each.number] = (path / FAILURE).read_text(encoding="utf-8").strip()
+        elif is_complete(stores[each.number]):
+            try:
+                results.append(_result(each, path, simulate))
+            except (InputError, SimulationError) as fault:
+                failed[each.number] = str(fault)
+    return RandomAgreement(seed, len(drawn), tuple(results), failed)
+
+
+def _result(drawn: DrawnExperiment, path: Path, simulate: Simulate) -> DrawnResult:
+    (cell,) = drawn.experiment.cells()
+    (found,) = compare(load(path), simulate)
+    return DrawnResult(drawn.number, drawn.name, traits(cell), found.emulated_s, found.simulated_s, found.cautions)
+
+
+Tell = Callable[[str], None]
+
+
+def run_random(
+    seed: int,
+    drawn: Sequence[DrawnExperiment],
+    kernel: VirtualKernel,
+    *,
+    resume: bool,
+    side_by_side: int,
+    tell: Tell,
+) -> Stores:
+    """Run all experiments that are not complete, and return where; an interrupt ends the guests and keeps the rest."""
+    stores = begin_runs(drawn, kernel, resume=resume)
+    before = sum(is_complete(store) for store in stores.values())
+    tell(f"seed {seed}: {len(drawn)} experiments, {before} of them finished before")
+    with Progress(len(drawn), before, plain=True) as progress:
+        try:
+            RandomRuns(drawn, stores, kernel, progress).run(side_by_side)
+        except KeyboardInterrupt:
+            tell("interrupted: what has finished is told, --resume goes on from here")
+    return stores

@@ -1,0 +1,75 @@
+"""Write drawn experiments as files, which a user runs by hand like any other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from ground.strict_model import InputError
+from results.records.run_store import written_whole
+from runner.planner.experiment_file import load_experiment
+from runner.resolve.experiment import Experiment
+from runner.validation.random.random_experiments import draw_experiment
+
+MOST_EXPERIMENTS = 1000
+"""The most experiments that are drawn at a time: numbers have three digits."""
+
+
+@dataclass(frozen=True)
+class DrawnExperiment:
+    """One experiment of a seed, its file, and the folder that its runs go to."""
+
+    number: int
+    file: Path
+    experiment: Experiment
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.experiment.name
+
+    @property
+    def runs(self) -> Path:
+        """The folder of its runs, beside the file, so that looking for a run does not look through all others' runs."""
+        return self.file.with_suffix("")
+
+
+def write_experiments(seed: int, count: int, folder: Path) -> list[DrawnExperiment]:
+    """Draw the first ``count`` of a seed into files in ``folder``, in place of what was there.
+
+    Raises InputError where nothing can be written.
+    """
+    drawn = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            document = draw_experiment(seed, number)
+            file = folder / f"{document['name']}.yaml"
+            with written_whole(file) as partial:
+                partial.write_text(_text(document), encoding="utf-8")
+            drawn.append(DrawnExperiment(number, file, load_experiment(file)))
+    except OSError as fault:
+        raise InputError(f"{folder}: cannot be written to ({fault.strerror}), give another folder") from None
+    return drawn
+
+
+def copy_experiments(drawn: Sequence[DrawnExperiment], names: Sequence[str], folder: Path) -> None:
+    """Make ``folder`` hold the files of the named experiments, and no other drawn one."""
+    if not names and not folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {each.file.name: each.file for each in drawn if each.name in names}
+    for old in folder.glob("random-*.yaml"):
+        if old.name not in wanted:
+            old.unlink()
+    for name, file in wanted.items():
+        with written_whole(folder / name) as partial:
+            partial.write_bytes(file.read_bytes())
+
+
+def _text(document: dict[str, object]) -> str:
+    comment = "# Drawn by wanbed validate --random. Hold one engine against the other by:\n"
+    file = f"{document['name']}.yaml"
+    comment += f"#   wanbed run {file} && wanbed simulate {file}\n"
+    return comment + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)

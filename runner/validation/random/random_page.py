@@ -1,0 +1,146 @@
+"""Write the page's section on random experiments: a verdict, those that are far off and why, and errors by trait."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from results.text.number_text import count_text, list_text
+from runner.validation.agreement import VIRTUAL_CELL_LIMIT, VIRTUAL_MEDIAN_LIMIT
+from runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
+from runner.validation.random.explanations import Explanations
+from runner.validation.random.random_agreement import EXPLAINED_LIMIT, SHARE_WITHIN, DrawnResult, RandomAgreement
+
+UNEXPLAINED = "not explained"
+
+
+@dataclass(frozen=True)
+class RandomSection:
+    """The section, made from an agreement and the explanations of its errors."""
+
+    agreement: RandomAgreement
+    explanations: Explanations
+
+    @property
+    def unexplained(self) -> list[DrawnResult]:
+        """The results that need an explanation and have none, the farthest off first."""
+        return [
+            result
+            for result in self.agreement.beyond(EXPLAINED_LIMIT)
+            if result.name not in self.explanations.experiments
+        ]
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A sentence for each thing that does not hold."""
+        found = self.agreement.failures
+        if self.unexplained:
+            names = list_text([result.name for result in self.unexplained])
+            found += (f"More than {EXPLAINED_LIMIT:.0%} off and not explained: {names}.",)
+        return found
+
+    def verdict(self) -> str:
+        """Return a sentence for the page's head."""
+        agreement = self.agreement
+        if agreement.median_error is None or agreement.share_within is None:
+            return paragraph(" ".join(f"**{failure}**" for failure in self.failures))
+        (worst, *_) = agreement.beyond(-1)
+        said = (
+            f"Over {count_text(len(agreement.results), 'experiment')} drawn at random the median error is "
+            f"{agreement.median_error:.1%}, {agreement.share_within:.1%} of them are within {VIRTUAL_CELL_LIMIT:.0%}, "
+            f"and the worst is {error_text(worst.error)} off ({plain(worst.name)})."
+        )
+        return paragraph(" ".join([*(f"**{failure}**" for failure in self.failures), said]))
+
+    def markdown(self) -> list[str]:
+        """Return the whole section."""
+        agreement = self.agreement
+        command = f"wanbed validate --random {agreement.asked} --seed {agreement.seed}"
+        parts = [
+            "## Random experiments\n",
+            paragraph(
+                f"`{command}` draws {count_text(agreement.asked, 'experiment')} over all that a file may combine "
+                "(datacenters of any size, GPUs that share hosts, placements with rings over the WAN, transfers of "
+                "4 KiB to 256 MiB, windows, trunks full and not, every schedule), runs each in virtual time and "
+                "simulates it. The same seed gives the same experiments on every machine; their files are written to "
+                f"`runs/random`. Allowed is a median error of {VIRTUAL_MEDIAN_LIMIT:.0%}, and {SHARE_WITHIN:.0%} of "
+                f"the experiments have to be within {VIRTUAL_CELL_LIMIT:.0%}; above zero, the simulator is too slow."
+            ),
+            self._beyond(),
+            self._by_trait(),
+        ]
+        if agreement.failed:
+            rows = [(str(number), plain(reason)) for number, reason in sorted(agreement.failed.items())]
+            parts += [paragraph("These came to no end:"), table(("number", "reason"), rows, right=(0,))]
+        return parts
+
+    def _beyond(self) -> str:
+        beyond = self.agreement.beyond(VIRTUAL_CELL_LIMIT)
+        if not beyond:
+            return paragraph(f"None is farther off than {VIRTUAL_CELL_LIMIT:.0%}.")
+        causes = [self.explanations.experiments.get(each.name) for each in beyond]
+        rows = [
+            (
+                plain(each.name),
+                seconds_text(each.virtual_s),
+                seconds_text(each.simulated_s),
+                error_text(each.error),
+                plain(cause) if cause is not None else UNEXPLAINED if abs(each.error) > EXPLAINED_LIMIT else "",
+                "; ".join(map(plain, (*each.cautions, *each.traits))),
+            )
+            for each, cause in zip(beyond, causes, strict=True)
+        ]
+        headings = ("experiment", "virtual time", "simulated", "error", "cause", "what it is like")
+        named = [name for name in dict.fromkeys(causes) if name is not None]
+        told = "".join(f"- **{plain(name)}**: {self.explanations.causes[name]}\n" for name in named)
+        intro = paragraph(f"All that are farther off than {VIRTUAL_CELL_LIMIT:.0%}, the farthest first:")
+        return "\n".join([intro, table(headings, rows, right=(1, 2, 3)), *([told] if told else [])])
+
+    def _by_trait(self) -> str:
+        rows = [
+            (
+                plain(name),
+                str(each["experiments"]),
+                f"{each['median_error']:.1%}",
+                f"{each['share_within']:.0%}",
+                f"{each['worst_error']:.1%}",
+            )
+            for name, each in by_trait(self.agreement.results).items()
+        ]
+        if not rows:
+            return ""
+        within = f"within {VIRTUAL_CELL_LIMIT:.0%}"
+        return "\n".join(
+            [
+                paragraph("What the experiments were like, those traits first whose median error is the largest:"),
+                table(("trait", "experiments", "median error", within, "worst"), rows, right=(1, 2, 3, 4)),
+            ]
+        )
+
+    def document(self) -> Mapping[str, Any]:
+        """Return everything in plain JSON types."""
+        return {
+            **self.agreement.document(),
+            "failures": list(self.failures),
+            "explained": {
+                each.name: self.explanations.experiments[each.name]
+                for each in self.agreement.results
+                if each.name in self.explanations.experiments
+            },
+            "by_trait": by_trait(self.agreement.results),
+        }
+
+
+def by_trait(results: Sequence[DrawnResult]) -> dict[str, dict[str, Any]]:
+    """Return for each trait how far off the experiments are that have it; the largest median first."""
+    found = {}
+    for trait in dict.fromkeys(trait for result in results for trait in result.traits):
+        errors = [abs(result.error) for result in results if trait in result.traits]
+        found[trait] = {
+            "experiments": len(errors),
+            "median_error": float(np.median(errors)),
+            "share_within": sum(error <= VIRTUAL_CELL_LIMIT for error in errors) / len(errors),
+            "worst_error": max(errors),
+        }
+    return dict(sorted(found.items(), key=lambda entry: (-entry[1]["median_error"], entry[0])))

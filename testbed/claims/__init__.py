@@ -1,0 +1,1 @@
+"""Who owns what on this machine, and how it is cleaned."""

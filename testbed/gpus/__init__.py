@@ -1,0 +1,1 @@
+"""Find GPUs and assign them to hosts."""

@@ -1,0 +1,78 @@
+"""Assign a real GPU to each GPU of the emulated hosts."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ground.strict_model import InputError
+from testbed.network.topology import Topology
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class GpuSeat:
+    """An emulated GPU on a real one: GPU ``gpu`` of ``host``, which has one ``sharers``-th of ``uuid``."""
+
+    host: str
+    gpu: int
+    uuid: str
+    sharers: int
+
+
+@dataclass(frozen=True)
+class GpuAssignment:
+    """The real GPUs of every host, ``uuids[host][gpu]``. A program on a host sees those of that host alone."""
+
+    uuids: Mapping[str, tuple[str, ...]]
+
+    def environment(self, host: str, gpu: int | None = None) -> dict[str, str]:
+        """Return the environment of a program on that host, in which it sees one GPU of the host, or all of them.
+
+        Raises KeyError for an unknown host, IndexError for a GPU that the host does not have.
+        """
+        uuids = self.uuids[host]
+        # CUDA takes no device twice, and two emulated GPUs of a host may stand on one.
+        seen = dict.fromkeys(uuids) if gpu is None else [uuids[gpu]]
+        return {VISIBLE_DEVICES: ",".join(seen)}
+
+    def seats(self) -> Iterator[GpuSeat]:
+        """Yield every emulated GPU, host by host."""
+        sharers = Counter(uuid for uuids in self.uuids.values() for uuid in uuids)
+        for host, uuids in self.uuids.items():
+            for gpu, uuid in enumerate(uuids):
+                yield GpuSeat(host, gpu, uuid, sharers[uuid])
+
+    @property
+    def most_sharers(self) -> int:
+        """The number of emulated GPUs on the real GPU that has most of them, 0 if none is used."""
+        return max((seat.sharers for seat in self.seats()), default=0)
+
+    def document(self) -> list[dict[str, Any]]:
+        """Return every seat in plain JSON types, ``share`` being its fraction of the real GPU."""
+        return [
+            {"host": seat.host, "gpu": seat.gpu, "uuid": seat.uuid, "share": 1 / seat.sharers} for seat in self.seats()
+        ]
+
+
+def assign_gpus(topology: Topology, uuids: Sequence[str], *, sharing: int = 1, source: str) -> GpuAssignment:
+    """Give every GPU of every host a real one: exclusively, or one to ``sharing`` of them at most.
+
+    Real GPUs are dealt out in turn, so that those of one host differ as far as there are enough, and none has more than
+    one sharer beyond another's. Hosts that serve get theirs as well. Raises InputError, one line that starts with
+    ``source``, where there are too few.
+    """
+    wanted = {host.name: host.gpus + host.serving_gpus for host in topology.hosts}
+    count = sum(wanted.values())
+    if count > len(uuids) * sharing:
+        needed = -(-count // len(uuids)) if uuids else 0
+        remedy = f"give compute.sharing: {needed}, so that up to {needed} share one" if uuids else "bring GPUs"
+        has = f"{len(uuids)} GPU{'' if len(uuids) == 1 else 's'}"
+        shared = f", each shared by {sharing} at most" if sharing > 1 else ""
+        raise InputError(
+            f"{source}: compute.sharing: the hosts have {count} GPUs and this machine {has}{shared}: {remedy}, use "
+            "fewer hosts, or give compute.device: cpu"
+        )
+    dealt = (uuids[seat % len(uuids)] for seat in range(count))
+    return GpuAssignment({host: tuple(next(dealt) for _ in range(gpus)) for host, gpus in wanted.items()})

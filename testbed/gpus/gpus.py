@@ -1,0 +1,71 @@
+"""List the NVIDIA GPUs of this machine, as their driver does."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.gpus.nvml import NvmlError, open_nvml
+
+NVIDIA_DRIVER = Path("/proc/driver/nvidia")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU; None for what the machine does not report of it.
+
+    ``driver`` is the version of the driver, ``uuid`` the name by which CUDA_VISIBLE_DEVICES knows the GPU.
+    """
+
+    model: str
+    driver: str | None
+    uuid: str | None = None
+    memory_bytes: int | None = None
+
+
+def machine_gpus(driver: Path = NVIDIA_DRIVER) -> tuple[Gpu, ...]:
+    """Return every GPU that this process may use, as NVML lists them, or without NVML as the driver's files do."""
+    try:
+        with open_nvml() as nvml:
+            driver_version = nvml.driver_version()
+            return tuple(
+                Gpu(device.model, driver_version, device.uuid, device.memory_bytes) for device in nvml.devices()
+            )
+    except NvmlError:
+        return nvidia_gpus(driver)
+
+
+def nvidia_gpus(driver: Path = NVIDIA_DRIVER) -> tuple[Gpu, ...]:
+    """Return every GPU of the machine, in the order of bus addresses; none where there is no driver."""
+    gpus = []
+    for information in sorted(driver.glob("gpus/*/information")):
+        lines = dict(line.partition(":")[::2] for line in information.read_text().splitlines())
+        model, uuid = (lines.get(name, "").strip() or None for name in ("Model", "GPU UUID"))
+        gpus.append(Gpu(model or "unknown", _version(driver / "version"), uuid))
+    return tuple(gpus)
+
+
+def visible_gpus(gpus: tuple[Gpu, ...], visible_devices: str | None) -> tuple[Gpu, ...]:
+    """Return those of ``gpus`` that a CUDA_VISIBLE_DEVICES of this value leaves, in its order; None leaves all.
+
+    As in CUDA, an entry is a place in the list or the beginning of a UUID that no other shares, and the first one that
+    is neither hides itself and all after it. Places count as NVML does, by bus address: CUDA does likewise where
+    CUDA_DEVICE_ORDER is PCI_BUS_ID, or all GPUs are of one model.
+    """
+    if visible_devices is None:
+        return gpus
+    visible: list[Gpu] = []
+    for entry in (text.strip() for text in visible_devices.split(",")):
+        if entry.isascii() and entry.isdigit():
+            found = gpus[int(entry) : int(entry) + 1]
+        else:
+            found = tuple(gpu for gpu in gpus if entry and gpu.uuid is not None and gpu.uuid.startswith(entry))
+        if len(found) != 1:
+            break
+        visible.append(found[0])
+    return tuple(visible)
+
+
+def _version(file: Path) -> str | None:
+    text = file.read_text() if file.is_file() else ""
+    match = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", text, re.MULTILINE)
+    return match.group(1) if match else None

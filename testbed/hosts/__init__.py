@@ -1,0 +1,1 @@
+"""Hosts of an emulated network: how they are made, joined and used."""

@@ -1,0 +1,34 @@
+"""Set up the host's side of its link to the gateway: address, route, neighbour, and the sysctls that TCP reads."""
+
+from testbed.kernel.gateway_programming import NEIGHBOUR_PERMANENT, link_index
+from testbed.kernel.namespace import open_netlink, write_sysctls
+from testbed.network.gateway_plan import Gateway, HostPort
+from testbed.network.host_interface import HOST_INTERFACE
+from testbed.network.tcp_settings import TcpSettings
+
+TCP_SYSCTLS = (
+    *(f"net.ipv4.tcp_{name}" for name in ("rmem", "wmem", "congestion_control", "slow_start_after_idle")),
+    *(f"net.ipv4.tcp_{name}" for name in ("no_metrics_save", "window_scaling", "timestamps", "sack", "dsack", "ecn")),
+    *(f"net.ipv4.tcp_{name}" for name in ("moderate_rcvbuf", "adv_win_scale", "mtu_probing", "autocorking")),
+    *(f"net.ipv4.tcp_{name}" for name in ("limit_output_bytes", "notsent_lowat", "recovery", "early_retrans")),
+    *(f"net.ipv4.tcp_{name}" for name in ("pacing_ss_ratio", "pacing_ca_ratio", "min_rtt_wlen", "fastopen")),
+)
+"""Of a namespace, those on which the pace of a connection depends, whether a testbed sets them or not."""
+
+
+def attach_host(namespace: str, gateway: Gateway, port: HostPort) -> None:
+    """Configure the interface ``eth0`` that stands in the host's namespace already."""
+    netlink = open_netlink(namespace)
+    try:
+        index = link_index(netlink, HOST_INTERFACE)
+        netlink.link("set", index=link_index(netlink, "lo"), state="up")
+        if gateway.super_packet_frames is not None:
+            netlink.link("set", index=index, gso_max_segs=gateway.super_packet_frames)
+        netlink.link("set", index=index, address=port.host_mac)
+        netlink.link("set", index=index, state="up")
+        netlink.addr("add", index=index, address=port.host_address, prefixlen=32)
+        netlink.neigh("add", dst=gateway.address, lladdr=port.gateway_mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
+        netlink.route("add", dst="0.0.0.0/0", gateway=gateway.address, oif=index, flags=["onlink"])
+    finally:
+        netlink.close()
+    write_sysctls(namespace, TcpSettings().sysctls())

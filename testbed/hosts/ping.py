@@ -1,0 +1,84 @@
+"""Measure round trips between two hosts with the program that everybody trusts: ping."""
+
+import math
+import re
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from testbed.kernel.inside import in_virtual_time
+
+PING_INTERVAL_S, PING_INTERVAL_VIRTUAL_S = 0.002, 0.1
+"""Where it has at most 10 ms to wait, ping waits by turning round and round, which in virtual time takes for ever."""
+PATIENCE_S = 20.0
+
+Spawn = Callable[..., "subprocess.Popen[str]"]
+"""Starts a program on a host: ``Testbed.spawn``."""
+
+_REPLY = re.compile(r"time=([0-9.]+) ms")
+_SENT = re.compile(r"(\d+) packets transmitted")
+
+
+class MeasurementError(Exception):
+    """A measuring program failed; the message is one line with the path and the program's own words."""
+
+
+@dataclass(frozen=True)
+class PingResult:
+    """Round-trip times of echo requests: the shortest, median and standard deviation, and the fraction unanswered."""
+
+    sent: int
+    lost: float
+    shortest_ms: float
+    median_ms: float
+    deviation_ms: float
+
+
+def parse_ping(output: str) -> PingResult:
+    """Read what ``ping`` printed. Without any reply the times are NaN.
+
+    Raises ValueError with ping's last words if nothing was sent.
+    """
+    sent = _SENT.search(output)
+    if sent is None or int(sent.group(1)) == 0:
+        raise ValueError(with_last_words("ping sent nothing", output))
+    times = sorted(float(found) for found in _REPLY.findall(output))
+    lost = 1 - len(times) / int(sent.group(1))
+    if not times:
+        return PingResult(int(sent.group(1)), lost, math.nan, math.nan, math.nan)
+    mean = sum(times) / len(times)
+    deviation = math.sqrt(sum((time - mean) ** 2 for time in times) / len(times))
+    middle = len(times) // 2
+    median = times[middle] if len(times) % 2 else (times[middle - 1] + times[middle]) / 2
+    return PingResult(int(sent.group(1)), lost, times[0], median, deviation)
+
+
+def with_last_words(what: str, output: str) -> str:
+    """Return what happened, and the last line that a program printed."""
+    words = output.strip().splitlines()
+    return f"{what}: {words[-1]}" if words else what
+
+
+def ping(spawn: Spawn, source: str, destination: str, count: int = 30) -> PingResult:
+    """Send ``count`` echo requests, 2 ms apart; in virtual time 100 ms. Raises MeasurementError."""
+    interval_s = PING_INTERVAL_VIRTUAL_S if in_virtual_time() else PING_INTERVAL_S
+    argv = ["ping", "-n", "-c", str(count), "-i", str(interval_s), "-W", "2", destination]
+    patience = count * interval_s + PATIENCE_S
+    with ExitStack() as running:
+        process = start(running, spawn, source, argv)
+        try:
+            output, _ = process.communicate(timeout=patience)
+            return parse_ping(output)
+        except subprocess.TimeoutExpired:
+            raise MeasurementError(f"{source} to {destination}: ping hung for {patience:.0f} s") from None
+        except ValueError as fault:
+            raise MeasurementError(f"{source} to {destination}: {fault}") from None
+
+
+def start(running: ExitStack, spawn: Spawn, host: str, argv: list[str]) -> "subprocess.Popen[str]":
+    """Start a program on a host, to be killed at the end of ``running``."""
+    process: subprocess.Popen[str] = spawn(host, argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    running.enter_context(process)
+    running.callback(process.kill)
+    return process

@@ -1,0 +1,1 @@
+"""Everything that goes through netlink, sysctls and namespaces."""

@@ -1,0 +1,28 @@
+"""List and allow the congestion controls that a namespace may have as its default."""
+
+from pathlib import Path
+
+from testbed.kernel.missing import MissingError
+
+_AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+
+
+def available_congestion_controls() -> tuple[str, ...]:
+    """Return the congestion controls that this machine's kernel has loaded."""
+    return tuple(_AVAILABLE.read_text().split())
+
+
+def allow_congestion_control(name: str) -> None:
+    """Let namespaces other than the first use ``name``: the kernel refuses what this machine-wide list lacks.
+
+    Raises MissingError if the kernel does not have it.
+    """
+    if name not in available_congestion_controls():
+        raise MissingError(
+            f"congestion control {name!r} is not in this kernel, which has "
+            f"{', '.join(available_congestion_controls())}: modprobe tcp_{name}, or use a kernel that has it"
+        )
+    allowed = _ALLOWED.read_text().split()
+    if name not in allowed:
+        _ALLOWED.write_text(" ".join([*allowed, name]))

@@ -1,0 +1,193 @@
+"""Bring gateways to the state their plan asks for, over netlink, and verify that the kernel holds it.
+
+The same code runs on the host's kernel and inside a guest kernel. Before it, each gateway's namespace holds one
+interface per host, named by ``host_interface``. It makes the WAN links, addresses, routes, neighbours and qdiscs.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from testbed.kernel.link_counters import PortCounters, port_counters
+from testbed.kernel.namespace import open_netlink, write_sysctls
+from testbed.kernel.offloads import read_offloads
+from testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
+from testbed.kernel.qdiscs.port_shape import PortShape, describe, host_port_shape, wan_port_shape
+from testbed.kernel.qdiscs.statistics import StatisticsReader
+from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, WanPort
+
+NEIGHBOUR_PERMANENT = 0x80
+_LOOPBACK_INDEX = 1
+
+GATEWAY_SYSCTLS = {
+    "net.ipv4.ip_forward": "1",
+    "net.ipv4.conf.all.rp_filter": "0",
+    "net.ipv4.conf.default.rp_filter": "0",
+    "net.ipv4.conf.all.send_redirects": "0",
+    "net.ipv4.conf.default.send_redirects": "0",
+}
+
+
+class ReadBackError(Exception):
+    """The kernel holds something else than was asked for; the message names the port and both states."""
+
+
+def host_interface(host_index: int) -> str:
+    """Return the name, in the gateway's namespace, of the port to host number ``host_index``."""
+    return f"host{host_index}"
+
+
+def wan_interface(peer_index: int) -> str:
+    """Return the name, in the gateway's namespace, of the port to datacenter number ``peer_index``."""
+    return f"wan{peer_index}"
+
+
+class GatewayProgrammer:
+    """Program every gateway; ``namespaces`` gives each datacenter's gateway namespace by its path.
+
+    ``program`` builds the network without jitter and loss, so that its delay can be measured; ``settle`` completes it.
+    The programmer holds netlink sockets for each gateway.
+    """
+
+    def __init__(self, plan: GatewayPlan, namespaces: Mapping[str, str]) -> None:
+        self._asked = plan
+        self.plan = plan.without_chance()
+        self._index = {gateway.datacenter: number for number, gateway in enumerate(plan.gateways)}
+        self._namespaces = dict(namespaces)
+        self._netlink = {name: open_netlink(path) for name, path in self._namespaces.items()}
+        self._statistics = {name: StatisticsReader(path) for name, path in self._namespaces.items()}
+        self._wan_indices: dict[tuple[str, str], int] = {}
+
+    def close(self) -> None:
+        """Let go of the namespaces."""
+        for held in (*self._netlink.values(), *self._statistics.values()):
+            held.close()
+
+    def program(self) -> None:
+        """Make WAN links, addresses, routes and qdiscs. Raises ReadBackError if a shape is not held as asked."""
+        self.connect()
+        for datacenter, interface, shape in self._shapes():
+            netlink = self._netlink[datacenter]
+            apply_shape(netlink, link_index(netlink, interface), shape)
+        self.verify()
+
+    def connect(self) -> None:
+        """Make WAN links, addresses and routes: every host reaches every other, and nothing is shaped."""
+        for gateway in self.plan.gateways:
+            write_sysctls(self._namespaces[gateway.datacenter], GATEWAY_SYSCTLS)
+            netlink = self._netlink[gateway.datacenter]
+            netlink.link("set", index=_LOOPBACK_INDEX, state="up")
+            for port in gateway.host_ports:
+                self._attach_host(netlink, gateway, port)
+            for wan_port in gateway.wan_ports:
+                if self._index[gateway.datacenter] < self._index[wan_port.peer]:
+                    self._make_wan_link(gateway, wan_port)
+        for gateway in self.plan.gateways:
+            for wan_port in gateway.wan_ports:
+                self._route_to_peer(self._netlink[gateway.datacenter], gateway, wan_port)
+
+    def settle(self, trim_ns: int) -> None:
+        """Set jitter and loss as asked, and the delay to ``trim_ns`` less than asked. Raises ReadBackError."""
+        held, self.plan = self.plan, self._asked.with_less_wan_delay(trim_ns)
+        if self.plan == held:
+            # Verified already; asking the kernel for every class of a large network takes seconds.
+            return
+        for gateway in self.plan.gateways:
+            netlink = self._netlink[gateway.datacenter]
+            for port in gateway.wan_ports:
+                index = link_index(netlink, wan_interface(self._index[port.peer]))
+                change_netem(netlink, index, wan_port_shape(gateway, port))
+        self.verify()
+
+    def verify(self) -> None:
+        """Compare what every port holds with the plan. Raises ReadBackError at the first that differs."""
+        for datacenter, interface, asked in self._shapes():
+            held = self._held(datacenter, interface)
+            if held != asked:
+                raise ReadBackError(f"{datacenter} {interface}: asked for {asked}, the kernel holds {held}")
+
+    def read_qdiscs(self) -> dict[str, Any]:
+        """Return what the kernel holds on every port now, as ``describe`` formats it, by ``datacenter interface``."""
+        return {
+            f"{datacenter} {interface}": describe(self._held(datacenter, interface))
+            for datacenter, interface, _ in self._shapes()
+        }
+
+    def read_offloads(self) -> dict[str, Any]:
+        """Return sizes and offloads of every port now, by ``datacenter interface``."""
+        offloads: dict[str, Any] = {}
+        for datacenter, namespace in self._namespaces.items():
+            ports = [interface for owner, interface, _ in self._shapes() if owner == datacenter]
+            held = read_offloads(namespace, ports)
+            offloads |= {f"{datacenter} {interface}": facts for interface, facts in held.items()}
+        return offloads
+
+    def read_counters(self) -> list[PortCounters]:
+        """Return the counters of every WAN port."""
+        counters = []
+        for gateway in self.plan.gateways:
+            reader = self._statistics[gateway.datacenter]
+            qdiscs = reader.qdiscs() if gateway.wan_ports else []
+            for port in gateway.wan_ports:
+                index = self._wan_index(gateway, port)
+                of_port = [qdisc for qdisc in qdiscs if qdisc.interface == index]
+                counters.append(port_counters(gateway.datacenter, port, reader.classes(index), of_port))
+        return counters
+
+    def _wan_index(self, gateway: Gateway, port: WanPort) -> int:
+        """Return the interface's number, read once: it stays as long as the network does."""
+        key = gateway.datacenter, port.peer
+        if key not in self._wan_indices:
+            netlink = self._netlink[gateway.datacenter]
+            self._wan_indices[key] = link_index(netlink, wan_interface(self._index[port.peer]))
+        return self._wan_indices[key]
+
+    def _held(self, datacenter: str, interface: str) -> PortShape:
+        netlink = self._netlink[datacenter]
+        return read_shape(netlink, link_index(netlink, interface))
+
+    def _shapes(self) -> Iterator[tuple[str, str, PortShape]]:
+        for gateway in self.plan.gateways:
+            for port in gateway.host_ports:
+                yield gateway.datacenter, host_interface(port.host_index), host_port_shape(gateway, port)
+            for wan_port in gateway.wan_ports:
+                interface = wan_interface(self._index[wan_port.peer])
+                yield gateway.datacenter, interface, wan_port_shape(gateway, wan_port)
+
+    def _attach_host(self, netlink: Any, gateway: Gateway, port: HostPort) -> None:
+        index = link_index(netlink, host_interface(port.host_index))
+        netlink.link("set", index=index, address=port.gateway_mac)
+        netlink.link("set", index=index, state="up")
+        netlink.addr("add", index=index, address=gateway.address, prefixlen=32)
+        netlink.route("add", dst=f"{port.host_address}/32", oif=index)
+        netlink.neigh("add", dst=port.host_address, lladdr=port.host_mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
+
+    def _make_wan_link(self, gateway: Gateway, port: WanPort) -> None:
+        with open(self._namespaces[port.peer], "rb") as peer_namespace:
+            peer = {
+                "ifname": wan_interface(self._index[gateway.datacenter]),
+                "address": port.peer_mac,
+                "net_ns_fd": peer_namespace.fileno(),
+            }
+            interface = wan_interface(self._index[port.peer])
+            self._netlink[gateway.datacenter].link("add", ifname=interface, kind="veth", address=port.mac, peer=peer)
+
+    def _route_to_peer(self, netlink: Any, gateway: Gateway, port: WanPort) -> None:
+        index = link_index(netlink, wan_interface(self._index[port.peer]))
+        netlink.link("set", index=index, state="up")
+        netlink.neigh("add", dst=port.peer_gateway, lladdr=port.peer_mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
+        netlink.route(
+            "add",
+            dst=f"{port.peer_subnet}/24",
+            gateway=port.peer_gateway,
+            oif=index,
+            flags=["onlink"],
+            prefsrc=gateway.address,
+        )
+
+
+def link_index(netlink: Any, interface: str) -> int:
+    """Return the number of an interface by its name. Raises LookupError."""
+    found = netlink.link_lookup(ifname=interface)
+    if not found:
+        raise LookupError(f"no interface {interface!r} in this namespace")
+    return int(found[0])

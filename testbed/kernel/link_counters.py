@@ -1,0 +1,59 @@
+"""Read cumulative counters of every WAN port and node pair from the qdiscs that shape them.
+
+Bytes and packets are those a class let through (wire bytes at the Ethernet layer, without preamble and gap); backlog is
+what its netem leaf holds, in flight or queued; drops are netem's, loss and overflow together.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from testbed.kernel.qdiscs.port_shape import TRUNK_CLASS
+from testbed.kernel.qdiscs.statistics import Statistic
+from testbed.network.gateway_plan import WanPort, pair_class
+
+
+class Counters(NamedTuple):
+    """Counts since the port was made; ``packets`` is None where super-packets make the kernel's count worthless."""
+
+    wire_bytes: int
+    packets: int | None
+    backlog_bytes: int
+    drops: int
+
+
+@dataclass(frozen=True)
+class PortCounters:
+    """Counters of the port from one datacenter to another, in total and for each (source, destination) host pair."""
+
+    source: str
+    destination: str
+    total: Counters
+    pairs: dict[tuple[str, str], Counters]
+
+
+def port_counters(
+    datacenter: str, port: WanPort, classes: Iterable[Statistic], qdiscs: Iterable[Statistic]
+) -> PortCounters:
+    """Return the counts of one WAN port's classes, and of the netem leaves below them.
+
+    Raises KeyError if a class of the port is not among them.
+    """
+    drops = {qdisc.parent_minor: qdisc.drops for qdisc in qdiscs if qdisc.kind == "netem"}
+    by_class = {
+        each.minor: Counters(each.wire_bytes, each.packets, each.backlog_bytes, drops.get(each.minor, 0))
+        for each in classes
+    }
+    pairs = {
+        (source, destination): by_class[pair_class(row, column, len(port.destinations))]
+        for row, source in enumerate(port.sources)
+        for column, destination in enumerate(port.destinations)
+    }
+    trunk = by_class.pop(TRUNK_CLASS)
+    total = Counters(
+        trunk.wire_bytes,
+        trunk.packets,
+        sum(counters.backlog_bytes for counters in by_class.values()),
+        sum(counters.drops for counters in by_class.values()),
+    )
+    return PortCounters(datacenter, port.peer, total, pairs)

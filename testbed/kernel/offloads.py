@@ -1,0 +1,37 @@
+"""Read back how an interface handles packets by itself: offloads, and the largest packets and super-packets."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyroute2.ethtool.ioctl import IoctlEthtool, NotSupportedError
+
+from testbed.kernel.namespace import inside, open_netlink
+
+_SIZES = {"IFLA_MTU": "mtu_bytes", "IFLA_GSO_MAX_SIZE": "gso_max_bytes", "IFLA_GSO_MAX_SEGS": "gso_max_segs"}
+
+
+def read_offloads(namespace: str, interfaces: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return for each interface its sizes, and each offload by ethtool's name, on or off.
+
+    A device that reports no offloads has its sizes alone. Raises KeyError for an interface that is not there.
+    """
+    netlink = open_netlink(namespace)
+    try:
+        links = {link.get_attr("IFLA_IFNAME"): link for link in netlink.get_links()}
+    finally:
+        netlink.close()
+    with inside(namespace):
+        return {
+            name: {**{ours: links[name].get_attr(theirs) for theirs, ours in _SIZES.items()}, **_switches(name)}
+            for name in interfaces
+        }
+
+
+def _switches(interface: str) -> dict[str, bool]:
+    device = IoctlEthtool(interface)
+    try:
+        return dict(device.get_offload_flags())
+    except NotSupportedError:
+        return {}
+    finally:
+        device.close()

@@ -1,0 +1,1 @@
+"""Set qdiscs, read them back, and read their counters."""

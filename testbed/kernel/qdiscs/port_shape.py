@@ -1,0 +1,120 @@
+"""Shape one port: a rate, classes below it, a netem leaf below a class, and a classifier. Pure data.
+
+A class has practically no rate of its own: it borrows all that it sends from the port's, which HTB deals out in turns
+of ``quantum_bytes`` to the classes that wait. So no class saves anything up, and what is sent after a pause goes at the
+rate of its leaf, and of the port.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from testbed.kernel.qdiscs.node_pair_classifier import (
+    INTRA_CLASS,
+    node_pair_program,
+    same_datacenter_program,
+    source_host_program,
+)
+from testbed.network.gateway_plan import Gateway, HostPort, NetemPlan, SharedRate, WanPort, pair_class, source_class
+from testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
+
+TRUNK_CLASS, DEFAULT_CLASS = 1, 2
+
+UNSHAPED_BYTES_PER_S = 10**12
+"""An HTB rate that shapes nothing, for rates that are unlimited."""
+
+
+UNSHAPED = SharedRate(UNSHAPED_BYTES_PER_S, 420)
+
+_QUANTUM_MAX_BYTES = 60_000
+
+
+@dataclass(frozen=True)
+class ShapedClass:
+    """One HTB class: its guaranteed rate, its ceiling, and the netem leaf below it, if any."""
+
+    minor: int
+    guaranteed_bytes_per_s: int
+    ceiling_bytes_per_s: int
+    netem: NetemPlan | None
+
+
+@dataclass(frozen=True)
+class PortShape:
+    """Everything programmed on one port, in the kernel's units; classes in ascending order of their number."""
+
+    trunk: SharedRate
+    classes: tuple[ShapedClass, ...]
+    classifier: bytes
+
+    @property
+    def quantum_bytes(self) -> int:
+        """The bytes that a class sends before it is the next one's turn: a super-packet, of 64 KiB at most."""
+        burst_bytes = self.trunk.rate_bytes_per_s * self.trunk.burst_us // 10**6
+        return max(FRAME_BYTES, min(_QUANTUM_MAX_BYTES, burst_bytes))
+
+
+def host_port_shape(gateway: Gateway, port: HostPort) -> PortShape:
+    """Shape a port towards a host.
+
+    The latency inside a datacenter applies to what comes from the same one, and the port's rate to all.
+    """
+    if port.intra.rate_bytes_per_s is None:
+        leaves: dict[int, NetemPlan | None] = {DEFAULT_CLASS: None, INTRA_CLASS: port.intra}
+        return _shape(None, leaves, same_datacenter_program(gateway.subnet))
+    near = {source_class(port.datacenter_index, each.host_index): port.intra for each in gateway.host_ports}
+    del near[source_class(port.datacenter_index, port.host_index)]
+    far = {source_class(each.datacenter_index, host): each.netem for each in port.far for host in range(each.hosts)}
+    return _shape(port.shared, {DEFAULT_CLASS: None, **near, **far}, source_host_program(gateway.subnet))
+
+
+def wan_port_shape(gateway: Gateway, port: WanPort) -> PortShape:
+    """Shape a port towards another datacenter: a leaf for each node pair, and the trunk's rate for all.
+
+    A leaf delays and serialises. What belongs to no pair crosses the same WAN.
+    """
+    sources, destinations = len(port.sources), len(port.destinations)
+    pairs = {
+        pair_class(source, destination, destinations): port.netem
+        for source in range(sources)
+        for destination in range(destinations)
+    }
+    program = node_pair_program(gateway.subnet, sources, port.peer_subnet, destinations)
+    return _shape(port.trunk, {DEFAULT_CLASS: port.netem, **pairs}, program)
+
+
+def _shape(shared: SharedRate | None, leaves: Mapping[int, NetemPlan | None], program: bytes) -> PortShape:
+    trunk = shared or UNSHAPED
+    guaranteed = MIN_BYTES_PER_S if shared else UNSHAPED_BYTES_PER_S
+    classes = (ShapedClass(minor, guaranteed, trunk.rate_bytes_per_s, leaves[minor]) for minor in sorted(leaves))
+    return PortShape(trunk, tuple(classes), program)
+
+
+def describe(shape: PortShape) -> dict[str, Any]:
+    """Return a shape in plain JSON types, for people and manifests.
+
+    Classes that are alike but for their number are listed once.
+    """
+
+    def alike(entry: tuple[int, ShapedClass]) -> tuple[int, int, int, NetemPlan | None]:
+        position, each = entry
+        # The difference stays the same while numbers follow one another.
+        return each.minor - position, each.guaranteed_bytes_per_s, each.ceiling_bytes_per_s, each.netem
+
+    classes = []
+    for (_, guaranteed, ceiling, netem), members in groupby(enumerate(shape.classes), key=alike):
+        minors = [each.minor for _, each in members]
+        classes.append(
+            {
+                "classes": f"1:{minors[0]:x}" if len(minors) == 1 else f"1:{minors[0]:x} to 1:{minors[-1]:x}",
+                "guaranteed_bytes_per_s": guaranteed,
+                "ceiling_bytes_per_s": ceiling,
+                "netem": None if netem is None else asdict(netem),
+            }
+        )
+    return {
+        "htb_trunk_bytes_per_s": shape.trunk.rate_bytes_per_s,
+        "htb_burst_us": shape.trunk.burst_us,
+        "classes": classes,
+    }

@@ -1,0 +1,75 @@
+"""Read statistics of qdiscs and classes often, inside a guest on the one core that carries the traffic too."""
+
+import socket
+import struct
+from typing import NamedTuple
+
+from testbed.kernel.netlink_dump import NetlinkDump, split_attributes
+
+_RTM_GETQDISC, _RTM_GETTCLASS = 38, 42
+_TCA_KIND, _TCA_STATS2 = 1, 7
+_TCA_STATS_BASIC, _TCA_STATS_QUEUE, _TCA_STATS_PKT64 = 1, 3, 8
+
+_TCMSG = struct.Struct("=BxxxiIII")
+_BASIC = struct.Struct("=QI")
+_QUEUE = struct.Struct("=III")
+_PACKETS = struct.Struct("=Q")
+
+
+class Statistic(NamedTuple):
+    """The statistics of one qdisc or class, by the minor number of its handle and of its parent's.
+
+    ``interface`` is its interface's number, ``kind`` the qdisc's name. ``packets`` counts those that passed,
+    ``backlog_bytes`` what waits, ``drops`` packets.
+    """
+
+    interface: int
+    minor: int
+    parent_minor: int
+    kind: str
+    wire_bytes: int
+    packets: int
+    backlog_bytes: int
+    drops: int
+
+
+class StatisticsReader:
+    """Read statistics by a netlink socket inside a namespace. Close it, or the namespace outlives its processes."""
+
+    def __init__(self, namespace: str) -> None:
+        self._netlink = NetlinkDump(namespace, socket.NETLINK_ROUTE)
+
+    def close(self) -> None:
+        """Let go of the namespace."""
+        self._netlink.close()
+
+    def qdiscs(self) -> list[Statistic]:
+        """Return every qdisc of every interface. Raises OSError."""
+        return self._dump(_RTM_GETQDISC, 0)
+
+    def classes(self, index: int) -> list[Statistic]:
+        """Return the classes of one interface. Raises OSError."""
+        return self._dump(_RTM_GETTCLASS, index)
+
+    def _dump(self, kind: int, index: int) -> list[Statistic]:
+        body = _TCMSG.pack(socket.AF_UNSPEC, index, 0, 0, 0)
+        return [parse_statistic(payload) for payload in self._netlink.ask(kind, body)]
+
+
+def parse_statistic(payload: memoryview) -> Statistic:
+    """Parse one message of a dump. Numbers that it lacks are 0, and a kind that it lacks is empty."""
+    _, index, handle, parent, _ = _TCMSG.unpack_from(payload)
+    kind, wire_bytes, packets, backlog_bytes, drops = "", 0, 0, 0, 0
+    for attribute, value in split_attributes(payload[_TCMSG.size :]):
+        if attribute == _TCA_KIND:
+            kind = bytes(value).rstrip(b"\0").decode()
+        elif attribute == _TCA_STATS2:
+            for nested, numbers in split_attributes(value):
+                if nested == _TCA_STATS_BASIC:
+                    wire_bytes, low_packets = _BASIC.unpack_from(numbers)
+                    packets = packets or low_packets
+                elif nested == _TCA_STATS_PKT64:
+                    packets = _PACKETS.unpack_from(numbers)[0]
+                elif nested == _TCA_STATS_QUEUE:
+                    _, backlog_bytes, drops = _QUEUE.unpack_from(numbers)
+    return Statistic(index, handle & 0xFFFF, parent & 0xFFFF, kind, wire_bytes, packets, backlog_bytes, drops)

@@ -1,0 +1,142 @@
+"""Read the state of every TCP connection between hosts, as the kernel reports it (``sock_diag``) at either end."""
+
+import errno
+import socket
+import struct
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from testbed.kernel.missing import MissingError
+from testbed.kernel.netlink_dump import NetlinkDump, split_attributes
+
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_INET_DIAG_INFO, _INET_DIAG_CONG = 2, 4
+_ESTABLISHED = 1 << 1
+
+_REQUEST = struct.Struct("=BBBxI48x")
+"""``inet_diag_req_v2``: family, protocol, extensions, states; of every address."""
+
+_SOCKET = struct.Struct(">4x HH 4s12x 4s12x 32x")
+"""``inet_diag_msg``: both ports and both addresses."""
+
+_TCP_INFO = struct.Struct("=7xB 8xI4xI 40xII4xI 16xI 16xQ 16xII8x Q 8xQQ 8xQ 20xI")
+"""``tcp_info`` of Linux 5.4 and later, up to the peer's window; younger kernels add to its end."""
+
+_NEVER = 2**32 - 1
+
+
+class TcpState(NamedTuple):
+    """One end of one established connection.
+
+    The fields are those of the table of TCP samples. None: the kernel has not measured it yet.
+    """
+
+    source: str
+    destination: str
+    source_port: int
+    destination_port: int
+    congestion: str
+    rtt_ns: int
+    rtt_variation_ns: int
+    shortest_rtt_ns: int | None
+    cwnd_segments: int
+    mss_bytes: int
+    unacked_segments: int
+    unsent_bytes: int
+    peer_window_bytes: int
+    delivery_rate_bps: int | None
+    delivery_app_limited: bool
+    acked_bytes: int
+    sent_bytes: int
+    retransmitted_segments: int
+    window_limited_ns: int
+    buffer_limited_ns: int
+
+
+class TcpStateReader:
+    """Ask every host about its own sockets; ``namespaces`` are the hosts' network namespaces by path.
+
+    The reader holds a socket in each of them, so that none goes away while it is asked: close the reader, or they
+    outlive their processes.
+    """
+
+    def __init__(self, namespaces: Iterable[str]) -> None:
+        self._netlink = [NetlinkDump(namespace, _NETLINK_SOCK_DIAG) for namespace in namespaces]
+
+    def close(self) -> None:
+        """Let go of the namespaces."""
+        for each in self._netlink:
+            each.close()
+
+    def read(self) -> list[memoryview]:
+        """Return one message for each end of each established connection, for ``tcp_states`` to parse later.
+
+        Raises MissingError for a kernel that does not report it, OSError for any other fault.
+        """
+        extensions = 1 << (_INET_DIAG_INFO - 1) | 1 << (_INET_DIAG_CONG - 1)
+        request = _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, extensions, _ESTABLISHED)
+        try:
+            return [message for each in self._netlink for message in each.ask(_SOCK_DIAG_BY_FAMILY, request)]
+        except FileNotFoundError:
+            raise MissingError(
+                "the kernel does not tell the state of TCP connections: modprobe tcp_diag, or use a kernel that has it"
+            ) from None
+
+
+def tcp_states(messages: Iterable[memoryview], hosts: Mapping[str, str]) -> list[TcpState]:
+    """Parse messages of ``TcpStateReader.read``; ``hosts`` gives the name of the host at each address.
+
+    Connections that do not join two of these hosts are left out. Raises OSError for a message that cannot be read.
+    """
+    return [state for message in messages if (state := _tcp_state(message, hosts)) is not None]
+
+
+def _tcp_state(message: memoryview, hosts: Mapping[str, str]) -> TcpState | None:
+    source_port, destination_port, *addresses = _SOCKET.unpack_from(message)
+    source, destination = (hosts.get(socket.inet_ntop(socket.AF_INET, address)) for address in addresses)
+    if source is None or destination is None or source == destination:
+        return None
+    attributes = dict(split_attributes(message[_SOCKET.size :]))
+    information = attributes.get(_INET_DIAG_INFO, b"")
+    if len(information) < _TCP_INFO.size:
+        raise OSError(errno.EPROTO, f"the kernel told {len(information)} bytes of a connection's state, too few")
+    (
+        flags,
+        mss_bytes,
+        unacked_segments,
+        rtt_us,
+        rtt_variation_us,
+        cwnd_segments,
+        retransmitted_segments,
+        acked_bytes,
+        unsent_bytes,
+        shortest_rtt_us,
+        delivered_bytes_per_s,
+        window_limited_us,
+        buffer_limited_us,
+        sent_bytes,
+        peer_window_bytes,
+    ) = _TCP_INFO.unpack_from(information)
+    return TcpState(
+        source=source,
+        destination=destination,
+        source_port=source_port,
+        destination_port=destination_port,
+        congestion=bytes(attributes.get(_INET_DIAG_CONG, b"")).rstrip(b"\0").decode(),
+        rtt_ns=rtt_us * 1000,
+        rtt_variation_ns=rtt_variation_us * 1000,
+        shortest_rtt_ns=None if shortest_rtt_us == _NEVER else shortest_rtt_us * 1000,
+        cwnd_segments=cwnd_segments,
+        mss_bytes=mss_bytes,
+        unacked_segments=unacked_segments,
+        unsent_bytes=unsent_bytes,
+        peer_window_bytes=peer_window_bytes,
+        delivery_rate_bps=delivered_bytes_per_s * 8 or None,
+        delivery_app_limited=bool(flags & 1),
+        acked_bytes=acked_bytes,
+        sent_bytes=sent_bytes,
+        retransmitted_segments=retransmitted_segments,
+        window_limited_ns=window_limited_us * 1000,
+        buffer_limited_ns=buffer_limited_us * 1000,
+    )

@@ -1,0 +1,1 @@
+"""Measure links, as configured and as measured."""

@@ -1,0 +1,259 @@
+"""Measure what a path carries by sending a number of bytes: in virtual time, sending for seconds may never end.
+
+There a program that sends takes no time, so that over a path of 100 Gbit/s, or one that nothing limits, the bytes of a
+second are too many, or without end. iperf3 counts bytes too (``--bytes``) but then leaves out no start, whose omission
+it takes in whole seconds alone. So the two ends are sockets of this process in the hosts' namespaces: what happens
+between them is the kernels' work as ever, and a single thread that never waits but for packets is as fast as two.
+"""
+
+import math
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from testbed.kernel.namespace import inside
+
+if TYPE_CHECKING:
+    from testbed.testbed import Testbed
+
+UDP_PAYLOAD_BYTES = 1448
+SEGMENT_BYTES = 1448
+"""Payload of a full TCP segment with timestamps."""
+
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+BUFFER_MAX_BYTES = 2**30
+"""The kernel keeps twice a send buffer in 31 bits, and TCP's windows end there."""
+_CHUNK_BYTES = 256 * 1024
+_PATIENCE_S, _PATIENCE_TIMES, _SLOW_START_ROUNDS = 5.0, 3, 20
+"""A path that is far slower than it was to be is not waited for: what arrived by then tells enough."""
+_TURN_BYTES = 2**18
+_CONNECTING_S, _CONNECTING_ROUNDS = 60.0, 4
+_TURN_MIN_S = 1e-4
+_DRAINING_ROUNDS, _DRAINING_S = 8, 1.0
+_TAKEN_BYTES = 4 * 2**20
+_TICK_S = 0.001
+_QUIET_NS = 2_000_000_000
+_DATAGRAMS_BUFFER_BYTES = 512 * 2**20
+"""What waits between two readings and, on the sender's side, in the link's queue is bounded by the link alone."""
+_DATAGRAMS_S = 0.2
+_JITTERS = 100
+"""So many times the jitter a measurement lasts, so that the delays of the first and the last datagram hardly count."""
+_BUFFER_MIN_BYTES = 256 * 1024
+_BUFFER_UNLIMITED_BYTES = 16 * 2**20
+_WARMING_MIN_BYTES = 256 * 1024
+_MEASURED_MIN_BYTES, _MEASURED_MAX_BYTES = 8 * 2**20, 64 * 2**20
+_RESET = struct.pack("ii", 1, 0)
+
+
+class StalledError(Exception):
+    """Nothing arrived, or next to nothing; the message is one line with the ends."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The hosts at the two ends of a path."""
+
+    testbed: "Testbed"
+    source: str
+    destination: str
+
+    def __str__(self) -> str:
+        return f"{self.source} to {self.destination}"
+
+    @property
+    def rtt_s(self) -> float:
+        """The round-trip time of the path between them, as asked, at its longest."""
+        hosts = (self.testbed.topology.host(name) for name in (self.source, self.destination))
+        conditions = self.testbed.topology.path(*(host.datacenter for host in hosts))
+        return 2 * (conditions.latency_ns + conditions.jitter_ns) / 1e9
+
+    def socket(self, host: str, kind: int) -> socket.socket:
+        """Open a socket on one of the two, bound to its address."""
+        with inside(self.testbed.namespace(host)):
+            made = socket.socket(socket.AF_INET, kind)
+        made.bind((self._address(host), 0))
+        return made
+
+    def _address(self, host: str) -> str:
+        return self.testbed.addresses.address(self.testbed.topology.host(host))
+
+
+def tcp_goodput_bps(ends: Ends, connections: int, *, rate_bps: int | None, rtt_s: float, longer: bool = False) -> float:
+    """Send over some connections, and return the pace at which payload arrives once the path is full, in bit/s.
+
+    ``rate_bps`` and ``rtt_s`` are the path's, as asked: they decide how much to send before and while measuring; None
+    is no limit. The receive buffers have their size from the start, so that no tuning is waited for: together twice
+    what the path holds, at the half of a buffer that Linux gives to the window. Raises StalledError.
+    """
+    if rate_bps is None:
+        buffer_bytes, warming_bytes, measured_bytes = _BUFFER_UNLIMITED_BYTES, _MEASURED_MAX_BYTES, _MEASURED_MAX_BYTES
+    else:
+        path_bytes = math.ceil(rate_bps * rtt_s / 8)
+        buffer_bytes = max(_BUFFER_MIN_BYTES, 4 * path_bytes // connections)
+        # Slow start takes as much as two paths hold.
+        warming_bytes = 4 * path_bytes + _WARMING_MIN_BYTES
+        measured_bytes = min(_MEASURED_MAX_BYTES, max(_MEASURED_MIN_BYTES, rate_bps // 80))
+    if longer:
+        measured_bytes *= 4
+    ideal_s = 0.0 if rate_bps is None else (warming_bytes + measured_bytes) * 8 / rate_bps
+    bps = transfer_bps(
+        ends,
+        connections,
+        buffer_bytes=buffer_bytes,
+        warming_bytes=warming_bytes,
+        measured_bytes=measured_bytes,
+        # In a turn less arrives than the buffers hold, and more than is worth a system call for each connection.
+        turn_s=rtt_s / 32 + (_TURN_MIN_S if rate_bps is None else 8 * _TURN_BYTES / rate_bps),
+        patience_s=_PATIENCE_TIMES * (ideal_s + _SLOW_START_ROUNDS * rtt_s) + _PATIENCE_S,
+    )
+    # What is on its way would delay the first echo of whoever measures next.
+    time.sleep(_DRAINING_ROUNDS * rtt_s + _DRAINING_S)
+    return bps
+
+
+def transfer_bps(
+    ends: Ends,
+    connections: int,
+    *,
+    buffer_bytes: int | None,
+    warming_bytes: int,
+    measured_bytes: int,
+    turn_s: float,
+    patience_s: float,
+) -> float:
+    """Send ``warming_bytes``, then ``measured_bytes``, and return the pace at which the latter arrive, in bit/s.
+
+    The senders are given more, and the receivers read, once in ``turn_s``. Receive buffers have ``buffer_bytes`` from
+    the start, or are the kernel's to tune if that is None. After ``patience_s`` what has arrived by then is enough.
+    Raises StalledError if nothing has.
+    """
+    scratch = bytearray(_TAKEN_BYTES)
+    with connected(ends, connections, buffer_bytes) as (senders, receivers), payload_file(_CHUNK_BYTES) as payload:
+        arrived, warm_bytes, began_ns = 0, 0, time.monotonic_ns()
+        warm_ns = now_ns = began_ns
+        while arrived < warming_bytes + measured_bytes and now_ns - began_ns < patience_s * 1e9:
+            for sender in senders:
+                _fill(sender, payload)
+            time.sleep(turn_s)
+            now_ns = time.monotonic_ns()
+            arrived += sum(discard(receiver, scratch) for receiver in receivers)
+            if not warm_bytes and arrived >= warming_bytes:
+                warm_ns, warm_bytes = now_ns, arrived
+    if not arrived:
+        raise StalledError(f"{ends}: nothing arrived in {patience_s:.0f} s")
+    return (arrived - warm_bytes) * 8e9 / max(1, now_ns - warm_ns)
+
+
+@contextmanager
+def payload_file(size_bytes: int) -> Iterator[int]:
+    """Make a file in memory to send from, without copying."""
+    payload = os.memfd_create("payload")
+    try:
+        os.ftruncate(payload, size_bytes)
+        yield payload
+    finally:
+        os.close(payload)
+
+
+def _fill(sender: socket.socket, payload: int) -> None:
+    with suppress(BlockingIOError):
+        while os.sendfile(sender.fileno(), payload, 0, _CHUNK_BYTES) == _CHUNK_BYTES:
+            pass
+
+
+def discard(receiver: socket.socket, scratch: bytearray) -> int:
+    """Take what has arrived; the kernel drops it without copying."""
+    try:
+        return receiver.recv_into(scratch, _TAKEN_BYTES, socket.MSG_TRUNC)
+    except BlockingIOError:
+        return 0
+
+
+@contextmanager
+def connected(
+    ends: Ends, connections: int, buffer_bytes: int | None
+) -> Iterator[tuple[list[socket.socket], list[socket.socket]]]:
+    """Open connections between the ends; yield their senders and receivers.
+
+    Buffers have ``buffer_bytes`` from the start, if given, cut to ``BUFFER_MAX_BYTES``. Raises StalledError.
+    """
+    if buffer_bytes is not None:
+        buffer_bytes = min(BUFFER_MAX_BYTES, buffer_bytes)
+    patience_s = _CONNECTING_S + _CONNECTING_ROUNDS * ends.rtt_s
+    with ExitStack() as held:
+        listener = held.enter_context(ends.socket(ends.destination, socket.SOCK_STREAM))
+        if buffer_bytes is not None:
+            # The kernel gives twice what it is asked for.
+            listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes // 2)
+        listener.listen(connections)
+        listener.settimeout(patience_s)
+        senders, receivers = [], []
+        for _ in range(connections):
+            sender = held.enter_context(ends.socket(ends.source, socket.SOCK_STREAM))
+            if buffer_bytes is not None:
+                sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, buffer_bytes)
+            sender.settimeout(patience_s)
+            try:
+                sender.connect(listener.getsockname())
+                receiver, _ = listener.accept()
+            except OSError as fault:
+                raise StalledError(f"{ends}: no connection ({fault}; it may take {patience_s:.0f} s)") from None
+            held.enter_context(receiver).setblocking(False)
+            sender.setblocking(False)
+            # At the end nothing more is sent of what was accepted, so that the link is free for others.
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            senders.append(sender)
+            receivers.append(receiver)
+        yield senders, receivers
+
+
+def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, jitter_ns: int, longer: bool = False) -> float:
+    """Offer datagrams of ``UDP_PAYLOAD_BYTES``, and return the pace at which payload arrives, in bit/s.
+
+    ``rate_bps`` and ``jitter_ns`` are the path's, as asked. Raises StalledError.
+    """
+    duration_s = max(_DATAGRAMS_S, _JITTERS * jitter_ns / 1e9) * (4 if longer else 1)
+    warming = math.ceil(_WARMING_MIN_BYTES / UDP_PAYLOAD_BYTES)
+    count = warming + math.ceil(offered_bps * duration_s / 8 / UDP_PAYLOAD_BYTES)
+    with (
+        ends.socket(ends.destination, socket.SOCK_DGRAM) as receiver,
+        ends.socket(ends.source, socket.SOCK_DGRAM) as sender,
+    ):
+        for end, option in ((receiver, _SO_RCVBUFFORCE), (sender, _SO_SNDBUFFORCE)):
+            end.setsockopt(socket.SOL_SOCKET, option, _DATAGRAMS_BUFFER_BYTES)
+        receiver.setblocking(False)
+        sender.connect(receiver.getsockname())
+        payload, buffer = bytes(UDP_PAYLOAD_BYTES), bytearray(UDP_PAYLOAD_BYTES)
+        readings: list[tuple[int, int]] = []
+        sent, arrived = 0, 0
+        began_ns = latest_ns = time.monotonic_ns()
+        while sent < count or time.monotonic_ns() - latest_ns < _QUIET_NS:
+            now_ns = time.monotonic_ns()
+            due = warming + math.ceil(offered_bps * (now_ns - began_ns) / 8e9 / UDP_PAYLOAD_BYTES)
+            while sent < min(count, due):
+                sender.send(payload)
+                sent += 1
+            if came := _drain(receiver, buffer):
+                arrived, latest_ns = arrived + came, now_ns
+                readings.append((now_ns, arrived))
+            time.sleep(_TICK_S)
+    warm = [reading for reading in readings if reading[1] >= warming]
+    if len(warm) < 2:
+        raise StalledError(f"{ends}: {arrived} of {count} datagrams arrived")
+    (first_ns, before), (last_ns, total) = warm[0], warm[-1]
+    return (total - before) * UDP_PAYLOAD_BYTES * 8e9 / (last_ns - first_ns)
+
+
+def _drain(receiver: socket.socket, buffer: bytearray) -> int:
+    came = 0
+    try:
+        while True:
+            receiver.recv_into(buffer)
+            came += 1
+    except BlockingIOError:
+        return came

@@ -1,0 +1,279 @@
+"""Measure every link before anything runs on it, to verify that the network is what was asked for.
+
+Asked goodput is what a rate leaves to TCP's payload (``testbed.network.goodput``).
+On a link with jitter or loss a TCP connection measures its congestion control, not the link. There the goodput is that
+of UDP datagrams of 1448 bytes offered at 105 % of the rate: ``rate x 1448 / 1490 x (1 - loss)``.
+
+Each direction is measured by itself, over many connections whose windows together hold about 1.6
+bandwidth-delay products: enough to fill the link, too little to overflow its queue.
+
+Short transfers after a pause, several pairs on one trunk and both directions at once: ``transfer_calibration``.
+
+In virtual time nothing disturbs an echo, so that a few suffice; a goodput is measured by bytes, not seconds
+(``testbed.measurement.bounded_transfer``).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from testbed.hosts.ping import MeasurementError, ping
+from testbed.kernel.inside import in_virtual_time
+from testbed.measurement import bounded_transfer
+from testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goodput
+from testbed.measurement.transfer_calibration import measure_transfers
+from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.shared_rate import ETHERNET_HEADER_BYTES
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import LinkConditions, Topology
+
+if TYPE_CHECKING:
+    from testbed.testbed import Testbed
+
+RTT_TOLERANCE_MS = 0.5
+RTT_TOLERANCE = 0.02
+GOODPUT_TOLERANCE = 0.03
+SHORT_TOLERANCE_MS = 1.0
+_LOSS_DEVIATIONS = 4
+"""A measured loss may lie this many standard deviations of its own sampling from the loss asked."""
+
+_UDP_OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + 20 + 8
+_CONNECTIONS = 8
+_WINDOW_SHARE = 2.3
+"""Receive buffer over bandwidth-delay product; Linux gives about 0.7 of the buffer to the window."""
+_WINDOW_MIN_BYTES = 256 * 1024
+_WINDOW_UNLIMITED_BYTES = 16 * 2**20
+_UDP_OFFERED = 1.05
+_PINGS, _PINGS_VIRTUAL, _PINGS_LOSSY = 100, 5, 1000
+_SECONDS, _SECONDS_UNLIMITED, _SECONDS_AGAIN = 2, 1, 4
+
+
+@dataclass(frozen=True)
+class LinkMeasurement:
+    """One directed link, asked against measured; None where nothing was asked (an unlimited rate).
+
+    ``scope`` is ``wan`` between datacenters and ``intra`` inside one, where source and destination are the same.
+    Jitter is the half-width of the uniform one-way delay, loss the fraction of packets lost each way. Further fields
+    are None where not measured (``transfer_calibration``): how long a short transfer takes after a pause,
+    and while the other direction is busy; the pace of the pair that is farthest from its share of a full trunk, and of
+    all pairs that fill it; and how many bytes the trunk let go at once beyond its rate.
+    """
+
+    source: str
+    destination: str
+    scope: str
+    asked_rtt_ms: float
+    measured_rtt_ms: float
+    asked_goodput_bps: float | None
+    measured_goodput_bps: float
+    asked_jitter_ms: float
+    measured_jitter_ms: float
+    asked_loss: float
+    measured_loss: float
+    echo_requests: int
+    asked_short_ms: float | None = None
+    measured_short_ms: float | None = None
+    asked_both_ways_ms: float | None = None
+    measured_both_ways_ms: float | None = None
+    asked_share_bps: float | None = None
+    measured_share_bps: float | None = None
+    asked_together_bps: float | None = None
+    measured_together_bps: float | None = None
+    burst_bytes: int | None = None
+
+    @property
+    def within_tolerance(self) -> bool:
+        """Whether every figure is within its tolerance.
+
+        RTT within max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), paces 3 %, loss as its sampling explains.
+        """
+        # Written so that a NaN, which is what a dead link measures, is outside.
+        rtt = abs(self.measured_rtt_ms - self.asked_rtt_ms) <= max(RTT_TOLERANCE_MS, RTT_TOLERANCE * self.asked_rtt_ms)
+        paces = (
+            (self.asked_goodput_bps, self.measured_goodput_bps),
+            (self.asked_share_bps, self.measured_share_bps),
+            (self.asked_together_bps, self.measured_together_bps),
+        )
+        goodput = all(_near(asked, measured, GOODPUT_TOLERANCE) for asked, measured in paces)
+        short = all(
+            _near(asked, measured, GOODPUT_TOLERANCE, SHORT_TOLERANCE_MS)
+            for asked, measured in (
+                (self.asked_short_ms, self.measured_short_ms),
+                (self.asked_both_ways_ms, self.measured_both_ways_ms),
+            )
+        )
+        sampling = math.sqrt(max(self.asked_loss, 1 / self.echo_requests) / self.echo_requests)
+        loss = abs(self.measured_loss - self.asked_loss) <= _LOSS_DEVIATIONS * sampling
+        return rtt and goodput and short and loss
+
+    def undilated(self, factor: float) -> "LinkMeasurement":
+        """Convert the measurement to the time of the network that was asked for."""
+
+        def scaled(name: str) -> float | None:
+            value: float | None = getattr(self, name)
+            return None if value is None else value / factor if name.endswith("_ms") else value * factor
+
+        figures: dict[str, Any] = {name: scaled(name) for name in vars(self) if name.endswith(("_ms", "_bps"))}
+        return replace(self, **figures)
+
+
+def _near(asked: float | None, measured: float | None, share: float, least: float = 0.0) -> bool:
+    """Return whether a figure is as asked, within a share of it or ``least``; so is one that was not asked."""
+    return asked is None or (measured is not None and abs(measured - asked) <= max(least, share * asked))
+
+
+def udp_goodput_bps(rate_bps: float, loss: float) -> float:
+    """Return the goodput that a rate leaves to the payload of full UDP datagrams after random loss."""
+    return rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + _UDP_OVERHEAD_BYTES) * (1 - loss)
+
+
+def one_way_jitter_ms(rtt_deviation_ms: float) -> float:
+    """Return the half-width w of a uniform one-way delay, from the deviation of round trips.
+
+    That deviation is w sqrt(2/3) over both ways.
+    """
+    return rtt_deviation_ms * math.sqrt(3 / 2)
+
+
+def one_way_loss(round_trip_loss: float) -> float:
+    """Return the loss each way from the loss of echoes, which have to survive both: 1 - (1 - p)^2."""
+    return 1 - math.sqrt(1 - round_trip_loss)
+
+
+def calibrate(testbed: "Testbed", told: Callable[[LinkMeasurement], None] = lambda _: None) -> list[LinkMeasurement]:
+    """Measure every WAN link in each direction, and the network inside every datacenter that has two hosts.
+
+    Links are measured one after another, each between the first hosts of its datacenters. One that is outside tolerance
+    is measured once more, for longer, and the second figure counts. ``told`` is called with each as it is done. Leaves
+    the hosts' TCP as ``TcpSettings()`` has it. Raises MeasurementError.
+    """
+    measured: list[LinkMeasurement] = []
+    for path in _paths(testbed.topology):
+        link = _measure(testbed, path)
+        if not link.within_tolerance:
+            link = _measure(testbed, path, _SECONDS_AGAIN)
+        measured.append(link)
+        told(link)
+    testbed.use_tcp(TcpSettings())
+    return measured
+
+
+@dataclass(frozen=True)
+class _Path:
+    scope: str
+    datacenters: tuple[str, str]
+    hosts: tuple[str, str]
+    conditions: LinkConditions
+
+
+def _paths(topology: Topology) -> Iterator[_Path]:
+    for link in topology.wan:
+        one, other = (topology.datacenter(name).hosts[0].name for name in link.between)
+        line = _as_it_arrives(topology, *link.between)
+        yield _Path("wan", link.between, (one, other), line)
+        yield _Path("wan", link.between[::-1], (other, one), line)
+    for datacenter in topology.datacenters:
+        if len(datacenter.hosts) > 1:
+            hosts = (datacenter.hosts[0].name, datacenter.hosts[1].name)
+            ends = (datacenter.name, datacenter.name)
+            yield _Path("intra", ends, hosts, _as_it_arrives(topology, *ends))
+
+
+def _as_it_arrives(topology: Topology, one: str, other: str) -> LinkConditions:
+    """Return the conditions between two hosts, with the port at the far end, which may be slower than the node pair."""
+    return replace(topology.path(one, other), node_pair_rate_bps=topology.line_rate_bps(one, other))
+
+
+def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:
+    conditions = path.conditions
+    lossy = conditions.loss > 0 or conditions.jitter_ns > 0
+    rate = conditions.pair_rate_bps
+    if lossy and rate is not None:
+        echoes = ping(testbed.spawn, *path.hosts, _PINGS_LOSSY)
+        asked_goodput_bps: float | None = udp_goodput_bps(rate, conditions.loss)
+    else:
+        echoes = ping(testbed.spawn, *path.hosts, _PINGS_VIRTUAL if in_virtual_time() else _PINGS)
+        asked_goodput_bps = None if rate is None else tcp_goodput_bps(rate)
+    measure = _bounded_goodput_bps if in_virtual_time() else _timed_goodput_bps
+    goodput_bps = measure(testbed, path, seconds, lossy=lossy)
+    link = LinkMeasurement(
+        source=path.datacenters[0],
+        destination=path.datacenters[1],
+        scope=path.scope,
+        asked_rtt_ms=2 * conditions.latency_ns / 1e6,
+        measured_rtt_ms=echoes.median_ms,
+        asked_goodput_bps=asked_goodput_bps,
+        measured_goodput_bps=goodput_bps,
+        asked_jitter_ms=conditions.jitter_ns / 1e6,
+        measured_jitter_ms=one_way_jitter_ms(echoes.deviation_ms),
+        asked_loss=conditions.loss,
+        measured_loss=one_way_loss(echoes.lost),
+        echo_requests=echoes.sent,
+    )
+    return link if lossy or rate is None else _with_transfers(testbed, path, link)
+
+
+def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> LinkMeasurement:
+    """Complete the measurement with what long flows do not show."""
+    one, other = (testbed.topology.datacenter(name) for name in path.datacenters)
+    try:
+        found = measure_transfers(testbed, (one, other), path.hosts, path.conditions)
+    except bounded_transfer.StalledError as stalled:
+        raise MeasurementError(str(stalled)) from None
+    figures: dict[str, Any] = {"burst_bytes": found.burst_bytes}
+    for name, compared, scale in (
+        ("short_ms", found.short_s, 1e3),
+        ("both_ways_ms", found.both_ways_s, 1e3),
+        ("share_bps", found.share_bps, 1),
+        ("together_bps", found.together_bps, 1),
+    ):
+        if compared is not None:
+            figures |= {f"asked_{name}": scale * compared.asked, f"measured_{name}": scale * compared.measured}
+    return replace(link, **figures)
+
+
+def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, lossy: bool) -> float:
+    """Measure goodput with iperf3, for some seconds."""
+    conditions, rate = path.conditions, path.conditions.pair_rate_bps
+    rtt_s = 2 * conditions.latency_ns / 1e9
+    if lossy and rate is not None:
+        flow = Flow(*path.hosts, udp_offered_bps=_offered_bps(rate))
+    else:
+        testbed.use_tcp(TcpSettings(window_bytes=_window_bytes(rate, rtt_s), slow_start_after_idle=False))
+        flow = Flow(*path.hosts, _CONNECTIONS)
+    seconds = seconds or (_SECONDS if rate is not None else _SECONDS_UNLIMITED)
+    (goodput_bps,) = measure_goodput(testbed, [flow], rtt_s=rtt_s, seconds=seconds)
+    return goodput_bps
+
+
+def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, lossy: bool) -> float:
+    """Measure goodput with a number of bytes, a larger one where ``seconds`` are given."""
+    conditions, rate = path.conditions, path.conditions.pair_rate_bps
+    ends = bounded_transfer.Ends(testbed, *path.hosts)
+    try:
+        if lossy and rate is not None:
+            return bounded_transfer.udp_goodput_bps(
+                ends,
+                rate_bps=rate,
+                offered_bps=_offered_bps(rate),
+                jitter_ns=conditions.jitter_ns,
+                longer=bool(seconds),
+            )
+        # Without hystart, which takes the bursts of slow start for a full queue.
+        testbed.use_tcp(TcpSettings(congestion="reno", slow_start_after_idle=False))
+        return bounded_transfer.tcp_goodput_bps(
+            ends, _CONNECTIONS, rate_bps=rate, rtt_s=2 * conditions.latency_ns / 1e9, longer=bool(seconds)
+        )
+    except bounded_transfer.StalledError as stalled:
+        raise MeasurementError(str(stalled)) from None
+
+
+def _offered_bps(rate_bps: int) -> int:
+    return round(_UDP_OFFERED * rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + _UDP_OVERHEAD_BYTES))
+
+
+def _window_bytes(rate_bps: int | None, rtt_s: float) -> int:
+    if rate_bps is None:
+        return _WINDOW_UNLIMITED_BYTES
+    return max(_WINDOW_MIN_BYTES, math.ceil(_WINDOW_SHARE * rate_bps * rtt_s / 8 / _CONNECTIONS))

@@ -1,0 +1,1 @@
+"""Describe a network without touching a kernel."""

@@ -1,0 +1,176 @@
+"""Turn a topology into the plan of its gateways."""
+
+import math
+from collections.abc import Iterable
+
+from testbed.network.addressing import (
+    GATEWAY_SIDE,
+    HOST_SIDE,
+    gateway_address,
+    host_address,
+    host_link_mac,
+    subnet,
+    wan_link_mac,
+)
+from testbed.network.gateway_plan import (
+    LOSS_DIGITS,
+    FarHosts,
+    Gateway,
+    GatewayPlan,
+    HostPort,
+    NetemPlan,
+    SharedRate,
+    WanPort,
+)
+from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s, can_bind, shared_rate, super_packet_frames
+from testbed.network.topology import Datacenter, Host, LinkConditions, Topology
+
+SHORT_PACKETS_MIN, SUPER_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 1000, 2**32 - 1
+"""Room for all that the windows of a node pair's connections let out at once: what a queue drops is a loss that nobody
+asked for, and that no simulation has. In virtual time packets are short, and 100,000 of a frame hold 150 MB; on the
+real clock a super-packet counts as one, and 1000 of them hold 64 MB."""
+QUEUE_DELAY_MIN_NS = 20_000_000
+UNLIMITED_RATE_BPS = 400_000_000_000
+"""What bounds a queue where no rate does: the fastest network card sold."""
+
+
+def queue_limit_packets(rate_bps: int | None, latency_ns: int, jitter_ns: int = 0, *, floor_packets: int) -> int:
+    """Return how many packets a netem leaf may hold.
+
+    netem counts the packets in flight together with those queued behind the rate, so the limit is the sum of both:
+    ``rate x (latency + jitter)`` in flight, and one bandwidth-delay product ``rate x 2 x latency`` of queue (at least
+    20 ms worth), in full-sized frames. Never below ``floor_packets``, nor above what its 32 bits hold. An offloaded
+    super-packet counts as one, which only makes the limit more generous.
+    """
+    rate = UNLIMITED_RATE_BPS if rate_bps is None else rate_bps
+    held_ns = latency_ns + jitter_ns + max(2 * latency_ns, QUEUE_DELAY_MIN_NS)
+    return min(QUEUE_PACKETS_MAX, max(floor_packets, math.ceil(rate * held_ns / 10**9 / (8 * FRAME_BYTES))))
+
+
+def plan_gateways(topology: Topology, slot: int, timers: Timers = Timers.KERNEL) -> GatewayPlan:
+    """Lay out the gateways of ``topology`` for a testbed in address slot ``slot``, whose qdiscs ``timers`` wake."""
+    lossy = any(link.conditions.loss > 0 for link in topology.wan)
+    layout = _Layout(topology, slot, timers, lossy=lossy)
+    return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=lossy)
+
+
+class _Layout:
+    """Plan one testbed's gateways from what they have in common."""
+
+    def __init__(self, topology: Topology, slot: int, timers: Timers, *, lossy: bool) -> None:
+        self._topology = topology
+        self._slot = slot
+        self._timers = timers
+        self._lossy = lossy
+        self._floor_packets = SHORT_PACKETS_MIN if timers is Timers.VIRTUAL else SUPER_PACKETS_MIN
+        self._shared_ports = {each.name: self._port_can_bind(each) for each in topology.datacenters}
+        self._frames = {each.name: self._super_packet_frames(each) for each in topology.datacenters}
+
+    def gateway(self, datacenter: Datacenter) -> Gateway:
+        """Plan one datacenter's router."""
+        return Gateway(
+            datacenter.name,
+            gateway_address(self._slot, datacenter.index),
+            subnet(self._slot, datacenter.index),
+            tuple(self._host_port(datacenter, host) for host in datacenter.hosts),
+            tuple(self._wan_port(datacenter, peer) for peer in self._peers(datacenter)),
+            self._frames[datacenter.name],
+        )
+
+    def _peers(self, datacenter: Datacenter) -> list[Datacenter]:
+        return [peer for peer in self._topology.datacenters if peer.index != datacenter.index]
+
+    def _host_port(self, datacenter: Datacenter, host: Host) -> HostPort:
+        here, rate_bps, latency_ns = datacenter.index, self._topology.intra_rate_bps, self._topology.intra_latency_ns
+        limit = queue_limit_packets(rate_bps, latency_ns, floor_packets=self._floor_packets)
+        near = NetemPlan(latency_ns, 0, 0.0, limit, _leaf_rate(rate_bps))
+        shared = None
+        if rate_bps is not None and self._shared_ports[datacenter.name]:
+            shared = self._shared(rate_bps, self._topology.datacenters)
+        return HostPort(
+            host=host.name,
+            host_index=host.index,
+            host_address=host_address(self._slot, here, host.index),
+            host_mac=host_link_mac(self._slot, here, host.index, HOST_SIDE),
+            gateway_mac=host_link_mac(self._slot, here, host.index, GATEWAY_SIDE),
+            datacenter_index=here,
+            intra=near,
+            far=() if rate_bps is None else tuple(self._far(datacenter, peer) for peer in self._peers(datacenter)),
+            shared=shared,
+        )
+
+    def _far(self, datacenter: Datacenter, peer: Datacenter) -> FarHosts:
+        """Plan the leaf of each host of ``peer``, which serialises again only if the port is slower than the pair."""
+        conditions, rate_bps = self._topology.conditions(peer.name, datacenter.name), self._topology.intra_rate_bps
+        assert rate_bps is not None
+        slower = conditions.pair_rate_bps is None or rate_bps < conditions.pair_rate_bps
+        limit = queue_limit_packets(rate_bps, conditions.latency_ns, floor_packets=self._floor_packets)
+        return FarHosts(
+            peer.index, len(peer.hosts), NetemPlan(0, 0, 0.0, limit, _leaf_rate(rate_bps) if slower else None)
+        )
+
+    def _wan_port(self, datacenter: Datacenter, peer: Datacenter) -> WanPort:
+        conditions = self._topology.conditions(datacenter.name, peer.name)
+        shared = conditions.rate_bps is not None and _trunk_can_bind(conditions, datacenter, peer)
+        return WanPort(
+            peer=peer.name,
+            peer_gateway=gateway_address(self._slot, peer.index),
+            peer_subnet=subnet(self._slot, peer.index),
+            mac=wan_link_mac(self._slot, datacenter.index, peer.index),
+            peer_mac=wan_link_mac(self._slot, peer.index, datacenter.index),
+            trunk=self._shared(conditions.rate_bps, [datacenter]) if shared and conditions.rate_bps else None,
+            sources=tuple(host.name for host in datacenter.hosts),
+            destinations=tuple(host.name for host in peer.hosts),
+            netem=_wan_netem(conditions, self._floor_packets),
+        )
+
+    def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
+        """Plan a rate that hosts of these datacenters share."""
+        return shared_rate(rate_bps, self._timers, FRAME_BYTES * max(self._frames[each.name] or 0 for each in sources))
+
+    def _port_can_bind(self, datacenter: Datacenter) -> bool:
+        rate_bps = self._topology.intra_rate_bps
+        arriving: list[int | None] = [rate_bps] * (len(datacenter.hosts) - 1)
+        for peer in self._peers(datacenter):
+            conditions = self._topology.conditions(peer.name, datacenter.name)
+            pairs = [conditions.pair_rate_bps] * len(peer.hosts)
+            arriving += [conditions.rate_bps] if can_bind(conditions.rate_bps, pairs) else pairs
+        return can_bind(rate_bps, arriving)
+
+    def _super_packet_frames(self, datacenter: Datacenter) -> int | None:
+        """Return how many frames hosts there may send as one packet: in virtual time no more than keeps lines exact."""
+        if self._lossy:
+            # So that loss falls on single packets.
+            return 1
+        if self._timers is not Timers.VIRTUAL:
+            return None
+        links = [self._topology.conditions(datacenter.name, peer.name) for peer in self._peers(datacenter)]
+        frames = [
+            super_packet_frames(link.pair_rate_bps, 2 * link.latency_ns or None)
+            for link in links
+            if link.pair_rate_bps is not None
+        ]
+        if self._topology.intra_rate_bps is not None:
+            frames.append(super_packet_frames(self._topology.intra_rate_bps))
+        return min(frames, default=None)
+
+
+def _trunk_can_bind(conditions: LinkConditions, datacenter: Datacenter, peer: Datacenter) -> bool:
+    pairs = len(datacenter.hosts) * len(peer.hosts)
+    return can_bind(conditions.rate_bps, [conditions.pair_rate_bps] * pairs)
+
+
+def _leaf_rate(rate_bps: int | None) -> int | None:
+    return None if rate_bps is None else bytes_per_s(rate_bps)
+
+
+def _wan_netem(conditions: LinkConditions, floor_packets: int) -> NetemPlan:
+    return NetemPlan(
+        conditions.latency_ns,
+        conditions.jitter_ns,
+        round(conditions.loss, LOSS_DIGITS),
+        queue_limit_packets(
+            conditions.pair_rate_bps, conditions.latency_ns, conditions.jitter_ns, floor_packets=floor_packets
+        ),
+        _leaf_rate(conditions.pair_rate_bps),
+    )

@@ -1,0 +1,351 @@
+"""Describe the emulated network: datacenters of hosts, and the WAN link between every two of them.
+
+``TopologySpec`` is what the user writes. ``resolve_topology`` turns it, once, into a ``Topology`` in which every
+default is filled in and every link stands by itself. Latencies are one-way.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, field_validator
+
+from ground.shown_text import shown
+from ground.strict_model import InputError, StrictModel
+from ground.units import DurationNs, Fraction, RateBps, format_duration
+
+MAX_DELAY_NS = 60 * 10**9
+MAX_HOSTS_PER_DATACENTER = 65_536
+MAX_EMULATED_HOSTS_PER_DATACENTER = 250
+"""Of a network that is brought up: what its addresses leave room for."""
+MAX_DATACENTERS = 250
+MAX_HOSTS = 2**20
+"""Of all datacenters together."""
+
+_NAMED_HOSTS = 20
+
+
+def _check_name(name: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", name) is None:
+        raise ValueError(
+            f"{shown(name)} is no name here: letters, digits, dots, dashes and underscores, at most 40 of them"
+        )
+    return name
+
+
+def _check_delay(delay_ns: int) -> int:
+    if delay_ns > MAX_DELAY_NS:
+        raise ValueError(
+            f"{format_duration(delay_ns)} is above the {format_duration(MAX_DELAY_NS)} that a link may have"
+        )
+    return delay_ns
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
+DelayNs = Annotated[DurationNs, AfterValidator(_check_delay)]
+
+
+class DatacenterSpec(StrictModel):
+    """One datacenter: its hosts are named ``<name>-0``, ``<name>-1``, and so on.
+
+    ``serving_hosts`` (default 0) are further ones that do not train, ``<name>-serving-0`` and so on: inference decodes
+    there, and their GPUs, as many a host as elsewhere, are there for a pool.
+    """
+
+    name: Name
+    hosts: int = Field(ge=1, le=MAX_HOSTS_PER_DATACENTER)
+    gpus_per_host: int = Field(default=1, ge=1, le=64)
+    serving_hosts: int = Field(default=0, ge=0, le=MAX_HOSTS_PER_DATACENTER)
+
+
+class IntraSpec(StrictModel):
+    """The network inside every datacenter: one-way latency host to host, and the rate of each host's port."""
+
+    latency: DelayNs = 50_000
+    rate: RateBps = None
+
+
+class WanSpec(StrictModel):
+    """Conditions of a WAN link, each direction alike.
+
+    ``rate`` is the trunk between two datacenters; ``node_pair_rate`` caps each pair of hosts across it. ``jitter``
+    is how far the one-way latency strays to either side, uniformly and without reordering; ``loss`` the fraction of
+    packets dropped at random each way.
+    """
+
+    latency: DelayNs = 0
+    rate: RateBps = None
+    node_pair_rate: RateBps = None
+    jitter: DelayNs = 0
+    loss: Fraction = 0.0
+
+
+class LinkSpec(WanSpec):
+    """The settings of one pair of datacenters that differ from ``wan``; fields left out keep the default's value."""
+
+    between: tuple[str, str]
+
+
+class TopologySpec(StrictModel):
+    """The ``topology`` section of an experiment, as written."""
+
+    datacenters: tuple[DatacenterSpec, ...] = Field(min_length=1, max_length=MAX_DATACENTERS)
+    intra: IntraSpec = IntraSpec()
+    wan: WanSpec | None = None
+    links: tuple[LinkSpec, ...] = ()
+    profile: str | None = None
+
+    @field_validator("datacenters")
+    @classmethod
+    def _hosts_can_be_listed(cls, datacenters: tuple[DatacenterSpec, ...]) -> tuple[DatacenterSpec, ...]:
+        hosts = sum(datacenter.hosts + datacenter.serving_hosts for datacenter in datacenters)
+        if hosts > MAX_HOSTS:
+            raise ValueError(f"they have {hosts} hosts together, more than {MAX_HOSTS}: give fewer")
+        return datacenters
+
+
+@dataclass(frozen=True)
+class LinkConditions:
+    """The impairments of a WAN link (delay, jitter, loss, rates), each direction alike; rates of None are unlimited."""
+
+    latency_ns: int = 0
+    rate_bps: int | None = None
+    node_pair_rate_bps: int | None = None
+    jitter_ns: int = 0
+    loss: float = 0.0
+
+    @property
+    def pair_rate_bps(self) -> int | None:
+        """The rate that one pair of hosts can use at most: the smaller of its cap and the trunk."""
+        rates = [rate for rate in (self.rate_bps, self.node_pair_rate_bps) if rate is not None]
+        return min(rates, default=None)
+
+    @property
+    def pair_in_flight_bytes(self) -> float | None:
+        """The bytes that a pair of hosts has in flight at that rate: rate x RTT; None where no rate limits it."""
+        rate_bps = self.pair_rate_bps
+        return None if rate_bps is None else rate_bps / 8 * 2 * self.latency_ns / 1e9
+
+
+@dataclass(frozen=True)
+class Host:
+    """One GPU host. ``index`` counts from 0 inside its datacenter, hosts that serve after those that train.
+
+    ``gpus`` are there for training: none on a host that serves, which has ``serving_gpus``.
+    """
+
+    name: str
+    datacenter: str
+    index: int
+    gpus: int
+    serving_gpus: int = 0
+
+    @property
+    def serves(self) -> bool:
+        """Whether the host is there for inference, and does not train."""
+        return self.serving_gpus > 0
+
+
+@dataclass(frozen=True)
+class Datacenter:
+    """One datacenter; ``index`` is its position in the topology."""
+
+    name: str
+    index: int
+    hosts: tuple[Host, ...]
+
+    @property
+    def serving_hosts(self) -> tuple[Host, ...]:
+        """The hosts that do not train, the last ones of all."""
+        return tuple(host for host in self.hosts if host.serves)
+
+
+@dataclass(frozen=True)
+class WanLink:
+    """The link between two datacenters, named in the topology's order."""
+
+    between: tuple[str, str]
+    conditions: LinkConditions
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The resolved network: every datacenter, host and link, nothing left to default."""
+
+    datacenters: tuple[Datacenter, ...]
+    intra_latency_ns: int
+    intra_rate_bps: int | None
+    wan: tuple[WanLink, ...]
+
+    @cached_property
+    def hosts(self) -> tuple[Host, ...]:
+        """Every host, datacenter by datacenter."""
+        return tuple(host for datacenter in self.datacenters for host in datacenter.hosts)
+
+    @cached_property
+    def _host_by_name(self) -> Mapping[str, Host]:
+        return {host.name: host for host in self.hosts}
+
+    @cached_property
+    def _datacenter_by_name(self) -> Mapping[str, Datacenter]:
+        return {datacenter.name: datacenter for datacenter in self.datacenters}
+
+    @cached_property
+    def _conditions_by_ends(self) -> Mapping[tuple[str, str], LinkConditions]:
+        return {ends: link.conditions for link in self.wan for ends in (link.between, link.between[::-1])}
+
+    def host(self, name: str) -> Host:
+        """Return the host of that name. Raises InputError naming the hosts there are."""
+        if name in self._host_by_name:
+            return self._host_by_name[name]
+        names = list(self._host_by_name)
+        there = ", ".join(names[:_NAMED_HOSTS]) + (
+            f" and {len(names) - _NAMED_HOSTS} more" if len(names) > _NAMED_HOSTS else ""
+        )
+        raise InputError(f"host {name!r} is not in the topology: it has {there}")
+
+    def datacenter(self, name: str) -> Datacenter:
+        """Return the datacenter of that name. Raises KeyError."""
+        return self._datacenter_by_name[name]
+
+    def conditions(self, one: str, other: str) -> LinkConditions:
+        """Return the conditions of the WAN link between two datacenters, in either order.
+
+        Raises KeyError if they are the same.
+        """
+        return self._conditions_by_ends[one, other]
+
+    def path(self, one: str, other: str) -> LinkConditions:
+        """Return the conditions between hosts of two datacenters: across the WAN, or inside if they are the same."""
+        return (
+            LinkConditions(self.intra_latency_ns, self.intra_rate_bps) if one == other else self.conditions(one, other)
+        )
+
+    def line_rate_bps(self, one: str, other: str) -> int | None:
+        """Return the narrowest rate on the way between two hosts.
+
+        It is that of node pair and trunk, or of the port where the way ends.
+        """
+        rates = [rate for rate in (self.path(one, other).pair_rate_bps, self.intra_rate_bps) if rate is not None]
+        return min(rates, default=None)
+
+    def dilated(self, factor: float) -> "Topology":
+        """Return the same network in dilated time: every delay times ``factor``, every rate divided by it."""
+
+        def slower(rate_bps: int | None) -> int | None:
+            return None if rate_bps is None else max(1, round(rate_bps / factor))
+
+        links = tuple(
+            replace(
+                link,
+                conditions=replace(
+                    link.conditions,
+                    latency_ns=round(link.conditions.latency_ns * factor),
+                    jitter_ns=round(link.conditions.jitter_ns * factor),
+                    rate_bps=slower(link.conditions.rate_bps),
+                    node_pair_rate_bps=slower(link.conditions.node_pair_rate_bps),
+                ),
+            )
+            for link in self.wan
+        )
+        return replace(
+            self,
+            wan=links,
+            intra_latency_ns=round(self.intra_latency_ns * factor),
+            intra_rate_bps=slower(self.intra_rate_bps),
+        )
+
+
+def check_can_be_emulated(topology: Topology, source: str = "topology") -> None:
+    """Raise InputError, one line that starts with ``source``, for more hosts than a testbed has addresses for."""
+    for position, datacenter in enumerate(topology.datacenters):
+        if len(datacenter.hosts) > MAX_EMULATED_HOSTS_PER_DATACENTER:
+            raise InputError(
+                f"{source}.datacenters.{position}.hosts: {len(datacenter.hosts)} hosts, where an emulated datacenter "
+                f"has {MAX_EMULATED_HOSTS_PER_DATACENTER} at most: take fewer, or simulate"
+            )
+
+
+def resolve_topology(
+    spec: TopologySpec, profile: Mapping[frozenset[str], LinkConditions] | None = None, *, source: str = "topology"
+) -> Topology:
+    """Fill in every default.
+
+    ``profile`` holds the conditions of each pair of datacenters and is given exactly when ``spec.profile`` is set.
+    Raises InputError, one line that starts with ``source``, for names that clash, links between unknown datacenters,
+    two entries for one pair, and pairs that the profile does not cover.
+    """
+    names = [datacenter.name for datacenter in spec.datacenters]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise InputError(f"{source}.datacenters.{position}.name: {name!r} is there twice, give each its own name")
+    default = _conditions(spec.wan or WanSpec())
+    overrides: dict[frozenset[str], LinkSpec] = {}
+    for position, link in enumerate(spec.links):
+        where = f"{source}.links.{position}.between"
+        pair = frozenset(link.between)
+        for end in link.between:
+            if end not in names:
+                raise InputError(f"{where}: no datacenter {end!r}, there are {', '.join(names)}")
+        if len(pair) == 1:
+            raise InputError(f"{where}: a link joins two different datacenters, see intra for the network inside one")
+        if pair in overrides:
+            raise InputError(f"{where}: this pair has an entry already, merge the two")
+        overrides[pair] = link
+    if profile is not None and spec.wan is not None:
+        raise InputError(f"{source}.profile: a profile stands in place of wan, leave one of them out")
+
+    def resolved(one: str, other: str) -> LinkConditions:
+        pair = frozenset((one, other))
+        base = default if profile is None else profile.get(pair)
+        if base is None:
+            raise InputError(
+                f"{source}.datacenters: the profile {spec.profile!r} has no figures for {one} and {other}, "
+                "name the datacenters after its regions"
+            )
+        conditions = _conditions(overrides[pair], base) if pair in overrides else base
+        if conditions.jitter_ns > conditions.latency_ns:
+            raise InputError(
+                f"{source}: the jitter between {one} and {other}, {format_duration(conditions.jitter_ns)}, is above "
+                f"their latency of {format_duration(conditions.latency_ns)}: no packet arrives before it was sent"
+            )
+        return conditions
+
+    datacenters = tuple(
+        Datacenter(
+            entry.name,
+            index,
+            (
+                *(Host(f"{entry.name}-{host}", entry.name, host, entry.gpus_per_host) for host in range(entry.hosts)),
+                *(
+                    Host(f"{entry.name}-serving-{host}", entry.name, entry.hosts + host, 0, entry.gpus_per_host)
+                    for host in range(entry.serving_hosts)
+                ),
+            ),
+        )
+        for index, entry in enumerate(spec.datacenters)
+    )
+    hosts = [host.name for datacenter in datacenters for host in datacenter.hosts]
+    if len(set(hosts)) != len(hosts):
+        raise InputError(f"{source}.datacenters: two hosts get one name, rename a datacenter that ends in a number")
+    return Topology(
+        datacenters,
+        spec.intra.latency,
+        spec.intra.rate,
+        tuple(WanLink(pair, resolved(*pair)) for pair in combinations(names, 2)),
+    )
+
+
+def _conditions(spec: WanSpec, base: LinkConditions | None = None) -> LinkConditions:
+    written = spec.model_fields_set if base is not None else WanSpec.model_fields.keys()
+    base = base or LinkConditions()
+    return LinkConditions(
+        latency_ns=spec.latency if "latency" in written else base.latency_ns,
+        rate_bps=spec.rate if "rate" in written else base.rate_bps,
+        node_pair_rate_bps=spec.node_pair_rate if "node_pair_rate" in written else base.node_pair_rate_bps,
+        jitter_ns=spec.jitter if "jitter" in written else base.jitter_ns,
+        loss=spec.loss if "loss" in written else base.loss,
+    )

@@ -1,1 +1,0 @@
-"""Handle queueing disciplines over netlink: encode, classify, and read back what the kernel holds."""

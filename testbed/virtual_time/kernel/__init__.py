@@ -1,0 +1,1 @@
+"""Build and keep the kernel of virtual time."""

@@ -1,0 +1,182 @@
+"""Build the virtual-time kernel from the distribution's source package into the user's cache: ``make virtual``.
+
+The kernel appears in the cache whole or not at all. The output of a build that failed stays beside it, in a log.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from testbed.kernel.missing import MissingError
+from testbed.virtual_time.kernel.kernel_cache import PROGRAM, KernelRecord, cache_folder, kernel_folder, write_record
+from testbed.virtual_time.kernel.kernel_options import UNWANTED, WANTED, configuration_hash
+
+SOURCES = Path("/usr/src")
+SOURCE_PATTERN = "linux-source-*.tar.xz"
+NEEDED_BYTES = 2 * 2**30
+CLOCK_SYMBOL = "time_travel_time"
+MACHINE_LACKS, FAILED = 5, 4
+
+_MAKE = ("make", "ARCH=um")
+_TOOLS = ("gcc", "flex", "bison", "bc", "make", "tar", "xz", "nm")
+_NOT_COMPILED = (
+    *("*/Documentation/*/*", "*/tools/testing/*", "*/sound/*.[ch]"),
+    *(f"*/drivers/{each}/*.[ch]" for each in ("gpu", "media", "staging", "net/ethernet", "net/wireless")),
+)
+"""Parts of the source that need not be unpacked: devices' drivers, two thirds of all of it."""
+
+
+class BuildError(Exception):
+    """The kernel could not be built; the message is one line with the cause and the log."""
+
+
+def find_source(folder: Path = SOURCES) -> Path:
+    """Return the archive of the newest kernel source that is installed. Raises MissingError if there is none."""
+    found = sorted(folder.glob(SOURCE_PATTERN), key=_source_version)
+    if not found:
+        raise MissingError(f"no kernel source in {folder}: apt-get install linux-source")
+    return found[-1]
+
+
+def _source_version(archive: Path) -> tuple[int, ...]:
+    version = archive.name.removeprefix("linux-source-").removesuffix(".tar.xz")
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
+
+
+def describe_source(archive: Path) -> str:
+    """Return the source's package and its version; where no package manager knows it, its size and its time."""
+    package = archive.name.removesuffix(".tar.xz")
+    state = archive.stat()
+    version = f"of {state.st_size} bytes, {state.st_mtime_ns}"
+    with suppress(OSError, subprocess.CalledProcessError):
+        command = ["dpkg-query", "--show", "--showformat=${Version}", package]
+        version = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() or version
+    return f"{package} {version}"
+
+
+def build(archive: Path, root: Path) -> Path:
+    """Build the kernel from ``archive`` unless ``root`` has it, and return the folder that holds it.
+
+    Raises MissingError for a lacking tool or too little space, BuildError for a build that fails.
+    """
+    source = describe_source(archive)
+    folder = kernel_folder(source, root)
+    root.mkdir(parents=True, exist_ok=True)
+    with _alone(root / "lock"):
+        if folder.is_dir():
+            return folder
+        _check_machine(root)
+        for left_behind in root.glob("*.partial"):
+            shutil.rmtree(left_behind, ignore_errors=True)
+        with tempfile.TemporaryDirectory(suffix=".partial", dir=root) as work:
+            _build_in(Path(work), archive, source, folder)
+    return folder
+
+
+def _build_in(work: Path, archive: Path, source: str, folder: Path) -> None:
+    log_path = folder.with_name(f"{folder.name}.log")
+    with log_path.open("wb") as log:
+        _logged(
+            log, "unpacking the source", ["tar", "xf", archive, *(f"--exclude={part}" for part in _NOT_COMPILED)], work
+        )
+        tree = next(path for path in work.iterdir() if path.is_dir())
+        _logged(log, "making the default configuration", [*_MAKE, "defconfig"], tree)
+        switches = [word for option in WANTED for word in ("--enable", option)]
+        switches += [word for option in UNWANTED for word in ("--disable", option)]
+        _logged(log, "setting options", ["scripts/config", *switches], tree)
+        _logged(log, "resolving options", [*_MAKE, "olddefconfig"], tree)
+        if strayed := strayed_options((tree / ".config").read_text()):
+            raise BuildError(f"{archive}: this kernel's configuration does not take {', '.join(strayed)}")
+        _logged(log, "compiling", [*_MAKE, f"--jobs={len(os.sched_getaffinity(0))}", PROGRAM], tree)
+        release = _answer([*_MAKE, "--silent", "kernelrelease"], tree)
+        symbols = [line.split() for line in _answer(["nm", PROGRAM], tree).splitlines()]
+        (clock_address,) = (int(words[0], 16) for words in symbols if words[-1] == CLOCK_SYMBOL)
+        record = KernelRecord(release, source, configuration_hash(), clock_address)
+        made = work / "made"
+        made.mkdir()
+        shutil.copy(tree / PROGRAM, made / PROGRAM)
+        shutil.copy(tree / ".config", made / "config")
+        write_record(made, record)
+        made.rename(folder)
+    log_path.unlink()
+
+
+def strayed_options(configuration: str) -> list[str]:
+    """Return the options that a resolved configuration does not have as wanted.
+
+    By name those to be built in, and as ``no X`` those that should not be there.
+    """
+    enabled = {
+        line.removeprefix("CONFIG_").partition("=")[0]
+        for line in configuration.splitlines()
+        if line.startswith("CONFIG_") and line.endswith(("=y", "=m"))
+    }
+    return [option for option in WANTED if f"CONFIG_{option}=y" not in configuration.splitlines()] + [
+        f"no {option}" for option in UNWANTED if option in enabled
+    ]
+
+
+def _logged(log: IO[bytes], what: str, command: list[str | Path], folder: Path) -> None:
+    print(f"virtual-time kernel: {what}", flush=True)
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False
+    )
+    if done.returncode:
+        raise BuildError(f"{what} failed: see {log.name}")
+
+
+def _answer(command: list[str], folder: Path) -> str:
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _check_machine(root: Path) -> None:
+    lacking = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if lacking:
+        raise MissingError(
+            f"{', '.join(lacking)} not installed: ./setup.sh virtual, or apt-get install build-essential flex bison bc "
+            "libelf-dev xz-utils"
+        )
+    free_bytes = shutil.disk_usage(root).free
+    if free_bytes < NEEDED_BYTES:
+        raise MissingError(
+            f"{root}: building takes {NEEDED_BYTES >> 20} MiB for a while, {free_bytes >> 20} are free: make room, or "
+            "name another place in XDG_CACHE_HOME"
+        )
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Wait for another build of this user to end, which may be just the one that is wanted."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> int:
+    """Build, print where the kernel lies or why there is none, and return the exit status."""
+    start_s = time.monotonic()
+    try:
+        folder = build(find_source(), cache_folder())
+    except MissingError as lack:
+        print(f"make virtual: {lack}", file=sys.stderr)
+        return MACHINE_LACKS
+    except BuildError as fault:
+        print(f"make virtual: {fault}", file=sys.stderr)
+        return FAILED
+    except OSError as fault:
+        print(f"make virtual: {fault.filename}: {fault.strerror}", file=sys.stderr)
+        return FAILED
+    print(f"virtual-time kernel: {folder / PROGRAM} ({time.monotonic() - start_s:.0f} s)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

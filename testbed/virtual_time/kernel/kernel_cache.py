@@ -1,0 +1,97 @@
+"""Keep built virtual-time kernels in the user's cache, a folder for each configuration and source.
+
+::
+
+    <XDG_CACHE_HOME or ~/.cache>/wanbed/virtual-kernel/<hash>/
+        linux          the kernel, a program
+        kernel.json    what it was made of
+"""
+
+import json
+import os
+import pwd
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from testbed.kernel.missing import MissingError
+from testbed.virtual_time.kernel.kernel_options import configuration_hash
+
+PROGRAM, RECORD = "linux", "kernel.json"
+REMEDY = "make virtual"
+_BELOW_CACHE = Path("wanbed") / "virtual-kernel"
+
+
+@dataclass(frozen=True)
+class KernelRecord:
+    """The sources of a kernel, and the address in its memory of its clock's nanoseconds."""
+
+    release: str
+    source: str
+    configuration_hash: str
+    clock_address: int
+
+
+@dataclass(frozen=True)
+class VirtualKernel:
+    """A kernel that is ready to boot."""
+
+    program: Path
+    record: KernelRecord
+
+
+def cache_folder() -> Path:
+    """Return the folder that receives a folder for each kernel; it need not exist."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    # A relative one is to be ignored, says the XDG base directory specification.
+    return (Path(root) if Path(root).is_absolute() else Path.home() / ".cache") / _BELOW_CACHE
+
+
+def _searched_folders() -> list[Path]:
+    """Return the folders to search: the cache and, under sudo, after it that of the caller."""
+    folders = [cache_folder()]
+    caller = os.environ.get("SUDO_USER")
+    if caller and os.geteuid() == 0:
+        with suppress(KeyError):
+            folders.append(Path(pwd.getpwnam(caller).pw_dir) / ".cache" / _BELOW_CACHE)
+    return folders
+
+
+def kernel_folder(source: str, root: Path) -> Path:
+    """Return where the kernel of this version's options and of that source belongs."""
+    key = sha256(f"{configuration_hash()} {source}".encode()).hexdigest()[:16]
+    return root / key
+
+
+def built_kernels(folders: Sequence[Path] | None = None) -> list[VirtualKernel]:
+    """Return every kernel in the cache that has this version's options, the latest release last."""
+    found = []
+    for folder in _searched_folders() if folders is None else folders:
+        for record in folder.glob(f"*/{RECORD}"):
+            try:
+                kernel = VirtualKernel(record.with_name(PROGRAM), KernelRecord(**json.loads(record.read_text())))
+            except (OSError, TypeError, ValueError):
+                continue
+            if kernel.record.configuration_hash == configuration_hash() and os.access(kernel.program, os.X_OK):
+                found.append(kernel)
+    return sorted(found, key=lambda kernel: _version(kernel.record.release))
+
+
+def virtual_kernel(folders: Sequence[Path] | None = None) -> VirtualKernel:
+    """Return the kernel to boot. Raises MissingError where none is built."""
+    kernels = built_kernels(folders)
+    if not kernels:
+        places = " or ".join(map(str, _searched_folders() if folders is None else folders))
+        raise MissingError(f"no virtual-time kernel of this version in {places}: {REMEDY}")
+    return kernels[-1]
+
+
+def write_record(folder: Path, record: KernelRecord) -> None:
+    """Write the record that makes a folder with a kernel count as one."""
+    (folder / RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n")
+
+
+def _version(release: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else 0 for part in release.partition("-")[0].split("."))

@@ -1,0 +1,1 @@
+"""Start processes inside virtual time."""

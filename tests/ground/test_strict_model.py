@@ -1,0 +1,74 @@
+import pytest
+from pydantic import ValidationError
+
+from ground.strict_model import InputError, StrictModel, parse_model
+from ground.units import DurationNs
+from testbed.network.topology import TopologySpec
+
+
+class Lamp(StrictModel):
+    colour: str
+    warmup: DurationNs = 0
+
+
+class Room(StrictModel):
+    lamps: tuple[Lamp, ...] = ()
+    light: Lamp | None = None
+
+
+def refusal(document: object) -> str:
+    with pytest.raises(InputError) as caught:
+        parse_model(Room, document, "room.yaml")
+    return str(caught.value)
+
+
+def test_what_is_right_becomes_a_model() -> None:
+    room = parse_model(Room, {"lamps": [{"colour": "red", "warmup": "2ms"}]}, "room.yaml")
+    assert room.lamps == (Lamp.model_construct(colour="red", warmup=2_000_000),)
+
+
+def test_models_are_frozen() -> None:
+    room = parse_model(Room, {}, "room.yaml")
+    with pytest.raises(ValidationError, match="frozen"):
+        room.lamps = ()  # type: ignore[misc]
+
+
+def test_an_unknown_field_is_refused_with_its_path_and_the_nearest_name() -> None:
+    told = refusal({"lamps": [{"colour": "red"}, {"color": "red"}]})
+    assert told.startswith("room.yaml: lamps.1.color: unknown field, did you mean 'colour'?")
+
+
+def test_an_unknown_field_like_no_other_is_refused_with_the_names_there_are() -> None:
+    assert refusal({"xyz": 1}) == "room.yaml: xyz: unknown field, known here: lamps, light"
+
+
+def test_names_inside_an_optional_section_are_known() -> None:
+    assert "did you mean 'warmup'?" in refusal({"light": {"colour": "red", "warm_up": "1ms"}})
+
+
+def test_a_missing_field_is_named() -> None:
+    assert refusal({"light": {}}) == "room.yaml: light.colour: this field is required"
+
+
+def test_a_wrong_unit_is_refused_with_the_remedy() -> None:
+    told = refusal({"light": {"colour": "red", "warmup": 40}})
+    assert told == "room.yaml: light.warmup: 40 has no unit: write a duration like 40ms, 50us or 2s"
+
+
+def test_of_several_faults_the_unknown_field_is_told_and_the_rest_counted() -> None:
+    told = refusal({"light": {"colour": 3, "warmup": 40, "bulb": 1}})
+    assert told.startswith("room.yaml: light.bulb: unknown field")
+    assert told.endswith("(and 2 more)")
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 5])
+def test_what_is_no_mapping_is_refused_in_one_line(document: object) -> None:
+    told = refusal(document)
+    assert told.startswith("room.yaml: the document: ")
+    assert "\n" not in told
+
+
+def test_a_negative_latency_is_refused_with_its_path() -> None:
+    document = {"datacenters": [{"name": "east", "hosts": 1}], "wan": {"latency": "-1ms"}}
+    with pytest.raises(InputError, match=r"^wan\.yaml: wan\.latency: '-1ms' is negative"):
+        parse_model(TopologySpec, document, "wan.yaml")

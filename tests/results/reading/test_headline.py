@@ -1,0 +1,109 @@
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import results
+from results.metrics.bootstrap import median_interval
+from results.reading.headline import by_cell, cell_text, headline, interval_note, saturation_note
+
+BuildRun = Callable[..., Path]
+
+
+def test_there_is_a_row_for_each_variant_in_each_cell(build_run: BuildRun) -> None:
+    rows = headline(results.load(build_run(repeats=2)))
+    assert [(row.cell, row.variant, row.repeats) for row in rows] == [
+        (cell, variant, 2) for cell in (0, 1) for variant in ("one connection", "many connections")
+    ]
+
+
+def test_repeats_give_the_median_and_the_range(build_run: BuildRun) -> None:
+    run = results.load(build_run(repeats=3, latencies=("10ms",)))
+    times_s = sorted(run.summary["iteration_time_s"][:3])
+    row = headline(run)[0]
+    assert [row.fastest_s, row.iteration_time_s, row.slowest_s] == times_s
+    assert times_s[0] < times_s[2]
+
+
+def test_the_speed_up_is_against_the_first_variant_in_the_same_cell(build_run: BuildRun) -> None:
+    rows = headline(results.load(build_run()))
+    near_one, near_many, far_one, far_many = rows
+    assert near_one.speed_up == far_one.speed_up == 1.0
+    assert near_many.speed_up == pytest.approx(1.0)
+    assert far_one.iteration_time_s is not None
+    assert far_many.iteration_time_s is not None
+    assert far_many.speed_up == far_one.iteration_time_s / far_many.iteration_time_s
+
+
+def test_without_the_first_variant_in_a_cell_there_is_no_speed_up(build_run: BuildRun) -> None:
+    manifest = {"variants": [{"name": "never ran"}, {"name": "one connection"}]}
+    rows = headline(results.load(build_run(manifest=manifest, finished_trials=1)))
+    assert [row.speed_up for row in rows] == [None]
+
+
+def test_a_cell_is_named_by_its_swept_values() -> None:
+    assert cell_text({"topology.wan.latency": "10ms", "training.microbatches": "4"}) == (
+        "WAN latency 10ms, training.microbatches 4"
+    )
+    assert cell_text({}) == ""
+
+
+def test_an_iteration_time_has_an_interval_that_holds_it(build_run: BuildRun) -> None:
+    run = results.load(build_run(repeats=3))
+    for row in headline(run):
+        own = run.summary[(run.summary["variant"] == row.variant) & (run.summary["cell"] == row.values)]
+        assert row.interval_s == median_interval(list(own["iteration_times_s"]))
+        assert row.interval_s is not None
+        assert row.iteration_time_s is not None
+        assert row.interval_s[0] <= row.iteration_time_s <= row.interval_s[1]
+        assert row.iterations == 6
+
+
+def test_a_simulation_has_no_interval(build_run: BuildRun) -> None:
+    rows = headline(results.load(build_run(manifest={"engine": "simulate"})))
+    assert [row.interval_s for row in rows] == [None] * 4
+    assert interval_note(rows) == ""
+
+
+@pytest.mark.parametrize(("repeats", "words"), [(1, "1 repeat, no interval"), (2, "2 repeats, no interval")])
+def test_below_three_repeats_there_is_no_interval_and_the_row_says_why(
+    build_run: BuildRun, repeats: int, words: str
+) -> None:
+    rows = headline(results.load(build_run(repeats=repeats, latencies=("10ms",))))
+    assert [row.interval_s for row in rows] == [None, None]
+    assert [row.without_interval for row in rows] == [words, words]
+    assert [row.range_s for row in rows] == [(row.fastest_s, row.slowest_s) if repeats > 1 else None for row in rows]
+    assert "bootstrap" not in interval_note(rows)
+    assert "Fewer than 3 repeats have no interval" in interval_note(rows)
+
+
+def test_the_note_tells_what_an_interval_is_made_of(build_run: BuildRun) -> None:
+    three, five = (
+        interval_note(headline(results.load(build_run(repeats=repeats, latencies=("10ms",))))) for repeats in (3, 5)
+    )
+    assert "from 3 repeats of 2 measured iterations" in three
+    assert "with 3 repeats about 20 times" in three
+    assert "from 5 repeats of 2 measured iterations" in five
+    assert "hardly more than their range" not in five
+
+
+def test_a_row_tells_in_how_many_repeats_the_machine_was_saturated(build_run: BuildRun) -> None:
+    run = results.load(build_run(repeats=2, latencies=("10ms",), variants=("x",)))
+    loads: list[dict[str, float | None]] = [{"saturated": 0.02, "network": 0.7}, {"saturated": 0.05, "network": None}]
+    trials = (
+        replace(trial, facts={**trial.facts, "machine_load": load})
+        for trial, load in zip(run.trials, loads, strict=True)
+    )
+    (row,) = headline(replace(run, trials=tuple(trials)))
+    assert row.saturation.mark.replace("\u00a0", " ") == "network core 70.0 % in 1 of 2 repeats"
+    assert "Saturated:" in saturation_note([row])
+    assert saturation_note(headline(run)) == ""
+
+
+def test_rows_of_several_runs_stand_side_by_side_by_swept_values(build_run: BuildRun) -> None:
+    rows = [row for label in ("old", "new") for row in headline(results.load(build_run(name=label)), label)]
+    assert [(where, [(row.variant, row.run) for row in own]) for where, own in by_cell(rows)] == [
+        (f"WAN latency {latency}", [(v, r) for v in ("one connection", "many connections") for r in ("old", "new")])
+        for latency in ("10ms", "40ms")
+    ]

@@ -1,0 +1,142 @@
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import results
+from results.reading.summary import FIELDS, summary_rows
+from results.records.run_store import RunError
+from results.records.schema import CALIBRATION, LINK_SAMPLES, SPANS
+
+BuildRun = Callable[..., Path]
+
+
+def test_a_run_reads_back_with_all_its_tables(build_run: BuildRun) -> None:
+    run = results.load(build_run(repeats=2))
+    assert run.complete
+    assert list(run.spans.columns) == SPANS.names
+    assert list(run.link_samples.columns) == LINK_SAMPLES.names
+    assert list(run.calibration.columns) == CALIBRATION.names
+    assert [(trial.cell, trial.variant, trial.repeat) for trial in run.trials] == [
+        (cell, variant, repeat)
+        for cell in (0, 1)
+        for variant in ("one connection", "many connections")
+        for repeat in (0, 1)
+    ]
+
+
+def test_the_summary_has_one_row_a_trial_with_the_documented_fields(build_run: BuildRun) -> None:
+    rows = summary_rows(results.load(build_run()).summary)
+    assert [set(row) for row in rows] == [set(FIELDS)] * 4
+    assert rows[0]["cell"] == {"topology.wan.latency": "10ms"}
+    assert all(row["calibrated"] is True for row in rows)
+    assert all(len(row["iteration_times_s"]) == 2 for row in rows)
+    assert json.loads(json.dumps(rows, allow_nan=False)) == rows
+
+
+def test_the_summary_is_what_the_traces_say(build_run: BuildRun) -> None:
+    run = results.load(build_run())
+    for trial, row in zip(run.trials, summary_rows(run.summary), strict=True):
+        spans = run.spans[(run.spans["cell"] == trial.cell) & (run.spans["variant"] == trial.variant)]
+        crossing = spans[(spans["kind"] == "send") & (spans["datacenter"] != spans["peer"].str.split("-").str[0])]
+        assert row["wan_bytes"] == pytest.approx(crossing["size_bytes"].sum() * 1.05, rel=1e-6)
+        assert row["gpu_utilization"] == row["gpu_utilization_with_prefill"]
+        measured = spans[(spans["iteration"] >= 1) & spans["kind"].isin(["forward", "recompute", "backward"])]
+        window_ns = measured["end_ns"].max() - measured["start_ns"].min()
+        busy_ns = (measured["end_ns"] - measured["start_ns"]).sum()
+        assert row["gpu_utilization"] == pytest.approx(busy_ns / 6 / window_ns)
+        assert row["tokens_per_s"] == pytest.approx(8 * 4096 / row["iteration_time_s"])
+
+
+def test_many_connections_pay_off_where_the_window_is_the_limit(build_run: BuildRun) -> None:
+    near_one, near_many, far_one, far_many = results.load(build_run()).summary["iteration_time_s"]
+    assert near_one == pytest.approx(near_many)
+    assert far_one > 1.2 * far_many
+
+
+def test_what_could_not_be_measured_is_missing_and_none_in_json(build_run: BuildRun) -> None:
+    run = results.load(build_run(manifest={"warmup_iterations": 3, "tokens_per_iteration": None}))
+    assert run.summary["iteration_time_s"].isna().all()
+    row = summary_rows(run.summary)[0]
+    assert row["iteration_time_s"] is None
+    assert row["iteration_times_s"] == []
+    assert row["gpu_utilization"] is None
+    assert row["tokens_per_s"] is None
+    assert row["wan_bytes"] > 0
+
+
+def test_a_trial_s_own_facts_hold_in_place_of_the_manifest_s(build_run: BuildRun) -> None:
+    path = build_run(latencies=("10ms",))
+    file = next(path.glob("trials/cell-000/many*/repeat-0/trial.json"))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "dilation": 4.0, "warmup_iterations": 2}))
+    one, many = summary_rows(results.load(path).summary)
+    assert (one["dilation"], many["dilation"]) == (1.0, 4.0)
+    assert (len(one["iteration_times_s"]), len(many["iteration_times_s"])) == (2, 1)
+
+
+def test_a_cell_outside_tolerance_is_not_calibrated(build_run: BuildRun) -> None:
+    path = build_run(within_tolerance=False)
+    assert not results.load(path).summary["calibrated"].any()
+    shutil.rmtree(path / "calibration")
+    assert not results.load(path).summary["calibrated"].any()
+
+
+@pytest.mark.parametrize("finished", [0, 1, 3])
+def test_a_killed_run_loads_with_what_had_finished(build_run: BuildRun, finished: int) -> None:
+    path = build_run(finished_trials=finished)
+    (path / "trials/cell-001/x/repeat-0.partial").mkdir(parents=True)
+    (path / "trials/cell-001/x/repeat-0.partial/trial.json").write_text('{"cell": 1}')
+    run = results.load(path)
+    assert not run.complete
+    assert len(run.summary) == len(run.trials) == finished
+    assert run.spans["variant"].nunique() == min(finished, 2)
+    assert run.variants == ("one connection", "many connections")
+
+
+def test_a_killed_run_loads_whatever_write_it_was_killed_in(build_run: BuildRun, tmp_path: Path) -> None:
+    whole = build_run(latencies=("10ms",))
+    files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+    assert len(files) == 12
+    for name in files:
+        torn = tmp_path / "torn"
+        shutil.copytree(whole, torn)
+        written = torn / name
+        if written.parent.name.startswith("repeat-"):
+            written.write_bytes(written.read_bytes()[:10])
+            written.parent.rename(written.parent.with_name(f"{written.parent.name}.partial"))
+        else:
+            written.with_name(f"{written.name}.partial").write_bytes(written.read_bytes()[:10])
+        assert len(results.load(torn).trials) == (1 if name.parts[0] == "trials" else 2)
+        shutil.rmtree(torn)
+
+
+def test_a_damaged_file_is_named(build_run: BuildRun) -> None:
+    path = build_run(latencies=("10ms",))
+    damaged = next(path.glob("trials/*/*/*/spans.parquet"))
+    damaged.write_text("not parquet")
+    with pytest.raises(RunError, match=r"spans\.parquet: not a Parquet file"):
+        results.load(path)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="not a run's folder"):
+        results.load(tmp_path)
+
+
+def test_a_rank_can_write_its_spans_without_the_libraries_that_read_them() -> None:
+    check = (
+        "import sys, results.records.span_log; print(*{'pandas', 'pyarrow', 'numpy', 'matplotlib'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_load_stays_the_function_once_its_module_is_imported(build_run: BuildRun) -> None:
+    run = results.load(build_run(latencies=("10ms",)))
+    again = results.load(str(run.path))
+    pd.testing.assert_frame_equal(run.summary, again.summary)

@@ -1,0 +1,57 @@
+"""The summary as other tools read it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import results
+from results.reading.summary import FIELDS, summary_rows
+from results.reading.summary_table import write_summary
+from results.records.schema import SUMMARY
+
+BuildRun = Callable[..., Path]
+
+
+def test_the_file_says_what_the_summary_says(build_run: BuildRun) -> None:
+    run = results.load(build_run(repeats=2))
+    file = write_summary(run)
+    assert file == run.path / "summary.parquet"
+    read = pd.read_parquet(file)
+    for kept, row in zip(read.to_dict("records"), summary_rows(run.summary), strict=True):
+        assert json.loads(str(kept.pop("cell"))) == row.pop("cell")
+        for listed in ("iteration_times_s", "not_modelled"):
+            assert list(kept.pop(listed)) == row.pop(listed)
+        assert {name: None if pd.isna(value) else value for name, value in kept.items()} == row
+
+
+def test_its_columns_are_the_documented_fields_each_with_its_meaning(build_run: BuildRun) -> None:
+    assert tuple(SUMMARY.names) == FIELDS
+    assert all(column.metadata[b"meaning"] for column in SUMMARY)
+    assert list(pd.read_parquet(write_summary(results.load(build_run())))) == list(FIELDS)
+
+
+def test_what_could_not_be_measured_is_null(build_run: BuildRun) -> None:
+    path = build_run(manifest={"warmup_iterations": 3, "tokens_per_iteration": None})
+    read = pd.read_parquet(write_summary(results.load(path)))
+    assert read[["iteration_time_s", "gpu_utilization", "tokens_per_s"]].isna().all(axis=None)
+    assert [list(times) for times in read["iteration_times_s"]] == [[]] * len(read)
+
+
+def test_a_run_without_a_finished_trial_has_no_rows(build_run: BuildRun) -> None:
+    assert len(pd.read_parquet(write_summary(results.load(build_run(finished_trials=0))))) == 0
+
+
+def test_writing_it_again_replaces_it_and_leaves_nothing_beside_it(build_run: BuildRun) -> None:
+    run = results.load(build_run())
+    once = write_summary(run).read_bytes()
+    assert write_summary(run).read_bytes() == once
+    assert not list(run.path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("name", ["a 10ms <b>", "\u202eright to left", 'quo"ted'])
+def test_hostile_names_read_back_as_they_were(build_run: BuildRun, name: str) -> None:
+    path = build_run(variants=(name,), latencies=("10ms",))
+    assert list(pd.read_parquet(write_summary(results.load(path)))["variant"]) == [name]

@@ -1,0 +1,104 @@
+"""The page about results says what is so."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from results.records.schema import SCHEMA_VERSION, TCP_SAMPLES
+from results.records.schema_page import BEGIN, END, main, unit_of, with_tables
+from runner.planner.experiment_file import parse_experiment
+from runner.runs.manifest import gather_manifest
+from runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
+from tests.runner.simulation_on_paper import simulate_on_paper
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "results.md"
+BuildRun = Callable[..., Path]
+
+
+def keys_below(heading: str) -> set[str]:
+    """The keys that the table below a heading of the page has in its first column."""
+    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    return {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
+
+
+def test_the_page_and_the_schema_agree() -> None:
+    assert main([str(PAGE)]) == 0, (
+        "bring the page up to date: python -m results.records.schema_page --write docs/results.md"
+    )
+    assert f"The schema's version is {SCHEMA_VERSION}." in PAGE.read_text(encoding="utf-8")
+
+
+def test_a_page_that_has_fallen_behind_is_told_and_brought_up_to_date(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}| old |\n{END}after\n")
+    assert main([str(page)]) == 1
+    assert "--write" in capsys.readouterr().err
+    assert page.read_text() == f"before\n{BEGIN}| old |\n{END}after\n"
+    assert main(["--write", str(page)]) == main([str(page)]) == 0
+    written = page.read_text()
+    assert written.startswith("before\n")
+    assert written.endswith("after\n")
+    assert all(f"| `{name}` | " in written for name in TCP_SAMPLES.names)
+
+
+@pytest.mark.parametrize("page", ["", BEGIN, END])
+def test_a_page_without_its_marks_is_refused(page: str) -> None:
+    with pytest.raises(ValueError, match="lacks"):
+        with_tables(page)
+
+
+@pytest.mark.parametrize(
+    ("column", "unit"),
+    [
+        ("rtt_ns", "ns"),
+        ("iteration_times_s", "s"),
+        ("tokens_per_s", "tokens/s"),
+        ("asked_rtt_ms", "ms"),
+        ("drops", "packets"),
+        ("gpu_utilization", "fraction"),
+        ("peer", ""),
+    ],
+)
+def test_a_unit_is_that_of_the_name(column: str, unit: str) -> None:
+    assert unit_of(column) == unit
+
+
+def test_the_example_works(build_run: BuildRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    run = build_run()
+    monkeypatch.chdir(run.parent.parent)
+    os.rename(run, run.with_name(re.findall(r'load\("runs/(.*?)"\)', example)[0]))
+    exec(example, {})  # noqa: S102 - the page's own example
+
+
+def test_every_key_that_is_known_before_a_run_starts_is_on_the_page(tmp_path: Path) -> None:
+    experiment = parse_experiment({"topology": {"datacenters": [{"name": "east", "hosts": 1}]}}, "exp.yaml", tmp_path)
+    later = {"run_id", "complete", "ended", "dilation", "capacity_bps"}
+    read_back = {
+        "virtual_time",
+        "substrate",
+        "wan_delay_trim_ns",
+        "burst_bytes",
+        "small_transfers",
+        "qdiscs",
+        "sysctls",
+        "offloads",
+    }
+    told = keys_below("The manifest")
+    assert told == {*gather_manifest(experiment, checkout=tmp_path), *later, *read_back}
+
+
+def test_every_key_of_a_simulated_trial_is_on_the_page(tmp_path: Path) -> None:
+    document = {"topology": {"datacenters": [{"name": "east", "hosts": 1}]}, "engine": "simulate"}
+    (cell,) = parse_experiment(document, "exp.yaml", tmp_path).cells()
+    record = simulated_record(SimulatedTrial.of(cell, cell.variants[0]), simulate_on_paper)
+    told = keys_below("trial.json")
+    # What an emulation, a prefill service, a planned schedule or connections that are cut add is not in this one.
+    others = {"machine_load", "sysctls", "prefill", "plan", "connections_cut"}
+    assert told == {"cell", "variant", "repeat", *record.facts, *others}

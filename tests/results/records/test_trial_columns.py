@@ -1,0 +1,80 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import results
+from results.records import trial_columns
+from results.records.run_store import RunStore, TrialRecord
+from results.records.schema import LinkSample
+from results.records.span_columns import SpanColumns
+from results.records.span_log import SPAN_KINDS, Span, SpanLogContents, SpanLogHeader
+from results.records.trial_columns import TrialCounters, TrialSpans
+
+OWNERS = [SpanLogHeader(0, "east-0", "east", 1, 0, 0), SpanLogHeader(1, "west-0", "west", 0, 0, 1)]
+SPANS = [
+    [
+        Span("forward", 0, 0, 0, 10),
+        Span("send", 0, 0, 10, 14, 2**40, "west-0", "activation"),
+        Span("optimizer", 0, -1, 90, 95),
+    ],
+    [
+        Span("receive", 0, 0, 12, 16, 2**40, "east-0", "activation"),
+        Span("backward", 0, 0, 16, 36),
+        Span("send", 0, 0, 36, 39, 2**40, "east-0", "gradient"),
+    ],
+]
+LINKS = [("link", "east", "west"), ("link", "west", "east"), ("node_pair", "east-0", "west-0")]
+COUNTS = [[0, 700, 2**40], [0, 0, 0], [0, 700, 2**40]]
+
+
+def columns() -> TrialSpans:
+    hosts = [owner.host for owner in OWNERS]
+    rows = [
+        (
+            rank,
+            SPAN_KINDS.index(span.kind),
+            *span[1:6],
+            hosts.index(span.peer) if span.peer else -1,
+        )
+        for rank, spans in enumerate(SPANS)
+        for span in spans
+    ]
+    return TrialSpans(OWNERS, SpanColumns.of_training(np.array(rows, np.int64)))
+
+
+def counters() -> TrialCounters:
+    return TrialCounters(np.array([0, 100, 200]), LINKS, np.array(COUNTS, np.int64))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore.create(tmp_path, "demo", {}, "c0ffee")
+
+
+@pytest.mark.parametrize("rows", [1, 2, 2**20])
+def test_columns_read_back_as_what_the_ranks_would_have_logged(
+    store: RunStore, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_columns, "_ROWS", rows)
+    logs = [SpanLogContents(owner, tuple(spans), complete=True) for owner, spans in zip(OWNERS, SPANS, strict=True)]
+    samples = [
+        LinkSample(time_ns, *link, count, None, 0, 0)
+        for link, counts in zip(LINKS, COUNTS, strict=True)
+        for time_ns, count in zip((0, 100, 200), counts, strict=True)
+    ]
+    store.write_trial(TrialRecord(0, "gpipe", 0, logs, samples))
+    store.write_trial(TrialRecord(0, "gpipe", 1, columns(), counters()))
+    run = results.load(store.path)
+    for frame in (run.spans, run.link_samples):
+        logged, given = (frame[frame["repeat"] == repeat].reset_index(drop=True) for repeat in (0, 1))
+        assert len(logged) > 4
+        assert given.assign(repeat=0).equals(logged.assign(repeat=0))
+
+
+def test_a_trial_without_spans_and_links_is_kept_too(store: RunStore) -> None:
+    none = np.zeros(0, np.int64)
+    spans = TrialSpans([], SpanColumns.of_training(none))
+    store.write_trial(TrialRecord(0, "gpipe", 0, spans, TrialCounters(none, [], none.reshape(0, 0))))
+    run = results.load(store.path)
+    assert (len(run.trials), len(run.spans), len(run.link_samples)) == (1, 0, 0)

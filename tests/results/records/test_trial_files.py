@@ -1,0 +1,121 @@
+"""Every reader of a trial's tables refuses what cannot be, by file, column and row."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import results
+from results.perfetto.selection import Selection
+from results.perfetto.trace_file import write_trace
+from results.records.run_store import (
+    GPU_SAMPLES_FILE,
+    LINK_SAMPLES_FILE,
+    PREFILL_REQUESTS_FILE,
+    SPANS_FILE,
+    TCP_SAMPLES_FILE,
+    RunError,
+)
+from results.records.schema import GPU_SAMPLES, GpuSample, write_table
+from results.records.trial_files import TRIAL_TABLES
+from tests.results.records.test_schema_upgrade import as_version_1
+
+BuildRun = Callable[..., Path]
+
+
+def put(file: Path, column: str, row: int, value: Any) -> None:
+    table = pq.read_table(file)
+    values = table.column(column).to_pylist()
+    values[row] = value
+    field = table.schema.field(column)
+    position = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(position, field, pa.array(values, field.type)), file)
+
+
+def refusal(path: Path) -> str:
+    """What both readers say; they say the same."""
+    with pytest.raises(RunError) as loading:
+        results.load(path)
+    with pytest.raises(RunError) as tracing:
+        write_trace(path, path / "trace.json", Selection())
+    assert str(loading.value) == str(tracing.value)
+    assert "\n" not in str(loading.value)
+    return str(loading.value)
+
+
+@pytest.fixture
+def trial(build_run: BuildRun) -> Path:
+    """The folder of a run's trial that has rows in all tables but that of connections."""
+    path = build_run(
+        variants=("alone", "filled"), prefill={"filled": 20.0}, latencies=("10ms",), datacenters=("east", "west")
+    )
+    return path / "trials/cell-000/filled/repeat-0"
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value", "told"),
+    [
+        (SPANS_FILE, "start_ns", None, "nothing where a value has to be"),
+        (SPANS_FILE, "start_ns", -1, "-1 is negative"),
+        (SPANS_FILE, "end_ns", -1, "-1 is before start_ns"),
+        (SPANS_FILE, "host", None, "nothing where a value has to be"),
+        (SPANS_FILE, "size_bytes", -7, "-7 is negative"),
+        (SPANS_FILE, "kind", "sleep", "'sleep' is none of forward, "),
+        (SPANS_FILE, "cell", 1, "1 is not the trial's, 0"),
+        (SPANS_FILE, "variant", "other", "'other' is not the trial's, 'filled'"),
+        (SPANS_FILE, "repeat", 3, "3 is not the trial's, 0"),
+        (LINK_SAMPLES_FILE, "variant", "other", "'other' is not the trial's, 'filled'"),
+        (LINK_SAMPLES_FILE, "time_ns", None, "nothing where a value has to be"),
+        (LINK_SAMPLES_FILE, "wire_bytes", -1, "-1 is negative"),
+        (PREFILL_REQUESTS_FILE, "outcome", "lost", "'lost' is none of admitted, "),
+        (PREFILL_REQUESTS_FILE, "started_ns", 0, "0 is before arrival_ns"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_file_column_and_row(
+    trial: Path, name: str, column: str, value: Any, told: str
+) -> None:
+    put(trial / name, column, 2, value)
+    said = refusal(trial.parents[3])
+    assert said.startswith(f"{trial / name}: column {column}, row 2: {told}")
+    assert said.endswith("the file is damaged: restore it, or run again")
+
+
+def test_what_may_be_unknown_may_be_missing(trial: Path) -> None:
+    put(trial / LINK_SAMPLES_FILE, "packets", 2, None)
+    put(trial / PREFILL_REQUESTS_FILE, "promised_ns", 2, None)
+    assert results.load(trial.parents[3]).link_samples["packets"].isna().sum() == 1
+
+
+@pytest.mark.parametrize("name", [name for name in TRIAL_TABLES if name != GPU_SAMPLES_FILE])
+def test_a_missing_table_is_told_as_missing(trial: Path, name: str) -> None:
+    (trial / name).unlink()
+    assert refusal(trial.parents[3]).startswith(f"{trial / name} is missing: restore it, or run again")
+
+
+def test_samples_of_gpus_are_there_only_where_nvml_was_asked(trial: Path) -> None:
+    assert not (trial / GPU_SAMPLES_FILE).exists()
+    assert results.load(trial.parents[3]).gpu_samples.empty
+    sample = GpuSample(5, "GPU-1", 0.37, None, 412.5, 1_980_000_000, None, 54, "power cap")
+    write_table(trial / GPU_SAMPLES_FILE, GPU_SAMPLES, [(0, "filled", 0, *sample)])
+    (row,) = results.load(trial.parents[3]).gpu_samples.to_dict("records")
+    assert (row["device"], row["utilization"], row["throttled"]) == ("GPU-1", 0.37, "power cap")
+    put(trial / GPU_SAMPLES_FILE, "power_w", 0, -1.0)
+    assert refusal(trial.parents[3]).startswith(f"{trial / GPU_SAMPLES_FILE}: column power_w, row 0: -1.0 is negative")
+
+
+@pytest.mark.parametrize("name", [TCP_SAMPLES_FILE, PREFILL_REQUESTS_FILE])
+def test_a_trial_of_version_1_never_had_all_tables(trial: Path, name: str) -> None:
+    (trial / name).unlink()
+    as_version_1(trial / SPANS_FILE)
+    assert len(results.load(trial.parents[3]).trials) == 2
+
+
+def test_the_calibration_of_another_cell_is_refused(trial: Path) -> None:
+    calibration = trial.parents[3] / "calibration"
+    shutil.copy(calibration / "cell-000.parquet", calibration / "cell-001.parquet")
+    with pytest.raises(RunError, match=r"cell-001\.parquet: column cell: 0 belongs in cell-000\.parquet"):
+        results.load(trial.parents[3])

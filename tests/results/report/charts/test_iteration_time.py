@@ -1,0 +1,216 @@
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.axes import Axes
+
+import results
+from results.reading.headline import HeadlineRow, headline
+from results.reading.saturation import Saturation
+from results.report.charts.drawing.colours import Styles
+from results.report.charts.iteration_time import MAX_CELLS, MAX_PANELS, MAX_TICKS, iteration_time_chart, latency_ms
+
+BuildRun = Callable[..., Path]
+STYLES = Styles.of({"": ["gpipe", "atlas"]})
+
+
+def row(
+    cell: int, variant: str, time_s: float | None, speed_up: float | None = None, run: str = "", **values: str
+) -> HeadlineRow:
+    return HeadlineRow(
+        run=run,
+        cell=cell,
+        values={name.replace("_", "."): value for name, value in values.items()},
+        variant=variant,
+        repeats=1,
+        iterations=1,
+        iteration_time_s=time_s,
+        interval_s=None,
+        repeat_times_s=() if time_s is None else (time_s,),
+        speed_up=speed_up,
+        gpu_utilization=0.5,
+        gpu_utilization_with_prefill=0.5,
+        wan_bytes=1.0,
+        wan_goodput_bps=1.0,
+        tokens_per_s=1.0,
+        calibrated=True,
+        saturation=Saturation.of([{}]),
+        simulated=False,
+    )
+
+
+def drawn(rows: Sequence[HeadlineRow], monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], list[Any]]:
+    """The heights of the points that are drawn, and the intervals."""
+    points: list[float] = []
+    bars: list[Any] = []
+    plot = Axes.plot
+
+    def note(axis: Axes, x: Any, y: Any, **look: Any) -> Any:
+        points.extend(y if look.get("marker") else ())
+        return plot(axis, x, y, **look)
+
+    monkeypatch.setattr(Axes, "plot", note)
+    monkeypatch.setattr(
+        "results.report.charts.iteration_time.interval_bar", lambda axis, at, interval, scale: bars.append(interval)
+    )
+    chart = iteration_time_chart(rows, STYLES, "a")
+    assert chart is not None
+    assert chart.drawings[0].wide
+    return points, bars
+
+
+@pytest.mark.parametrize("swept", [{}, {"topology_wan_latency": "10ms"}])
+def test_below_three_repeats_every_repeat_is_a_point_and_nothing_has_a_bar(
+    swept: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [replace(row(0, "gpipe", 1.5, **swept), repeat_times_s=(1.0, 2.0)), row(0, "atlas", 3.0, **swept)]
+    assert drawn(rows, monkeypatch) == ([1.0, 2.0, 3.0], [])
+
+
+def test_an_interval_is_a_bar_on_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [replace(row(0, "gpipe", 2.0), repeat_times_s=(1.0, 2.0, 4.0), interval_s=(1.0, 4.0))]
+    assert drawn(rows, monkeypatch) == ([2.0], [(1.0, 4.0)])
+
+
+def test_the_reading_says_what_bars_and_points_are() -> None:
+    sure = replace(row(0, "gpipe", 2.0), repeat_times_s=(1.0, 2.0, 4.0), interval_s=(1.0, 4.0))
+    two = replace(row(0, "atlas", 1.5), repeat_times_s=(1.0, 2.0))
+    readings = [
+        chart.reading
+        for rows in ([sure, two], [row(0, "gpipe", 2.0)])
+        if (chart := iteration_time_chart(rows, STYLES, "a"))
+    ]
+    assert "Bars are 95 % intervals of the median. Where there are two repeats, each is a point." in readings[0]
+    assert "interval" not in readings[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("10ms", 10), ("500us", 0.5), ("0.04s", 40), ("20 ms", 20), ("fast", None), ("7", None)]
+)
+def test_swept_latencies_become_milliseconds(text: str, expected: float | None) -> None:
+    assert latency_ms({"topology.wan.latency": text}) == expected
+
+
+def test_the_chart_names_its_axes_with_units_and_carries_a_legend(build_run: BuildRun) -> None:
+    run = results.load(build_run())
+    styles = Styles.of({"": run.variants})
+    chart = iteration_time_chart(headline(run), styles, "a")
+    assert chart is not None
+    assert [(entry.label, entry.style) for entry in chart.legend] == list(styles.variants.items())
+    for picture in (chart.drawings[0].wide, chart.drawings[0].narrow):
+        assert ">iteration time (s)<" in picture
+        assert ">one-way WAN latency (ms)<" in picture
+        for style in styles.variants.values():
+            assert style.colour.lower() in picture.lower()
+
+
+def test_the_reading_says_what_the_farthest_latency_costs() -> None:
+    rows = [
+        row(0, "gpipe", 1.0, 1.0, topology_wan_latency="10ms"),
+        row(0, "atlas", 1.0, 1.0, topology_wan_latency="10ms"),
+        row(1, "gpipe", 4.0, 1.0, topology_wan_latency="40ms"),
+        row(1, "atlas", 1.25, 3.2, topology_wan_latency="40ms"),
+    ]
+    chart = iteration_time_chart(rows, STYLES, "a")
+    assert chart is not None
+    assert chart.reading.replace("\u00a0", " ") == (
+        "At 40 ms, atlas is the fastest, 1.25 s an iteration against 4.00 s of gpipe: a speed-up of 3.20x. "
+        "From 10 to 40 ms, gpipe takes 4.00x and atlas takes 1.25x as long."
+    )
+
+
+def test_the_reading_is_honest_where_the_first_variant_wins() -> None:
+    chart = iteration_time_chart([row(0, "gpipe", 2.0), row(0, "atlas", 3.0)], STYLES, "a")
+    assert chart is not None
+    assert chart.reading.replace("\u00a0", " ") == "gpipe is the fastest, 2.00 s an iteration; atlas takes 1.50x that."
+
+
+def test_runs_share_a_variant_s_colour_and_each_has_its_line() -> None:
+    styles = Styles.of({"old": ["gpipe", "atlas"], "new": ["atlas"]})
+    rows = [
+        row(cell, variant, time_s, time_s and 4.0 / time_s, run, topology_wan_latency=latency)
+        for run, variant, time_s in (("old", "gpipe", 4.0), ("old", "atlas", 2.0), ("new", "atlas", 1.0))
+        for cell, latency in enumerate(("10ms", "40ms"))
+    ]
+    chart = iteration_time_chart(rows, styles, "a")
+    assert chart is not None
+    assert [entry.label for entry in chart.legend] == ["gpipe", "atlas", "old", "new"]
+    assert [entry.style.line for entry in chart.legend] == ["-", "-", "-", "--"]
+    old, new = (styles.of_series("atlas", run) for run in ("old", "new"))
+    assert (old.colour, old.marker) == (new.colour, new.marker)
+    assert (old.filled, new.filled) == (True, False)
+    assert "stroke-dasharray" in chart.drawings[0].wide
+    assert chart.reading.replace("\u00a0", " ") == (
+        "At 40 ms, in old atlas is the fastest, 2.00 s an iteration against 4.00 s of gpipe: a speed-up of 2.00x. "
+        "At 40 ms, in new atlas takes 1.00 s an iteration."
+    )
+
+
+def test_cells_of_several_runs_are_the_same_where_their_swept_values_are() -> None:
+    styles = Styles.of({"old": ["gpipe"], "new": ["gpipe"]})
+    rows = [row(0, "gpipe", 1.0, run="old", microbatches="8"), row(7, "gpipe", 1.0, run="new", microbatches="8")]
+    chart = iteration_time_chart(rows, styles, "a")
+    assert chart is not None
+    assert chart.drawings[0].wide.count(">microbatches 8<") == 1
+
+
+def test_another_sweep_beside_latency_gets_panels() -> None:
+    rows = [
+        row(2 * m + i, "gpipe", 1.0 + i, microbatches=f"{m}", topology_wan_latency=latency)
+        for m in range(MAX_PANELS + 1)
+        for i, latency in enumerate(("10ms", "40ms"))
+    ]
+    chart = iteration_time_chart(rows, STYLES, "a")
+    assert chart is not None
+    assert f">microbatches {MAX_PANELS - 1}<" in chart.drawings[0].wide
+    assert f">microbatches {MAX_PANELS}<" not in chart.drawings[0].wide
+    assert f"The first {MAX_PANELS} of {MAX_PANELS + 1} combinations are drawn, the table has all." in chart.reading
+
+
+def test_another_sweep_alone_stands_by_cell() -> None:
+    rows = [row(i, "gpipe", 1.0 + i, microbatches=str(4 * i)) for i in range(2)]
+    chart = iteration_time_chart(rows, STYLES, "a")
+    assert chart is not None
+    assert chart.title == "Iteration time"
+    assert ">microbatches 4<" in chart.drawings[0].wide
+
+
+def test_many_cells_are_numbered_and_explained() -> None:
+    chart = iteration_time_chart([row(i, "gpipe", 1.0, microbatches=str(i)) for i in range(5)], STYLES, "a")
+    assert chart is not None
+    assert "3: microbatches 3" in chart.reading
+
+
+def test_of_very_many_cells_the_first_are_drawn() -> None:
+    rows = [row(i, "gpipe", 1.0, microbatches=str(i)) for i in range(MAX_CELLS + 6)]
+    chart = iteration_time_chart(rows, STYLES, "a")
+    assert chart is not None
+    assert f"{MAX_CELLS - 1}: microbatches {MAX_CELLS - 1}" in chart.reading
+    assert f"microbatches {MAX_CELLS}" not in chart.reading
+    assert chart.reading.endswith(f" The first {MAX_CELLS} of {MAX_CELLS + 6} cells are drawn, the table has all.")
+
+
+def test_of_very_many_latencies_some_are_named_the_last_among_them() -> None:
+    rows = [row(i, "gpipe", 1.0, topology_wan_latency=f"{100 + i}ms") for i in range(41)]
+    chart = iteration_time_chart(rows, STYLES, "a")
+    assert chart is not None
+    assert sum(f">{100 + i}<" in chart.drawings[0].wide for i in range(41)) <= MAX_TICKS
+    assert ">140<" in chart.drawings[0].wide
+
+
+def test_nothing_measured_is_no_chart() -> None:
+    assert iteration_time_chart([row(0, "gpipe", None)], STYLES, "a") is None
+
+
+def test_a_picture_is_the_same_each_time_and_shares_no_reference_with_another() -> None:
+    rows = [row(0, "gpipe", 1.0, topology_wan_latency="10ms")]
+    one, again, other = (iteration_time_chart(rows, STYLES, salt) for salt in ("a", "a", "b"))
+    assert one is not None
+    assert again is not None
+    assert other is not None
+    assert one.drawings[0].wide == again.drawings[0].wide
+    identifiers = [{part.split('"')[0] for part in chart.drawings[0].wide.split(' id="')[1:]} for chart in (one, other)]
+    assert identifiers[0]
+    assert identifiers[0].isdisjoint(identifiers[1])

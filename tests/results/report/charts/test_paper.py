@@ -1,0 +1,60 @@
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import results
+from results.report.charts.paper import COLUMN_IN, DPI, PAGE_IN
+from results.report.report import write_report_figures
+
+BuildRun = Callable[..., Path]
+
+
+@pytest.fixture
+def figures(build_run: BuildRun, tmp_path: Path) -> list[Path]:
+    return write_report_figures([results.load(build_run())], tmp_path / "figures")
+
+
+def test_every_picture_is_there_for_a_column_and_for_a_page_as_pdf_and_png(figures: list[Path]) -> None:
+    stems = (
+        "iteration-time",
+        "gpu-time",
+        "timeline-1-one-connection",
+        "timeline-2-many-connections",
+        "link-throughput",
+    )
+    told = [re.sub(r"-[0-9a-f]{8}-(?=column|page)", "-", file.name) for file in figures]
+    assert told == [
+        f"{stem}-{width}.{form}" for stem in stems for width in ("column", "page") for form in ("pdf", "png")
+    ]
+    assert sorted(figures) == sorted(figures[0].parent.iterdir())
+
+
+def test_a_png_has_300_dots_an_inch_of_a_column_or_a_page(figures: list[Path]) -> None:
+    for file in figures:
+        if file.suffix == ".png":
+            width, height = struct.unpack(">II", file.read_bytes()[16:24])
+            assert width == round(DPI * (COLUMN_IN if "-column" in file.name else PAGE_IN))
+            assert height > width / 4
+
+
+def test_a_pdf_embeds_its_fonts_as_truetype(figures: list[Path]) -> None:
+    for file in figures:
+        if file.suffix == ".pdf":
+            content = file.read_bytes()
+            assert b"/FontFile2" in content
+            assert b"/Type3" not in content
+
+
+def test_the_same_run_gives_the_same_files(figures: list[Path], tmp_path: Path) -> None:
+    (run,) = (tmp_path / "runs").iterdir()
+    again = write_report_figures([run], tmp_path / "again")
+    assert [file.read_bytes() for file in again] == [file.read_bytes() for file in figures]
+
+
+def test_hostile_names_lead_to_no_other_folder(build_run: BuildRun, tmp_path: Path) -> None:
+    run = build_run(variants=("../../up", "_hidden $\\frac$", "x" * 300), latencies=("10ms",))
+    for file in write_report_figures([run], tmp_path / "figures"):
+        assert file.resolve().parent == (tmp_path / "figures").resolve()

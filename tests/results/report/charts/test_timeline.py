@@ -1,0 +1,149 @@
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import results
+from results import metrics
+from results.reading.run import Run
+from results.report.charts.drawing.colours import COMPUTE_COLOURS, PREFILL_COLOUR, Styles
+from results.report.charts.timeline import IDLE_COLOUR, MAX_GPUS, timeline_chart
+
+BuildRun = Callable[..., Path]
+
+
+@pytest.fixture
+def run(build_run: BuildRun) -> Run:
+    return results.load(build_run())
+
+
+def test_each_variant_has_its_timeline_at_the_longest_latency(run: Run) -> None:
+    chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    assert chart.title == "One iteration, GPU by GPU, at WAN latency 40ms"
+    headings = [drawing.heading.label for drawing in chart.drawings if drawing.heading]
+    assert [heading.split(",")[0] for heading in headings] == ["one connection", "many connections"]
+    assert all(heading.endswith(("iteration 1", "iteration 2")) for heading in headings)
+
+
+def test_gpus_are_rows_grouped_by_datacenter_with_time_below(run: Run) -> None:
+    chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    for picture in (chart.drawings[0].wide, chart.drawings[0].narrow):
+        places = [picture.index(f">{host}<") for host in ("east-0", "east-1", "central-0", "west-1")]
+        assert places == sorted(places)
+        assert all(f">{datacenter}<" in picture for datacenter in ("east", "central", "west"))
+        assert ">time since the iteration began (s)<" in picture
+
+
+def test_the_legend_names_what_is_drawn_and_nothing_else(run: Run) -> None:
+    chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    assert [entry.label for entry in chart.legend] == [
+        "forward",
+        "recompute",
+        "backward",
+        "sending",
+        "receiving",
+        "idle",
+    ]
+    assert all(entry.style.colour.lower() in chart.drawings[0].wide.lower() for entry in chart.legend)
+    assert COMPUTE_COLOURS["optimizer"] not in {entry.style.colour for entry in chart.legend}
+
+
+def test_every_computation_of_the_iteration_is_drawn(run: Run) -> None:
+    chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    outlines = [part for part in chart.drawings[0].wide.split("<path") if COMPUTE_COLOURS["backward"].lower() in part]
+    assert [outline.count("M ") for outline in outlines] == [6 * 8]
+
+
+def test_the_reading_gives_the_share_of_time_computed(run: Run) -> None:
+    chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    spans = run.spans[(run.spans["cell"] == 1) & (run.spans["variant"] == "one connection")]
+    own = spans[(spans["iteration"] == int(str(chart.drawings[0].heading).split("iteration ")[1][0]))]
+    own = own[own["kind"].isin(COMPUTE_COLOURS)]
+    share = (own["end_ns"] - own["start_ns"]).sum() / 6 / (own["end_ns"].max() - own["start_ns"].min())
+    assert f"computed {100 * share:.1f}\u00a0% of the time with one connection" in chart.reading
+
+
+def test_prefill_is_drawn_in_the_bubbles_until_the_iteration_ends_and_is_told(build_run: BuildRun) -> None:
+    run = results.load(build_run(variants=("alone", "filled"), latencies=("40ms",), prefill={"filled": 20.0}))
+    chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    assert [entry.label for entry in chart.legend if entry.style.colour == PREFILL_COLOUR] == ["prefill (lower)"]
+    alone, filled = (drawing.wide.lower().count(PREFILL_COLOUR.lower()) for drawing in chart.drawings)
+    assert (alone, filled > 0) == (0, True)
+    windows = metrics.iteration_windows(run.spans[run.spans["variant"] == "filled"])
+    heading = chart.drawings[1].heading
+    assert heading is not None
+    window = windows.loc[int(heading.label.split("iteration ")[1])]
+    prefill = run.spans[run.spans["kind"] == "prefill"]
+    meanwhile = (prefill["start_ns"] < window["end_ns"]) & (prefill["end_ns"] > window["start_ns"])
+    (outline,) = (part for part in chart.drawings[1].wide.split("<path") if PREFILL_COLOUR.lower() in part)
+    assert outline.count("M ") == meanwhile.sum()
+    assert "prefill included, of the time with filled" in chart.reading
+
+
+def test_a_pool_s_gpus_which_have_no_stage_stand_last_in_their_datacenter(build_run: BuildRun) -> None:
+    run = results.load(build_run(variants=("alone", "filled"), latencies=("40ms",), prefill={"filled": 20.0}))
+    own = run.spans[(run.spans["variant"] == "filled") & (run.spans["kind"] == "prefill")]
+    pool = own[own["host"] == "west-1"].assign(host="west-serving-0", rank=6, pipeline=-1, stage=-1)
+    assert len(pool)
+    chart = timeline_chart(replace(run, spans=pd.concat([run.spans, pool])), Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    picture = chart.drawings[1].wide
+    hosts = ("east-0", "east-1", "central-0", "central-1", "west-0", "west-1", "west-serving-0")
+    places = [picture.index(f">{host}<") for host in hosts]
+    assert places == sorted(places)
+
+
+def test_bubbles_show_as_idle_on_every_gpu(run: Run) -> None:
+    chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    outlines = [part for part in chart.drawings[0].wide.split("<path") if IDLE_COLOUR.lower() in part]
+    assert [outline.count("M ") for outline in outlines] == [6]
+
+
+def test_of_very_many_spans_those_close_together_are_drawn_as_one(run: Run) -> None:
+    styles = Styles.of({"": run.variants})
+    whole = timeline_chart(run, styles, "a")
+    assert whole is not None
+    whole_length = len(whole.drawings[0].wide)
+    merged = timeline_chart(run, styles, "a", max_spans=100)
+    assert merged is not None
+    assert len(merged.drawings[0].wide) < whole_length
+    assert "drawn as one" in merged.reading
+    assert "drawn as one" not in whole.reading
+
+
+def test_an_incomplete_cell_gives_way_to_one_where_all_variants_ran(build_run: BuildRun) -> None:
+    run = results.load(build_run(finished_trials=3))
+    chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    assert chart.title.endswith("at WAN latency 10ms")
+    assert len(chart.drawings) == 2
+
+
+def test_variants_far_apart_get_a_time_scale_each(run: Run) -> None:
+    stretched = run.spans.copy()
+    slow = stretched["variant"] == "one connection"
+    stretched.loc[slow, ["start_ns", "end_ns"]] *= 10
+    chart = timeline_chart(replace(run, spans=stretched), Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    assert "Each picture has its own time scale." in chart.reading
+
+
+def test_of_very_many_gpus_the_first_are_drawn_and_the_rest_counted(run: Run) -> None:
+    copies = [run.spans.assign(gpu=gpu, pipeline=gpu) for gpu in range(5)]
+    chart = timeline_chart(replace(run, spans=pd.concat(copies)), Styles.of({"": run.variants}), "a")
+    assert chart is not None
+    assert f"The first {MAX_GPUS} of 30 GPUs are drawn." in chart.reading
+    assert ">east-0:4<" in chart.drawings[0].wide
+
+
+def test_nothing_measured_is_no_chart(build_run: BuildRun) -> None:
+    assert timeline_chart(results.load(build_run(finished_trials=0)), Styles({}, {}), "a") is None

@@ -1,0 +1,82 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import results
+from results.records.run_store import RunStore
+from results.records.schema import CalibrationRow
+from results.report.calibration_table import MAX_ROWS, CalibrationTable, calibration_table
+
+BuildRun = Callable[..., Path]
+
+
+def table_of(build_run: BuildRun, rows: list[CalibrationRow]) -> CalibrationTable | None:
+    path = build_run(finished_trials=0)
+    RunStore.open(path).write_calibration(0, rows)
+    return calibration_table(results.load(path))
+
+
+def measured(rtt_ms: float, within: bool = True, **more: float | None) -> CalibrationRow:
+    row = CalibrationRow("east", "west", "wan", 20.0, rtt_ms, 191e6, 190e6, 0.0, None, 0.0, None, within)
+    return row._replace(**more)
+
+
+def test_every_path_of_every_cell_is_there(build_run: BuildRun) -> None:
+    table = calibration_table(results.load(build_run()))
+    assert table is not None
+    assert [cell for cell, _ in table.groups] == ["WAN latency 10ms", "WAN latency 40ms"]
+    assert [len(lines) for _, lines in table.groups] == [6, 6]
+    assert table.reading.startswith("All 12 measurements are within tolerance; at most, RTT is off by 0.100\u00a0ms")
+
+
+def test_a_run_without_calibration_has_no_table(build_run: BuildRun) -> None:
+    assert calibration_table(results.load(build_run(finished_trials=0))) is None
+
+
+def test_what_is_outside_tolerance_is_counted(build_run: BuildRun) -> None:
+    table = table_of(build_run, [measured(20.1), measured(31.0, within=False)])
+    assert table is not None
+    assert table.reading.startswith("1 of 2 measurements are outside tolerance; at most, RTT is off by 11.0\u00a0ms")
+    assert [line.within_tolerance for line in table.groups[0][1]] == [True, False]
+
+
+def test_jitter_and_loss_are_shown_where_they_are_asked_for(build_run: BuildRun) -> None:
+    plain = table_of(build_run, [measured(20.1)])
+    lossy = table_of(build_run, [measured(20.1, asked_loss=0.01, measured_loss=0.0098)])
+    assert plain is not None
+    assert lossy is not None
+    assert plain.columns == ("RTT", "goodput")
+    assert lossy.columns == ("RTT", "goodput", "loss")
+    assert lossy.groups[0][1][0].properties[2].asked == "1.00\u00a0%"
+    assert lossy.groups[0][1][0].properties[2].measured == "0.980\u00a0%"
+
+
+def test_transfers_are_shown_where_they_were_measured(build_run: BuildRun) -> None:
+    short = {"asked_short_ms": 36.7, "measured_short_ms": 37.1}
+    share = {"asked_share_bps": 50e6, "measured_share_bps": 49e6}
+    table = table_of(build_run, [measured(20.1, **short), measured(20.1, **short, **share)])
+    assert table is not None
+    assert table.columns == ("RTT", "goodput", "short transfer", "share of the trunk")
+    first, second = table.groups[0][1]
+    assert first.properties[2].measured == "37.1\u00a0ms"
+    assert (first.properties[3].asked, first.properties[3].measured) == ("", "")
+    assert second.properties[3].asked == "50.0\u00a0Mbit/s"
+    assert "a share of a trunk is off by 2.00\u00a0%" in table.reading
+
+
+def test_an_unlimited_rate_is_asked_as_such_and_one_not_measured_is_unknown(build_run: BuildRun) -> None:
+    table = table_of(build_run, [measured(20.1, asked_goodput_bps=None, measured_goodput_bps=None)])
+    assert table is not None
+    goodput = table.groups[0][1][0].properties[1]
+    assert (goodput.asked, goodput.measured) == ("unlimited", "n/a")
+    assert "goodput" not in table.reading
+
+
+def test_of_very_many_paths_the_worst_are_shown_and_the_rest_counted(build_run: BuildRun) -> None:
+    rows = [measured(20 + i / 1000) for i in range(MAX_ROWS + 20)]
+    table = table_of(build_run, [measured(20.0, within=False), *rows])
+    assert table is not None
+    lines = table.groups[0][1]
+    assert len(lines) == MAX_ROWS
+    assert not lines[0].within_tolerance
+    assert lines[-1].properties[0].measured == "20.1\u00a0ms"
+    assert f"The {MAX_ROWS} farthest off are shown" in table.reading

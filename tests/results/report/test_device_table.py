@@ -1,0 +1,126 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import results
+from results.perfetto.selection import Selection
+from results.perfetto.trace_file import write_trace
+from results.reading.run import Run
+from results.reading.trial_frames import measured_window
+from results.records.run_store import GPU_SAMPLES_FILE, TRIAL_FACTS, read_json
+from results.records.schema import GPU_SAMPLES, GpuSample, write_table
+from results.report.device_table import device_rows, device_table
+from results.report.report import write_report
+from tests.results.perfetto.trace_rules import load_trace, names_of, problems
+
+BuildRun = Callable[..., Path]
+GPU = "GPU-5fd4c7a1"
+MS = 1_000_000
+
+
+def told(rank: int, host: str, **more: Any) -> dict[str, Any]:
+    """What a rank tells of its device."""
+    device = {
+        "device": GPU,
+        "model": "NVIDIA H200",
+        "to_host_bytes": 0,
+        "to_host_ns": 0,
+        "to_device_bytes": 0,
+        "to_device_ns": 0,
+        "clock_error_ns": 900,
+        "check_iteration": None,
+        "check_spans_ns": 0,
+        "check_profiler_ns": 0,
+    }
+    return {"rank": rank, "host": host, "gpu": 0, **device, **more}
+
+
+@pytest.fixture
+def run(build_run: BuildRun) -> Run:
+    """A run of one trial, whose GPUs all are one GPU that NVML was asked about."""
+    path = build_run(latencies=("40ms",), variants=("shared",))
+    trial = path / "trials/cell-000/shared/repeat-0"
+    hosts = results.load(path).spans[["rank", "host"]].drop_duplicates()
+    copies = {"to_host_bytes": 10**9, "to_host_ns": 10**8, "check_iteration": 0}
+    devices = [
+        told(int(rank), str(host), **copies, check_spans_ns=1_000, check_profiler_ns=900)
+        for rank, host in hosts.itertuples(index=False)
+    ]
+    (trial / TRIAL_FACTS).write_text(json.dumps({**read_json(trial / TRIAL_FACTS), "devices": devices}))
+    shown = results.load(path)
+    window = measured_window(shown, shown.trials[0], shown.spans)
+    assert window is not None
+    samples = [
+        (0, "shared", 0, *GpuSample(time_ns, GPU, utilization, 2**30, 412.5, 1_980_000_000, None, 54, ""))
+        for time_ns, utilization in (
+            (0, 0.0),
+            (window.start_ns, 0.5),
+            (window.end_ns - 1, 0.75),
+            (window.end_ns + MS, 1.0),
+        )
+    ]
+    write_table(trial / GPU_SAMPLES_FILE, GPU_SAMPLES, samples)
+    return results.load(path)
+
+
+def test_a_device_is_told_with_what_was_staged_and_by_whom_it_was_checked(run: Run) -> None:
+    (row,) = device_rows(run)
+    ranks = run.spans["rank"].nunique()
+    assert (row.device, row.model, row.contention.seats) == (GPU, "NVIDIA H200", ranks)
+    assert 0 < row.busy <= 1
+    assert row.contention.contended_ns > 0
+    assert row.nvml_utilization == pytest.approx(0.625)
+    assert (row.to_host_bytes, row.to_host_bps) == (ranks * 10**9, pytest.approx(80e9))
+    assert (row.to_device_bytes, row.to_device_bps) == (0, None)
+    assert row.checked_share == pytest.approx(0.9)
+
+
+def test_the_report_says_what_each_figure_is_and_is_not(run: Run, tmp_path: Path) -> None:
+    write_report([run], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for text in (
+        "Devices: what really computed",
+        GPU,
+        "62.5",
+        "cross-check that sees no bubbles",
+        "profiler over spans",
+    ):
+        assert text in page
+
+
+def test_what_was_not_asked_has_no_column(run: Run) -> None:
+    plain = [told(int(rank), str(host)) for rank, host in run.spans[["rank", "host"]].drop_duplicates().to_numpy()]
+    (trial,) = run.trials
+    trial.facts["devices"][:] = plain
+    bare = Run(**{**vars(run), "gpu_samples": run.gpu_samples.iloc[:0]})
+    table = device_table(bare)
+    assert table is not None
+    assert table.columns == [
+        "variant",
+        "device",
+        "ranks on it",
+        "busy",
+        "computed beside another rank",
+        "slowdown then",
+    ]
+    assert "NVML" not in table.reading
+
+
+def test_a_run_that_computed_nothing_has_no_such_table(build_run: BuildRun, tmp_path: Path) -> None:
+    path = build_run(latencies=("40ms",), variants=("one",))
+    assert device_table(results.load(path)) is None
+    write_report([path], tmp_path / "report.html")
+    assert "Devices: what" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_trace_shows_what_nvml_told_beside_the_gpus(run: Run) -> None:
+    write_trace(run.path, run.path / "trace.json", Selection())
+    trace = load_trace(run.path / "trace.json")
+    assert problems(trace) == []
+    names = names_of(trace, "process_name")
+    of_gpus = [event for event in trace["traceEvents"] if event["ph"] == "C" and "NVML" in names[event["pid"]]]
+    assert {event["name"] for event in of_gpus} >= {f"{GPU} NVML utilization", f"{GPU} power"}
+    assert any("contended_us" in event.get("args", {}) for event in trace["traceEvents"])

@@ -1,0 +1,105 @@
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from runner.cli.command_line import app
+
+SMALL = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+        "wan": {"latency": "40ms", "rate": "1Gbit"},
+    },
+    "compute": {"forward": "10ms", "activation": "1MiB"},
+    "training": {"stages": 4, "microbatches": 4, "iterations": 2},
+}
+
+
+def wanbed(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The folder of a small run, below where the commands are typed."""
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(yaml.safe_dump(SMALL))
+    assert wanbed("simulate", "small.yaml").exit_code == 0
+    (path,) = Path("runs").iterdir()
+    (path / "report.html").unlink()
+    return str(path)
+
+
+def test_with_json_the_page_s_place_is_one_document(run: str) -> None:
+    done = wanbed("report", run, "--json")
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {"report": f"{run}/report.html"})
+    assert (Path(run) / "report.html").is_file()
+
+
+@pytest.mark.parametrize("form", ["csv", "md", "json"])
+def test_tables_are_printed_and_nothing_is_written(run: str, form: str) -> None:
+    before = sorted(Path().rglob("*"))
+    done = wanbed("report", run, "--format", form)
+    assert done.exit_code == 0
+    assert sorted(Path().rglob("*")) == before
+    if form == "csv":
+        assert len(list(csv.DictReader(io.StringIO(done.stdout)))) == 1
+    elif form == "json":
+        assert len(json.loads(done.stdout)["headline"]) == 1
+    else:
+        assert done.stdout.startswith("| variant | iteration time |")
+
+
+def test_tables_go_to_a_file_if_asked(run: str) -> None:
+    printed = wanbed("report", run, "--format", "csv").stdout
+    done = wanbed("report", run, "--format", "csv", "--output", "table.csv", "--json")
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {"report": "table.csv"})
+    assert Path("table.csv").read_text(encoding="utf-8") == printed
+
+
+def test_figures_are_written_and_told(run: str) -> None:
+    told = json.loads(wanbed("report", run, "--figures", "figures", "--json").stdout)
+    assert sorted(told["figures"]) == sorted(map(str, Path("figures").iterdir()))
+    assert "figures/iteration-time-column.pdf" in told["figures"]
+
+
+def test_standard_output_is_either_a_document_or_tables(run: str) -> None:
+    done = wanbed("report", run, "--format", "md", "--json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "wanbed: --json: standard output is for the md tables, give them an --output\n"
+
+
+def test_figures_that_cannot_be_written_are_refused(run: str) -> None:
+    done = wanbed("report", run, "--figures", "small.yaml")
+    assert done.exit_code == 2
+    assert done.stderr == "wanbed: small.yaml: cannot be written (File exists), give another --figures\n"
+
+
+def test_no_folder_above_what_is_written_is_made(run: str) -> None:
+    for asked in (["--figures", "a/b/c"], ["--output", "no/such/x.html"]):
+        done = wanbed("report", run, *asked)
+        assert done.exit_code == 2
+        assert done.stderr == (
+            f"wanbed: {asked[1]}: cannot be written (No such file or directory), give another {asked[0]}\n"
+        )
+    assert not Path("a").exists()
+    assert not Path("no").exists()
+
+
+def test_a_dash_is_standard_output_for_tables_and_refused_for_the_page(run: str) -> None:
+    printed = wanbed("report", run, "--format", "csv").stdout
+    assert wanbed("report", run, "--format", "csv", "--output", "-").stdout == printed
+    done = wanbed("report", run, "--output", "-")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "wanbed: --output -: only tables go to standard output, give the page a file, or a --format\n"
+    )
+    assert not Path("-").exists()
+
+
+def test_an_unknown_format_is_bad_usage(run: str) -> None:
+    assert wanbed("report", run, "--format", "pdf").exit_code == 2

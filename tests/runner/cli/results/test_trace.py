@@ -1,0 +1,120 @@
+"""``wanbed trace`` as its users type it, on a run that was simulated."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from runner.cli.command_line import app
+from tests.results.perfetto.trace_rules import load_trace, names_of, problems
+
+EXPERIMENT: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+        "wan": {"latency": "40ms", "rate": "1Gbit"},
+    },
+    "compute": {"forward": "10ms", "activation": "1MiB"},
+    "training": {"microbatches": 4, "iterations": 2},
+    "variants": [
+        {"name": "gpipe", "schedule": "gpipe"},
+        {"name": "atlas", "schedule": "atlas", "transport": {"connections": "auto", "sharing": "temporal"}},
+    ],
+    "sweep": {"topology.wan.latency": ["10ms", "40ms"]},
+}
+
+
+def wanbed(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("simulated")
+    (folder / "exp.yaml").write_text(yaml.safe_dump(EXPERIMENT), encoding="utf-8")
+    done = wanbed("simulate", str(folder / "exp.yaml"), "--runs", str(folder / "runs"), "--jobs", "1", "--json")
+    assert done.exit_code == 0, done.output
+    return Path(json.loads(done.stdout)["run"])
+
+
+def refusal(*arguments: str) -> str:
+    done = wanbed("trace", *arguments)
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    (line,) = done.stderr.splitlines()
+    return str(line).removeprefix("wanbed: ")
+
+
+def test_the_trace_is_written_into_the_run_and_its_path_printed(run: Path) -> None:
+    done = wanbed("trace", str(run))
+    assert (done.exit_code, done.stdout, done.stderr) == (0, f"{run}/trace.json.gz\n", "")
+    trace = load_trace(run / "trace.json.gz")
+    assert problems(trace) == []
+    assert names_of(trace, "process_name")[4] == "east / east-0"
+
+
+def test_the_document_says_what_the_trace_holds(run: Path, tmp_path: Path) -> None:
+    destination = tmp_path / "all.json"
+    document = json.loads(wanbed("trace", str(run), "--json", "--output", str(destination)).stdout)
+    phases = [event["ph"] for event in load_trace(destination)["traceEvents"]]
+    assert document == {
+        "trace": str(destination),
+        "trials": 4,
+        "slices": phases.count("X") + phases.count("b"),
+        "flows": phases.count("s"),
+        "counters": phases.count("C"),
+    }
+
+
+def test_one_iteration_of_one_trial_is_chosen(run: Path, tmp_path: Path) -> None:
+    asked = ["--cell", "topology.wan.latency=40ms", "--variant", "atlas", "--repeat", "0", "--iteration", "1"]
+    destination = tmp_path / "one.json.gz"
+    document = json.loads(wanbed("trace", str(run), *asked, "--output", str(destination), "--json").stdout)
+    assert document["trials"] == 1
+    assert problems(load_trace(destination)) == []
+    assert (wanbed("trace", str(run), "--cell", "1", *asked[2:], "--json").exit_code) == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            ["--cell", "topology.wan.latency=20ms"],
+            "--cell topology.wan.latency=20ms: there is none such, "
+            "choose of: 0 (topology.wan.latency=10ms); 1 (topology.wan.latency=40ms)",
+        ),
+        (["--variant", "megatron"], "--variant megatron: there is none such, choose of: gpipe; atlas"),
+        (["--variant", "a\nb"], "--variant a b: there is none such, choose of: gpipe; atlas"),
+        (["--repeat", "1"], "--repeat 1: there is none such, choose of: 0"),
+        (["--iteration", "2"], "--iteration 2: there is none such, choose of: 0; 1"),
+    ],
+)
+def test_what_is_not_there_is_refused_in_one_line_with_what_is(run: Path, asked: list[str], told: str) -> None:
+    assert refusal(str(run), *asked) == told
+
+
+def test_a_place_that_cannot_be_written_to_is_refused(run: Path) -> None:
+    told = refusal(str(run), "--output", f"{run}/nowhere/trace.json")
+    assert told == f"{run}/nowhere/trace.json: cannot be written (No such file or directory), give another --output"
+    assert (
+        refusal(str(run), "--output", str(run)) == f"{run}: cannot be written (Is a directory), give another --output"
+    )
+
+
+def test_a_dash_is_no_place_for_a_trace(run: Path) -> None:
+    assert refusal(str(run), "--output", "-") == "--output -: a trace does not go to standard output, give a file"
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    assert refusal(str(tmp_path)).startswith(f"{tmp_path}: not a run's folder")
+
+
+def test_a_run_without_trials_has_no_data(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_bytes((run / "manifest.json").read_bytes())
+    done = wanbed("trace", str(tmp_path))
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert done.stderr == (
+        f"wanbed: {tmp_path}: no trial of this run has finished, continue it with wanbed run --resume\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]

@@ -1,0 +1,141 @@
+"""``wanbed plan`` as its users see it; prices are those of Atlas' plan, which need no simulator."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from runner.cli.command_line import app
+from tests.runner.planner.instances import ATLAS, document, planned_pricing
+
+SLOW = [{"between": ["east", "west"], "node_pair_rate": "100Mbit", "latency": "80ms"}]
+THREE = {"east": 3, "west": 2, "north": 2}
+
+
+@pytest.fixture(autouse=True)
+def _prices_by_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.planner.planning.simulated_pricing", planned_pricing)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def planned(content: dict[str, Any], *arguments: str) -> Result:
+    Path("exp.yaml").write_text(yaml.safe_dump(content))
+    return CliRunner().invoke(app, ["plan", "exp.yaml", *arguments])
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_answer_names_datacenters_cells_stages_and_what_stays_unused() -> None:
+    done = planned(document(THREE, 6, links=SLOW))
+    assert done.exit_code == 0
+    assert done.output.startswith("exp.yaml: atlas, 6 stages\n")
+    assert "DP-cells          1 of 1 pipeline\n" in done.output
+    assert "GPUs left unused  1 in " in done.output
+    assert "no other that keeps a stage's replicas in one datacenter gives more" in done.output
+    assert "greedy" in done.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_script_gets_every_figure() -> None:
+    done = planned(document(THREE, 7, links=SLOW), "--json")
+    answer = json.loads(done.stdout)
+    chosen = answer["chosen"]
+    assert chosen.keys() == {
+        "datacenters",
+        "dp_cells",
+        "pipelines_per_cell",
+        "placement",
+        "iteration_time_s",
+        "tokens_per_s",
+        "gpu_utilization",
+        "wan_bytes",
+        "found_by",
+    }
+    assert chosen["datacenters"][1] == "north"
+    assert len(chosen["placement"]) == 7
+    assert chosen["found_by"] == "better"
+    assert [entry["found_by"] for entry in answer["alternatives"]] == ["greedy"]
+    assert answer["unused_gpus"] == {"east": 0, "west": 0, "north": 0}
+    assert answer["cut_off"] is None
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_three_searches_can_be_asked_for() -> None:
+    tokens = [
+        json.loads(planned(document(THREE, 7, links=SLOW), "--json", "--search", name).stdout)["chosen"]["tokens_per_s"]
+        for name in ("greedy", "better", "exhaustive")
+    ]
+    assert tokens[0] < tokens[1] == tokens[2]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_whose_own_pipelines_do_not_fit_is_planned_all_the_same() -> None:
+    content = document({"east": 4, "west": 4}, 4, training={"stages": 4, "pipelines": 64})
+    assert json.loads(planned(content, "--json").stdout)["chosen"]["dp_cells"] == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_if_is_asked_with_set() -> None:
+    content = document({"east": 4, "west": 4}, 4)
+    more = json.loads(planned(content, "--json", "--set", "topology.datacenters.0.hosts=64").stdout)["chosen"]
+    assert (more["datacenters"], more["dp_cells"] * more["pipelines_per_cell"]) == (["east"], 16)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_first_variant_that_follows_atlas_is_planned_unless_another_is_named() -> None:
+    content = document({"east": 4}, 2, variants=[{"name": "pipe", "schedule": "gpipe"}, ATLAS])
+    assert json.loads(planned(content, "--json").stdout)["variant"] == "atlas"
+    unknown = planned(content, "--variant", "atals")
+    assert (unknown.exit_code, unknown.stderr) == (2, "wanbed: --variant atals: exp.yaml has pipe and atlas\n")
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_cell_of_a_sweep_is_planned() -> None:
+    content = document(THREE, 6, sweep={"topology.wan.latency": ["10ms", "40ms"]})
+    cells = json.loads(planned(content, "--json").stdout)["cells"]
+    assert [cell["cell"] for cell in cells] == [{"topology.wan.latency": "10ms"}, {"topology.wan.latency": "40ms"}]
+    assert cells[0]["chosen"]["iteration_time_s"] < cells[1]["chosen"]["iteration_time_s"]
+    assert planned(content).output.count("topology.wan.latency=") == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_search_that_is_cut_off_says_so() -> None:
+    done = planned(document(THREE, 7, links=SLOW), "--simulations", "1")
+    assert "search cut off after 1 simulation: a better plan may exist" in done.output
+    assert "gives more" not in done.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_how_stages_were_chosen_is_told_where_the_file_does_not_say() -> None:
+    content = document({"east": 3, "west": 2}, 1, training={"microbatches": 4})
+    assert "5 stages (training.stages is not given: one for every GPU that 1 pipeline would leave)" in planned(
+        content
+    ).output.replace("\n", " ")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("content", "arguments", "told"),
+    [
+        (
+            document({"east": 2, "west": 2}, 5),
+            [],
+            "exp.yaml: training.stages: 5 stages need 5 GPUs, one each, and the hosts have 4 (east 2, west 2): add",
+        ),
+        (document({"east": 2}, 2), ["--search", "best"], "--search best: there are greedy, better and exhaustive"),
+        (document({"east": 2}, 2), ["--set", "topology.datacenters.3.hosts=1"], "--set topology.datacenters.3.hosts=1"),
+        (document({"east": 2}, 2, surprise=1), [], "exp.yaml: surprise: "),
+    ],
+)
+def test_bad_input_is_one_line(content: dict[str, Any], arguments: list[str], told: str) -> None:
+    done = planned(content, *arguments)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"wanbed: {told}")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,225 @@
+"""``wanbed simulate`` as its users type it, on a core that computes on paper."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import results
+from runner.cli.command_line import app
+from runner.simulated_runs import simulated_sweep
+from tests.runner.simulation_on_paper import DEADLOCKING, simulate_on_paper
+
+SMALL: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+        "wan": {"latency": "40ms", "rate": "1Gbit"},
+    },
+    "compute": {"forward": "10ms", "activation": "1MiB"},
+    "training": {"microbatches": 4},
+    "variants": [{"name": "gpipe", "schedule": "gpipe"}, {"name": "1f1b", "schedule": "1f1b"}],
+    "sweep": {"topology.wan.latency": ["10ms", "40ms"]},
+}
+TORCH = {"compute": {"kind": "torch", "checkpointing": False}, "model": "gpt-tiny", "training": {"microbatches": 4}}
+
+
+@pytest.fixture(autouse=True)
+def _on_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweep = partial(simulated_sweep.simulate_sweep, simulate=simulate_on_paper)
+    monkeypatch.setattr(simulated_sweep, "simulate_sweep", sweep)
+
+
+def wanbed(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def written(**changes: Any) -> str:
+    Path("exp.yaml").write_text(yaml.safe_dump({**SMALL, **changes}), encoding="utf-8")
+    return "exp.yaml"
+
+
+def refusal(*arguments: str) -> str:
+    done = wanbed(*arguments)
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    assert os.listdir() == ["exp.yaml"]
+    (line,) = done.stderr.splitlines()
+    return str(line)
+
+
+def test_the_sweep_is_simulated_without_asking_for_root_or_netem() -> None:
+    done = wanbed("simulate", written(), "--jobs", "1")
+    assert done.exit_code == 0, done.output
+    assert "by construction" in done.stdout
+    (folder,) = Path("runs").iterdir()
+    assert done.stdout.splitlines()[-1] == f"report: {folder}/report.html"
+    run = results.load(folder)
+    assert run.complete
+    assert [(trial.cell, trial.variant) for trial in run.trials] == [(c, v) for c in (0, 1) for v in ("gpipe", "1f1b")]
+    assert list(pd.read_parquet(folder / "summary.parquet")["variant"]) == list(run.summary["variant"])
+
+
+def test_a_file_that_names_the_engine_runs_alike() -> None:
+    asked = wanbed("simulate", written(), "--jobs", "1", "--json")
+    named = wanbed("run", written(engine="simulate"), "--jobs", "1", "--json")
+    assert named.exit_code == 0, named.output
+    assert json.loads(named.stdout)["summary"] == json.loads(asked.stdout)["summary"]
+    one, other = (json.loads((folder / "manifest.json").read_text()) for folder in Path("runs").iterdir())
+    assert one["config_hash"] == other["config_hash"]
+
+
+def test_the_summary_says_that_it_is_a_simulation_whose_links_are_as_asked() -> None:
+    rows = json.loads(wanbed("simulate", written(), "--jobs", "1", "--json").stdout)["summary"]
+    assert len(rows) == 4
+    for row in rows:
+        assert (row["engine"], row["clock"], row["dilation"], row["calibrated"]) == ("simulate", "virtual", 1.0, True)
+        assert row["wan_bytes"] == 2 * 4 * 3 * 2**20
+        assert len(row["iteration_times_s"]) == 2
+
+
+def test_a_dilation_says_something_of_a_machine_and_nothing_to_a_simulation() -> None:
+    as_it_is = json.loads(wanbed("simulate", written(), "--jobs", "1", "--json").stdout)["summary"]
+    dilated = json.loads(wanbed("simulate", written(dilation=4), "--jobs", "1", "--json").stdout)["summary"]
+    assert dilated == as_it_is
+
+
+def test_the_report_claims_no_measurement() -> None:
+    wanbed("simulate", written(), "--jobs", "1")
+    (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
+    assert "Nothing was measured: the links are as asked by construction." in page
+    assert "Simulated as discrete events" in page
+    assert 'role="alert"' not in page
+    assert 'data-label="calibrated"' not in page
+
+
+def test_what_would_give_the_same_again_runs_once_and_says_so() -> None:
+    done = wanbed("simulate", written(repeats=3, sweep={}), "--jobs", "1", "--json")
+    assert [row["repeat"] for row in json.loads(done.stdout)["summary"]] == [0, 0]
+    told = "a simulation gives the same every time: each trial runs once, not 3 times"
+    assert sum(told in line for line in done.stderr.splitlines()) == 1
+    listed = json.loads(wanbed("simulate", "exp.yaml", "--dry-run", "--json").stdout)["trials"]
+    assert [trial["repeat"] for trial in listed] == [0, 0]
+    (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
+    assert "incomplete" not in page
+
+
+def test_a_deadlock_ends_with_status_2_and_one_line_and_keeps_what_had_finished() -> None:
+    file = written(variants=[*SMALL["variants"], {"name": DEADLOCKING, "schedule": "gpipe"}])
+    done = wanbed("simulate", file, "--jobs", "1")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == (
+        "wanbed: topology.wan.latency=10ms: deadlocks: stage 1 waits for the activation of microbatch 0; last: forward "
+        "0 at stage 0"
+    )
+    (folder,) = Path("runs").iterdir()
+    run = results.load(folder)
+    assert not run.complete
+    assert [trial.variant for trial in run.trials] == ["gpipe", "1f1b"]
+
+
+def test_a_run_that_was_cut_off_is_resumed_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(topology: Any, variant: Any, iterations: int, **effects: Any) -> Any:
+        if variant.name == "1f1b":
+            raise KeyboardInterrupt
+        return simulate_on_paper(topology, variant, iterations, **effects)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            simulated_sweep,
+            "simulate_sweep",
+            partial(simulated_sweep.simulate_sweep.func, simulate=interrupted),  # type: ignore[attr-defined]
+        )
+        assert wanbed("simulate", written(), "--jobs", "1").exit_code == 130
+    done = wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume")
+    assert done.exit_code == 0, done.output
+    assert "4 trials, 1 of them finished before" in done.stderr
+    (folder,) = Path("runs").iterdir()
+    assert results.load(folder).complete
+    assert "is complete already" in wanbed("simulate", "exp.yaml", "--resume").stderr
+
+
+def test_ideal_transport_switches_every_effect_off() -> None:
+    ideal = [{"name": "ideal", "schedule": "gpipe", "transport": {"model": "ideal"}}, *SMALL["variants"]]
+    wanbed("simulate", written(variants=ideal, sweep={}), "--jobs", "1")
+    (folder,) = Path("runs").iterdir()
+    effects = {trial.variant: set(trial.facts["tcp_effects"].values()) for trial in results.load(folder).trials}
+    assert effects == {"ideal": {False}, "gpipe": {True}, "1f1b": {True}}
+
+
+def test_torch_s_times_are_a_profile_s_and_the_report_says_so() -> None:
+    done = wanbed("simulate", written(**TORCH), "--jobs", "1")
+    assert done.exit_code == 0, done.output
+    assert "torch does not run in a simulation: a compute profile gives its times" in done.stderr
+    (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
+    assert "Torch did not run: its times are those of the compute profile cpu" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {**TORCH, "variants": [{"name": "a", "schedule": "torch-gpipe"}]},
+            "exp.yaml: variants.0.schedule: torch-gpipe is run by torch itself and is not simulated: leave the variant "
+            "out, or give engine: emulate",
+        ),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_by_name(changes: dict[str, Any], told: str) -> None:
+    file = written(**{"sweep": {}, **changes})
+    assert refusal("simulate", file) == f"wanbed: {told}"
+    assert refusal("run", file, "--engine", "simulate").endswith(told.removeprefix("exp.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["simulate", "exp.yaml", "--set", "engine=emulate"],
+            "--set engine: wanbed simulate always simulates: leave it out, or use wanbed run",
+        ),
+        (
+            ["run", "exp.yaml", "--engine", "simulate", "--substrate", "kernel"],
+            "--substrate: a simulation has none: leave it out, or give engine: emulate",
+        ),
+        (
+            ["run", "exp.yaml", "--engine", "simulate", "--keep-gradients"],
+            "--keep-gradients: a simulation has none: leave it out, or give engine: emulate",
+        ),
+        (
+            ["run", "exp.yaml", "--jobs", "2"],
+            "--jobs: an emulation runs one trial at a time: leave it out, or give engine: simulate",
+        ),
+    ],
+)
+def test_options_of_the_other_engine_are_refused(arguments: list[str], told: str) -> None:
+    written()
+    assert refusal(*arguments) == f"wanbed: {told}"
+
+
+def test_no_jobs_are_bad_usage() -> None:
+    assert wanbed("simulate", written(), "--jobs", "0").exit_code == 2
+
+
+def test_a_datacenter_of_thousands_of_hosts_can_be_simulated() -> None:
+    hosts = [{"name": "east", "hosts": 3000}, {"name": "west", "hosts": 3000}]
+    topology = {**SMALL["topology"], "datacenters": hosts}
+    done = wanbed("simulate", written(topology=topology, training={"stages": 4}, sweep={}), "--dry-run")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_machine_without_mininet_can_simulate() -> None:
+    program = (
+        "import sys\nsys.modules['mininet'] = None\n"
+        "import runner.cli.command_line, runner.simulated_runs.simulated_sweep, results.report.report\n"
+        "print('testbed.testbed' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)
+    assert done.stdout == "False\n"

@@ -1,0 +1,431 @@
+"""The commands on machines where nothing can come up, so that whatever is refused is refused before that."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from results.records.run_store import RunStore, TrialRecord
+from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from runner.cli.command_line import app
+from runner.planner.experiment_file import load_experiment
+from runner.runs.run_folder import begin_run
+from testbed.substrate import probe
+from testbed.substrate.probe import GUEST, KERNEL, Offer
+from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+
+SMALL: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+        "wan": {"latency": "40ms", "rate": "1Gbit"},
+    },
+    "compute": {"forward": "10ms", "activation": "1MiB"},
+}
+
+NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
+NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux kmod")
+
+COMMANDS: dict[str, Callable[[str], list[str]]] = {
+    "run": lambda file: ["run", file],
+    "run --json": lambda file: ["run", file, "--json"],
+    "dry run": lambda file: ["run", file, "--dry-run"],
+    "calibrate": lambda file: ["calibrate", file],
+    "calibrate --json": lambda file: ["calibrate", file, "--json"],
+    "exec": lambda file: ["exec", file, "east-0", "--", "true"],
+    "shell": lambda file: ["shell", file],
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the commands are typed, on a machine without netem and without a testbed to join."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(probe, "probe_kernel", lambda: NO_NETEM)
+    monkeypatch.setattr(probe, "probe_guest", lambda: NO_GUEST)
+    monkeypatch.setattr("runner.cli.network.exec.join_testbed", lambda *_: None)
+    monkeypatch.setattr("testbed.testbed.claim", lambda *_: pytest.fail("a testbed was claimed"))
+    return tmp_path
+
+
+@pytest.fixture
+def able(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has netem and every program after all."""
+    monkeypatch.setattr(probe, "probe_kernel", lambda: Offer(KERNEL, True, "it has netem"))
+    monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}")
+
+
+def wanbed(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def written(document: object, name: str = "exp.yaml") -> str:
+    Path(name).write_text(document if isinstance(document, str) else yaml.safe_dump(document), encoding="utf-8")
+    return name
+
+
+def small(**changes: Any) -> dict[str, Any]:
+    return {**SMALL, **changes}
+
+
+def topology(**changes: Any) -> dict[str, Any]:
+    return small(topology={**SMALL["topology"], **changes})
+
+
+def refusal(status: int, *arguments: str) -> str:
+    """The one line on standard error, and nothing else, with which a command ends without having made anything."""
+    before = sorted(Path().rglob("*"))
+    done = wanbed(*arguments)
+    assert done.exit_code == status, done.output
+    assert done.stdout == ""
+    assert sorted(Path().rglob("*")) == before
+    (line,) = done.stderr.splitlines()
+    assert line.isprintable()
+    assert line.startswith("wanbed: ")
+    return line.removeprefix("wanbed: ")
+
+
+def alias_bomb() -> str:
+    lines = ["topology: &a0 {datacenters: []}"]
+    lines += [f"x{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 10)]
+    return "\n".join(lines)
+
+
+BAD_FILES: dict[str, tuple[object, str]] = {
+    "unknown field": (
+        topology(wann={}),
+        "exp.yaml: topology.wann: unknown field, did you mean 'wan'?",
+    ),
+    "wrong unit": (
+        topology(wan={"latency": "40Mbit"}),
+        "exp.yaml: topology.wan.latency: '40Mbit' has the unit 'Mbit', not one of a duration (ns, us, µs, ms, s): "
+        "write it like 40ms, 50us or 2s",
+    ),
+    "bare number": (
+        topology(wan={"latency": 40}),
+        "exp.yaml: topology.wan.latency: 40 has no unit: write a duration like 40ms, 50us or 2s",
+    ),
+    "negative latency": (
+        topology(wan={"latency": "-40ms"}),
+        "exp.yaml: topology.wan.latency: '-40ms' is negative: a duration is zero or more",
+    ),
+    "link to an unknown datacenter": (
+        topology(links=[{"between": ["east", "north"]}]),
+        "exp.yaml: topology.links.0.between: no datacenter 'north', there are east, west",
+    ),
+    "more stages than hosts": (
+        small(training={"stages": 5}),
+        "exp.yaml: training.stages: 5 stages need 5 GPUs, one each, and the hosts have 4 (east 2, west 2): add hosts "
+        "or use fewer stages",
+    ),
+    "unknown schedule": (
+        small(variants=[{"name": "a", "schedule": "gpip"}]),
+        "exp.yaml: variants.0.schedule: no schedule 'gpip', did you mean 'gpipe'?",
+    ),
+    "options that the schedule does not have": (
+        small(variants=[{"name": "a", "schedule": "gpipe", "options": {"depth": 1}}]),
+        "exp.yaml: variants.0.schedule: ",
+    ),
+    "a rule that the schedule does not have": (
+        small(variants=[{"name": "a", "schedule": "varuna", "options": {"recompute": "late"}}]),
+        "exp.yaml: variants.0.schedule: recompute: 'late' is no rule of varuna's options, take ahead or on-gradient",
+    ),
+    "swept dilation": (
+        small(sweep={"dilation": [1, 2]}),
+        "exp.yaml: sweep: dilation: a run has one for all its cells, leave it out of the sweep",
+    ),
+    "alias bomb": (
+        alias_bomb(),
+        "exp.yaml: line 6: more than 100000 values once its aliases are written out, use fewer",
+    ),
+    "no YAML": ("topology: [", "exp.yaml: line 1: not YAML: "),
+    "empty file": ("", "exp.yaml: empty, not a mapping: write fields like `name: value`"),
+    "another engine": (
+        small(engine="cluster"),
+        "exp.yaml: engine: input should be 'emulate' or 'simulate'",
+    ),
+    "ideal transport": (
+        small(variants=[{"name": "a", "schedule": "gpipe", "transport": {"model": "ideal"}}]),
+        "exp.yaml: variants.0.transport.model: only a simulation has ideal transport: leave it out, or give engine: "
+        "simulate",
+    ),
+    "more hosts than a testbed has": (
+        topology(datacenters=[{"name": "east", "hosts": 2}, {"name": "west", "hosts": 300}]),
+        "exp.yaml: topology.datacenters.1.hosts: 300 hosts, where an emulated datacenter has 250 at most: take fewer, "
+        "or simulate",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("fault", BAD_FILES)
+def test_a_bad_file_is_one_line_with_file_field_and_remedy_and_nothing_is_made(fault: str, command: str) -> None:
+    document, told = BAD_FILES[fault]
+    assert refusal(2, *COMMANDS[command](written(document))).startswith(told)
+
+
+@pytest.mark.parametrize("command", ["calibrate", "exec", "shell"])
+def test_a_network_that_can_only_be_simulated_is_not_brought_up(command: str) -> None:
+    document = topology(datacenters=[{"name": "east", "hosts": 300}, {"name": "west", "hosts": 1}])
+    told = refusal(2, *COMMANDS[command](written({**document, "engine": "simulate", "training": {"stages": 2}})))
+    assert told.startswith("exp.yaml: topology.datacenters.0.hosts: 300 hosts, where an emulated datacenter has 250")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_cannot_be_read_is_named(command: str) -> None:
+    remedy = "give the path of a readable YAML file"
+    told = f"none.yaml: cannot be read (No such file or directory): {remedy}"
+    assert refusal(2, *COMMANDS[command]("none.yaml")) == told
+    Path("folder").mkdir()
+    assert refusal(2, *COMMANDS[command]("folder")) == f"folder: cannot be read (Is a directory): {remedy}"
+
+
+@pytest.mark.parametrize("command", ["run", "dry run", "calibrate", "exec"])
+def test_a_bad_override_is_told_with_what_was_typed(command: str) -> None:
+    first, *rest = COMMANDS[command](written(SMALL))
+    override = ["--set", "topology.wan.latency=40"]
+    told = refusal(2, first, *override, *rest)
+    assert told.startswith("exp.yaml --set topology.wan.latency=40: topology.wan.latency: 40 has no unit")
+
+
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [("engine", "input should be 'emulate' or 'simulate'"), ("clock", "input should be 'real' or 'virtual'")],
+)
+def test_the_short_options_are_checked_like_the_fields(field: str, told: str) -> None:
+    assert refusal(2, "run", written(SMALL), f"--{field}", "wall") == f"exp.yaml --set {field}=wall: {field}: {told}"
+
+
+@pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
+def test_without_its_kernel_virtual_time_is_status_5_with_what_builds_it(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    first, *rest = COMMANDS[command](written(SMALL))
+    told = refusal(5, first, "--clock", "virtual", *rest)
+    assert told == f"no virtual-time kernel of this version in {tmp_path}/wanbed/virtual-kernel: make virtual"
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
+def test_virtual_time_has_no_guest_between_its_hosts(command: str) -> None:
+    first, *rest = COMMANDS[command](written(SMALL))
+    told = refusal(2, first, "--clock", "virtual", "--substrate", "guest", *rest)
+    assert told.startswith("--substrate guest: in virtual time links are the kernel's own")
+
+
+@pytest.mark.parametrize("command", ["run", "calibrate", "exec", "shell"])
+@pytest.mark.parametrize("dilation", ["auto", 1])
+def test_a_substrate_that_is_none_is_bad_input_whatever_else_the_file_says(command: str, dilation: object) -> None:
+    first, *rest = COMMANDS[command](written(small(dilation=dilation)))
+    told = refusal(2, first, "--substrate", "qemu", *rest)
+    assert told == "--substrate: 'qemu' is none, give auto, kernel or guest"
+
+
+@pytest.mark.parametrize("command", ["run", "run --json", "calibrate", "calibrate --json", "exec", "shell"])
+@pytest.mark.parametrize("dilation", ["auto", 1])
+def test_a_machine_without_netem_is_status_5_with_what_to_install(command: str, dilation: object) -> None:
+    told = refusal(5, *COMMANDS[command](written(small(dilation=dilation))))
+    assert told == (
+        "no netem anywhere: the kernel 6.1.0 has no sch_netem; linux.uml is not on the PATH "
+        "(apt-get install user-mode-linux kmod; or modprobe sch_netem)"
+    )
+
+
+@pytest.mark.usefixtures("able")
+@pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
+def test_a_program_that_the_machine_lacks_is_status_5_too(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda program: None if program == "iperf3" else f"/usr/bin/{program}")
+    told = refusal(5, *COMMANDS[command](written(small(dilation=1))))
+    assert told == "iperf3 is not installed: apt-get install iperf3"
+
+
+@pytest.mark.usefixtures("able")
+def test_a_run_that_the_machine_cannot_carry_is_status_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.emulation.run_dilation.measure_capacity_bps", lambda *_: 10_000_000)
+    assert refusal(5, "run", written(SMALL)).startswith("dilation: the links in use ask for 2Gbit at once")
+
+
+def test_a_dry_run_lists_every_trial_in_the_order_it_would_run() -> None:
+    file = written(
+        small(
+            sweep={"topology.wan.latency": ["10ms", "40ms"]},
+            variants=[{"name": "a", "schedule": "gpipe"}, {"name": "b", "schedule": "1f1b"}],
+            repeats=2,
+        )
+    )
+    done = wanbed("run", file, "--dry-run")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        f"topology.wan.latency={latency}: {variant}, repeat {repeat}"
+        for latency in ("10ms", "40ms")
+        for repeat in (0, 1)
+        for variant in ("a", "b")
+    ]
+    document = json.loads(wanbed("run", file, "--dry-run", "--json").stdout)
+    assert document["run"] is None
+    assert document["trials"] == [
+        {"cell": {"topology.wan.latency": latency}, "variant": variant, "repeat": repeat}
+        for latency in ("10ms", "40ms")
+        for repeat in (0, 1)
+        for variant in ("a", "b")
+    ]
+
+
+def test_a_dry_run_of_a_single_cell_names_the_experiment_and_makes_nothing() -> None:
+    file = written(SMALL, "quick look.yaml")
+    done = wanbed("run", file, "--dry-run", "--set", "repeats=1")
+    assert done.stdout == "quick look: gpipe, repeat 0\n"
+    assert os.listdir() == [file]
+
+
+def test_there_is_nothing_to_resume_before_a_first_run() -> None:
+    told = refusal(2, "run", written(SMALL), "--resume")
+    assert told == "--resume: runs holds no run of this configuration, leave --resume out to start one"
+
+
+@pytest.mark.usefixtures("able")
+def test_a_folder_for_runs_that_is_none_is_refused() -> None:
+    told = refusal(2, "run", written(small(dilation=1)), "--runs", "exp.yaml")
+    assert told == f"--runs: {Path.cwd() / 'exp.yaml'} is no folder, give another place for runs"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["exp.yaml", "east-7", "--", "true"],
+            "exp.yaml: host 'east-7' is not in the topology: it has east-0, east-1, west-0, west-1",
+        ),
+        (
+            ["exp.yaml", "east-0", "--also", "north-0 iperf3 -s", "--", "true"],
+            "exp.yaml: host 'north-0' is not in the topology: it has east-0, east-1, west-0, west-1",
+        ),
+        (
+            ["exp.yaml", "east-0", "--also", "west-0", "--", "true"],
+            "--also 'west-0': give a host and a program, like 'west-0 iperf3 -s'",
+        ),
+        (
+            ["exp.yaml", "east-0", "--also", "", "--", "true"],
+            "--also '': give a host and a program, like 'west-0 iperf3 -s'",
+        ),
+        (
+            ["exp.yaml", "east-0", "--also", "west-0 sh -c 'oops", "--", "true"],
+            '--also "west-0 sh -c \'oops": No closing quotation',
+        ),
+    ],
+)
+def test_a_host_or_program_that_is_none_is_refused_with_those_there_are(arguments: list[str], told: str) -> None:
+    written(SMALL)
+    assert refusal(2, "exec", *arguments) == told
+
+
+def test_doctor_tells_in_json_and_by_its_status_that_netem_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.doctor.probe_kernel", lambda: NO_NETEM)
+    monkeypatch.setattr("testbed.doctor.probe_guest", lambda: NO_GUEST)
+    done = wanbed("doctor", "--json")
+    assert (done.exit_code, done.stderr) == (5, "")
+    document = json.loads(done.stdout)
+    assert document["netem"]["substrate"] is None
+    assert {"modprobe sch_netem", "apt-get install user-mode-linux kmod"} <= {
+        missing["install"] for missing in document["missing"]
+    }
+    told = wanbed("doctor")
+    assert told.exit_code == 5
+    assert "apt-get install user-mode-linux kmod" in told.stdout
+    assert "netem         none: no WAN can be emulated here; " in told.stdout
+    assert "`wanbed exec --no-wan`" in told.stdout
+
+
+def test_doctor_lists_gpus_with_memory_driver_and_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = [FakeGpu("GPU-1", "NVIDIA H200", 141 * 2**30), FakeGpu("GPU-2", "NVIDIA A10", 24 * 2**30)]
+    monkeypatch.setitem(sys.modules, "pynvml", FakePynvml(gpus))
+    lines = wanbed("doctor").stdout.splitlines()
+    place = lines.index("GPUs          NVIDIA H200, 141 GiB, driver 570.1, GPU-1")
+    assert lines[place + 1] == "              NVIDIA A10, 24 GiB, driver 570.1, GPU-2"
+
+
+def test_doctor_is_content_with_a_machine_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.doctor.probe_kernel", lambda: NO_NETEM)
+    monkeypatch.setattr("testbed.doctor.probe_guest", lambda: Offer(GUEST, True, "User-Mode Linux 6.1 [x] with netem"))
+    monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}")
+    done = wanbed("doctor")
+    assert done.exit_code == 0
+    assert (
+        "netem         guest: the kernel 6.1.0 has no sch_netem, so User-Mode Linux 6.1 [x] with netem" in done.stdout
+    )
+
+
+@pytest.mark.parametrize("arguments", [["nowhere"], ["nowhere", "--output", "report.html"]])
+def test_a_report_of_what_is_no_run_is_refused(arguments: list[str]) -> None:
+    assert refusal(2, "report", *arguments).startswith("nowhere: not a run's folder: manifest.json: No such file")
+
+
+def finished_run() -> RunStore:
+    """A run of one rank that computed once."""
+    store = begin_run(load_experiment(Path(written(SMALL))), Path("runs"), {"dilation": 1.0})
+    spans = (Span("forward", 1, 0, 0, 1_000_000), Span("backward", 1, 0, 1_000_000, 3_000_000))
+    log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), spans, complete=True)
+    store.write_trial(TrialRecord(0, "gpipe", 0, [log], []))
+    store.finish()
+    return store
+
+
+def test_a_report_that_cannot_be_written_is_refused() -> None:
+    done = refusal(2, "report", str(finished_run().path), "--output", "nowhere/report.html")
+    assert done == "nowhere/report.html: cannot be written (No such file or directory), give another --output"
+
+
+def test_a_report_lies_in_the_first_run_unless_told() -> None:
+    store = finished_run()
+    done = wanbed("report", str(store.path))
+    assert (done.exit_code, done.stdout) == (0, f"{store.path}/report.html\n")
+    assert (store.path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_run_without_a_finished_trial_has_no_report() -> None:
+    store = begin_run(load_experiment(Path(written(SMALL))), Path("runs"), {"dilation": 1.0})
+    assert "no trial of this run has finished" in refusal(4, "report", str(store.path))
+    assert not (store.path / "report.html").exists()
+
+
+def test_cleaning_what_belongs_to_root_needs_root(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr("runner.cli.network.clean.STATE_ROOT", folder)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert refusal(5, "clean") == "what a run left belongs to root: run wanbed clean as root, or with sudo"
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["run", "exp.yaml", "--nonsense"], ["nonsense"], ["exec", "exp.yaml"]])
+def test_a_command_that_is_typed_wrongly_is_bad_usage(arguments: list[str]) -> None:
+    written(SMALL)
+    done = wanbed(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "Usage: " in done.stderr
+    assert os.listdir() == ["exp.yaml"]
+
+
+@pytest.mark.parametrize(
+    "command", ["doctor", "calibrate", "exec", "shell", "run", "profile", "simulate", "report", "clean"]
+)
+def test_every_command_explains_itself(command: str) -> None:
+    done = wanbed(command, "--help")
+    assert done.exit_code == 0
+    assert f"Usage: wanbed {command}" in done.stdout or f" {command} " in done.stdout
+
+
+def test_gradients_of_replayed_compute_are_refused() -> None:
+    told = refusal(2, "run", written(SMALL), "--keep-gradients")
+    assert told == "--keep-gradients: replayed compute makes none: give compute: {kind: torch}"
+
+
+@pytest.mark.usefixtures("able")
+def test_training_in_torch_where_there_is_none_is_status_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.cli.runs.run.find_spec", lambda _: None)
+    told = refusal(5, "run", written(small(model="gpt-tiny", compute={"kind": "torch"}, dilation=1)))
+    assert told == "torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'"

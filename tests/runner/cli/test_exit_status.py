@@ -1,0 +1,122 @@
+import os
+import signal
+
+import pytest
+import typer
+
+from ground.strict_model import InputError
+from results.records.run_store import RunError
+from runner.cli.exit_status import fail, told_in_one_line
+from runner.resolve.dilation import CapacityError
+from runner.runs.faults import (
+    BAD_INPUT,
+    DONE,
+    MACHINE_LACKS,
+    NO_DATA,
+    NOT_COMPARABLE,
+    OUTSIDE_TOLERANCE,
+    REGRESSED,
+    TrialError,
+)
+from testbed.claims.cleaning import CleaningError
+from testbed.hosts.ping import MeasurementError
+from testbed.kernel.gateway_programming import ReadBackError
+from testbed.kernel.missing import MissingError
+from testbed.substrate.substrate import SubstrateError
+
+STATUS = [
+    (InputError, 2),
+    (RunError, 2),
+    (MissingError, 5),
+    (CapacityError, 5),
+    (TrialError, 4),
+    (MeasurementError, 4),
+    (SubstrateError, 4),
+    (ReadBackError, 4),
+    (CleaningError, 4),
+]
+
+
+def test_the_statuses_are_those_that_scripts_rely_on() -> None:
+    assert REGRESSED == OUTSIDE_TOLERANCE
+    assert (DONE, OUTSIDE_TOLERANCE, BAD_INPUT, NOT_COMPARABLE, NO_DATA, MACHINE_LACKS) == (0, 1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(("kind", "status"), STATUS)
+def test_every_foreseen_failure_is_one_line_and_its_status(
+    kind: type[Exception], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, told_in_one_line():
+        raise kind("exp.yaml: repeats: 0 is not a whole number from 1 to 1000")
+    assert ended.value.exit_code == status
+    told = capsys.readouterr()
+    assert told.err == "wanbed: exp.yaml: repeats: 0 is not a whole number from 1 to 1000\n"
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _ in STATUS])
+def test_a_kind_of_a_foreseen_failure_is_one_too(kind: type[Exception]) -> None:
+    special = type("Special", (kind,), {})
+    with pytest.raises(typer.Exit) as ended, told_in_one_line():
+        raise special("x")
+    assert ended.value.exit_code == dict(STATUS)[kind]
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "a\r\nb\n", "tab\tand bell\a", "a guest's\x1b[31mcolours"])
+def test_whatever_a_message_holds_it_is_told_in_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        fail(text, NO_DATA)
+    told = capsys.readouterr().err
+    assert told.endswith("\n")
+    assert told[:-1].isprintable()
+    assert told.startswith("wanbed: ")
+
+
+@pytest.mark.parametrize("fault", [ValueError("a mistake of ours"), KeyError("x"), AssertionError()])
+def test_what_nobody_foresaw_keeps_its_traceback(fault: Exception) -> None:
+    with pytest.raises(type(fault)) as unforeseen, told_in_one_line():
+        raise fault
+    assert unforeseen.value is fault
+
+
+def test_a_status_passes_through(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, told_in_one_line():
+        raise typer.Exit(7)
+    assert ended.value.exit_code == 7
+    assert capsys.readouterr().err == ""
+
+
+def test_an_interrupt_is_told_and_ends_as_shells_expect(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, told_in_one_line():
+        raise KeyboardInterrupt
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err.splitlines() == ["wanbed: interrupted, nothing of it is left running"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_polite_end_unwinds_the_block_and_its_status_names_the_signal(number: signal.Signals) -> None:
+    undone: list[bool] = []
+
+    def block() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            signal.pause()
+        finally:
+            undone.append(True)
+
+    with pytest.raises(typer.Exit) as ended, told_in_one_line():
+        block()
+    assert ended.value.exit_code == 128 + number
+    assert undone == [True]
+
+
+@pytest.mark.parametrize("fault", [None, InputError("x"), KeyboardInterrupt(), ValueError("y")])
+def test_signals_are_handled_as_before_once_the_block_is_over(fault: BaseException | None) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    try:
+        with told_in_one_line():
+            if fault is not None:
+                raise fault
+    except (typer.Exit, ValueError):
+        pass
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before

@@ -1,0 +1,55 @@
+"""What a run shows on a terminal when its trials are over."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from runner.cli.outcome import show_outcome
+from tests.results.comparison.runs import write_run
+
+
+def row_of(path: Path, load: dict[str, Any], capsys: pytest.CaptureFixture[str], **options: Any) -> str:
+    run = write_run(path, {("10ms", "stock"): [[1.0, 1.0]]}, **options)
+    (trial,) = run.glob("trials/*/*/*/trial.json")
+    trial.write_text(json.dumps({**json.loads(trial.read_text()), "machine_load": load}))
+    show_outcome(run, as_json=False)
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "stock" in line)
+    return row.replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ({"saturated": 1.0, "network": None}, "yes, SATURATED: all cores 100 %"),
+        ({"saturated": 0.0, "network": 0.9}, "yes, SATURATED: network core 90.0 %"),
+        ({"saturated": 0.0, "network": 0.1}, " yes "),
+    ],
+)
+def test_a_saturated_trial_does_not_read_as_if_all_were_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], load: dict[str, Any], words: str
+) -> None:
+    row = row_of(tmp_path, load, capsys)
+    assert words in row
+    assert ("SATURATED" in row) == ("SATURATED" in words)
+
+
+def test_links_outside_tolerance_on_a_saturated_machine_are_both_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "NO, SATURATED: all cores 50.0 %" in row_of(tmp_path, {"saturated": 0.5}, capsys, within_tolerance=False)
+
+
+def test_json_and_the_summary_file_have_the_load_of_each_trial(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path, {("10ms", "stock"): [[1.0]]})
+    (trial,) = run.glob("trials/*/*/*/trial.json")
+    trial.write_text(json.dumps({**json.loads(trial.read_text()), "machine_load": {"saturated": 1.0}}))
+    show_outcome(run, as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)["summary"]
+    told = {name: row[name] for name in ("saturated", "cores_saturated_fraction", "network_core_busy_fraction")}
+    assert told == {"saturated": True, "cores_saturated_fraction": 1.0, "network_core_busy_fraction": None}
+    assert pd.read_parquet(run / "summary.parquet")["saturated"].tolist() == [True]

@@ -1,0 +1,74 @@
+"""Ranks that wait at a gate begin together, and nobody waits for ever for one that has failed."""
+
+import select
+import threading
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from runner.emulation.ranks.start_gate import StartGate
+from workloads.start_gate import wait_at_gate
+
+
+class Ranks:
+    """Ranks as threads, each of which tells when it has begun."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._begun: SimpleQueue[int] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def come(self, rank: int) -> None:
+        thread = threading.Thread(target=self._run, args=(rank,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self, rank: int) -> None:
+        wait_at_gate(self._folder)
+        self._begun.put(rank)
+
+    def begun(self, count: int) -> set[int]:
+        return {self._begun.get(timeout=30) for _ in range(count)}
+
+    def nobody_has_begun(self) -> bool:
+        try:
+            self._begun.get(timeout=0.1)
+        except Empty:
+            return True
+        return False
+
+
+def look_when_somebody_comes(gate: StartGate) -> None:
+    readable = select.poll()
+    readable.register(gate, select.POLLIN)
+    assert readable.poll(30_000)
+    gate.look()
+
+
+def test_all_begin_when_the_last_one_has_come(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path / "start")
+    with StartGate(tmp_path / "start", 3) as gate:
+        gate.look()
+        for rank in range(3):
+            assert not gate.is_open
+            assert ranks.nobody_has_begun()
+            ranks.come(rank)
+            look_when_somebody_comes(gate)
+        assert gate.is_open
+        assert ranks.begun(3) == {0, 1, 2}
+
+
+def test_a_gate_that_is_left_lets_those_begin_who_have_come(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path / "start")
+    with StartGate(tmp_path / "start", 2) as gate:
+        ranks.come(0)
+        look_when_somebody_comes(gate)
+        assert ranks.nobody_has_begun()
+    assert ranks.begun(1) == {0}
+
+
+def test_whoever_comes_after_it_was_opened_begins_at_once(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path / "start")
+    with StartGate(tmp_path / "start", 2) as gate:
+        gate.open()
+        ranks.come(1)
+        assert ranks.begun(1) == {1}

@@ -1,0 +1,80 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ground.strict_model import InputError
+from runner.emulation import run_dilation
+from runner.emulation.run_dilation import RunDilation, decide_dilation
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.dilation import CapacityError
+from runner.resolve.experiment import Cell
+
+
+def cells(**changes: Any) -> tuple[Cell, ...]:
+    document = {
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+            "wan": {"latency": "10ms", "rate": "1Gbit"},
+        },
+        **changes,
+    }
+    return parse_experiment(document, "exp.yaml", Path()).cells()
+
+
+class Machine:
+    """Measures a capacity, and notes for what."""
+
+    def __init__(self, capacity_bps: int) -> None:
+        self.capacity_bps = capacity_bps
+        self.asked: list[tuple[str, int]] = []
+
+    def measure(self, substrate: str, demand_bps: int) -> int:
+        self.asked.append((substrate, demand_bps))
+        return self.capacity_bps
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine(1_000_000_000)
+    monkeypatch.setattr(run_dilation, "measure_capacity_bps", machine.measure)
+    return machine
+
+
+def test_a_factor_that_is_given_is_taken_and_nothing_measured(machine: Machine) -> None:
+    assert decide_dilation(cells(dilation=4), "guest") == RunDilation(4.0, None)
+    assert machine.asked == []
+
+
+def test_otherwise_the_machine_is_measured_at_the_demand_and_the_factor_follows(machine: Machine) -> None:
+    # 1 Gbit/s each way, of which 80 % of 1 Gbit/s can be carried.
+    assert decide_dilation(cells(), "guest") == RunDilation(2.5, 1_000_000_000)
+    assert machine.asked == [("guest", 2_000_000_000)]
+
+
+def test_a_machine_that_carries_it_needs_no_dilation(machine: Machine) -> None:
+    machine.capacity_bps = 10_000_000_000
+    assert decide_dilation(cells(), "kernel").factor == 1.0
+
+
+def test_one_factor_serves_the_cell_that_asks_for_most(machine: Machine) -> None:
+    swept = cells(sweep={"topology.wan.rate": ["1Mbit", "2Gbit", "100Mbit"]})
+    assert decide_dilation(swept, "guest").factor == 5.0
+    assert machine.asked == [("guest", 4_000_000_000)]
+
+
+def test_a_demand_far_beyond_the_machine_is_refused(machine: Machine) -> None:
+    machine.capacity_bps = 10_000_000
+    with pytest.raises(CapacityError, match=r"^dilation: the links in use ask for 2Gbit at once and this machine"):
+        decide_dilation(cells(), "guest")
+
+
+def test_dilation_is_one_for_a_whole_run_and_not_swept() -> None:
+    with pytest.raises(InputError, match=r"^exp\.yaml: sweep: dilation: a run has one for all its cells, leave it out"):
+        cells(sweep={"dilation": [1, 2]})
+
+
+def test_virtual_time_is_never_dilated_and_nothing_is_measured(machine: Machine) -> None:
+    machine.capacity_bps = 1
+    assert decide_dilation(cells(clock="virtual"), "kernel") == RunDilation(1.0, None)
+    assert machine.asked == []

@@ -1,0 +1,79 @@
+"""Which transfers are small beside what a shared rate gives away after a pause."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ground.strict_model import parse_model
+from runner.emulation.small_transfers import bursts_of, small_transfers
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.resolved_variant import ResolvedVariant
+from testbed.measurement.calibration import LinkMeasurement
+from testbed.network.gateway_layout import plan_gateways
+from testbed.network.shared_rate import Timers
+from testbed.network.topology import TopologySpec, resolve_topology
+
+BURSTS = {("east", "west"): 10_000, ("west", "west"): 50_000}
+
+
+def variant(tmp_path: Path, activation: str, **more: Any) -> ResolvedVariant:
+    document = {
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+            "wan": {"latency": "20ms", "rate": "100Mbit"},
+        },
+        "compute": {"forward": "10ms", "backward": "20ms", "activation": activation, **more.pop("compute", {})},
+        "training": {"microbatches": 4, **more.pop("training", {})},
+        "variants": [{"name": "stock", "schedule": "1f1b", **more}],
+    }
+    ((resolved,),) = (cell.variants for cell in parse_experiment(document, "exp.yaml", tmp_path).cells())
+    return resolved
+
+
+def test_an_activation_of_ten_times_the_burst_is_large_enough(tmp_path: Path) -> None:
+    assert small_transfers(variant(tmp_path, "100kB"), {("east", "west"): 10_000}) == []
+    (said,) = small_transfers(variant(tmp_path, "99kB"), {("east", "west"): 10_000})
+    assert said.startswith("stock: an activation of ")
+    assert "east to west" in said
+
+
+def test_the_way_that_gives_away_most_is_named(tmp_path: Path) -> None:
+    (said,) = small_transfers(variant(tmp_path, "64KiB"), BURSTS)
+    assert "ports in west" in said
+
+
+def test_a_burst_that_no_transfer_meets_is_of_no_account(tmp_path: Path) -> None:
+    assert small_transfers(variant(tmp_path, "1KiB"), {("north", "west"): 10**9}) == []
+    assert small_transfers(variant(tmp_path, "1KiB"), {}) == []
+
+
+def test_a_share_of_a_transfer_and_a_segment_of_a_ring_count_by_themselves(tmp_path: Path) -> None:
+    document = {"compute": {"gradient": "150kB"}, "training": {"stages": 2, "pipelines": 2}}
+    shared = variant(tmp_path, "180kB", transport={"sharing": "temporal"}, **document)
+    (share,) = small_transfers(shared, {("east", "west"): 10_000})
+    assert "a node pair's share of an activation" in share
+    (segment,) = small_transfers(shared, {("east", "east"): 8_000})
+    assert "a ring's segment of the gradients" in segment
+
+
+@pytest.mark.parametrize("timers", list(Timers))
+def test_bursts_are_those_measured_of_trunks_and_those_set_of_ports(timers: Timers) -> None:
+    document = {
+        "datacenters": [{"name": "east", "hosts": 3}, {"name": "west", "hosts": 1}],
+        "wan": {"latency": "20ms", "rate": "100Mbit"},
+        "intra": {"rate": "1Gbit"},
+    }
+    plan = plan_gateways(resolve_topology(parse_model(TopologySpec, document, "test")), 1, timers)
+    base = (40.0, 40.0, 1e8, 1e8, 0.0, 0.0, 0.0, 0.0, 5)
+    links = [
+        LinkMeasurement("east", "west", "wan", *base, burst_bytes=1750),
+        LinkMeasurement("west", "east", "wan", *base),
+        LinkMeasurement("east", "east", "intra", *base),
+    ]
+    found = bursts_of(plan, links)
+    assert found.pop(("east", "west")) == 1750
+    (east,) = found.items()
+    assert east[0] == ("east", "east")
+    of_a_microsecond = 125
+    assert east[1] == pytest.approx(max(3028, 125e6 * timers.value / 1e9), abs=of_a_microsecond)

@@ -1,0 +1,44 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ground.strict_model import InputError
+from runner.emulation.virtual import virtual_clock
+from runner.emulation.virtual.virtual_clock import wants_guest
+from runner.experiment.model import ExperimentSpec
+from runner.planner.experiment_file import parse_experiment
+
+TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"rate": "1Gbit"}}
+
+
+def spec(**fields: Any) -> ExperimentSpec:
+    return parse_experiment({"topology": TOPOLOGY, **fields}, "exp.yaml", Path()).spec
+
+
+def test_only_the_virtual_clock_asks_for_a_guest_and_only_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual_clock, "in_virtual_time", lambda: False)
+    assert wants_guest(spec(clock="virtual"), "auto")
+    assert not wants_guest(spec(clock="real"), "auto")
+    monkeypatch.setattr(virtual_clock, "in_virtual_time", lambda: True)
+    assert not wants_guest(spec(clock="virtual"), "auto")
+
+
+def test_no_guest_kernel_stands_between_hosts_in_virtual_time() -> None:
+    with pytest.raises(InputError, match=r"^--substrate guest: in virtual time"):
+        wants_guest(spec(clock="virtual"), "guest")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"compute": {"kind": "torch"}, "model": "gpt-tiny"}, "compute.kind: in virtual time computation is free"),
+        ({"dilation": 2}, "dilation: virtual time carries every rate, it is never dilated"),
+    ],
+)
+def test_what_virtual_time_cannot_do_is_refused_and_a_simulation_does_not_mind(
+    fields: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InputError, match=f"^exp.yaml: {told}"):
+        spec(clock="virtual", **fields)
+    assert spec(clock="virtual", engine="simulate", **fields).clock == "virtual"

@@ -1,0 +1,103 @@
+import io
+from pathlib import Path
+
+import pytest
+
+from results.records.run_store import CalibrationRow, RunStore, TrialRecord
+from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from runner.emulation.virtual.virtual_progress import VirtualProgress
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.experiment import Experiment
+from runner.runs import progress
+from runner.runs.progress import Progress
+from runner.runs.run_folder import begin_run
+
+LOG = SpanLogContents(
+    SpanLogHeader(0, "east-0", "east", 0, 0, 0), (Span("forward", 1, 0, 0, 1_000_000),), complete=True
+)
+CALIBRATED = CalibrationRow("east", "west", "wan", 20.0, 20.0, 95e6, 95e6, 0.0, 0.0, 0.0, 0.0, within_tolerance=True)
+EXPERIMENT: Experiment = parse_experiment(
+    {
+        "name": "small",
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+            "wan": {"latency": "10ms"},
+        },
+        "variants": [{"name": "gpipe", "schedule": "gpipe"}, {"name": "varuna", "schedule": "varuna"}],
+        "repeats": 2,
+    },
+    "small.yaml",
+    Path(),
+)
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return begin_run(EXPERIMENT, tmp_path, {"dilation": 1.0})
+
+
+def end(store: RunStore, variant: str, repeat: int) -> None:
+    store.write_trial(TrialRecord(0, variant, repeat, [LOG], []))
+
+
+def test_trials_are_told_as_they_appear_in_the_folder(store: RunStore) -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = VirtualProgress(EXPERIMENT, store, stream=stream, clock=clock)
+    progress.look()
+    clock.now_s = 20.0
+    store.write_calibration(0, [CALIBRATED])
+    progress.look()
+    clock.now_s = 23.0
+    end(store, "gpipe", 0)
+    progress.look()
+    clock.now_s = 30.0
+    progress.look()
+    end(store, "varuna", 0)
+    end(store, "gpipe", 1)
+    end(store, "varuna", 1)
+    progress.look()
+    assert stream.getvalue().splitlines() == [
+        "0 of 4 trials done; 0:20 elapsed; running: gpipe, repeat 0",
+        "1 of 4 trials done; 0:23 elapsed; about 0:09 left; last: gpipe, repeat 0",
+        "1 of 4 trials done; 0:30 elapsed; about 0:02 left; running: varuna, repeat 0",
+        "2 of 4 trials done; 0:30 elapsed; about 0:10 left; last: varuna, repeat 0",
+        "3 of 4 trials done; 0:30 elapsed; about 0:03 left; last: gpipe, repeat 1",
+        "4 of 4 trials done; 0:30 elapsed; last: varuna, repeat 1",
+    ]
+
+
+def test_what_was_finished_before_counts_as_done(store: RunStore) -> None:
+    end(store, "gpipe", 0)
+    store.write_calibration(0, [CALIBRATED])
+    stream, clock = io.StringIO(), Clock()
+    progress = VirtualProgress(EXPERIMENT, store, stream=stream, clock=clock)
+    clock.now_s = 6.0
+    progress.look()
+    assert stream.getvalue() == "1 of 4 trials done; 0:06 elapsed; running: varuna, repeat 0\n"
+
+
+def test_each_calibration_and_each_trial_changes_what_a_look_gives(store: RunStore) -> None:
+    progress = VirtualProgress(EXPERIMENT, store, stream=io.StringIO())
+    seen = [progress.look(), progress.look()]
+    store.write_calibration(0, [CALIBRATED])
+    seen.append(progress.look())
+    end(store, "gpipe", 0)
+    seen.append(progress.look())
+    assert seen[0] == seen[1]
+    assert len(set(seen)) == 3
+
+
+def test_inside_nothing_is_told_since_its_clock_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "in_virtual_time", lambda: True)
+    stream = io.StringIO()
+    with Progress(1, stream=stream) as inside:
+        inside.trial_started({}, "gpipe", 0)
+        inside.trial_finished()
+    assert stream.getvalue() == ""

@@ -1,0 +1,185 @@
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ground.strict_model import InputError
+from runner.experiment.document import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, one_line, parse_yaml, read_document
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=12)
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+)
+KEYS = TEXT.filter(str.isprintable)
+TREES = st.recursive(SCALARS, lambda below: st.lists(below, max_size=4) | st.dictionaries(KEYS, below, max_size=4))
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(InputError) as caught:
+        parse_yaml(text, "exp.yaml")
+    told = str(caught.value)
+    assert told.startswith("exp.yaml: ")
+    assert told.isprintable()
+    return told
+
+
+@given(TREES)
+def test_what_yaml_writes_is_read_back(tree: Any) -> None:
+    assert parse_yaml(yaml.safe_dump(tree, allow_unicode=True), "exp.yaml") == tree
+
+
+def test_anchors_and_merges_are_written_out() -> None:
+    text = (
+        "base: &base {rate: 1Gbit, latency: 1ms}\nmore: &more {<<: *base, rate: 2Gbit}\nlast: {<<: [*more], loss: 1%}"
+    )
+    assert parse_yaml(text, "exp.yaml") == {
+        "base": {"rate": "1Gbit", "latency": "1ms"},
+        "more": {"rate": "2Gbit", "latency": "1ms"},
+        "last": {"rate": "2Gbit", "latency": "1ms", "loss": "1%"},
+    }
+
+
+def test_two_aliases_of_a_value_are_two_values() -> None:
+    document = parse_yaml("one: &a [1]\nother: *a", "exp.yaml")
+    document["one"].append(2)
+    assert document["other"] == [1]
+
+
+@pytest.mark.parametrize("text", ["2024-01-01", "=", "1e3", "40ms"])
+def test_what_only_looks_like_another_type_is_text(text: str) -> None:
+    assert parse_yaml(f"a: {text}", "exp.yaml") == {"a": text}
+
+
+def bomb(levels: int, width: int) -> str:
+    lines = ["a0: &a0 [x]"]
+    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * width)}]" for level in range(1, levels)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("text", [bomb(9, 9), bomb(30, 2), "b: &b {x: 1}\n" + "c: {<<: [" + "*b, " * 40_000 + "*b]}"])
+def test_an_alias_bomb_is_refused_before_it_goes_off(text: str) -> None:
+    told = refusal(text)
+    assert f"more than {MAX_VALUES} values once its aliases are written out, use fewer" in told
+    assert "line " in told
+
+
+def test_a_bomb_of_merges_is_refused() -> None:
+    lines = ["a0: &a0 {x: 1}"]
+    lines += [f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 9)}]}}" for level in range(1, 9)]
+    assert "aliases are written out" in refusal("\n".join(lines))
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    assert refusal("a: &a [1, *a]") == "exp.yaml: line 1: an alias stands inside the value that it repeats"
+
+
+def test_deep_nesting_is_refused() -> None:
+    assert f"line 1: nested more than {MAX_DEPTH} deep" in refusal("[" * 50_000)
+    assert parse_yaml("[" * MAX_DEPTH + "]" * MAX_DEPTH, "exp.yaml")
+
+
+def test_a_ladder_of_aliases_is_refused() -> None:
+    assert f"nested more than {MAX_DEPTH} deep once its aliases" in refusal(bomb(100, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: 1\nb: 2\na: 3", "line 3: the field 'a' is there twice, leave one of them out"),
+        ("a: {b: 1, b: 1}", "line 1: the field 'b' is there twice, leave one of them out"),
+        ("x: 1\nyes: 2", "line 2: a field's name is text, not 'yes' reads as bool: put it in quotes"),
+        ("? [1, 2]\n: 3", "line 1: a field's name is text, not a list: put it in quotes"),
+        ('"a\\nb": 1', "line 1: the field 'a\\nb' has unprintable characters in its name"),
+        ("a: !!python/object:os.system x", "line 1: the tag 'python/object:os.system' is not read here"),
+        ("a: !!set {x}", "line 1: the tag 'set' is not read here"),
+        ("a: [1, 2", "line 1: not YAML: "),
+        ("a: 1\n b: 2", "line 2: not YAML: mapping values are not allowed here"),
+        ("a: *b", "line 1: not YAML: found undefined alias 'b'"),
+        ("a: 1\n---\nb: 2", "line 2: not YAML: "),
+        ("a: 1\nb: \x07", "line 2: a control character, which YAML does not allow: remove it"),
+        ("a: " + "9" * 5000, f"line 1: '{'9' * 60}...' has more than 40 digits"),
+        ('a: "\\ud800"', "line 1: '\\ud800' has half a character: write it whole"),
+        ("a: .inf", "line 1: '.inf' is no finite number"),
+        ("a: 1\nb: -1.0e+999", "line 2: '-1.0e+999' is no finite number"),
+        ("a: .nan", "line 1: '.nan' is no finite number"),
+        ("<<: 5", "line 1: not YAML: "),
+    ],
+)
+def test_bad_yaml_is_refused_in_one_line_with_its_place(text: str, told: str) -> None:
+    assert refusal(text).startswith(f"exp.yaml: {told}")
+
+
+@given(st.text(alphabet="ab:&*<>[]{}-!?|'\"#,% \n\t0.9=~", max_size=40))
+def test_any_text_is_a_tree_or_one_line(text: str) -> None:
+    told = ""
+    try:
+        parse_yaml(text, "exp.yaml")
+    except InputError as refused:
+        told = str(refused)
+    assert told.isprintable()
+
+
+def test_a_file_is_a_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "exp.yaml"
+    path.write_bytes("\ufeffname: größer\n".encode())
+    assert read_document(path) == {"name": "größer"}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "empty, not a mapping: write fields like `name: value`"),
+        (b"# only a remark\n", "empty, not a mapping"),
+        (b"- 1\n- 2\n", "a list, not a mapping"),
+        (b"just text", "a single value, not a mapping"),
+        (b"a: 1\nb: \xff\n", "line 2: not UTF-8 text: save it as UTF-8"),
+        (b"#" * (MAX_FILE_BYTES + 1), "larger than 1 MiB"),
+    ],
+)
+def test_a_file_that_holds_no_mapping_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "exp.yaml"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_document(path)
+    assert str(caught.value).startswith(f"{path}: {told}")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"missing\.yaml: cannot be read \(No such file or directory\): give the path"):
+        read_document(tmp_path / "missing.yaml")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
+        read_document(tmp_path)
+
+
+def test_a_path_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_document(Path("a\0b"))
+
+
+def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Root reads everything, so that a mode would not show this.
+    def refuse(*_: Any) -> None:
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"exp\.yaml: cannot be read \(Permission denied\)"):
+        read_document(tmp_path / "exp.yaml")
+
+
+def test_an_endless_file_is_refused() -> None:
+    with pytest.raises(InputError, match="larger than 1 MiB"):
+        read_document(Path("/dev/zero"))
+
+
+@given(st.text(max_size=30))
+def test_one_line_is_one_printable_line(text: str) -> None:
+    assert one_line(text).isprintable()
+    if text.isprintable():
+        assert one_line(text) == text

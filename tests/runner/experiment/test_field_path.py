@@ -1,0 +1,142 @@
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ground.strict_model import InputError
+from runner.experiment.field_path import parse_path, with_override, with_value
+
+DOCUMENT: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+        "wan": {"latency": "5ms"},
+    },
+    "model": "gpt-a",
+    "variants": [{"name": "a", "schedule": "gpipe"}],
+    "training": None,
+}
+
+
+def refusal(override: str) -> str:
+    with pytest.raises(InputError) as caught:
+        with_override(DOCUMENT, override)
+    told = str(caught.value)
+    assert told.startswith("--set ")
+    assert told.isprintable()
+    return told
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("topology.datacenters.0.hosts=64", ["topology", "datacenters", 0, "hosts"], 64),
+        ("topology.wan.latency=10ms", ["topology", "wan", "latency"], "10ms"),
+        ("topology.wan.rate = 1Gbit", ["topology", "wan", "rate"], "1Gbit"),
+        ("topology.intra.latency=1ms", ["topology", "intra", "latency"], "1ms"),
+        ("training.stages=2", ["training", "stages"], 2),
+        ("variants.0.transport.connections=auto", ["variants", 0, "transport", "connections"], "auto"),
+        ("variants.0.options.depth.most=[1, 2]", ["variants", 0, "options", "depth", "most"], [1, 2]),
+        ("compute.forward=[1ms, 2ms]", ["compute", "forward"], ["1ms", "2ms"]),
+        ("model={hidden: 8, context: 8}", ["model"], {"hidden": 8, "context": 8}),
+        ("sweep.topology.wan.latency=[1ms]", ["sweep", "topology.wan.latency"], ["1ms"]),
+        ("sweep={}", ["sweep"], {}),
+        ("name=a=b", ["name"], "a=b"),
+        ("name=", ["name"], None),
+    ],
+)
+def test_an_override_sets_one_value_and_makes_the_sections_it_needs(
+    override: str, path: list[Any], value: object
+) -> None:
+    changed = with_override(DOCUMENT, override)
+    for step in path:
+        changed = changed[step]
+    assert changed == value
+
+
+def test_overrides_leave_the_document_they_start_from_as_it_was() -> None:
+    before = deepcopy(DOCUMENT)
+    with_override(DOCUMENT, "topology.datacenters.1.hosts=9")
+    assert before == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("topology.wan.latancy=1ms", "no field 'latancy' in topology.wan, did you mean 'latency'?"),
+        ("topologie.wan.latency=1ms", "no field 'topologie', did you mean 'topology'?"),
+        ("zzz=1", "no field 'zzz', known here: clock, compute,"),
+        ("=1", "no field '', known here: clock"),
+        ("topology..wan=1", "no field '' in topology, known here: "),
+        ("topology.datacenters.east.hosts=1", "topology.datacenters is a list, 'east' is no index: count from 0"),
+        ("topology.datacenters.-1.hosts=1", "topology.datacenters is a list, '-1' is no index: count from 0"),
+        ("topology.datacenters.2.hosts=1", "topology.datacenters has 2 entries here, there is no 2"),
+        ("variants.1.name=b", "variants has 1 entry here, there is no 1"),
+        (
+            "topology.datacenters.99999999999.hosts=1",
+            "topology.datacenters has 2 entries here, there is no 99999999999",
+        ),
+        ("topology.links.0.latency=1ms", "topology.links has no entries here, there is no 0: set topology.links as a"),
+        (
+            "topology.wan.latency.ms=1",
+            "topology.wan.latency is a single value, it has no field 'ms': set topology.wan.l",
+        ),
+        ("model.hidden=4", "model is the single value 'gpt-a' here: set model itself"),
+        ("training.microbatches", "no value given, write it like topology.wan.latency=10ms"),
+        ("training.microbatches=[1", "line 1: not YAML: "),
+        ("training.micro\nbatches=1", "no field 'micro\\nbatches' in training, did you mean 'microbatches'?"),
+    ],
+)
+def test_an_override_that_cannot_be_is_refused_in_one_line(override: str, told: str) -> None:
+    assert f": {told}" in refusal(override)
+
+
+def test_a_refusal_names_the_override() -> None:
+    assert refusal("topology.wan.latancy=1ms").startswith("--set topology.wan.latancy=1ms: ")
+
+
+NESTED = st.recursive(
+    st.integers(),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("abc"), below, max_size=3),
+)
+
+
+def leaves(tree: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    if isinstance(tree, dict | list):
+        entries = tree.items() if isinstance(tree, dict) else enumerate(tree)
+        return {path: leaf for key, entry in entries for path, leaf in leaves(entry, (*above, str(key))).items()}
+    return {above: tree}
+
+
+@given(st.data(), NESTED.filter(leaves))
+def test_setting_a_value_changes_it_and_nothing_else(data: st.DataObject, tree: Any) -> None:
+    path = data.draw(st.sampled_from(sorted(leaves(tree))))
+    before = deepcopy(tree)
+    changed = with_value(tree, path, "new", "test")
+    assert leaves(changed) == {**leaves(tree), path: "new"}
+    assert tree == before
+
+
+@given(st.text(alphabet="abglmnoptuvwxy.0-_ ", max_size=30))
+def test_any_path_is_known_or_refused_in_one_line(text: str) -> None:
+    told = ""
+    try:
+        parse_path(text, "--set")
+    except InputError as refused:
+        told = str(refused)
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "topology.links.3.between.1",
+        "compute.forward.2",
+        "compute.activation.0",
+        "variants.0.placement.1",
+        "model.heads",
+    ],
+)
+def test_paths_lead_into_lists_and_into_what_may_be_one_thing_or_another(path: str) -> None:
+    assert parse_path(path, "test") == tuple(path.split("."))

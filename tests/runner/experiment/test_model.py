@@ -1,0 +1,174 @@
+from typing import Any
+
+import pytest
+
+from ground.strict_model import InputError, parse_model
+from runner.experiment.model import NAMED_MODELS, ExperimentSpec
+
+TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 2}]}
+
+
+def parsed(**fields: Any) -> ExperimentSpec:
+    return parse_model(ExperimentSpec, {"topology": TOPOLOGY, **fields}, "exp.yaml")
+
+
+def variant(**fields: Any) -> list[dict[str, Any]]:
+    return [{"name": "a", "schedule": "gpipe", **fields}]
+
+
+def test_the_topology_alone_is_an_experiment() -> None:
+    spec = parsed()
+    assert (spec.engine, spec.clock, spec.dilation, spec.repeats, spec.seed) == ("emulate", "real", "auto", 1, 0)
+    assert [(entry.name, entry.schedule, entry.transport.connections) for entry in spec.variants] == [
+        ("gpipe", "gpipe", 1)
+    ]
+    assert spec.model == NAMED_MODELS["gpt-a"]
+
+
+def test_a_model_written_in_numbers_is_the_model_of_that_name() -> None:
+    numbers = {"layers": 12, "hidden": 4096, "context": 4096, "heads": 32, "vocabulary": 50304}
+    assert parsed(model=numbers).model == NAMED_MODELS["gpt-a"]
+    assert parsed(model=numbers).document()["model"] == "gpt-a"
+    assert parsed(model={"hidden": 8, "context": 4}).document()["model"]["hidden"] == 8
+
+
+def test_what_lies_in_a_file_may_be_deep_in_folders() -> None:
+    path = "/".join(["folder"] * 50)
+    spec = parsed(
+        compute={"kind": "torch", "profile": path},
+        training={"text": path},
+        prefill={"trace": path, "profile": path},
+    )
+    assert (spec.compute.profile, spec.training.text) == (path, path)
+    assert spec.prefill is not None
+    assert (spec.prefill.trace, spec.prefill.profile) == (path, path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"model": "gpt-c"}, "model: 'gpt-c' is no model: known are gpt-a, gpt-b, gpt-tiny, or give its hidden"),
+        ({"model": 7}, "model: 7 is no model"),
+        ({"model": {"hidden": 8}}, "model.context: this field is required"),
+        ({"model": {"hidden": 0, "context": 8}}, "model.hidden: 0 is not a whole number from 1 to "),
+        ({"model": {"hiden": 8, "context": 8}}, "model.hiden: unknown field, did you mean 'hidden'?"),
+        ({"compute": {"kind": "jax"}}, "compute.kind: input should be 'replay' or 'torch'"),
+        ({"compute": {"profile": 100}}, "compute.profile: 100 is not text: put it in quotes"),
+        ({"compute": {"kind": "torch", "threads": 0}}, "compute.threads: 0 is not a whole number from 1 to 1024"),
+        (
+            {"compute": {"kind": "torch", "check_iteration": -1}},
+            "compute.check_iteration: -1 is not a whole number from",
+        ),
+        ({"compute": {"check_iteration": 0}}, "compute: check_iteration: only torch computes on a device"),
+        ({"compute": {"forward": 50}}, "compute.forward: 50 has no unit: write a duration like 40ms"),
+        ({"compute": {"forward": "-1ms"}}, "compute.forward: '-1ms' is negative"),
+        ({"compute": {"backward": ["1ms", "2Gbit"]}}, "compute.backward: entry 1: '2Gbit' has the unit 'Gbit'"),
+        ({"compute": {"activation": "0B"}}, "compute.activation: '0B' is nothing to send: give at least 1B"),
+        ({"compute": {"activation": "1ms"}}, "compute.activation: '1ms' has the unit 'ms', not one of a size"),
+        ({"training": {"pipelines": 0}}, "training.pipelines: 0 is not a whole number from 1 to 1024"),
+        ({"training": {"precision": "fp16"}}, "training.precision: input should be 'bf16' or 'fp32'"),
+        ({"training": {"learning_rate": 2}}, "training.learning_rate: 2 is no learning rate: give a number above 0"),
+        ({"training": {"memory_bound": 0}}, "training.memory_bound: 0 is not a whole number from 1 to"),
+        ({"training": {"stages": 0}}, "training.stages: 0 is not a whole number from 1 to 1024"),
+        ({"training": {"stages": "4"}}, "training.stages: '4' is not a whole number"),
+        ({"training": {"microbatches": True}}, "training.microbatches: true is not a whole number"),
+        ({"training": {"iterations": 2.5}}, "training.iterations: 2.5 is not a whole number"),
+        ({"training": {"warmup": -1}}, "training.warmup: -1 is not a whole number from 0 to"),
+        ({"variants": []}, "variants: there are 0, give 1 to 100"),
+        ({"variants": variant() + variant()}, "variants: two variants are named 'a', give each its own name"),
+        ({"variants": variant(name="x" * 81)}, "variants.0.name: 'xxx"),
+        ({"compute": {"profile": "x" * 4096}}, "compute.profile: 'xxx"),
+        ({"compute": {"profile": " "}}, "compute.profile: ' ' is no name or path: give 1 to 4095 printable"),
+        ({"variants": variant(name="a\nb")}, "variants.0.name: 'a\\nb' is no name: give 1 to 80 printable"),
+        ({"variants": variant(name="  ")}, "variants.0.name: '  ' is no name"),
+        ({"variants": variant(name=5)}, "variants.0.name: 5 is not text: put it in quotes"),
+        ({"variants": variant(placement="atuo")}, "variants.0.placement: 'atuo' is not run here, give a list"),
+        (
+            {"variants": variant(transport={"connections": 0})},
+            "variants.0.transport.connections: 0 is neither auto nor",
+        ),
+        ({"variants": variant(transport={"connections": True})}, "variants.0.transport.connections: true is neither"),
+        ({"variants": variant(transport={"connections": 65})}, "variants.0.transport.connections: 65 is neither auto"),
+        (
+            {"variants": variant(transport={"window": "1B"})},
+            "variants.0.transport.window: '1B' is not from 4KiB to 1GiB",
+        ),
+        ({"variants": variant(transport={"window": 65536})}, "variants.0.transport.window: 65536 has no unit"),
+        (
+            {"variants": variant(transport={"congestion": "B B"})},
+            "variants.0.transport.congestion: 'B B' is no congest",
+        ),
+        (
+            {"variants": variant(transport={"slow_start_after_idle": 0})},
+            "variants.0.transport.slow_start_after_idle: 0",
+        ),
+        (
+            {"variants": variant(placement=["east", ["east"]])},
+            "variants.0.placement: ['east', ['east']] is not run here",
+        ),
+        (
+            {"variants": variant(transport={"sharing": "spatial"})},
+            "variants.0.transport.sharing: input should be 'none' or 'temporal'",
+        ),
+        (
+            {"variants": variant(transport={"pipelines_per_cell": 2})},
+            "variants.0.transport: pipelines_per_cell: only pipelines that share form cells: give sharing: temporal",
+        ),
+        (
+            {"variants": variant(transport={"sharing": "temporal", "pipelines_per_cell": 0})},
+            "variants.0.transport.pipelines_per_cell: 0 is neither auto nor a whole number from 1 to 1024",
+        ),
+        ({"variants": variant(training={"iterations": 2})}, "variants.0.training.iterations: unknown field"),
+        (
+            {"variants": variant(transport={"model": "perfect"})},
+            "variants.0.transport.model: input should be 'tcp' or 'ideal'",
+        ),
+        ({"sweep": {"training.stages": []}}, "sweep: training.stages: [] is no list of values, write it like [10ms"),
+        ({"sweep": {"training.stages": 3}}, "sweep: training.stages: 3 is no list of values"),
+        ({"sweep": ["training.stages"]}, "sweep: give a mapping of paths to lists"),
+        ({"repeats": 0}, "repeats: 0 is not a whole number from 1 to 1000"),
+        ({"seed": -1}, "seed: -1 is not a whole number from 0"),
+        ({"engine": "cluster"}, "engine: input should be 'emulate' or 'simulate'"),
+        ({"clock": "wall"}, "clock: input should be 'real' or 'virtual'"),
+        ({"dilation": 0.5}, "dilation: 0.5 is neither auto nor a number from 1 to 100"),
+        ({"dilation": 101}, "dilation: 101 is neither auto nor a number"),
+        ({"dilation": float("nan")}, "dilation: nan is neither auto nor a number"),
+        ({"dilation": True}, "dilation: true is neither auto nor a number"),
+        ({"prefil": {}}, "prefil: unknown field, did you mean 'prefill'?"),
+        ({"prefill": {}}, "prefill: rate: poisson arrivals need one, write it like 4/s"),
+        ({"varients": []}, "varients: unknown field, did you mean 'variants'?"),
+    ],
+)
+def test_what_this_version_does_not_run_is_refused_in_one_line(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parsed(**fields)
+    # The first letter of a message is set in lower case, so that Python's True and False are as in YAML.
+    assert str(caught.value).startswith(f"exp.yaml: {told}")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_topology_is_required() -> None:
+    with pytest.raises(InputError, match=r"^exp\.yaml: topology: this field is required$"):
+        parse_model(ExperimentSpec, {}, "exp.yaml")
+
+
+def test_the_document_writes_every_default_out_and_reads_back() -> None:
+    spec = parsed(
+        compute={"forward": ["1ms", "2ms"], "activation": "3MiB"},
+        variants=variant(placement=["east", "east"], options={"depth": [1, {"a": None}]}, transport={"window": "4MiB"}),
+        sweep={"topology.intra.latency": ["1ms", "2ms"]},
+        dilation=2,
+    )
+    document = spec.document()
+    assert parse_model(ExperimentSpec, document, "manifest") == spec
+    assert document["compute"]["forward"] == ["1ms", "2ms"]
+    assert document["variants"][0]["transport"] == {
+        "model": "tcp",
+        "connections": 1,
+        "window": "4MiB",
+        "congestion": "cubic",
+        "slow_start_after_idle": True,
+        "sharing": "none",
+        "pipelines_per_cell": "auto",
+        "all_reduce": "ring",
+    }

@@ -1,0 +1,21 @@
+from runner.resolve.prefill.prefill_forecast import OPTIMIZER, planned_bubbles
+from tests.runner.prefill_documents import cell
+
+SHARED = {"connections": "auto", "sharing": "temporal"}
+
+
+def test_every_rank_has_its_actions_and_the_optimizer_behind_them() -> None:
+    of = cell(variants=[{"name": "any", "schedule": "atlas", "transport": SHARED}])
+    plans = planned_bubbles(of.topology, of.variants[0])
+    assert sorted(plans) == list(range(8))
+    for plan in plans.values():
+        assert [action.key for action in plan.actions].count(OPTIMIZER) == 1
+        assert plan.actions[-1].key == OPTIMIZER
+        assert len(plan.actions) == 2 * 4 + 1
+        assert plan.actions[-1].end_ns - plan.actions[-1].start_ns == 3_000_000
+        assert plan.period_ns >= plan.actions[-1].end_ns
+
+
+def test_a_schedule_that_is_not_made_ahead_says_nothing() -> None:
+    of = cell()
+    assert planned_bubbles(of.topology, of.variants[0]) == {}

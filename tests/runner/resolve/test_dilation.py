@@ -1,0 +1,80 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from results.records.span_log import Span
+from runner.resolve.dilation import CapacityError, choose_dilation, dilated_ns, undilated_ns, undilated_span
+
+GBIT = 10**9
+
+
+@pytest.mark.parametrize(
+    ("demand_bps", "capacity_bps", "dilation"),
+    [
+        (0, GBIT, 1.0),
+        (800_000_000, GBIT, 1.0),
+        (800_000_001, GBIT, 1.1),
+        (880_000_000, GBIT, 1.1),
+        (4 * GBIT, GBIT, 5.0),
+        (8 * GBIT, GBIT, 10.0),
+    ],
+)
+def test_auto_is_the_least_dilation_that_leaves_a_fifth_of_the_capacity(
+    demand_bps: int, capacity_bps: int, dilation: float
+) -> None:
+    assert choose_dilation(demand_bps, capacity_bps, "auto") == dilation
+
+
+@given(st.integers(0, 10**13), st.integers(1, 10**12))
+def test_auto_fits_and_a_tenth_less_would_not(demand_bps: int, capacity_bps: int) -> None:
+    try:
+        dilation = choose_dilation(demand_bps, capacity_bps, "auto")
+    except CapacityError:
+        assert demand_bps > 8 * capacity_bps
+        return
+    tenths = round(dilation * 10)
+    assert dilation == tenths / 10 >= 1
+    assert demand_bps * 100 <= 8 * tenths * capacity_bps
+    assert tenths == 10 or demand_bps * 100 > 8 * (tenths - 1) * capacity_bps
+
+
+def test_a_number_is_taken_as_it_is() -> None:
+    assert choose_dilation(100 * GBIT, GBIT, 20.0) == 20.0
+    assert choose_dilation(0, GBIT, 3) == 3.0
+
+
+def test_what_no_small_dilation_carries_is_refused_with_the_remedies() -> None:
+    with pytest.raises(CapacityError) as caught:
+        choose_dilation(123_456_789_012, GBIT + 17, "auto")
+    told = str(caught.value)
+    assert told.isprintable()
+    assert told.startswith("dilation: the links in use ask for 123Gbit at once and this machine carries 1Gbit, which ")
+    assert "a dilation of 154.4, more than the 10" in told
+    assert told.endswith("lower node_pair_rate, rate or intra.rate, or give a number in dilation")
+
+
+@pytest.mark.parametrize("capacity_bps", [0, -5])
+def test_a_capacity_of_nothing_is_no_measurement(capacity_bps: int) -> None:
+    with pytest.raises(ValueError, match="no measurement"):
+        choose_dilation(1, capacity_bps, "auto")
+
+
+@given(st.integers(0, 10**15), st.sampled_from([1.0, 1.1, 2.5, 10.0, 100.0]))
+def test_what_was_dilated_is_undone(duration_ns: int, dilation: float) -> None:
+    assert abs(undilated_ns(dilated_ns(duration_ns, dilation), dilation) - duration_ns) <= 1
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=2), st.floats(1, 100))
+def test_undoing_keeps_the_order_of_times(times_ns: list[int], dilation: float) -> None:
+    undone = [undilated_ns(time_ns, dilation) for time_ns in sorted(times_ns)]
+    assert undone == sorted(undone)
+    assert all(
+        math.isclose(now * dilation, then, abs_tol=dilation) for now, then in zip(undone, sorted(times_ns), strict=True)
+    )
+
+
+def test_a_span_in_the_experiments_time_keeps_everything_but_its_times() -> None:
+    span = Span("send", 2, 5, 3_000, 9_000, 77, "west-0")
+    assert undilated_span(span, 3.0) == Span("send", 2, 5, 1_000, 3_000, 77, "west-0")

@@ -1,0 +1,382 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ground.strict_model import InputError
+from runner.planner.experiment_file import load_experiment, parse_experiment
+from runner.resolve.experiment import Experiment
+
+SMALL: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+        "wan": {"latency": "40ms", "rate": "1Gbit"},
+    },
+    "compute": {"forward": "10ms", "activation": "1MiB"},
+}
+
+
+def written(folder: Path, document: object, name: str = "exp.yaml") -> Path:
+    path = folder / name
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def small(**changes: Any) -> dict[str, Any]:
+    return {**SMALL, **changes}
+
+
+def parsed(document: dict[str, Any]) -> Experiment:
+    return parse_experiment(document, "exp.yaml", Path())
+
+
+def refusal(path: Path, *overrides: str) -> str:
+    before = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+    with pytest.raises(InputError) as caught:
+        load_experiment(path, overrides)
+    assert before == (sorted(path.parent.iterdir()) if path.parent.is_dir() else [])
+    told = str(caught.value)
+    assert told.isprintable()
+    return told
+
+
+def test_a_cell_has_nothing_left_to_default(tmp_path: Path) -> None:
+    experiment = load_experiment(written(tmp_path, small(training={"microbatches": 4}), "quick look.yaml"))
+    assert experiment.name == "quick look"
+    (cell,) = experiment.cells()
+    assert (cell.index, cell.values) == (0, {})
+    (variant,) = cell.variants
+    assert variant.work.forward_ns == (10_000_000,) * 4
+    assert variant.work.backward_ns == (20_000_000,) * 4
+    assert variant.work.recompute_ns == (0,) * 4
+    assert variant.work.activation_bytes == (2**20,) * 3
+    assert cell.topology.conditions("east", "west").latency_ns == 40_000_000
+    assert [place.host.name for place in cell.variants[0].placement.places] == ["east-0", "east-1", "west-0", "west-1"]
+    assert cell.tokens_per_iteration == 4 * 4096
+    assert cell.demand.total_bps == 2 * 10**9
+
+
+def test_dilated_times_are_longer_and_send_as_much() -> None:
+    times = parsed(small(compute={"forward": "3ms", "recompute": "1ms"})).cells()[0].variants[0].work
+    slow = times.dilated(2.5)
+    assert (slow.forward_ns[0], slow.backward_ns[0], slow.recompute_ns[0]) == (7_500_000, 15_000_000, 2_500_000)
+    assert slow.activation_bytes == times.activation_bytes
+
+
+def test_the_activation_follows_from_the_model() -> None:
+    (cell,) = parsed(small(compute={}, model="gpt-b")).cells()
+    assert cell.variants[0].work.activation_bytes == (96 * 2**20,) * 3
+
+
+def test_lists_hold_one_entry_a_stage_and_activations_one_a_boundary() -> None:
+    times = {"forward": ["1ms", "2ms", "3ms"], "backward": ["4ms"] * 3, "recompute": "1ms", "activation": ["1B", "2B"]}
+    (cell,) = parsed(small(compute=times, training={"stages": 3})).cells()
+    assert cell.variants[0].work.forward_ns == (1_000_000, 2_000_000, 3_000_000)
+    assert cell.variants[0].work.activation_bytes == (1, 2)
+
+
+def test_a_single_stage_has_no_boundary() -> None:
+    (cell,) = parsed(small(training={"stages": 1}, compute={"activation": []})).cells()
+    assert cell.variants[0].work.activation_bytes == ()
+    assert cell.demand.total_bps == 0
+
+
+def test_fewer_stages_than_datacenters_are_fine() -> None:
+    (cell,) = parsed(small(training={"stages": 1})).cells()
+    assert [place.host.name for place in cell.variants[0].placement.places] == ["east-0"]
+
+
+def test_a_sweep_makes_a_cell_of_each_combination() -> None:
+    sweep = {"topology.wan.latency": ["10ms", "40ms"], "training.microbatches": [2, 4]}
+    cells = parsed(small(sweep=sweep)).cells()
+    assert [(cell.index, dict(cell.values)) for cell in cells] == [
+        (0, {"topology.wan.latency": "10ms", "training.microbatches": "2"}),
+        (1, {"topology.wan.latency": "10ms", "training.microbatches": "4"}),
+        (2, {"topology.wan.latency": "40ms", "training.microbatches": "2"}),
+        (3, {"topology.wan.latency": "40ms", "training.microbatches": "4"}),
+    ]
+    assert [cell.topology.wan[0].conditions.latency_ns // 10**6 for cell in cells] == [10, 10, 40, 40]
+    assert [cell.spec.training.microbatches for cell in cells] == [2, 4, 2, 4]
+
+
+def test_a_swept_value_reaches_what_follows_from_it() -> None:
+    cells = parsed(small(sweep={"compute.forward": ["1ms", "2ms"]})).cells()
+    assert [cell.variants[0].work.backward_ns[0] for cell in cells] == [2_000_000, 4_000_000]
+
+
+def test_a_swept_wan_is_what_a_link_leaves_out() -> None:
+    links = [{"between": ["east", "west"], "rate": "5Mbit"}]
+    topology = {**SMALL["topology"], "links": links}
+    experiment = parsed(small(topology=topology, sweep={"topology.wan.latency": ["1ms", "2ms"]}))
+    again = parsed(experiment.document())
+    for cells in (experiment.cells(), again.cells()):
+        assert [cell.topology.wan[0].conditions.latency_ns for cell in cells] == [1_000_000, 2_000_000]
+        assert {cell.topology.wan[0].conditions.rate_bps for cell in cells} == {5_000_000}
+
+
+def test_overrides_come_before_everything_else(tmp_path: Path) -> None:
+    path = written(tmp_path, small(sweep={"topology.wan.latency": ["1ms"]}))
+    experiment = load_experiment(path, ["topology.datacenters.1.hosts=7", "sweep={}", "name=other", "repeats=3"])
+    assert len(experiment.cells()[0].topology.hosts) == 9
+    assert (experiment.name, experiment.spec.repeats, dict(experiment.spec.sweep)) == ("other", 3, {})
+
+
+def test_a_topology_can_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "nets").mkdir()
+    written(tmp_path, SMALL["topology"], "nets/two.yaml")
+    wide = {**SMALL["topology"], "wan": {"latency": "1ms"}}
+    written(tmp_path, wide, "nets/near.yaml")
+    path = written(tmp_path, small(topology="nets/two.yaml"))
+    assert load_experiment(path).document() == {**parsed(SMALL).document(), "name": "exp"}
+    assert (
+        load_experiment(path, ["topology.wan.latency=7ms"]).cells()[0].topology.wan[0].conditions.latency_ns
+        == 7 * 10**6
+    )
+    near = load_experiment(path, ["topology=nets/near.yaml"])
+    assert near.cells()[0].topology.wan[0].conditions.latency_ns == 10**6
+    both = load_experiment(path, ["sweep.topology=[nets/two.yaml, nets/near.yaml]"])
+    assert [cell.topology.wan[0].conditions.latency_ns // 10**6 for cell in both.cells()] == [40, 1]
+
+
+def test_a_profile_gives_the_links(tmp_path: Path) -> None:
+    topology = {"datacenters": [{"name": "eastus", "hosts": 1}, {"name": "westus", "hosts": 1}], "profile": "azure"}
+    (cell,) = parsed(small(topology=topology)).cells()
+    assert 20_000_000 < cell.topology.conditions("eastus", "westus").latency_ns < 60_000_000
+    own = {
+        "title": "mine",
+        "source": [{"figures": "latency", "origin": "made up"}],
+        "default": {"latency": "3ms", "rate": "1Gbit"},
+    }
+    written(tmp_path, own, "own.yaml")
+    path = written(tmp_path, small(topology={**topology, "profile": "own.yaml"}))
+    before = load_experiment(path)
+    assert before.cells()[0].topology.wan[0].conditions.latency_ns == 3_000_000
+    written(tmp_path, {**own, "default": {"latency": "4ms", "rate": "1Gbit"}}, "own.yaml")
+    assert load_experiment(path).config_hash != before.config_hash
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"varients": []}, "varients: unknown field, did you mean 'variants'?"),
+        (
+            {"topology": {**SMALL["topology"], "wan": {"latency": "40Mbit"}}},
+            "topology.wan.latency: '40Mbit' has the unit 'Mbit', not one of a duration (",
+        ),
+        (
+            {"topology": {**SMALL["topology"], "wan": {"latency": 40}}},
+            "topology.wan.latency: 40 has no unit: write a duration like 40ms, 50us or 2s",
+        ),
+        (
+            {"topology": {**SMALL["topology"], "wan": {"latency": "-40ms"}}},
+            "topology.wan.latency: '-40ms' is negative: a duration is zero or more",
+        ),
+        (
+            {"topology": {**SMALL["topology"], "links": [{"between": ["east", "nort"]}]}},
+            "topology.links.0.between: no datacenter 'nort', there are east, west",
+        ),
+        (
+            {"training": {"stages": 5}},
+            "training.stages: 5 stages need 5 GPUs, one each, and the hosts have 4 (east 2, west 2): add hosts or use",
+        ),
+        (
+            {"compute": {"forward": ["1ms"]}},
+            "compute.forward: a list of 1 for 4 stages: give one for each, or a single value",
+        ),
+        (
+            {"compute": {"activation": ["1MiB"] * 4}},
+            "compute.activation: a list of 4 for 3 boundaries between stages: give one for each, or a single value",
+        ),
+        (
+            {"training": {"iterations": 2, "warmup": 2}},
+            "training.iterations: 2, of which 2 warm up, leaves none to measure: give more iterations than warmup",
+        ),
+        (
+            {"topology": {"datacenters": SMALL["topology"]["datacenters"]}},
+            "topology.wan: nothing says what lies between the datacenters: give wan, like {latency: 40ms, rate: 10G",
+        ),
+        (
+            {"topology": {"datacenters": SMALL["topology"]["datacenters"][:1], "wan": {}}},
+            "topology.wan: one datacenter has no WAN: leave wan out or add a datacenter",
+        ),
+        (
+            {"topology": {"datacenters": SMALL["topology"]["datacenters"], "profile": "azur"}},
+            "topology.profile: there is none of the name 'azur', did you mean 'azure'?",
+        ),
+        (
+            {"topology": {**SMALL["topology"], "profile": "paper-10ms"}},
+            "topology.profile: a profile stands in place of wan, leave one of them out",
+        ),
+        (
+            {"variants": [{"name": "a", "schedule": "gpipe", "placement": ["east"]}]},
+            "variants.0.placement: a list of 1 for 4 stages, name one datacenter for each stage",
+        ),
+        ({"topology": "nowhere.yaml"}, "topology: "),
+        (
+            {"topology": {"datacenters": [{"name": "east", "hosts": 250, "gpus_per_host": 5}]}},
+            "training.stages: the hosts have 1250 GPUs, more than the 1024 stages there can be: say how many to use",
+        ),
+        (
+            {"sweep": {"topology.wan.latancy": ["1ms"]}},
+            "sweep: topology.wan.latancy: no field 'latancy' in topology.wan",
+        ),
+        (
+            {"sweep": {"topology.wan.latency": ["1ms", "-1ms"]}},
+            "sweep: at topology.wan.latency=-1ms: topology.wan.latency: '-1ms' is negative",
+        ),
+        (
+            {"sweep": {"training.stages": [4, 5]}},
+            "sweep: at training.stages=5: training.stages: 5 stages need 5 GPUs",
+        ),
+        (
+            {"sweep": {"topology.links.0.latency": ["1ms"]}},
+            "sweep: topology.links.0.latency: topology.links has no entries here, there is no 0",
+        ),
+    ],
+)
+def test_bad_input_is_refused_with_file_field_and_remedy(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    path = written(tmp_path, small(**change))
+    assert refusal(path).startswith(f"{path}: {told}")
+
+
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.yaml"
+    assert refusal(missing) == (
+        f"{missing}: cannot be read (No such file or directory): give the path of a readable YAML file"
+    )
+
+
+def test_an_alias_bomb_is_refused(tmp_path: Path) -> None:
+    lines = ["topology: &a0 {datacenters: []}"]
+    lines += [f"x{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 10)]
+    path = written(tmp_path, "\n".join(lines))
+    assert refusal(path) == f"{path}: line 6: more than 100000 values once its aliases are written out, use fewer"
+
+
+def test_a_fault_in_the_topologys_own_file_names_that_file(tmp_path: Path) -> None:
+    topology = written(tmp_path, {"datacenters": [{"name": "east", "host": 1}]}, "net.yaml")
+    assert refusal(written(tmp_path, small(topology="net.yaml"))).startswith(
+        f"{topology}: datacenters.0.host: unknown field, did you mean 'hosts'?"
+    )
+
+
+def test_a_refusal_says_which_overrides_were_given(tmp_path: Path) -> None:
+    path = written(tmp_path, SMALL)
+    told = refusal(path, "repeats=2", "topology.wan.latency=-1ms")
+    assert told.startswith(
+        f"{path} --set repeats=2 --set topology.wan.latency=-1ms: topology.wan.latency: '-1ms' is ne"
+    )
+    assert refusal(path, "topology.wan.latancy=1ms").startswith("--set topology.wan.latancy=1ms: no field 'latancy'")
+
+
+def test_a_file_whose_name_is_no_name_still_runs(tmp_path: Path) -> None:
+    assert load_experiment(written(tmp_path, SMALL, "a\nb.yaml")).name == "experiment"
+
+
+LATENCIES = st.integers(0, 10**6).map(lambda microseconds: f"{microseconds}us")
+RATES = st.integers(1, 10**5).map(lambda megabits: f"{megabits}Mbit") | st.just("unlimited")
+WANS = st.fixed_dictionaries(
+    {}, optional={"latency": LATENCIES, "rate": RATES, "node_pair_rate": RATES, "loss": st.just("0.1%")}
+)
+EXPERIMENTS = st.fixed_dictionaries(
+    {
+        "topology": st.fixed_dictionaries(
+            {"datacenters": st.just(SMALL["topology"]["datacenters"]), "wan": WANS},
+            optional={
+                "links": WANS.map(lambda wan: [{"between": ["west", "east"], **wan}]),
+                "intra": st.fixed_dictionaries({}, optional={"latency": LATENCIES, "rate": RATES}),
+            },
+        )
+    },
+    optional={
+        "model": st.sampled_from(["gpt-a", "gpt-tiny", {"hidden": 8, "context": 4}]),
+        "compute": st.fixed_dictionaries(
+            {}, optional={"forward": LATENCIES | st.lists(LATENCIES, min_size=4, max_size=4), "backward": LATENCIES}
+        ),
+        "training": st.fixed_dictionaries({}, optional={"microbatches": st.integers(1, 64)}),
+        "sweep": st.fixed_dictionaries(
+            {},
+            optional={
+                "topology.wan.latency": st.lists(LATENCIES, min_size=1, max_size=3, unique=True),
+                "model": st.just(["gpt-a", "gpt-b"]),
+                "training.microbatches": st.just([2, 3]),
+            },
+        ),
+        "dilation": st.just("auto") | st.floats(1, 100) | st.integers(1, 100),
+        "seed": st.integers(0, 2**63 - 1),
+    },
+)
+
+
+@given(EXPERIMENTS)
+def test_the_resolved_configuration_reads_back_as_the_same_experiment(document: dict[str, Any]) -> None:
+    experiment = parsed(document)
+    for text in (json.dumps(experiment.document(), sort_keys=True), yaml.safe_dump(experiment.document())):
+        again = parsed(yaml.safe_load(text))
+        assert again.config_hash == experiment.config_hash
+        assert [cell.topology for cell in again.cells()] == [cell.topology for cell in experiment.cells()]
+        assert [cell.variants for cell in again.cells()] == [cell.variants for cell in experiment.cells()]
+
+
+def reordered(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: reordered(tree[key]) for key in reversed(tree)}
+    return [reordered(entry) for entry in tree] if isinstance(tree, list) else tree
+
+
+@given(EXPERIMENTS)
+def test_the_hash_does_not_depend_on_the_order_of_keys(document: dict[str, Any]) -> None:
+    assert parsed(reordered(document)).config_hash == parsed(document).config_hash
+
+
+@given(WANS, st.sampled_from(["latency", "rate", "node_pair_rate"]))
+def test_an_override_changes_what_it_names_as_the_file_would(wan: dict[str, str], field: str) -> None:
+    value = "7ms" if field == "latency" else "7Mbit"
+    topology = {**SMALL["topology"], "wan": wan}
+    by_file = parsed(small(topology={**topology, "wan": {**wan, field: value}}))
+    by_sweep = parsed(small(topology=topology, sweep={f"topology.wan.{field}": [value]}))
+    assert by_sweep.cells()[0].topology == by_file.cells()[0].topology
+
+
+SECTIONS = ["topology", "model", "compute", "training", "variants", "transport", "wan", "intra", "links", "sweep"]
+FIELDS = ["name", "datacenters", "hosts", "between", "latency", "rate", "hidden", "context", "forward", "activation"]
+MORE_FIELDS = ["kind", "stages", "schedule", "connections", "placement", "options", "profile", "topology.wan.latency"]
+NAMES = st.sampled_from(SECTIONS + FIELDS + MORE_FIELDS)
+ODD_VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 3)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["10ms", "1Gbit", "1MiB", "east", "auto", "replay", "gpt-a", "", "\n", "x" * 200])
+)
+ODD_TREES = st.recursive(
+    ODD_VALUES, lambda below: st.lists(below, max_size=2) | st.dictionaries(NAMES, below, max_size=3), max_leaves=8
+)
+
+
+@given(st.dictionaries(NAMES, ODD_TREES, max_size=3))
+def test_any_document_is_an_experiment_or_one_line(changes: dict[str, Any]) -> None:
+    told = ""
+    try:
+        assert parsed(small(**changes)).config_hash
+    except InputError as refused:
+        told = str(refused)
+    assert told.isprintable()
+
+
+def test_a_default_written_out_hashes_like_one_left_out() -> None:
+    assert parsed(small(repeats=1, engine="emulate", model="gpt-a")).config_hash == parsed(SMALL).config_hash
+    topology = {**SMALL["topology"], "wan": {"latency": "40000us", "rate": "1000Mbit"}}
+    assert parsed(small(topology=topology)).config_hash == parsed(SMALL).config_hash
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 1}, {"repeats": 2}, {"compute": {"forward": "11ms", "activation": "1MiB"}}, {"dilation": 1}],
+)
+def test_another_configuration_has_another_hash(change: dict[str, Any]) -> None:
+    assert parsed(small(**change)).config_hash != parsed(SMALL).config_hash

@@ -1,0 +1,269 @@
+"""Variants as they are written, and what they become: cuts, cells, plans, and who talks to whom."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ground.strict_model import InputError
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.resolved_variant import ResolvedVariant
+
+TOPOLOGY = {
+    "datacenters": [{"name": name, "hosts": 4} for name in ("east", "central", "west")],
+    "wan": {"latency": "40ms", "node_pair_rate": "1Gbit"},
+}
+TEMPORAL = {"sharing": "temporal", "pipelines_per_cell": 2}
+TORCH = {"kind": "torch", "checkpointing": False}
+TINY: dict[str, Any] = {"compute": TORCH, "model": "gpt-tiny", "training": {"stages": 2, "pipelines": 2}}
+
+
+def resolved(*variants: dict[str, Any], **document: Any) -> tuple[ResolvedVariant, ...]:
+    experiment = parse_experiment(
+        {
+            "topology": TOPOLOGY,
+            "compute": {"forward": "10ms", "activation": "1MiB", "gradient": "1MiB"},
+            "training": {"stages": 6, "pipelines": 2, "microbatches": 4},
+            "variants": [{"name": f"v{position}", **variant} for position, variant in enumerate(variants)],
+            **document,
+        },
+        "exp.yaml",
+        Path(),
+    )
+    (cell,) = experiment.cells()
+    return cell.variants
+
+
+def refusal(*variants: dict[str, Any], **document: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        resolved(*variants, **document)
+    told = str(caught.value)
+    assert told.isprintable()
+    return told
+
+
+def talking(variant: ResolvedVariant) -> set[tuple[int, int]]:
+    rank = variant.placement.rank
+    return {(rank(one), rank(other)) for one, other in variant.pairs}
+
+
+def test_neighbouring_stages_and_the_replicas_of_a_stage_talk() -> None:
+    (variant,) = resolved({"schedule": "gpipe"})
+    stages = {(rank, rank + 1) for rank in (*range(5), *range(6, 11))}
+    assert talking(variant) == stages | {(rank, rank + 6) for rank in range(6)}
+    (alone,) = resolved({"schedule": "gpipe"}, training={"stages": 6})
+    assert talking(alone) == {(rank, rank + 1) for rank in range(5)}
+
+
+def test_replicas_on_either_side_of_a_boundary_that_crosses_the_wan_relay_for_each_other() -> None:
+    (variant,) = resolved({"schedule": "gpipe", "transport": TEMPORAL})
+    # Boundaries 1 and 3 cross the WAN: the replicas of the stages 1 to 4 relay for each other.
+    assert [variant.mates_talk(stage) for stage in range(6)] == [False, True, True, True, True, False]
+    assert [variant.shares(boundary) for boundary in range(5)] == [False, True, False, True, False]
+
+
+def test_pairs_come_once_with_the_lower_rank_first() -> None:
+    (variant,) = resolved({"schedule": "gpipe", "transport": TEMPORAL})
+    pairs = [(variant.placement.rank(one), variant.placement.rank(other)) for one, other in variant.pairs]
+    assert pairs == sorted(set(pairs))
+    assert all(one < other for one, other in pairs)
+
+
+def test_cells_are_consecutive_pipelines() -> None:
+    (variant,) = resolved(
+        {"schedule": "gpipe", "transport": TEMPORAL}, training={"stages": 3, "pipelines": 4, "microbatches": 4}
+    )
+    assert [list(variant.cell(pipeline)) for pipeline in range(4)] == [[0, 1], [0, 1], [2, 3], [2, 3]]
+
+
+def test_auto_takes_as_many_pipelines_as_a_transfer_lasts_forwards() -> None:
+    auto = {"schedule": "varuna", "transport": {"sharing": "temporal", "connections": "auto"}}
+    training = {"stages": 3, "pipelines": 4, "microbatches": 4}
+    # 1 MiB at 1 Gbit/s lasts 8.8 ms.
+    for forward, expected in (("10ms", 1), ("5ms", 2), ("1ms", 4)):
+        compute = {"forward": forward, "activation": "1MiB", "gradient": "1MiB"}
+        assert resolved(auto, compute=compute, training=training)[0].pipelines_per_cell == expected
+
+
+def test_a_planned_schedule_has_one_plan_for_a_cell_and_options_for_each_pipeline_of_it() -> None:
+    (variant,) = resolved({"schedule": "atlas", "transport": TEMPORAL})
+    assert variant.plan is not None
+    assert len(variant.plan.orders) == 2
+    assert variant.schedule_options(0).keys() == {"orders"}
+    assert [order is None for order in variant.schedule_options(1, 4)["orders"]] == [True] * 4 + [False, True]
+    assert resolved({"schedule": "varuna", "options": {}})[0].plan is None
+
+
+def test_a_variant_cuts_its_own_training() -> None:
+    whole, cut = resolved(
+        {"schedule": "dp", "training": {"stages": 1, "pipelines": 8, "microbatches": 1}},
+        {"schedule": "gpipe", "training": {"stages": 3, "memory_bound": 9}},
+    )
+    assert (whole.placement.stages, whole.pipelines, whole.microbatches) == (1, 8, 1)
+    assert (cut.placement.stages, cut.pipelines, cut.shape.memory_bound) == (3, 2, 9)
+
+
+def test_whole_replicas_are_spread_over_the_datacenters() -> None:
+    (variant,) = resolved({"schedule": "dp"}, training={"stages": 1, "pipelines": 6})
+    assert [place.datacenter for place in variant.placement.places] == ["east"] * 2 + ["central"] * 2 + ["west"] * 2
+    assert talking(variant) == {(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5)}
+
+
+def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
+    assert resolved({"schedule": "gpipe"}, training={"pipelines": 3})[0].placement.stages == 3
+    assert resolved({"schedule": "gpipe"}, training={})[0].placement.stages == 12
+
+
+@pytest.mark.parametrize(
+    ("variants", "document", "told"),
+    [
+        (
+            [{"schedule": "gpipe"}, {"schedule": "gpipe", "training": {"microbatches": 8}}],
+            {},
+            "variants.1.training: 2 pipelines of 8 microbatches train on 16 sequences an iteration, 'v0' on 8: to be",
+        ),
+        ([{"schedule": "gpip"}], {}, "variants.0.schedule: no schedule 'gpip', did you mean 'gpipe'?"),
+        (
+            [{"schedule": "torch-gpip"}],
+            {},
+            "variants.0.schedule: no schedule 'torch-gpip', did you mean 'torch-gpipe'?",
+        ),
+        (
+            [{"schedule": "gpipe", "options": {"depth": 3}}],
+            {},
+            "variants.0.schedule: workloads.schedules.gpipe:GPipe: ",
+        ),
+        ([{"schedule": "atlas", "options": {"depth": 3}}], {}, "variants.0.schedule: "),
+        (
+            [{"schedule": "gpipe", "training": {"memory_bound": 2}}],
+            {},
+            "variants.0.schedule: memory_bound: GPipe holds all 4 microbatches at stage 0, which may hold 2",
+        ),
+        (
+            [{"schedule": "gpipe", "transport": {**TEMPORAL, "pipelines_per_cell": 3}}],
+            {},
+            "variants.0.transport.pipelines_per_cell: cells of 3 do not divide 2 pipelines: give a divisor",
+        ),
+        (
+            [
+                {
+                    "schedule": "gpipe",
+                    "transport": TEMPORAL,
+                    "placement": [["east", "central"], ["central", "west"]],
+                    "training": {"stages": 2},
+                }
+            ],
+            {},
+            "variants.0.transport.sharing: the replicas of stage 0 in one cell lie in central and east: place them in",
+        ),
+        ([{"schedule": "torch-gpipe"}], {}, "variants.0.schedule: torch-gpipe is torch's own: give compute: {kind: t"),
+        (
+            [{"schedule": "torch-gpipe"}],
+            {"compute": {"kind": "torch"}},
+            "variants.0.schedule: torch-gpipe keeps its activations, so that the others should too: give compute.check",
+        ),
+        (
+            [{"schedule": "torch-ddp"}],
+            {"compute": TORCH},
+            "variants.0.training.stages: torch-ddp trains whole replicas: 1 stage, not 6",
+        ),
+        (
+            [{"schedule": "torch-1f1b"}],
+            {"compute": TORCH},
+            "variants.0.training.microbatches: 4, where torch-1f1b needs one for each of the 6 stages",
+        ),
+        (
+            [{"schedule": "torch-gpipe", "transport": {"connections": 4}}],
+            {"compute": TORCH},
+            "variants.0.transport.connections: torch's Gloo makes its own connections: leave connections out",
+        ),
+        (
+            [{"schedule": "torch-gpipe", "options": {"a": 1}}],
+            {"compute": TORCH},
+            "variants.0.options: torch-gpipe takes none: leave options out",
+        ),
+        (
+            [{"schedule": "gpipe"}],
+            {"compute": {"kind": "torch"}, "dilation": 2},
+            "dilation: what torch computes cannot",
+        ),
+        (
+            [{"schedule": "gpipe"}],
+            {"training": {"stages": 2, "text": "nowhere.txt"}},
+            "training.text: replayed compute reads no text: give compute: {kind: torch}",
+        ),
+        (
+            [{"schedule": "gpipe"}],
+            {"training": {"stages": 2, "text": "nowhere.txt"}, "compute": {"kind": "torch"}},
+            "training.text: nowhere.txt is no file: give the path of a text",
+        ),
+        (
+            [{"schedule": "torch-gpipe", "training": {"memory_bound": 2}}],
+            {"compute": TORCH},
+            "variants.0.training.memory_bound: torch-gpipe keeps no bound of 2 microbatches: leave memory_bound out",
+        ),
+        (
+            [{"schedule": "gpipe"}],
+            {
+                "training": {"stages": 2, "text": "LICENSE-OF-NOBODY"},
+                "compute": {"kind": "torch"},
+                "model": {"layers": 2, "hidden": 8, "context": 8, "heads": 2, "vocabulary": 9},
+            },
+            "training.text: LICENSE-OF-NOBODY is no file",
+        ),
+        (
+            [{"schedule": "gpipe"}],
+            {"compute": {**TORCH, "check_iteration": 1}, "model": "gpt-tiny", "training": {"stages": 2}},
+            "compute.check_iteration: 1 is measured, and the profiler slows what it watches: take one of the 1 of the ",
+        ),
+        (
+            [{"schedule": "gpipe", "transport": {"all_reduce": "nccl"}}],
+            {},
+            "variants.0.transport.all_reduce: nccl sums what torch computes: give compute: {kind: torch}",
+        ),
+        (
+            [{"schedule": "gpipe", "transport": {"all_reduce": "nccl"}}],
+            {**TINY, "compute": {**TORCH, "device": "cpu"}},
+            "variants.0.transport.all_reduce: nccl sums between GPUs: give compute.device: cuda",
+        ),
+        (
+            [{"schedule": "gpipe", "transport": {"all_reduce": "gloo"}}],
+            {**TINY, "training": {"stages": 2}},
+            "variants.0.transport.all_reduce: one pipeline has no gradients to sum: give more training.pipelines",
+        ),
+        (
+            [{"schedule": "gpipe", "transport": {"all_reduce": "gloo"}, "placement": [["east"] * 2, ["west"] * 2]}],
+            TINY,
+            "variants.0.transport.all_reduce: the replicas of stage 0 lie in east and west, and gloo stays in one ",
+        ),
+        (
+            [{"schedule": "torch-gpipe", "transport": {"all_reduce": "gloo"}}],
+            {**TINY, "training": {"stages": 2, "pipelines": 2}},
+            "variants.0.transport.all_reduce: torch's Gloo makes its own connections: leave all_reduce out",
+        ),
+        (
+            [{"schedule": "dp"}],
+            {"training": {"stages": 1, "pipelines": 13}},
+            "training.stages: 13 pipelines of 1 stages need 13 GPUs, one each, and the hosts have 12 (",
+        ),
+    ],
+)
+def test_variants_that_cannot_run_are_refused(
+    variants: list[dict[str, Any]], document: dict[str, Any], told: str
+) -> None:
+    assert refusal(*variants, **document).startswith(f"exp.yaml: {told}")
+
+
+def test_a_text_that_is_shorter_than_a_sequence_is_refused(tmp_path: Path) -> None:
+    text = tmp_path / "short.txt"
+    text.write_text("x" * 128)
+    document = {
+        "topology": TOPOLOGY,
+        "model": "gpt-tiny",
+        "compute": {"kind": "torch"},
+        "training": {"stages": 2, "text": "short.txt"},
+    }
+    with pytest.raises(InputError, match="holds 128 bytes, a sequence and the token after it take 129: give a longer"):
+        parse_experiment(document, "exp.yaml", tmp_path)
+    text.write_text("x" * 129)
+    assert parse_experiment(document, "exp.yaml", tmp_path).cells()[0].text == text

@@ -1,0 +1,40 @@
+from pathlib import Path
+from typing import Any
+
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.experiment import Experiment
+from runner.runs.cut_connections import cut_facts, cut_lines
+
+
+def experiment(**changes: Any) -> Experiment:
+    document = {
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+            "wan": {"latency": "40ms", "rate": "50Gbit"},
+        },
+        "compute": {"forward": "1ms", "activation": "1MiB"},
+        "variants": [
+            {"name": "cut", "schedule": "gpipe", "transport": {"connections": "auto", "window": "1MiB"}},
+            {"name": "wide", "schedule": "gpipe", "transport": {"connections": "auto", "window": "64MiB"}},
+            {"name": "given", "schedule": "gpipe", "transport": {"connections": 8, "window": "1MiB"}},
+        ],
+        **changes,
+    }
+    return parse_experiment(document, "exp.yaml", Path())
+
+
+def test_a_variant_is_told_with_its_node_pair_what_would_fill_it_and_what_there_is() -> None:
+    (line,) = cut_lines(experiment().cells())
+    assert line.startswith("cut: connections: auto stops at 64 between east-0 and west-0: 717 would fill the node pair")
+    assert "64 carry 9.82" in line
+
+
+def test_of_a_sweep_the_worst_point_is_told() -> None:
+    (line,) = cut_lines(experiment(sweep={"topology.wan.latency": ["1ms", "20ms", "40ms"]}).cells())
+    assert "at topology.wan.latency=40ms (and 1 more such case): 717" in line
+
+
+def test_a_trial_keeps_what_is_cut_and_nothing_else() -> None:
+    (cell,) = experiment().cells()
+    kept = [cut_facts(cell.topology, variant) for variant in cell.variants]
+    assert kept == [{"connections_cut": [["east-0", "west-0", 717, 0.0982]]}, {}, {}]

@@ -1,0 +1,181 @@
+"""What the simulator does not have, and that somebody has thought of every field of an experiment."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from ground.strict_model import InputError
+from results.reading.not_modelled import NotModelled
+from runner.emulation.network_choice import emulated_cells
+from runner.experiment.model import ExperimentSpec
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.checks.engine_limits import check_packets_arrive
+from runner.resolve.experiment import Cell
+from runner.runs.manifest import gather_manifest
+from runner.runs.not_modelled import as_written, links_without, planned_without, simulated_without
+from testbed.network.topology import TopologySpec, resolve_topology
+
+SIMULATOR_PAGE = Path(__file__).resolve().parents[2] / "docs" / "simulator.md"
+HEADING = "## What becomes of each field"
+
+TWO: dict[str, Any] = {
+    "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+    "wan": {"latency": "20ms", "rate": "100Mbit"},
+}
+TORCH: dict[str, Any] = {
+    "model": "gpt-tiny",
+    "compute": {"kind": "torch", "device": "cuda", "sharing": 2},
+    "training": {"stages": 2, "pipelines": 2},
+}
+
+
+def cell(**sections: Any) -> Cell:
+    (only,) = parse_experiment({"topology": TWO, "engine": "simulate", **sections}, "exp.yaml", Path()).cells()
+    return only
+
+
+def found(**sections: Any) -> tuple[NotModelled, ...]:
+    own = cell(**sections)
+    return simulated_without(own.spec, own.topology)
+
+
+def wan(**conditions: str) -> dict[str, Any]:
+    return {**TWO, "wan": {**TWO["wan"], **conditions}}
+
+
+def variant(name: str, **transport: Any) -> dict[str, Any]:
+    return {"name": name, "schedule": "gpipe", "transport": transport}
+
+
+def test_an_experiment_that_asks_for_nothing_special_is_simulated_whole() -> None:
+    assert found() == ()
+    assert found(topology=wan(loss="0%", jitter="0ms")) == ()
+    assert found(variants=[variant("a", congestion="reno"), variant("b", slow_start_after_idle=False)]) == ()
+
+
+def test_loss_and_jitter_are_told_link_by_link_as_they_are_resolved() -> None:
+    datacenters = [{"name": name, "hosts": 1} for name in ("a", "b", "c")]
+    topology = {
+        "datacenters": datacenters,
+        "wan": {"latency": "20ms", "loss": "1%"},
+        "links": [{"between": ["c", "a"], "loss": "0.25%", "jitter": "1500us"}],
+    }
+    assert found(topology=topology) == (
+        NotModelled("topology.wan.loss", "1%", (("a", "b"), ("b", "c"))),
+        NotModelled("topology.wan.loss", "0.25%", (("a", "c"),)),
+        NotModelled("topology.wan.jitter", "1500us", (("a", "c"),)),
+    )
+
+
+def test_a_congestion_control_that_sets_its_own_pace_is_told_with_its_variants() -> None:
+    variants = [variant("a", congestion="bbr"), variant("b"), variant("c", congestion="bbr")]
+    assert found(variants=variants) == (NotModelled("transport.congestion", "bbr", variants=("a", "c")),)
+
+
+def test_an_ideal_transport_has_no_congestion_control_to_miss() -> None:
+    assert found(variants=[variant("a", congestion="bbr", model="ideal")]) == ()
+
+
+def test_collectives_of_torch_and_gpus_that_ranks_share_are_told() -> None:
+    told = found(variants=[variant("a", all_reduce="gloo"), variant("b")], **TORCH)
+    assert told == (
+        NotModelled("transport.all_reduce", "gloo", variants=("a",)),
+        NotModelled("compute.sharing", "2", variants=("a", "b")),
+    )
+
+
+def test_only_what_the_named_variants_ask_for_is_told() -> None:
+    own = cell(topology=wan(loss="1%"), variants=[variant("a", congestion="bbr"), variant("b")])
+    assert simulated_without(own.spec, own.topology, ["b"]) == links_without(own.topology)
+
+
+def test_a_planner_lacks_what_its_simulations_lack_and_only_where_it_is_asked() -> None:
+    auto = {**variant("a", congestion="bbr"), "placement": "auto"}
+    own = cell(topology=wan(loss="1%"), variants=[auto, variant("b", congestion="bbr")], engine="emulate")
+    fields = [(each.field, each.variants) for each in planned_without(own.spec, own.topology)]
+    assert fields == [("topology.wan.loss", ()), ("transport.congestion", ("a",))]
+    unplanned = cell(topology=wan(loss="1%"), engine="emulate")
+    assert planned_without(unplanned.spec, unplanned.topology) == ()
+
+
+@pytest.mark.parametrize(("engine", "key"), [("simulate", "not_modelled"), ("emulate", "planned_without")])
+def test_a_manifest_says_what_its_engine_left_out(engine: str, key: str, tmp_path: Path) -> None:
+    document = {
+        "topology": wan(jitter="1ms"),
+        "variants": [{**variant("a"), "placement": "auto"}],
+        "engine": engine,
+    }
+    asked = parse_experiment(document, "exp.yaml", Path())
+    (entry,) = gather_manifest(asked, checkout=tmp_path)["cells"]
+    told = [{"field": "topology.wan.jitter", "asked": "1ms", "links": [["east", "west"]], "variants": []}]
+    assert {name: entry[name] for name in ("not_modelled", "planned_without")} == {
+        "not_modelled": [],
+        "planned_without": [],
+        key: told,
+    }
+    assert told == as_written(links_without(asked.cells()[0].topology))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"wan": {"latency": "20ms", "loss": "100%"}}, "topology.wan.loss"),
+        ({"wan": {}, "links": [{"between": ["west", "east"], "loss": "100%"}]}, "topology.links.0.loss"),
+        ({"wan": {"loss": "100%"}, "links": [{"between": ["west", "east"], "rate": "1Gbit"}]}, "topology.wan.loss"),
+    ],
+)
+def test_a_link_that_loses_everything_is_refused_where_it_is_written(changes: dict[str, Any], field: str) -> None:
+    spec = TopologySpec.model_validate({**TWO, **changes})
+    with pytest.raises(InputError, match=re.escape(f"exp.yaml: {field}: 100% between east and west: nothing arrives")):
+        check_packets_arrive(spec, resolve_topology(spec), "exp.yaml")
+
+
+def test_a_profile_that_loses_everything_is_named(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("title: x\nsource: [{figures: a, origin: b}]\ndefault: {loss: 100%}\n")
+    topology = {"datacenters": TWO["datacenters"], "profile": "own.yaml"}
+    with pytest.raises(InputError, match=r"exp\.yaml: topology\.profile: 100% between east and west"):
+        parse_experiment({"topology": topology}, "exp.yaml", tmp_path)
+
+
+def test_a_network_that_loses_everything_can_be_brought_up_for_any_program(tmp_path: Path) -> None:
+    file = tmp_path / "exp.yaml"
+    file.write_text("topology: {datacenters: [{name: a, hosts: 1}, {name: b, hosts: 1}], wan: {loss: 100%}}\n")
+    assert emulated_cells(file, [])[0].topology.wan[0].conditions.loss == 1
+
+
+def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every field of an experiment's file, by its path without the positions in lists."""
+    for name, field in model.model_fields.items():
+        below = models_in(field.annotation)
+        for kind in below:
+            yield from fields_of(kind, f"{prefix}{name}.")
+        if not below:
+            yield f"{prefix}{name}"
+
+
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [kind for part in get_args(annotation) for kind in models_in(part)]
+
+
+def fields_told() -> list[str]:
+    """Every path that the page's table names, those in braces written out."""
+    section = SIMULATOR_PAGE.read_text(encoding="utf-8").partition(f"{HEADING}\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    paths = []
+    for row in rows:
+        for path in re.findall(r"`([^`]+)`", row.split("|")[1]):
+            before, _, listed = path.partition("{")
+            paths += [f"{before}{name.strip()}" for name in listed.rstrip("}").split(",")] if listed else [path]
+    return paths
+
+
+def test_the_page_says_of_every_field_of_a_file_what_a_simulation_makes_of_it() -> None:
+    told, fields = fields_told(), sorted(set(fields_of(ExperimentSpec)))
+    assert len(fields) > 60
+    assert sorted(told) == fields

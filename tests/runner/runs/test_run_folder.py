@@ -1,0 +1,156 @@
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ground.strict_model import InputError
+from results.records.run_store import MANIFEST, RunStore
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.experiment import Experiment
+from runner.runs import run_folder
+from runner.runs.run_folder import begin_run, exclusively, resume_run
+
+
+def experiment(**changes: Any) -> Experiment:
+    document = {
+        "name": "small",
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+            "wan": {"latency": "10ms"},
+        },
+        **changes,
+    }
+    return parse_experiment(document, "small.yaml", Path())
+
+
+SMALL = experiment()
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run begins a minute after the one before."""
+    moments: Iterator[datetime] = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=n) for n in range(100))
+    gather = run_folder.gather_manifest
+    monkeypatch.setattr(run_folder, "gather_manifest", lambda each: gather(each, created=next(moments)))
+
+
+def begun(root: Path, of: Experiment = SMALL, *, complete: bool = False) -> RunStore:
+    store = begin_run(of, root, {"dilation": 1.0})
+    if complete:
+        store.finish()
+    return store
+
+
+def test_a_run_begins_in_a_folder_of_its_own_with_everything_known_in_its_manifest(tmp_path: Path) -> None:
+    store = begin_run(SMALL, tmp_path / "runs", {"dilation": 2.5, "capacity_bps": 10**9})
+    manifest = json.loads((store.path / MANIFEST).read_text())
+    assert store.path.parent == tmp_path / "runs"
+    assert store.path.name.startswith("small-")
+    assert (manifest["dilation"], manifest["capacity_bps"], manifest["complete"]) == (2.5, 10**9, False)
+    assert manifest["config_hash"] == SMALL.config_hash
+    assert parse_experiment(manifest["experiment"], "manifest", Path()).config_hash == SMALL.config_hash
+    assert begun(tmp_path / "runs").path != store.path
+
+
+def test_the_unfinished_run_of_the_same_configuration_is_resumed(tmp_path: Path) -> None:
+    ours = begun(tmp_path)
+    begun(tmp_path, complete=True)
+    begun(tmp_path, experiment(seed=1))
+    assert resume_run(SMALL, tmp_path).path == ours.path
+
+
+def test_the_latest_of_several_unfinished_runs_is_resumed(tmp_path: Path) -> None:
+    begun(tmp_path)
+    latest = begun(tmp_path)
+    begun(tmp_path, complete=True)
+    assert resume_run(SMALL, tmp_path).path == latest.path
+
+
+def test_where_all_are_finished_it_is_the_latest(tmp_path: Path) -> None:
+    begun(tmp_path, complete=True)
+    latest = begun(tmp_path, complete=True)
+    resumed = resume_run(SMALL, tmp_path)
+    assert resumed.path == latest.path
+    assert resumed.manifest["complete"] is True
+
+
+def test_what_is_no_run_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "a file").touch()
+    (tmp_path / "cut off").mkdir()
+    (tmp_path / "cut off" / MANIFEST).write_text("{")
+    ours = begun(tmp_path)
+    assert resume_run(SMALL, tmp_path).path == ours.path
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "."])
+def test_where_no_run_of_the_configuration_is_there_is_none_to_resume(tmp_path: Path, folder: str) -> None:
+    begun(tmp_path, experiment(seed=1))
+    root = tmp_path / folder
+    with pytest.raises(InputError) as refused:
+        resume_run(SMALL, root)
+    assert str(refused.value) == (
+        f"--resume: {root} holds no run of this configuration, leave --resume out to start one"
+    )
+    assert root.exists() == (folder == ".")
+
+
+@pytest.mark.parametrize("blocked", ["file", "file/below"])
+def test_a_root_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path, blocked: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError) as refused:
+        begun(tmp_path / blocked)
+    told = str(refused.value)
+    assert told.startswith(f"--runs: {tmp_path / blocked}: cannot be written to (")
+    assert told.isprintable()
+
+
+def held_by_another(path: Path) -> bool:
+    """Whether another process is refused."""
+
+    def attempt() -> None:
+        try:
+            with exclusively(path):
+                os._exit(0)
+        except InputError:
+            os._exit(1)
+
+    child = multiprocessing.get_context("fork").Process(target=attempt)
+    child.start()
+    child.join()
+    return bool(child.exitcode)
+
+
+def test_a_run_is_continued_by_one_process_at_a_time(tmp_path: Path) -> None:
+    with exclusively(tmp_path):
+        assert held_by_another(tmp_path)
+    assert not held_by_another(tmp_path)
+
+
+def test_the_refusal_says_which_folder_and_what_to_do(tmp_path: Path) -> None:
+    told = rf"^--resume: {tmp_path} is being written by another process, let it end$"
+    with exclusively(tmp_path), pytest.raises(InputError, match=told), exclusively(tmp_path):
+        pytest.fail("both hold it")
+
+
+def test_a_run_whose_writer_was_killed_is_free(tmp_path: Path) -> None:
+    def hold_and_die() -> None:
+        holding = exclusively(tmp_path)
+        holding.__enter__()
+        os._exit(0)
+
+    child = multiprocessing.get_context("fork").Process(target=hold_and_die)
+    child.start()
+    child.join()
+    assert not held_by_another(tmp_path)
+
+
+def test_a_fault_meanwhile_frees_the_run(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), exclusively(tmp_path):
+        raise ZeroDivisionError
+    assert not held_by_another(tmp_path)

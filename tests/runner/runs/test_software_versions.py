@@ -1,0 +1,117 @@
+import os
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from runner.runs import software_versions
+from runner.runs.software_versions import foreign_schedules, git_state, library_versions
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    subprocess.run(["git", *identity, *arguments], cwd=folder, env=environment, check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    git(folder, "init")
+    (folder / "code.py").write_text("1\n", encoding="utf-8")
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "first")
+    return folder
+
+
+def test_a_checkout_has_a_revision_and_is_dirty_once_it_changes(checkout: Path) -> None:
+    clean = git_state(checkout)
+    assert clean is not None
+    assert len(clean["revision"]) == 40
+    assert clean["dirty"] is False
+    (checkout / "new.py").write_text("2\n", encoding="utf-8")
+    assert git_state(checkout) == {**clean, "dirty": True}
+    (checkout / "new.py").unlink()
+    (checkout / "code.py").write_text("3\n", encoding="utf-8")
+    assert git_state(checkout) == {**clean, "dirty": True}
+
+
+def test_a_folder_without_git_is_no_checkout(tmp_path: Path) -> None:
+    assert git_state(tmp_path) is None
+
+
+def test_a_folder_inside_anothers_checkout_is_no_checkout(checkout: Path) -> None:
+    inside = checkout / "site-packages"
+    inside.mkdir()
+    assert git_state(inside) is None
+
+
+def test_a_hooks_variables_do_not_point_at_another_checkout(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = git_state(checkout)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    assert git_state(checkout) == expected
+
+
+def test_a_machine_without_git_has_no_revision(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert git_state(checkout) is None
+
+
+def test_a_git_that_hangs_is_given_up(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    slow = tools / "git"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setattr(software_versions, "GIT_TIMEOUT_S", 0.1)
+    assert git_state(checkout) is None
+
+
+def test_versions_cover_every_library_needed_at_run_time_and_no_other() -> None:
+    versions = library_versions()
+    assert {
+        "python",
+        "wanbed",
+        "pydantic",
+        "pyroute2",
+        "mininet",
+        "numpy",
+        "rich",
+        "pyarrow",
+        "torch",
+    } <= versions.keys()
+    assert not {"pytest", "mypy"} & versions.keys()
+    assert versions["pydantic"] == metadata.version("pydantic")
+    assert versions["wanbed"] == metadata.version("wanbed")
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package of somebody else's, which brings the schedule ``lifo``."""
+    installed = tmp_path / "their_schedules-1.2.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: their-schedules\nVersion: 1.2\n")
+    (installed / "entry_points.txt").write_text("[wanbed.schedules]\nlifo = their_schedules:Lifo\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("third_party")
+def test_a_schedule_of_another_package_is_told_with_that_package() -> None:
+    assert foreign_schedules(["gpipe", "lifo", "lifo", "torch-ddp"]) == [
+        {
+            "schedule": "lifo",
+            "class": "their_schedules:Lifo",
+            "distribution": "their-schedules",
+            "version": "1.2",
+        }
+    ]
+
+
+@pytest.mark.usefixtures("third_party")
+def test_a_schedule_that_is_installed_but_not_run_is_not_told() -> None:
+    assert foreign_schedules(["gpipe", "atlas"]) == []

@@ -1,0 +1,191 @@
+"""Trials on several processes at a time, on a core that computes on paper."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from multiprocessing import active_children
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import results
+from results.records.run_store import RunStore
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.experiment import Experiment
+from runner.runs.faults import TrialError
+from runner.runs.progress import Progress
+from runner.runs.run_folder import begin_run
+from runner.simulated_runs.simulated_sweep import simulate_sweep
+from runner.simulator.deadlock import SimulationError
+from runner.simulator.simulation import Simulation
+from tests.runner.simulation_on_paper import DEADLOCKING, simulate_on_paper
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def experiment(cells: int = 6, variant: str = "gpipe") -> Experiment:
+    document = {
+        "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
+        "compute": {"forward": "10ms"},
+        "training": {"microbatches": 2},
+        "variants": [{"name": variant, "schedule": "gpipe"}],
+        "sweep": {"topology.wan.latency": [f"{latency}ms" for latency in range(cells)]},
+        "engine": "simulate",
+    }
+    return parse_experiment(document, "exp.yaml", Path())
+
+
+def begun(of: Experiment, root: Path) -> RunStore:
+    return begin_run(of, root, {"dilation": 1.0})
+
+
+def swept(of: Experiment, store: RunStore, jobs: int, simulate: Any = simulate_on_paper) -> str:
+    """What is told of the progress."""
+    stream = io.StringIO()
+    with Progress(len(of.trials()), stream=stream) as progress:
+        simulate_sweep(of, store, jobs=jobs, progress=progress, simulate=simulate)
+    store.finish()
+    return stream.getvalue()
+
+
+def killed_at_3ms(topology: Any, *rest: Any, **effects: Any) -> Simulation:
+    if topology.wan[0].conditions.latency_ns == 3_000_000:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return simulate_on_paper(topology, *rest, **effects)
+
+
+def faulty(*_: Any, **__: Any) -> Simulation:
+    raise ZeroDivisionError
+
+
+def without_memory(*_: Any, **__: Any) -> Simulation:
+    raise MemoryError
+
+
+def slow(*arguments: Any, seconds: float = 0.2, **effects: Any) -> Simulation:
+    time.sleep(seconds)
+    return simulate_on_paper(*arguments, **effects)
+
+
+def test_two_processes_leave_what_one_would(tmp_path: Path) -> None:
+    of = experiment()
+    alone, together = begun(of, tmp_path / "alone"), begun(of, tmp_path / "together")
+    swept(of, alone, 1)
+    assert swept(of, together, 2).splitlines()[-1].startswith("6 of 6 trials done; ")
+    one, two = results.load(alone.path), results.load(together.path)
+    assert len(two.trials) == 6
+    assert two.spans.equals(one.spans)
+    assert two.link_samples.equals(one.link_samples)
+    assert two.summary.equals(one.summary)
+    for file in sorted((alone.path / "trials").rglob("*.*")):
+        assert (together.path / file.relative_to(alone.path)).read_bytes() == file.read_bytes()
+    assert active_children() == []
+
+
+def test_only_what_is_missing_is_simulated(tmp_path: Path) -> None:
+    of = experiment()
+    store = begun(of, tmp_path)
+    swept(experiment(cells=3), store, 1)
+    swept(of, store, 1, lambda topology, *rest, **effects: (
+        pytest.fail("simulated again") if topology.wan[0].conditions.latency_ns < 3_000_000
+        else simulate_on_paper(topology, *rest, **effects)
+    ))  # fmt: skip
+    assert len(results.load(store.path).trials) == 6
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_deadlock_names_cell_variant_and_what_waits(tmp_path: Path, jobs: int) -> None:
+    of = experiment(variant=DEADLOCKING)
+    words = r"^topology\.wan\.latency=\dms: deadlocks: stage 1 waits for the activation"
+    with pytest.raises(SimulationError, match=words):
+        swept(of, begun(of, tmp_path), jobs)
+    assert active_children() == []
+
+
+def test_a_simulation_beyond_the_memory_is_told_with_its_remedy(tmp_path: Path) -> None:
+    of = experiment()
+    with pytest.raises(TrialError, match=r"ms: gpipe: not enough memory to simulate it: give fewer --jobs"):
+        swept(of, begun(of, tmp_path), 1, without_memory)
+
+
+def test_a_process_that_is_killed_is_told_with_its_trial_and_the_rest_is_kept(tmp_path: Path) -> None:
+    of = experiment()
+    store = begun(of, tmp_path)
+    with pytest.raises(TrialError, match=r"^topology\.wan\.latency=3ms: gpipe: the process .* was killed: if memory"):
+        swept(of, store, 2, killed_at_3ms)
+    assert len(results.load(store.path).trials) >= 2
+    assert active_children() == []
+    swept(of, store, 2)
+    assert len(results.load(store.path).trials) == 6
+
+
+def test_a_process_that_fails_is_told_with_its_trial(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    of = experiment()
+    with pytest.raises(TrialError, match=r"ms: gpipe: the process that was to simulate it ended with status 1$"):
+        swept(of, begun(of, tmp_path), 2, faulty)
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def sweeping(store: RunStore) -> "subprocess.Popen[str]":
+    """A process that sweeps slowly on two others, the three of them in a group of their own."""
+    program = (
+        "import signal\nfrom pathlib import Path\nfrom results.records.run_store import RunStore\n"
+        "from tests.runner import test_simulated_sweep as t\n"
+        "if __name__ == '__main__':\n"
+        # Tests that run in a shell's background have it ignored, and so would this.
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"    t.swept(t.experiment(60), RunStore.open(Path({str(store.path)!r})), 2, t.slow)\n"
+    )
+    script = store.path / "sweep.py"
+    script.write_text(program)
+    return subprocess.Popen(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def group_of(leader: int) -> list[int]:
+    """The processes of that group that still live."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(group) == leader and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_however_a_sweep_is_ended_its_processes_end_and_what_had_finished_stays(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    of = experiment(60)
+    store = begun(of, tmp_path)
+    with sweeping(store) as process:
+        while process.poll() is None and not any(store.has_trial(*trial) for trial in of.trials()):
+            time.sleep(0.05)
+        if ending is signal.SIGINT:
+            # As a terminal does: the whole group hears of it.
+            os.killpg(process.pid, ending)
+        else:
+            process.kill()
+        assert process.stderr is not None
+        told = process.stderr.read()
+    deadline_s = time.monotonic() + 20
+    while group_of(process.pid) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert group_of(process.pid) == []
+    assert told.count("Traceback") == (1 if ending is signal.SIGINT else 0)
+    assert 1 <= len(results.load(store.path).trials) < 60
+    swept(of, store, 2, partial(slow, seconds=0.0))
+    assert len(results.load(store.path).trials) == 60

@@ -1,0 +1,21 @@
+"""What crossed is counted exactly where 64 bits hold the products, and never beyond what was sent."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.simulator.network.wan_traffic import part_sent
+
+DAY_NS = 86_400 * 10**9
+
+
+@given(st.integers(1, 2**42), st.integers(1, 100 * 365 * DAY_NS), st.lists(st.floats(0, 1), min_size=1, max_size=9))
+def test_a_part_of_a_stretch_grows_with_time_to_the_whole(size: int, whole_ns: int, shares: list[float]) -> None:
+    moved_ns = np.array([0, *sorted(int(share * whole_ns) for share in shares), whole_ns], np.int64)
+    alike = np.ones(len(moved_ns), np.int64)
+    sent = part_sent(size * alike, moved_ns, whole_ns * alike)
+    assert (sent[0], sent[-1]) == (0, size)
+    assert (np.diff(sent) >= 0).all()
+    exact = [size * moved // whole_ns for moved in moved_ns.tolist()]
+    assert sent.tolist() == pytest.approx(exact, rel=1e-9, abs=1)

@@ -1,0 +1,72 @@
+"""Rings of fewer bytes than replicas: who passes nothing on waits for nobody, and room is told back."""
+
+from runner.simulator.equal_parts import equal_parts
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.rings.sparse_ring import SparseRing
+from runner.tcp.channel import PrivateChannel
+from runner.tcp.line import Line
+from runner.tcp.window import TcpWindow
+from tests.runner.simulator.variants import sweep_point
+
+MS = 1_000_000
+
+
+def ends_ms(latencies_ms: list[int], size_bytes: int, *iterations: list[int]) -> list[list[float]]:
+    """When each replica is through, if it is ready at its time in each iteration."""
+    events = EventQueue()
+    channels = [
+        PrivateChannel(Line(None, latency_ms * MS, headers=False), TcpWindow(2 * latency_ms * MS, None, None))
+        for latency_ms in latencies_ms
+    ]
+    ring = SparseRing(channels, size_bytes, events)
+    found = [[-1.0] * len(latencies_ms) for _ in iterations]
+
+    def join(now_ns: int, what: tuple[int, int]) -> None:
+        iteration, position = what
+
+        def done(_: int, end_ns: int) -> None:
+            found[iteration][position] = end_ns / MS
+
+        ring.join(iteration, position, now_ns, done)
+
+    for iteration, ready_ms in enumerate(iterations):
+        for position, ready in enumerate(ready_ms):
+            events.at(ready * MS, join, (iteration, position))
+    while events.handle_next_instant():
+        pass
+    return found
+
+
+def test_one_byte_goes_round_from_whoever_has_it() -> None:
+    # The last of three has the byte: it hears of it on the way to the sum, the first one twice.
+    assert ends_ms([10, 10, 10], 1, [0, 0, 0]) == [[40, 20, 30]]
+
+
+def test_who_is_late_holds_up_only_what_passes_it() -> None:
+    # The second is ready late: the byte waits there, and the first, which has sent to it, waits for the second round.
+    assert ends_ms([10, 10, 10], 1, [0, 100, 0]) == [[120, 100, 110]]
+
+
+def test_two_bytes_of_three_replicas_are_on_their_way_side_by_side() -> None:
+    assert ends_ms([10, 10, 10], 2, [0, 0, 0]) == [[40, 30, 40]]
+
+
+def test_a_replica_waits_until_it_knows_that_there_is_room() -> None:
+    # What the last replica sends is used 80 ms later, which it knows after 160: until then the byte waits, which has
+    # come round in 82, and so does that of the next sum, for what was sent at 160 and used at 240.
+    first, second = ends_ms([1, 1, 80], 1, [0, 0, 0], [250, 250, 250])
+    assert first == [240, 81, 160]
+    assert second == [560, 401, 480]
+
+
+def test_replicas_with_empty_segments_do_not_stand_for_each_other() -> None:
+    document = {
+        "topology": {"datacenters": [{"name": "east", "hosts": 4}]},
+        "compute": {"forward": "1ms", "activation": "1B", "gradient": "3B"},
+        "training": {"stages": 1, "pipelines": 4, "microbatches": 1, "iterations": 1, "warmup": 0},
+        "engine": "simulate",
+        "variants": [{"name": "any", "schedule": "dp"}],
+    }
+    assert equal_parts(sweep_point(document).variants[0]) == 1
+    document["compute"] = {"forward": "1ms", "activation": "1B", "gradient": "4B"}
+    assert equal_parts(sweep_point(document).variants[0]) == 4

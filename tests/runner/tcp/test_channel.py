@@ -1,0 +1,62 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from runner.simulator.network.shared_channel import SharedChannel
+from runner.tcp.channel import PrivateChannel
+from runner.tcp.line import Line
+from runner.tcp.window import TcpWindow
+
+LATENCY_NS = 20_000_000
+
+
+def window(window_bytes: int | None, initial_bytes: int | None) -> TcpWindow:
+    return TcpWindow(2 * LATENCY_NS, window_bytes, initial_bytes)
+
+
+def test_transfers_leave_one_after_the_other() -> None:
+    channel = PrivateChannel(Line(8_000_000, LATENCY_NS, headers=False), window(None, None))
+    assert channel.transmit(0, 1000) == (0, 1_000_000)
+    assert channel.transmit(500_000, 2000) == (1_000_000, 3_000_000)
+    assert channel.transmit(9_000_000, 1000) == (9_000_000, 10_000_000)
+
+
+def test_headers_take_their_share_of_the_rate() -> None:
+    channel = PrivateChannel(Line(1514 * 8, LATENCY_NS, headers=True), window(None, None))
+    assert channel.transmit(0, 1448) == (0, 10**9)
+
+
+def test_times_are_rounded_up_to_whole_nanoseconds() -> None:
+    channel = PrivateChannel(Line(3 * 10**9, LATENCY_NS, headers=False), window(None, None))
+    assert channel.transmit(0, 1) == (0, 3)
+
+
+transfers = st.lists(st.tuples(st.integers(0, 400_000_000), st.integers(1, 5_000_000)), min_size=1, max_size=15)
+
+
+@given(
+    transfers,
+    st.integers(10**6, 10**10),
+    st.one_of(st.none(), st.integers(20_000, 5_000_000)),
+    st.one_of(st.none(), st.just(14_480)),
+    st.booleans(),
+)
+def test_a_shared_channel_that_is_alone_does_what_a_private_one_does(
+    transfers: list[tuple[int, int]], rate_bps: int, window_bytes: int | None, initial: int | None, headers: bool
+) -> None:
+    line = Line(rate_bps, LATENCY_NS, headers=headers)
+    private = PrivateChannel(line, window(window_bytes, initial))
+    events = EventQueue()
+    shared = SharedChannel(
+        line, window(window_bytes, initial), NodePairFlow(0, [0]), SharedCapacity(events, {0: rate_bps})
+    )
+    expected, told = [], []
+    available_ns = 0
+    for gap_ns, size_bytes in transfers:
+        available_ns += gap_ns
+        expected.append(private.transmit(available_ns, size_bytes))
+        shared.queue(available_ns, size_bytes, lambda start_ns, end_ns: told.append((start_ns, end_ns)))
+    while events.handle_next_instant():
+        pass
+    assert told == expected

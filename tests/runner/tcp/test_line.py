@@ -1,0 +1,14 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.tcp.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+
+
+@given(st.integers(0, 2**62))
+def test_what_is_on_the_wire_is_exact_however_much_it_is_in_columns_too(payload_bytes: int) -> None:
+    line = Line(10**9, 0, headers=True)
+    expected = payload_bytes * FRAME_BYTES // PAYLOAD_BYTES
+    assert line.wire_bytes(payload_bytes) == expected
+    assert line.wire_bytes(np.array([payload_bytes], np.int64)).tolist() == [expected]
+    assert Line(10**9, 0, headers=False).wire_bytes(payload_bytes) == payload_bytes

@@ -1,0 +1,69 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.gpus.gpus import Gpu, machine_gpus, nvidia_gpus, visible_gpus
+from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+
+VERSIONS = {
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sun Feb 18 20:40:30 UTC 2024\n": "535.161.08",
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.14  Release Build  (dvs-builder)\n": "550.54.14",
+    "something else 1.2.3\n": None,
+}
+
+
+def driver(folder: Path, *cards: str) -> Path:
+    for number, text in enumerate(cards):
+        card = folder / "gpus" / f"0000:0{number}:00.0"
+        card.mkdir(parents=True)
+        (card / "information").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(("text", "version"), VERSIONS.items())
+def test_gpus_are_told_with_their_driver(tmp_path: Path, text: str, version: str | None) -> None:
+    (driver(tmp_path, "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ: 1\n", "IRQ: 2\n") / "version").write_text(text)
+    assert nvidia_gpus(tmp_path) == (Gpu("NVIDIA H100 80GB HBM3", version), Gpu("unknown", version))
+
+
+def test_a_driver_that_tells_no_version_has_none(tmp_path: Path) -> None:
+    assert nvidia_gpus(driver(tmp_path, "Model: NVIDIA H100\n")) == (Gpu("NVIDIA H100", None),)
+
+
+def test_without_a_driver_there_are_none(tmp_path: Path) -> None:
+    assert nvidia_gpus(tmp_path) == ()
+
+
+def test_the_drivers_files_tell_uuids(tmp_path: Path) -> None:
+    text = "Model: \t\t NVIDIA H100\nIRQ:   \t\t 70\nGPU UUID: \t GPU-8f3c\nVideo BIOS: \t 96.00\n"
+    assert nvidia_gpus(driver(tmp_path, text)) == (Gpu("NVIDIA H100", None, "GPU-8f3c"),)
+
+
+def test_nvml_comes_before_the_drivers_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = driver(tmp_path, "Model: NVIDIA H100\n", "Model: NVIDIA H100\n")
+    monkeypatch.setitem(sys.modules, "pynvml", FakePynvml([FakeGpu("GPU-1", "NVIDIA H200", 7)]))
+    assert machine_gpus(files) == (Gpu("NVIDIA H200", "570.1", "GPU-1", 7),)
+    monkeypatch.setitem(sys.modules, "pynvml", FakePynvml([], fault="Driver Not Loaded"))
+    assert [gpu.model for gpu in machine_gpus(files)] == ["NVIDIA H100"] * 2
+
+
+GPUS = tuple(Gpu("NVIDIA H200", None, uuid) for uuid in ("GPU-aa1", "GPU-ab2", "GPU-bc3"))
+
+
+@pytest.mark.parametrize(
+    ("value", "places"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("2,0", [2, 0]),
+        (" 1 , 2", [1, 2]),
+        ("GPU-b,0", [2, 0]),
+        ("GPU-a", []),  # two begin like that
+        ("0,9,1", [0]),
+        ("1,-1,0", [1]),
+        ("NoDevFiles", []),
+    ],
+)
+def test_what_cuda_would_not_see_is_not_there(value: str | None, places: list[int]) -> None:
+    assert visible_gpus(GPUS, value) == tuple(GPUS[place] for place in places)

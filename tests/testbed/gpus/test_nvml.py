@@ -1,0 +1,69 @@
+import sys
+
+import pytest
+
+from testbed.gpus.nvml import NvmlDevice, NvmlError, NvmlReading, open_nvml
+from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu, fault: str = "") -> FakePynvml:
+    binding = FakePynvml(list(gpus), fault)
+    monkeypatch.setitem(sys.modules, "pynvml", binding)
+    return binding
+
+
+def test_devices_are_told_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, FakeGpu("GPU-b", "NVIDIA H200", 100), FakeGpu("GPU-a", "NVIDIA A100", 50))
+    with open_nvml() as nvml:
+        assert nvml.driver_version() == "570.1"
+        assert nvml.devices() == (NvmlDevice("GPU-b", "NVIDIA H200", 100), NvmlDevice("GPU-a", "NVIDIA A100", 50))
+
+
+def test_a_reading_is_in_the_units_that_its_names_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, FakeGpu("GPU-a"), FakeGpu("GPU-b", total=100, used=30, reasons=0x4 | 0x1 | 0x20))
+    with open_nvml() as nvml:
+        assert nvml.reading("GPU-b") == NvmlReading(
+            utilization=0.37,
+            memory_used_bytes=30,
+            memory_free_bytes=70,
+            power_w=412.5,
+            sm_clock_hz=1_980_000_000,
+            memory_clock_hz=3_201_000_000,
+            temperature_c=54,
+            throttled=("power cap", "thermal limit"),
+        )
+
+
+def test_what_a_gpu_does_not_tell_is_none_and_the_rest_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, FakeGpu("GPU-a", refuses={"utilization", "power", "clocks", "reasons"}))
+    with open_nvml() as nvml:
+        reading = nvml.reading("GPU-a")
+    assert (reading.utilization, reading.power_w, reading.sm_clock_hz, reading.memory_clock_hz) == (None,) * 4
+    assert (reading.temperature_c, reading.throttled) == (54, ())
+
+
+def test_a_gpu_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, FakeGpu("GPU-a"))
+    with open_nvml() as nvml, pytest.raises(NvmlError, match=r"^NVML: Not Found$"):
+        nvml.reading("GPU-c")
+
+
+def test_a_session_ends_with_its_block_however_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    binding = fake(monkeypatch, FakeGpu("GPU-a"))
+    session = open_nvml()
+    session.__enter__()
+    assert binding.sessions == 1
+    session.__exit__(KeyError, KeyError(), None)
+    assert binding.sessions == 0
+
+
+def test_a_machine_without_the_driver_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, fault="Driver Not Loaded")
+    with pytest.raises(NvmlError, match=r"^NVML: Driver Not Loaded$"), open_nvml():
+        pytest.fail("there is no session")
+
+
+def test_a_machine_without_the_binding_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(NvmlError, match=r"^nvidia-ml-py is not installed: pip install 'wanbed\[gpu\]'$"), open_nvml():
+        pytest.fail("there is no session")

@@ -1,0 +1,114 @@
+import multiprocessing
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ground.strict_model import InputError
+from testbed.claims import registry
+from testbed.claims.registry import MARKER, Claim, claim
+from testbed.hosts import joining
+from testbed.hosts.joining import JoinedTestbed, enter_host, join_testbed, record_hosts
+from testbed.network.topology import Topology
+
+Started = list[tuple[list[str], dict[str, Any]]]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    """What would have been started."""
+    calls: Started = []
+    monkeypatch.setattr(joining.subprocess, "Popen", lambda argv, **popen: calls.append((argv, popen)))
+    return calls
+
+
+NETWORK = Topology((), 50_000, None, ())
+
+
+def brought_up(root: Path, source: str, hosts: dict[str, int] | None = None, topology: Topology = NETWORK) -> Claim:
+    ours = claim(source, root)
+    record_hosts(ours.folder, topology, hosts or {"east-0": 41, "west-0": 42})
+    return ours
+
+
+def in_child(act: Callable[[], object]) -> None:
+    def run() -> None:
+        act()
+        os._exit(0)
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    child.join()
+
+
+def test_a_testbed_is_found_by_what_it_is_for(tmp_path: Path) -> None:
+    brought_up(tmp_path, "/elsewhere/exp.yaml")
+    ours = brought_up(tmp_path, "/here/exp.yaml", {"east-0": 7})
+    assert join_testbed("/here/exp.yaml", NETWORK, tmp_path) == JoinedTestbed(ours.record.identifier, {"east-0": 7})
+
+
+def test_there_is_none_to_join_where_none_is_up(tmp_path: Path) -> None:
+    assert join_testbed("/here/exp.yaml", NETWORK, tmp_path / "nowhere") is None
+    brought_up(tmp_path, "/elsewhere/exp.yaml")
+    assert join_testbed("/here/exp.yaml", NETWORK, tmp_path) is None
+
+
+def test_the_latest_of_several_is_joined(tmp_path: Path) -> None:
+    early, middle = brought_up(tmp_path, "exp.yaml"), brought_up(tmp_path, "exp.yaml")
+    early.release()
+    latest = brought_up(tmp_path, "exp.yaml")
+    assert latest.record.slot < middle.record.slot
+    joined = join_testbed("exp.yaml", NETWORK, tmp_path)
+    assert joined is not None
+    assert joined.identifier == latest.record.identifier
+
+
+def test_a_testbed_whose_owner_is_gone_is_not_joined(tmp_path: Path) -> None:
+    in_child(lambda: brought_up(tmp_path, "exp.yaml"))
+    assert len(registry.claims(tmp_path)) == 1
+    assert join_testbed("exp.yaml", NETWORK, tmp_path) is None
+
+
+def test_a_testbed_of_the_same_file_with_another_network_is_not_joined(tmp_path: Path) -> None:
+    brought_up(tmp_path, "exp.yaml", topology=replace(NETWORK, intra_latency_ns=70_000))
+    assert join_testbed("exp.yaml", NETWORK, tmp_path) is None
+
+
+def test_a_testbed_on_its_way_up_is_not_joined(tmp_path: Path) -> None:
+    claim("exp.yaml", tmp_path)
+    assert join_testbed("exp.yaml", NETWORK, tmp_path) is None
+
+
+def test_a_program_enters_network_mounts_and_name_of_its_host_with_the_testbeds_mark(started: Started) -> None:
+    JoinedTestbed("wb-1", {"east-0": 41, "west-0": 42}).spawn("west-0", ["ping", "-c", "1", "east-0"], text=True)
+    ((argv, popen),) = started
+    assert argv == ["nsenter", "--target=42", "--net", "--mount", "--uts", "--", "ping", "-c", "1", "east-0"]
+    assert popen.pop("env") == {**os.environ, MARKER: "wb-1"}
+    assert popen == {"text": True}
+
+
+def test_an_environment_that_is_given_replaces_ours_and_is_marked_all_the_same(started: Started) -> None:
+    enter_host(41, "wb-1", ["env"], env={"PATH": "/bin"})
+    ((_, popen),) = started
+    assert popen["env"] == {"PATH": "/bin", MARKER: "wb-1"}
+
+
+def test_a_host_that_the_testbed_does_not_have_is_refused_with_those_it_has(started: Started) -> None:
+    with pytest.raises(
+        InputError, match=r"^host 'east-1' is not on the testbed wb-1, which is up with east-0, west-0: "
+    ):
+        JoinedTestbed("wb-1", {"east-0": 41, "west-0": 42}).spawn("east-1", ["true"])
+    assert started == []
+
+
+def test_a_program_on_a_joined_host_sees_what_the_hosts_own_do(tmp_path: Path, started: Started) -> None:
+    ours = claim("exp.yaml", tmp_path)
+    record_hosts(ours.folder, NETWORK, {"east-0": 41, "west-0": 42}, {"west-0": {"CUDA_VISIBLE_DEVICES": "GPU-1"}})
+    joined = join_testbed("exp.yaml", NETWORK, tmp_path)
+    assert joined is not None
+    joined.spawn("west-0", ["true"])
+    ((_, popen),) = started
+    assert popen["env"]["CUDA_VISIBLE_DEVICES"] == "GPU-1"

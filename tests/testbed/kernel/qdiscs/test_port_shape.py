@@ -1,0 +1,186 @@
+import json
+from dataclasses import asdict
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.kernel.qdiscs.node_pair_classifier import (
+    INTRA_CLASS,
+    node_pair_program,
+    same_datacenter_program,
+    source_host_program,
+)
+from testbed.kernel.qdiscs.port_shape import (
+    DEFAULT_CLASS,
+    TRUNK_CLASS,
+    UNSHAPED,
+    UNSHAPED_BYTES_PER_S,
+    PortShape,
+    ShapedClass,
+    describe,
+    host_port_shape,
+    wan_port_shape,
+)
+from testbed.network.gateway_plan import (
+    FarHosts,
+    Gateway,
+    HostPort,
+    NetemPlan,
+    SharedRate,
+    WanPort,
+    pair_class,
+    source_class,
+)
+from testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
+
+NETEM = NetemPlan(delay_ns=40_000_000, jitter_ns=0, loss=0.0, limit_packets=2000, rate_bytes_per_s=10**7)
+FAR = NetemPlan(delay_ns=0, jitter_ns=0, loss=0.0, limit_packets=1000)
+TRUNK = SharedRate(125_000_000, 525)
+TRUNKS = st.none() | st.builds(SharedRate, st.integers(MIN_BYTES_PER_S, 10**11), st.integers(1, 60 * 10**6))
+
+
+def wan_port(trunk: SharedRate | None, sources: int = 1, destinations: int = 1) -> WanPort:
+    return WanPort(
+        peer="west",
+        peer_gateway="10.1.1.1",
+        peer_subnet="10.1.1.0",
+        mac="02:03:01:00:01:00",
+        peer_mac="02:03:01:01:00:00",
+        trunk=trunk,
+        sources=tuple(f"east-{number}" for number in range(sources)),
+        destinations=tuple(f"west-{number}" for number in range(destinations)),
+        netem=NETEM,
+    )
+
+
+def host_port(
+    index: int, rate_bytes_per_s: int | None, shared: SharedRate | None = None, far: tuple[FarHosts, ...] = ()
+) -> HostPort:
+    intra = NetemPlan(50_000, 0, 0.0, 1000, rate_bytes_per_s)
+    macs = ("02:01:01:00:00:00", "02:02:01:00:00:00")
+    return HostPort(f"east-{index}", index, f"10.1.0.{index + 2}", *macs, 0, intra, far, shared)
+
+
+def gateway(*ports: HostPort) -> Gateway:
+    return Gateway("east", "10.1.0.1", "10.1.0.0", ports, ())
+
+
+EAST = gateway()
+
+
+@given(TRUNKS, st.integers(1, 5), st.integers(1, 5))
+def test_every_node_pair_has_a_leaf_that_serialises_at_its_rate(
+    trunk: SharedRate | None, sources: int, destinations: int
+) -> None:
+    shape = wan_port_shape(EAST, wan_port(trunk, sources, destinations))
+    pairs = {each.minor: each.netem for each in shape.classes if each.minor != DEFAULT_CLASS}
+    assert pairs == {
+        pair_class(source, destination, destinations): NETEM
+        for source in range(sources)
+        for destination in range(destinations)
+    }
+
+
+@given(st.builds(SharedRate, st.integers(MIN_BYTES_PER_S, 10**11), st.integers(1, 60 * 10**6)), st.integers(1, 5))
+def test_all_that_a_pair_sends_over_a_shared_trunk_is_borrowed_from_it(trunk: SharedRate, pairs: int) -> None:
+    shape = wan_port_shape(EAST, wan_port(trunk, pairs, 1))
+    assert shape.trunk == trunk
+    assert {each.guaranteed_bytes_per_s for each in shape.classes} == {MIN_BYTES_PER_S}
+    assert {each.ceiling_bytes_per_s for each in shape.classes} == {trunk.rate_bytes_per_s}
+
+
+def test_pairs_take_turns_of_a_super_packet() -> None:
+    assert wan_port_shape(EAST, wan_port(SharedRate(12_500_000, 243), 2)).quantum_bytes == 3037
+    assert wan_port_shape(EAST, wan_port(SharedRate(125_000_000, 1049), 2)).quantum_bytes == 60_000
+    assert wan_port_shape(EAST, wan_port(SharedRate(8, 60 * 10**6), 2)).quantum_bytes == FRAME_BYTES
+
+
+def test_what_belongs_to_no_pair_crosses_the_same_wan() -> None:
+    shape = wan_port_shape(EAST, wan_port(TRUNK, 2, 2))
+    (rest,) = (each for each in shape.classes if each.minor == DEFAULT_CLASS)
+    assert (rest.ceiling_bytes_per_s, rest.netem) == (shape.trunk.rate_bytes_per_s, NETEM)
+
+
+def test_a_wan_port_tells_its_node_pairs_apart() -> None:
+    shape = wan_port_shape(EAST, wan_port(TRUNK, 3, 2))
+    assert shape.classifier == node_pair_program("10.1.0.0", 3, "10.1.1.0", 2)
+
+
+def test_a_trunk_that_cannot_bind_has_no_bucket() -> None:
+    shape = wan_port_shape(EAST, wan_port(None, 2, 2))
+    assert shape.trunk == UNSHAPED
+    for each in shape.classes:
+        assert each.guaranteed_bytes_per_s == each.ceiling_bytes_per_s == UNSHAPED_BYTES_PER_S
+        assert each.netem == NETEM
+
+
+def test_at_a_port_without_a_rate_only_what_comes_from_the_same_datacenter_is_delayed() -> None:
+    port = host_port(0, None)
+    shape = host_port_shape(EAST, port)
+    assert shape.trunk == UNSHAPED
+    assert {each.minor: each.netem for each in shape.classes} == {DEFAULT_CLASS: None, INTRA_CLASS: port.intra}
+    assert {each.ceiling_bytes_per_s for each in shape.classes} == {UNSHAPED_BYTES_PER_S}
+    assert shape.classifier == same_datacenter_program("10.1.0.0")
+
+
+def test_at_a_port_with_a_rate_every_other_host_has_a_leaf() -> None:
+    slower = NetemPlan(0, 0, 0.0, 1000, 10**6)
+    far = (FarHosts(1, 2, FAR), FarHosts(3, 1, slower))
+    ports = [host_port(index, 10**6, TRUNK, far) for index in range(3)]
+    shape = host_port_shape(gateway(*ports), ports[1])
+    assert {each.minor: each.netem for each in shape.classes} == {
+        DEFAULT_CLASS: None,
+        source_class(0, 0): ports[1].intra,
+        source_class(0, 2): ports[1].intra,
+        source_class(1, 0): FAR,
+        source_class(1, 1): FAR,
+        source_class(3, 0): slower,
+    }
+    assert shape.trunk == TRUNK
+    assert {each.guaranteed_bytes_per_s for each in shape.classes} == {MIN_BYTES_PER_S}
+    assert shape.classifier == source_host_program("10.1.0.0")
+
+
+def test_a_port_that_its_senders_cannot_exceed_together_has_no_bucket() -> None:
+    ports = [host_port(index, 10**6) for index in range(2)]
+    assert host_port_shape(gateway(*ports), ports[0]).trunk == UNSHAPED
+
+
+@given(TRUNKS, st.integers(1, 5), st.integers(1, 5))
+def test_classes_stand_in_ascending_order_and_none_has_the_trunks_number(
+    trunk: SharedRate | None, sources: int, destinations: int
+) -> None:
+    ports = [host_port(index, 10**6, trunk, (FarHosts(1, destinations, FAR),)) for index in range(sources)]
+    wan, host = wan_port(trunk, sources, destinations), ports[0]
+    for shape in (wan_port_shape(EAST, wan), host_port_shape(gateway(*ports), host)):
+        minors = [each.minor for each in shape.classes]
+        assert minors == sorted(set(minors))
+        assert TRUNK_CLASS not in minors
+
+
+def test_a_description_tells_classes_that_are_alike_once() -> None:
+    described = describe(wan_port_shape(EAST, wan_port(TRUNK, 2, 2)))
+    alike = {"guaranteed_bytes_per_s": 8, "ceiling_bytes_per_s": 125_000_000, "netem": asdict(NETEM)}
+    assert described == {
+        "htb_trunk_bytes_per_s": 125_000_000,
+        "htb_burst_us": 525,
+        "classes": [{"classes": "1:2", **alike}, {"classes": "1:10 to 1:13", **alike}],
+    }
+
+
+def test_a_description_names_no_class_that_is_not_there() -> None:
+    described = describe(wan_port_shape(EAST, wan_port(None, 1, 2)))
+    assert [entry["classes"] for entry in described["classes"]] == ["1:2", "1:10 to 1:11"]
+
+
+def test_a_class_without_netem_is_described_as_such() -> None:
+    shape = PortShape(SharedRate(1000, 10), (ShapedClass(DEFAULT_CLASS, 10, 1000, None),), b"")
+    assert describe(shape)["classes"] == [
+        {"classes": "1:2", "guaranteed_bytes_per_s": 10, "ceiling_bytes_per_s": 1000, "netem": None}
+    ]
+
+
+@given(TRUNKS, st.integers(1, 3), st.integers(1, 3))
+def test_a_description_is_plain_json(trunk: SharedRate | None, sources: int, destinations: int) -> None:
+    described = describe(wan_port_shape(EAST, wan_port(trunk, sources, destinations)))
+    assert json.loads(json.dumps(described)) == described

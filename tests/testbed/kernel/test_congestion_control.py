@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import pytest
+
+from testbed.kernel import congestion_control
+from testbed.kernel.congestion_control import allow_congestion_control, available_congestion_controls
+from testbed.kernel.missing import MissingError
+
+
+@pytest.fixture(autouse=True)
+def allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The machine-wide list, of a kernel that has three and lets namespaces use one."""
+    (tmp_path / "available").write_text("reno cubic bbr\n")
+    allowed = tmp_path / "allowed"
+    allowed.write_text("reno\n")
+    monkeypatch.setattr(congestion_control, "_AVAILABLE", tmp_path / "available")
+    monkeypatch.setattr(congestion_control, "_ALLOWED", allowed)
+    return allowed
+
+
+def test_what_the_kernel_has_is_listed() -> None:
+    assert available_congestion_controls() == ("reno", "cubic", "bbr")
+
+
+def test_allowing_one_keeps_those_that_were_allowed(allowed: Path) -> None:
+    allow_congestion_control("bbr")
+    assert allowed.read_text().split() == ["reno", "bbr"]
+
+
+def test_one_that_is_allowed_already_is_not_written_again(allowed: Path) -> None:
+    allowed.chmod(0o444)
+    before = allowed.stat().st_mtime_ns
+    allow_congestion_control("reno")
+    assert allowed.stat().st_mtime_ns == before
+
+
+def test_one_that_the_kernel_lacks_is_refused_with_what_there_is_and_how_to_get_it(allowed: Path) -> None:
+    told = r"^congestion control 'vegas' is not in this kernel, which has reno, cubic, bbr: modprobe tcp_vegas"
+    with pytest.raises(MissingError, match=told):
+        allow_congestion_control("vegas")
+    assert allowed.read_text() == "reno\n"

@@ -1,0 +1,61 @@
+from testbed.kernel.link_counters import Counters, port_counters
+from testbed.kernel.qdiscs.port_shape import DEFAULT_CLASS, TRUNK_CLASS
+from testbed.kernel.qdiscs.statistics import Statistic
+from testbed.network.gateway_plan import NetemPlan, WanPort, pair_class
+
+PORT = WanPort(
+    peer="west",
+    peer_gateway="10.1.1.1",
+    peer_subnet="10.1.1.0",
+    mac="",
+    peer_mac="",
+    trunk=None,
+    sources=("east-0", "east-1"),
+    destinations=("west-0", "west-1", "west-2"),
+    netem=NetemPlan(0, 0, 0.0, 1000),
+)
+MINORS = [
+    pair_class(source, destination, len(PORT.destinations))
+    for source in range(len(PORT.sources))
+    for destination in range(len(PORT.destinations))
+]
+
+
+def statistic(minor: int, carried: int = 0, packets: int = 0, backlog: int = 0) -> Statistic:
+    return Statistic(7, minor, 1, "htb", carried, packets, backlog, 0)
+
+
+def leaf(minor: int, drops: int) -> Statistic:
+    return Statistic(7, 0, minor, "netem", 0, 0, 0, drops)
+
+
+CLASSES = [
+    *(statistic(minor, 1000 * minor, minor, 10 * minor) for minor in MINORS),
+    statistic(DEFAULT_CLASS, 500, 5, 7),
+    statistic(TRUNK_CLASS, 123_456, 99, 5000),
+]
+QDISCS = [Statistic(7, 0, 0xFFFF, "htb", 0, 0, 0, 999), *(leaf(minor, minor % 5) for minor in (DEFAULT_CLASS, *MINORS))]
+
+
+def test_every_pair_has_the_counters_of_its_own_class() -> None:
+    port = port_counters("east", PORT, CLASSES, QDISCS)
+    assert (port.source, port.destination) == ("east", "west")
+    assert list(port.pairs) == [(source, destination) for source in PORT.sources for destination in PORT.destinations]
+    for pair, minor in zip(port.pairs, MINORS, strict=True):
+        assert port.pairs[pair] == Counters(1000 * minor, minor, 10 * minor, minor % 5)
+
+
+def test_the_total_counts_what_crossed_the_trunk_whoever_sent_it() -> None:
+    total = port_counters("east", PORT, CLASSES, QDISCS).total
+    assert (total.wire_bytes, total.packets) == (123_456, 99)
+
+
+def test_the_total_backlog_and_drops_are_those_of_all_classes_also_of_what_belongs_to_no_pair() -> None:
+    total = port_counters("east", PORT, CLASSES, QDISCS).total
+    assert total.backlog_bytes == 7 + sum(10 * minor for minor in MINORS)
+    assert total.drops == DEFAULT_CLASS + sum(minor % 5 for minor in MINORS)
+
+
+def test_the_root_qdiscs_drops_are_not_counted_again() -> None:
+    idle = [statistic(minor) for minor in (TRUNK_CLASS, *MINORS)]
+    assert port_counters("east", PORT, idle, QDISCS[:1]).total.drops == 0

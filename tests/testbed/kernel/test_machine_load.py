@@ -1,0 +1,53 @@
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from testbed.kernel.machine_load import CpuTimes, parse_cpu_times, process_tree_cpu_s, read_cpu_times
+
+STAT = "cpu  100 5 50 800 40 3 2 0 30 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
+
+
+def test_waiting_for_disks_is_idle_and_guests_count_once() -> None:
+    assert parse_cpu_times(STAT) == CpuTimes(total_ticks=1000, idle_ticks=840)
+
+
+def test_busy_is_the_share_of_all_cores_since_then() -> None:
+    assert CpuTimes(1100, 850).busy_since(CpuTimes(1000, 840)) == pytest.approx(0.9)
+    assert CpuTimes(1000, 840).busy_since(CpuTimes(1000, 840)) is None
+
+
+@pytest.mark.parametrize("text", ["", "cpu 1 2 3\n", "intr 1 2 3 4 5 6 7 8\n"])
+def test_another_file_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="its first line is"):
+        parse_cpu_times(text)
+
+
+def test_this_machine_is_busy_while_it_computes() -> None:
+    before = read_cpu_times()
+    deadline = time.monotonic() + 0.3
+    while time.monotonic() < deadline:
+        pass
+    busy = read_cpu_times().busy_since(before)
+    assert busy is not None
+    assert 0 < busy <= 1
+
+
+def test_a_process_tree_s_time_is_that_of_all_that_descend_from_it() -> None:
+    burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ntime.sleep(60)"
+    with subprocess.Popen(
+        ["sh", "-c", '"$@"; true', "tree", sys.executable, "-c", burn], stdout=subprocess.PIPE, start_new_session=True
+    ) as tree:
+        assert tree.stdout is not None
+        tree.stdout.readline()
+        spent_s = process_tree_cpu_s(tree.pid)
+        os.killpg(tree.pid, 9)
+    assert 0.25 <= spent_s < 3
+
+
+def test_a_process_that_is_gone_has_no_time() -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    assert process_tree_cpu_s(gone.pid) == 0

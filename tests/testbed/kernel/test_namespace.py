@@ -1,0 +1,46 @@
+import ctypes
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.kernel import namespace
+from testbed.kernel.namespace import anonymous_namespace, inside
+
+
+class Refusing:
+    """The C library of a process that may not make or enter namespaces."""
+
+    def unshare(self, _: int) -> int:
+        ctypes.set_errno(errno.EPERM)
+        return -1
+
+    def setns(self, *_: int) -> int:
+        ctypes.set_errno(errno.EPERM)
+        return -1
+
+
+@pytest.fixture(autouse=True)
+def _unprivileged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespace, "_libc", Refusing())
+
+
+def test_making_a_namespace_that_is_not_permitted_is_an_os_error() -> None:
+    with pytest.raises(PermissionError, match="making a network namespace"):
+        anonymous_namespace()
+
+
+def test_entering_a_namespace_that_is_not_permitted_is_an_os_error_and_closes_what_it_opened() -> None:
+    def opened() -> set[str]:
+        return set(os.listdir("/proc/self/fd"))
+
+    before = opened()
+    with pytest.raises(PermissionError, match="entering a network namespace"), inside("/proc/self/ns/net"):
+        pytest.fail("the block ran")
+    assert opened() == before
+
+
+def test_a_namespace_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), inside(str(tmp_path / "none")):
+        pytest.fail("the block ran")

@@ -1,0 +1,66 @@
+import socket
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ground.strict_model import parse_model
+from testbed.measurement.bounded_transfer import BUFFER_MAX_BYTES, Ends, StalledError, connected
+from testbed.network.topology import TopologySpec, resolve_topology
+
+
+class Recorded(socket.socket):
+    """A socket that keeps what it is asked for, and whose connections fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timeouts: list[float | None] = []
+        self.buffers: list[Any] = []
+
+    def settimeout(self, value: float | None) -> None:
+        self.timeouts.append(value)
+
+    def setsockopt(self, *args: Any) -> None:
+        self.buffers.append(args[2])
+
+    def connect(self, address: object) -> None:
+        raise TimeoutError("timed out")
+
+
+@dataclass(frozen=True)
+class FailingEnds(Ends):
+    made: list[Recorded] = field(default_factory=list)
+
+    def socket(self, host: str, kind: int) -> socket.socket:
+        self.made.append(Recorded())
+        return self.made[-1]
+
+
+def ends(latency: str) -> FailingEnds:
+    document = {"datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")], "wan": {"latency": latency}}
+    topology = resolve_topology(parse_model(TopologySpec, document, "test"))
+    return FailingEnds(cast("Any", SimpleNamespace(topology=topology)), "east-0", "west-0")
+
+
+def test_a_connection_that_is_not_made_is_told_in_a_line() -> None:
+    with (
+        pytest.raises(StalledError, match=r"east-0 to west-0: no connection \(timed out"),
+        connected(ends("1ms"), 1, None),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("latency", "rtt_s"), [("0ms", 0), ("60s", 120)])
+def test_a_connection_over_a_long_line_may_take_round_trips(latency: str, rtt_s: float) -> None:
+    path = ends(latency)
+    with pytest.raises(StalledError), connected(path, 1, None):
+        pass
+    assert [each.timeouts for each in path.made] == [[60 + 4 * rtt_s]] * 2
+
+
+def test_no_buffer_is_larger_than_the_kernel_can_be_asked_for() -> None:
+    path = ends("40ms")
+    with pytest.raises(StalledError), connected(path, 1, 2**40):
+        pass
+    assert [each.buffers for each in path.made] == [[BUFFER_MAX_BYTES // 2], [BUFFER_MAX_BYTES]]

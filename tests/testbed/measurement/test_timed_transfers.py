@@ -1,0 +1,91 @@
+import fcntl
+import resource
+import socket
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ground.strict_model import parse_model
+from testbed.measurement.bounded_transfer import Ends, StalledError
+from testbed.measurement.timed_transfers import Connection, transfers_s
+from testbed.network.topology import TopologySpec, resolve_topology
+
+RATE_BPS = 10**9
+DESCRIPTORS_OF_SELECT = 1024
+DOCUMENT = {"datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")], "wan": {"latency": "0ms"}}
+TESTBED = SimpleNamespace(topology=resolve_topology(parse_model(TopologySpec, DOCUMENT, "test")))
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    """A pair of sockets of this process."""
+    sender, receiver = socket.socketpair()
+    with sender, receiver:
+        yield made(sender, receiver)
+
+
+def made(sender: socket.socket, receiver: socket.socket) -> Connection:
+    for end in (sender, receiver):
+        end.setblocking(False)
+    return Connection(Ends(cast("Any", TESTBED), "east-0", "west-0"), sender, receiver)
+
+
+def test_a_transfer_ends_with_its_last_byte(connection: Connection) -> None:
+    (first_s,) = transfers_s([connection], 2**20, RATE_BPS)
+    (second_s,) = transfers_s([connection], 10, RATE_BPS)
+    assert first_s > 0
+    assert second_s > 0
+
+
+def test_descriptors_may_have_any_number(connection: Connection) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * DESCRIPTORS_OF_SELECT), hard))
+    try:
+        ends = [
+            socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD, DESCRIPTORS_OF_SELECT))
+            for end in (connection.sender, connection.receiver)
+        ]
+        with ends[0], ends[1]:
+            assert transfers_s([made(*ends)], 2**20, RATE_BPS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_connection_that_is_closed_is_not_waited_for(connection: Connection) -> None:
+    connection.sender.shutdown(socket.SHUT_WR)
+    with pytest.raises(StalledError, match=r"east-0 to west-0: .* while 10 bytes were missing"):
+        transfers_s([connection], 10, RATE_BPS)
+
+
+def test_a_reader_sees_the_end_of_what_was_sent(connection: Connection) -> None:
+    connection.begin(10)
+    connection.sender.shutdown(socket.SHUT_WR)
+    with pytest.raises(StalledError, match="the connection was closed while 10 bytes were missing"):
+        connection.receive()
+
+
+def test_silence_is_not_waited_for_longer_than_patience(connection: Connection) -> None:
+    connection.send = lambda payload: False  # type: ignore[method-assign]
+    with pytest.raises(StalledError, match="nothing arrived in 0 s"):
+        transfers_s([connection], 10, 8, patience_s=0.01)
+
+
+def test_a_line_far_slower_than_asked_is_not_waited_for_though_something_keeps_arriving(connection: Connection) -> None:
+    done = threading.Event()
+
+    def dribble() -> None:
+        while not done.wait(0.001):
+            connection.sender.send(b"x")
+
+    connection.send = lambda payload: False  # type: ignore[method-assign]
+    sender = threading.Thread(target=dribble)
+    sender.start()
+    try:
+        with pytest.raises(StalledError, match="east-0 to west-0"):
+            transfers_s([connection], 10**6, 10**9, patience_s=0.2)
+    finally:
+        done.set()
+        sender.join()

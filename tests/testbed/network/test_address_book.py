@@ -1,0 +1,36 @@
+from ground.strict_model import parse_model
+from testbed.network.address_book import AddressBook
+from testbed.network.topology import TopologySpec, resolve_topology
+
+TOPOLOGY = resolve_topology(
+    parse_model(
+        TopologySpec,
+        {"datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 1}], "wan": {"latency": "1ms"}},
+        "test",
+    )
+)
+
+
+def test_a_hosts_address_follows_from_slot_datacenter_and_number() -> None:
+    book = AddressBook(TOPOLOGY, slot=3)
+    assert {host.name: book.address(host) for host in TOPOLOGY.hosts} == {
+        "east-0": "10.3.0.2",
+        "east-1": "10.3.0.3",
+        "west-0": "10.3.1.2",
+    }
+
+
+def test_two_slots_share_no_address() -> None:
+    one, other = ({AddressBook(TOPOLOGY, slot).address(host) for host in TOPOLOGY.hosts} for slot in (1, 2))
+    assert not one & other
+
+
+def test_the_hosts_file_names_every_host_and_the_host_itself() -> None:
+    text = AddressBook(TOPOLOGY, slot=3).hosts_file()
+    assert text.endswith("\n")
+    assert [line.split() for line in text.splitlines()] == [
+        ["127.0.0.1", "localhost"],
+        ["10.3.0.2", "east-0"],
+        ["10.3.0.3", "east-1"],
+        ["10.3.1.2", "west-0"],
+    ]

@@ -1,0 +1,60 @@
+from collections import Counter
+from ipaddress import IPv4Address, IPv4Network
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.network import addressing
+from testbed.network.addressing import GATEWAY_SIDE, HOST_SIDE, MAX_SLOTS
+from testbed.network.topology import MAX_DATACENTERS, MAX_EMULATED_HOSTS_PER_DATACENTER
+
+SLOTS = st.integers(1, MAX_SLOTS)
+DATACENTERS = st.integers(0, MAX_DATACENTERS - 1)
+HOSTS = st.integers(0, MAX_EMULATED_HOSTS_PER_DATACENTER - 1)
+
+
+@given(SLOTS, DATACENTERS, HOSTS)
+def test_a_datacenters_subnet_holds_its_gateway_and_its_hosts(slot: int, datacenter: int, host: int) -> None:
+    network = IPv4Network(f"{addressing.subnet(slot, datacenter)}/24")
+    gateway = IPv4Address(addressing.gateway_address(slot, datacenter))
+    address = IPv4Address(addressing.host_address(slot, datacenter, host))
+    assert {gateway, address} < set(network.hosts())
+    assert gateway != address
+
+
+@given(SLOTS, DATACENTERS, HOSTS)
+def test_addresses_are_private_and_tell_slot_datacenter_and_host(slot: int, datacenter: int, host: int) -> None:
+    address = IPv4Address(addressing.host_address(slot, datacenter, host))
+    assert address.is_private
+    assert list(address.packed) == [10, slot, datacenter, host + 2]
+
+
+def test_no_two_interfaces_of_a_testbed_share_a_mac_address() -> None:
+    datacenters, hosts = 6, MAX_EMULATED_HOSTS_PER_DATACENTER
+    macs = [
+        addressing.host_link_mac(7, datacenter, host, side)
+        for datacenter in range(datacenters)
+        for host in range(hosts)
+        for side in (HOST_SIDE, GATEWAY_SIDE)
+    ]
+    macs += [
+        addressing.wan_link_mac(7, datacenter, peer)
+        for datacenter in range(datacenters)
+        for peer in range(datacenters)
+        if datacenter != peer
+    ]
+    assert Counter(macs).most_common(1)[0][1] == 1
+
+
+@given(SLOTS, DATACENTERS, HOSTS)
+def test_mac_addresses_are_six_octets_of_a_locally_administered_single_card(
+    slot: int, datacenter: int, host: int
+) -> None:
+    for mac in (
+        addressing.host_link_mac(slot, datacenter, host, HOST_SIDE),
+        addressing.host_link_mac(slot, datacenter, host, GATEWAY_SIDE),
+        addressing.wan_link_mac(slot, datacenter, host),
+    ):
+        octets = bytes.fromhex(mac.replace(":", ""))
+        assert len(octets) == len(mac.split(":")) == 6
+        assert octets[0] & 0b11 == 0b10

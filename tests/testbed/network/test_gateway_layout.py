@@ -1,0 +1,276 @@
+from fractions import Fraction
+from ipaddress import IPv4Network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ground.strict_model import parse_model
+from testbed.network.gateway_layout import (
+    SHORT_PACKETS_MIN,
+    SUPER_PACKETS_MIN,
+    UNLIMITED_RATE_BPS,
+    plan_gateways,
+    queue_limit_packets,
+)
+from testbed.network.gateway_plan import GatewayPlan, WanPort, pair_class
+from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s
+from testbed.network.topology import Datacenter, Host, LinkConditions, Topology, TopologySpec, WanLink, resolve_topology
+
+FRAME_BITS = 8 * 1514
+NETEM_LIMIT_MAX = 2**32 - 1
+FLOOR = 1000
+
+RATES = st.none() | st.integers(1, 10**12)
+DELAYS_NS = st.integers(0, 2 * 10**9)
+CONDITIONS = st.builds(LinkConditions, DELAYS_NS, RATES, RATES, DELAYS_NS, st.floats(0, 1))
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    datacenters = tuple(
+        Datacenter(f"d{index}", index, tuple(Host(f"d{index}-{host}", f"d{index}", host, 1) for host in range(size)))
+        for index, size in enumerate(sizes)
+    )
+    names = [datacenter.name for datacenter in datacenters]
+    wan = tuple(WanLink((one, other), draw(CONDITIONS)) for at, one in enumerate(names) for other in names[at + 1 :])
+    return Topology(datacenters, draw(DELAYS_NS), draw(RATES), wan)
+
+
+def two_datacenters(
+    wan: dict[str, str], intra: dict[str, str] | None = None, hosts: tuple[int, int] = (2, 1)
+) -> Topology:
+    document = {
+        "datacenters": [{"name": "east", "hosts": hosts[0]}, {"name": "west", "hosts": hosts[1]}],
+        "wan": wan,
+        "intra": intra or {},
+    }
+    return resolve_topology(parse_model(TopologySpec, document, "test"))
+
+
+def kept(rate_bps: int | None) -> int | None:
+    return None if rate_bps is None else bytes_per_s(rate_bps)
+
+
+def wan_ports(plan: GatewayPlan) -> dict[tuple[str, str], WanPort]:
+    return {(gateway.datacenter, port.peer): port for gateway in plan.gateways for port in gateway.wan_ports}
+
+
+@given(st.integers(1, 10**12), DELAYS_NS, DELAYS_NS)
+def test_a_queue_holds_what_is_in_flight_and_a_bandwidth_delay_product_behind_it(
+    rate_bps: int, latency_ns: int, jitter_ns: int
+) -> None:
+    in_flight_bits = Fraction(rate_bps * (latency_ns + jitter_ns), 10**9)
+    queued_bits = Fraction(rate_bps * 2 * latency_ns, 10**9)
+    limit = queue_limit_packets(rate_bps, latency_ns, jitter_ns, floor_packets=FLOOR)
+    assert limit * FRAME_BITS >= (in_flight_bits + queued_bits) * (1 - Fraction(1, 10**12))
+    assert limit >= FLOOR
+
+
+@given(st.integers(1, 10**12), DELAYS_NS)
+def test_a_queue_is_no_larger_than_that_and_20_ms(rate_bps: int, latency_ns: int) -> None:
+    held_bits = Fraction(rate_bps * (3 * latency_ns + 20_000_000), 10**9)
+    assert queue_limit_packets(rate_bps, latency_ns, floor_packets=FLOOR) <= max(FLOOR, held_bits / FRAME_BITS + 1)
+
+
+def test_a_40_ms_link_of_20_gbit_holds_three_latencies_of_full_frames() -> None:
+    # 120 ms of 20 Gbit/s are 2.4 Gbit, which are 198,150.6 frames of 1514 bytes.
+    assert queue_limit_packets(20_000_000_000, 40_000_000, floor_packets=FLOOR) == 198_151
+
+
+def test_a_slow_link_holds_what_stock_windows_let_out() -> None:
+    # 16 connections with 3.9 MB in flight each, in frames and in super-packets.
+    topology = two_datacenters({"rate": "10Mbit", "latency": "1ms"}, {"rate": "10Mbit"})
+    packets = {Timers.VIRTUAL: (SHORT_PACKETS_MIN, 1448), Timers.KERNEL: (SUPER_PACKETS_MIN, 64 * 1024)}
+    for timers, (limit, packet_bytes) in packets.items():
+        assert limit * packet_bytes > 16 * 3_900_000
+        for gateway in plan_gateways(topology, 1, timers).gateways:
+            leaves = [port.netem for port in gateway.wan_ports]
+            leaves += [leaf for port in gateway.host_ports for leaf in (port.intra, port.far[0].netem)]
+            assert {leaf.limit_packets for leaf in leaves} == {limit}
+
+
+@given(DELAYS_NS, DELAYS_NS)
+def test_an_unlimited_rate_is_bounded_by_the_fastest_card(latency_ns: int, jitter_ns: int) -> None:
+    assert queue_limit_packets(None, latency_ns, jitter_ns, floor_packets=FLOOR) == queue_limit_packets(
+        UNLIMITED_RATE_BPS, latency_ns, jitter_ns, floor_packets=FLOOR
+    )
+
+
+@given(RATES, st.integers(0, 10**14), st.integers(0, 10**14))
+def test_a_queues_limit_fits_the_kernels_field_whatever_the_latency(
+    rate_bps: int | None, latency_ns: int, jitter_ns: int
+) -> None:
+    assert queue_limit_packets(rate_bps, latency_ns, jitter_ns, floor_packets=FLOOR) <= NETEM_LIMIT_MAX
+
+
+@given(topologies())
+def test_every_datacenter_has_a_port_for_each_host_and_each_other_datacenter(topology: Topology) -> None:
+    plan = plan_gateways(topology, slot=9)
+    names = [datacenter.name for datacenter in topology.datacenters]
+    assert [gateway.datacenter for gateway in plan.gateways] == names
+    for gateway, datacenter in zip(plan.gateways, topology.datacenters, strict=True):
+        assert [port.host for port in gateway.host_ports] == [host.name for host in datacenter.hosts]
+        assert [port.peer for port in gateway.wan_ports] == [name for name in names if name != datacenter.name]
+        assert {port.intra.delay_ns for port in gateway.host_ports} == {topology.intra_latency_ns}
+        assert {port.intra.rate_bytes_per_s for port in gateway.host_ports} == {kept(topology.intra_rate_bps)}
+
+
+@given(topologies())
+def test_every_wan_port_has_its_links_conditions_and_a_class_of_its_own_for_each_pair(topology: Topology) -> None:
+    for (here, peer), port in wan_ports(plan_gateways(topology, slot=9)).items():
+        conditions = topology.conditions(here, peer)
+        assert port.sources == tuple(host.name for host in topology.datacenter(here).hosts)
+        assert port.destinations == tuple(host.name for host in topology.datacenter(peer).hosts)
+        assert port.netem.rate_bytes_per_s == kept(conditions.pair_rate_bps)
+        assert port.trunk is None or port.trunk.rate_bytes_per_s == kept(conditions.rate_bps)
+        assert (port.netem.delay_ns, port.netem.jitter_ns) == (conditions.latency_ns, conditions.jitter_ns)
+        assert port.netem.loss == pytest.approx(conditions.loss, abs=1e-9)
+        classes = {
+            pair_class(source, destination, len(port.destinations))
+            for source in range(len(port.sources))
+            for destination in range(len(port.destinations))
+        }
+        assert len(classes) == len(port.sources) * len(port.destinations)
+
+
+@given(topologies())
+def test_the_two_ends_of_a_wan_link_agree(topology: Topology) -> None:
+    plan = plan_gateways(topology, slot=9)
+    gateways = {gateway.datacenter: gateway for gateway in plan.gateways}
+    ports = wan_ports(plan)
+    for (here, peer), port in ports.items():
+        opposite = ports[peer, here]
+        assert (port.mac, port.peer_mac) == (opposite.peer_mac, opposite.mac)
+        assert (port.peer_gateway, port.peer_subnet) == (gateways[peer].address, gateways[peer].subnet)
+        assert port.netem == opposite.netem
+
+
+@given(topologies())
+def test_addresses_are_distinct_and_lie_in_their_datacenters_subnet(topology: Topology) -> None:
+    addresses = []
+    for gateway in plan_gateways(topology, slot=9).gateways:
+        inside = {str(address) for address in IPv4Network(f"{gateway.subnet}/24").hosts()}
+        here = [gateway.address, *(port.host_address for port in gateway.host_ports)]
+        assert set(here) <= inside
+        addresses += here
+    assert len(set(addresses)) == len(addresses)
+
+
+def test_a_single_datacenter_has_no_wan() -> None:
+    topology = resolve_topology(parse_model(TopologySpec, {"datacenters": [{"name": "east", "hosts": 3}]}, "test"))
+    (gateway,) = plan_gateways(topology, slot=1).gateways
+    assert gateway.wan_ports == ()
+
+
+@pytest.mark.parametrize(("wan", "exact"), [({"loss": "0.1%"}, True), ({"jitter": "2ms"}, False), ({}, False)])
+def test_packets_cross_one_by_one_only_where_some_are_lost(wan: dict[str, str], exact: bool) -> None:
+    assert plan_gateways(two_datacenters({"latency": "5ms", **wan}), slot=1).exact_packets is exact
+
+
+@given(st.floats(0, 1))
+def test_loss_is_told_to_nine_digits_which_the_kernel_keeps_exactly(loss: float) -> None:
+    datacenters = (Datacenter("e", 0, (Host("e-0", "e", 0, 1),)), Datacenter("w", 1, (Host("w-0", "w", 0, 1),)))
+    topology = Topology(datacenters, 0, None, (WanLink(("e", "w"), LinkConditions(loss=loss)),))
+    planned = wan_ports(plan_gateways(topology, slot=1))["e", "w"].netem.loss
+    assert planned == round(loss, 9)
+
+
+@pytest.mark.parametrize(
+    ("wan", "hosts", "shared"),
+    [
+        ({"rate": "100Mbit"}, (1, 1), False),
+        ({"rate": "100Mbit"}, (2, 1), True),
+        ({"rate": "unlimited"}, (2, 2), False),
+        ({"rate": "100Mbit", "node_pair_rate": "50Mbit"}, (2, 1), False),
+        ({"rate": "100Mbit", "node_pair_rate": "51Mbit"}, (2, 1), True),
+        ({"rate": "100Mbit", "node_pair_rate": "10Mbit"}, (1, 1), False),
+    ],
+)
+def test_a_trunk_has_a_bucket_only_where_its_pairs_exceed_it_together(
+    wan: dict[str, str], hosts: tuple[int, int], shared: bool
+) -> None:
+    ports = wan_ports(plan_gateways(two_datacenters(wan, hosts=hosts), slot=1))
+    assert [port.trunk is not None for port in ports.values()] == [shared, shared]
+
+
+@pytest.mark.parametrize(
+    ("wan", "intra", "hosts", "shared"),
+    [
+        ({"rate": "100Mbit"}, {"rate": "unlimited"}, (3, 3), False),
+        # One sender, near or far.
+        ({"rate": "1Mbit", "node_pair_rate": "1Mbit"}, {"rate": "1Gbit"}, (1, 1), False),
+        ({"rate": "1Gbit"}, {"rate": "100Mbit"}, (1, 1), False),
+        # Two far ones that fit the port, and two that do not; a trunk that keeps them from it.
+        ({"node_pair_rate": "50Mbit"}, {"rate": "100Mbit"}, (1, 2), False),
+        ({"node_pair_rate": "51Mbit"}, {"rate": "100Mbit"}, (1, 2), True),
+        ({"node_pair_rate": "51Mbit", "rate": "100Mbit"}, {"rate": "100Mbit"}, (1, 2), False),
+        # A near one, and a far one that comes on top.
+        ({"node_pair_rate": "1Mbit"}, {"rate": "100Mbit"}, (2, 1), True),
+    ],
+)
+def test_a_hosts_port_has_a_bucket_only_where_senders_exceed_it_together(
+    wan: dict[str, str], intra: dict[str, str], hosts: tuple[int, int], shared: bool
+) -> None:
+    (east, _) = plan_gateways(two_datacenters(wan, intra, hosts), slot=1).gateways
+    assert {port.shared is not None for port in east.host_ports} == {shared}
+
+
+def test_what_comes_over_the_wan_is_serialised_once_more_only_by_a_port_that_is_slower() -> None:
+    for intra_rate, rate in (("99Mbit", 99_000_000 // 8), ("100Mbit", None), ("1Gbit", None)):
+        topology = two_datacenters({"rate": "1Gbit", "node_pair_rate": "100Mbit"}, {"rate": intra_rate})
+        for gateway in plan_gateways(topology, slot=1).gateways:
+            for port in gateway.host_ports:
+                (far,) = port.far
+                assert (far.netem.delay_ns, far.netem.rate_bytes_per_s) == (0, rate)
+
+
+def test_without_a_rate_of_its_own_a_port_does_not_tell_far_hosts_apart() -> None:
+    for gateway in plan_gateways(two_datacenters({"rate": "1Mbit"}), slot=1).gateways:
+        assert {port.far for port in gateway.host_ports} == {()}
+
+
+@pytest.mark.parametrize(
+    ("wan", "intra", "frames"),
+    [
+        # No line has a rate: packets are as large as the kernel makes them.
+        ({}, {}, None),
+        ({"rate": "1Gbit", "node_pair_rate": "10Mbit"}, {}, 2),
+        # 0.25 ms of 100 Mbit/s are 2.06 frames; of 1 Gbit/s, 20.6; of 10 Gbit/s more than a packet may hold.
+        ({"rate": "100Mbit"}, {}, 2),
+        ({"rate": "1Gbit"}, {}, 20),
+        ({"rate": "10Gbit"}, {}, 45),
+        # An eightieth of an RTT of 2 ms is 25 us.
+        ({"rate": "1Gbit", "latency": "1ms"}, {}, 2),
+        ({"rate": "10Gbit", "latency": "1ms"}, {}, 20),
+        ({"rate": "1Gbit", "latency": "20ms"}, {}, 20),
+        ({"rate": "1Mbit"}, {}, 2),
+        ({"rate": "10Gbit"}, {"rate": "1Gbit"}, 20),
+        # Ports that one sender alone cannot fill serialise as well.
+        ({}, {"rate": "100Mbit"}, 2),
+        ({"rate": "10Gbit", "node_pair_rate": "200Mbit"}, {"rate": "1Gbit"}, 4),
+        ({"rate": "1Gbit", "loss": "0.1%"}, {}, 1),
+    ],
+)
+def test_in_virtual_time_a_packet_is_short_on_every_line(
+    wan: dict[str, str], intra: dict[str, str], frames: int | None
+) -> None:
+    (east, _) = plan_gateways(two_datacenters(wan, intra), slot=1, timers=Timers.VIRTUAL).gateways
+    assert east.super_packet_frames == frames
+    (port,) = east.wan_ports
+    if port.trunk is not None and frames is not None:
+        burst_bytes = port.trunk.burst_us * port.trunk.rate_bytes_per_s / 1e6
+        assert frames * FRAME_BYTES <= burst_bytes <= frames * FRAME_BYTES + port.trunk.rate_bytes_per_s / 1e6
+
+
+def test_on_the_real_clock_packets_are_as_large_as_hosts_make_them() -> None:
+    (east, _) = plan_gateways(two_datacenters({"rate": "100Mbit"}), slot=1).gateways
+    assert east.super_packet_frames is None
+
+
+def test_loss_falls_on_single_packets_on_either_clock() -> None:
+    topology = two_datacenters({"rate": "100Mbit", "loss": "1%"})
+    for timers in Timers:
+        for gateway in plan_gateways(topology, 1, timers).gateways:
+            assert gateway.super_packet_frames == 1

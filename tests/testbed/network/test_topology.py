@@ -1,0 +1,227 @@
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ground.strict_model import InputError, parse_model
+from testbed.network.topology import LinkConditions, Topology, TopologySpec, check_can_be_emulated, resolve_topology
+
+
+def resolved(document: dict[str, Any], **given_profile: Any) -> Topology:
+    return resolve_topology(parse_model(TopologySpec, document, "file"), **given_profile)
+
+
+def datacenters(*names: str, hosts: int = 1) -> list[dict[str, Any]]:
+    return [{"name": name, "hosts": hosts} for name in names]
+
+
+def test_hosts_are_named_after_their_datacenter() -> None:
+    topology = resolved(
+        {"datacenters": [{"name": "east", "hosts": 2, "gpus_per_host": 8}, {"name": "west", "hosts": 1}]}
+    )
+    assert [(host.name, host.datacenter, host.index, host.gpus) for host in topology.hosts] == [
+        ("east-0", "east", 0, 8),
+        ("east-1", "east", 1, 8),
+        ("west-0", "west", 0, 1),
+    ]
+    assert topology.host("east-1").index == 1
+    assert topology.datacenter("west").index == 1
+
+
+def test_an_unknown_host_is_refused_with_the_hosts_there_are() -> None:
+    with pytest.raises(InputError, match="'east-9' is not in the topology: it has east-0"):
+        resolved({"datacenters": datacenters("east")}).host("east-9")
+
+
+def test_every_two_datacenters_are_joined_by_the_wan() -> None:
+    topology = resolved(
+        {
+            "datacenters": datacenters("east", "central", "west"),
+            "wan": {"latency": "40ms", "rate": "100Gbit", "node_pair_rate": "5Gbit", "jitter": "1ms", "loss": "0.1%"},
+        }
+    )
+    wide = LinkConditions(40_000_000, 10**11, 5 * 10**9, 1_000_000, 0.001)
+    assert [(link.between, link.conditions) for link in topology.wan] == [
+        (("east", "central"), wide),
+        (("east", "west"), wide),
+        (("central", "west"), wide),
+    ]
+
+
+def test_a_link_changes_what_it_names_and_keeps_the_rest_of_the_wan() -> None:
+    topology = resolved(
+        {
+            "datacenters": datacenters("east", "central", "west"),
+            "wan": {"latency": "40ms", "rate": "10Gbit"},
+            "links": [{"between": ["west", "east"], "latency": "60ms"}],
+        }
+    )
+    assert topology.conditions("east", "west") == LinkConditions(60_000_000, 10**10)
+    assert topology.conditions("west", "east") == topology.conditions("east", "west")
+    assert topology.conditions("east", "central") == LinkConditions(40_000_000, 10**10)
+
+
+def test_a_path_crosses_the_wan_or_stays_inside_a_datacenter() -> None:
+    topology = resolved(
+        {
+            "datacenters": datacenters("east", "west"),
+            "intra": {"latency": "50us", "rate": "100Gbit"},
+            "wan": {"latency": "40ms", "rate": "10Gbit"},
+        }
+    )
+    assert topology.path("west", "west") == LinkConditions(50_000, 10**11)
+    assert topology.path("west", "east") == topology.conditions("east", "west")
+
+
+def test_a_link_can_lift_the_rate_that_the_wan_sets() -> None:
+    topology = resolved(
+        {
+            "datacenters": datacenters("east", "west"),
+            "wan": {"rate": "10Gbit"},
+            "links": [{"between": ["east", "west"], "rate": "unlimited"}],
+        }
+    )
+    assert topology.conditions("east", "west").rate_bps is None
+
+
+def test_a_profile_gives_the_conditions_and_a_link_still_changes_them() -> None:
+    profile = {
+        frozenset(pair): LinkConditions(latency_ns=index, rate_bps=7)
+        for index, pair in enumerate(combinations(("eastus", "westus", "uksouth"), 2))
+    }
+    topology = resolved(
+        {
+            "datacenters": datacenters("eastus", "westus", "uksouth"),
+            "profile": "azure",
+            "links": [{"between": ["eastus", "uksouth"], "latency": "1ms"}],
+        },
+        profile=profile,
+    )
+    assert topology.conditions("westus", "uksouth") == LinkConditions(2, 7)
+    assert topology.conditions("eastus", "uksouth") == LinkConditions(1_000_000, 7)
+
+
+def test_the_smaller_of_trunk_and_cap_is_what_a_pair_can_use() -> None:
+    assert LinkConditions(rate_bps=5, node_pair_rate_bps=3).pair_rate_bps == 3
+    assert LinkConditions(rate_bps=2, node_pair_rate_bps=3).pair_rate_bps == 2
+    assert LinkConditions(node_pair_rate_bps=3).pair_rate_bps == 3
+    assert LinkConditions().pair_rate_bps is None
+
+
+def test_a_pair_has_its_rate_times_the_round_trip_in_flight() -> None:
+    assert LinkConditions(40_000_000, rate_bps=5_000_000_000).pair_in_flight_bytes == 50e6
+    assert LinkConditions(40_000_000).pair_in_flight_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"links": [{"between": ["east", "nort"]}]}, r"links\.0\.between: no datacenter 'nort', there are east, west"),
+        ({"links": [{"between": ["east", "east"]}]}, r"links\.0\.between: .*two different datacenters"),
+        (
+            {"links": [{"between": ["east", "west"]}, {"between": ["west", "east"]}]},
+            r"links\.1\.between: this pair has an entry already",
+        ),
+        ({"datacenters": datacenters("east", "east")}, r"datacenters\.1\.name: 'east' is there twice"),
+        (
+            {"datacenters": [{"name": "a", "hosts": 1}, {"name": "a-0", "hosts": 1}, {"name": "a", "hosts": 1}]},
+            r"datacenters\.2\.name",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused_in_one_line(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=rf"^topology\.{told}") as caught:
+        resolved({"datacenters": datacenters("east", "west"), **change})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_profile_and_a_wan_at_once_are_refused() -> None:
+    with pytest.raises(InputError, match="in place of wan"):
+        resolved({"datacenters": datacenters("a", "b"), "wan": {}, "profile": "azure"}, profile={})
+
+
+def test_a_pair_that_the_profile_lacks_is_refused() -> None:
+    with pytest.raises(InputError, match="no figures for a and b"):
+        resolved({"datacenters": datacenters("a", "b"), "profile": "azure"}, profile={})
+
+
+@pytest.mark.parametrize("name", ["", "-east", "a b", "east/west", "ä", "x" * 41, "east\n"])
+def test_names_that_cannot_be_host_names_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"datacenters\.0\.name"):
+        resolved({"datacenters": [{"name": name, "hosts": 1}]})
+
+
+@pytest.mark.parametrize("hosts", [0, -1, 65_537, "many", 1.5])
+def test_datacenters_have_from_1_to_65536_hosts(hosts: object) -> None:
+    with pytest.raises(InputError, match=r"datacenters\.0\.hosts"):
+        resolved({"datacenters": [{"name": "east", "hosts": hosts}]})
+
+
+def test_an_emulated_datacenter_has_250_hosts_at_most() -> None:
+    check_can_be_emulated(resolved({"datacenters": datacenters("east", "west", hosts=250), "wan": {}}))
+    too_large = resolved({"datacenters": [*datacenters("east"), *datacenters("west", hosts=251)], "wan": {}})
+    with pytest.raises(InputError) as refusal:
+        check_can_be_emulated(too_large, "exp.yaml: topology")
+    assert str(refusal.value) == (
+        "exp.yaml: topology.datacenters.1.hosts: 251 hosts, where an emulated datacenter has 250 at most: take fewer, "
+        "or simulate"
+    )
+
+
+def test_of_very_many_hosts_a_refusal_names_the_first() -> None:
+    with pytest.raises(InputError, match=r"it has east-0, .*, east-19 and 980 more$"):
+        resolved({"datacenters": datacenters("east", hosts=1000)}).host("north-0")
+
+
+@given(
+    st.integers(min_value=0, max_value=10**9),
+    st.integers(min_value=1, max_value=10**12),
+    st.floats(min_value=1, max_value=100),
+)
+def test_dilated_links_hold_as_many_bytes_in_flight(latency_ns: int, rate_bps: int, factor: float) -> None:
+    topology = resolved(
+        {
+            "datacenters": datacenters("a", "b"),
+            "wan": {
+                "latency": f"{latency_ns}ns",
+                "rate": f"{rate_bps}bit",
+                "jitter": f"{latency_ns // 2}ns",
+                "loss": "1%",
+            },
+            "intra": {"latency": "50us", "rate": "1Gbit"},
+        }
+    )
+    slow = topology.dilated(factor)
+    conditions = slow.conditions("a", "b")
+    assert conditions.latency_ns == round(latency_ns * factor)
+    assert conditions.jitter_ns == round(latency_ns // 2 * factor)
+    assert conditions.rate_bps == max(1, round(rate_bps / factor))
+    assert conditions.node_pair_rate_bps is None
+    assert conditions.loss == 0.01
+    assert (slow.intra_latency_ns, slow.intra_rate_bps) == (round(50_000 * factor), round(10**9 / factor))
+    assert slow.hosts == topology.hosts
+
+
+def test_jitter_beyond_the_latency_is_refused() -> None:
+    with pytest.raises(InputError, match=r"the jitter between a and b, 30ms, is above their latency of 20ms"):
+        resolved({"datacenters": datacenters("a", "b"), "wan": {"latency": "20ms", "jitter": "30ms"}})
+
+
+def test_a_latency_of_hours_is_refused() -> None:
+    with pytest.raises(InputError, match=r"wan\.latency: 2000s is above the 60s that a link may have"):
+        resolved({"datacenters": datacenters("a", "b"), "wan": {"latency": "2000s"}})
+
+
+def test_hosts_that_serve_come_after_those_that_train_and_have_no_gpu_for_training() -> None:
+    spec = parse_model(
+        TopologySpec,
+        {"datacenters": [{"name": "east", "hosts": 2, "gpus_per_host": 4, "serving_hosts": 2}]},
+        "topology",
+    )
+    (east,) = resolve_topology(spec).datacenters
+    assert [host.name for host in east.hosts] == ["east-0", "east-1", "east-serving-0", "east-serving-1"]
+    assert [host.index for host in east.hosts] == [0, 1, 2, 3]
+    assert [host.gpus for host in east.hosts] == [4, 4, 0, 0]
+    assert [host.serving_gpus for host in east.serving_hosts] == [4, 4]

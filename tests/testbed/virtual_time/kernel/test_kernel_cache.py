@@ -1,0 +1,62 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testbed.kernel.missing import MissingError
+from testbed.virtual_time.kernel.kernel_cache import (
+    PROGRAM,
+    RECORD,
+    KernelRecord,
+    built_kernels,
+    cache_folder,
+    kernel_folder,
+    virtual_kernel,
+    write_record,
+)
+from testbed.virtual_time.kernel.kernel_options import configuration_hash
+
+OURS = KernelRecord("6.1.192", "linux-source-6.1 6.1.192-2", configuration_hash(), 0x60000000)
+
+
+def cached(root: Path, record: KernelRecord) -> Path:
+    folder = kernel_folder(record.source + record.release, root)
+    folder.mkdir(parents=True)
+    (folder / PROGRAM).touch(mode=0o755)
+    write_record(folder, record)
+    return folder
+
+
+def test_a_kernel_is_found_with_what_was_written_of_it(tmp_path: Path) -> None:
+    folder = cached(tmp_path, OURS)
+    kernel = virtual_kernel([tmp_path])
+    assert (kernel.program, kernel.record) == (folder / PROGRAM, OURS)
+
+
+def test_the_latest_release_is_taken_by_number(tmp_path: Path) -> None:
+    for release in ("6.1.99", "6.12.3-1", "6.1.192"):
+        cached(tmp_path, replace(OURS, release=release))
+    assert [kernel.record.release for kernel in built_kernels([tmp_path])] == ["6.1.99", "6.1.192", "6.12.3-1"]
+
+
+def test_a_kernel_of_other_options_or_without_its_program_is_none(tmp_path: Path) -> None:
+    cached(tmp_path, replace(OURS, configuration_hash="0123"))
+    (cached(tmp_path, replace(OURS, release="6.2")) / PROGRAM).unlink()
+    (cached(tmp_path, replace(OURS, release="6.3")) / RECORD).write_text("{")
+    assert built_kernels([tmp_path]) == []
+
+
+def test_without_any_the_command_that_builds_it_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match=r"^no virtual-time kernel of this version in .*: make virtual$"):
+        virtual_kernel([tmp_path / "none"])
+
+
+def test_sources_and_their_versions_have_folders_of_their_own(tmp_path: Path) -> None:
+    assert kernel_folder("linux-source-6.1 1", tmp_path) != kernel_folder("linux-source-6.1 2", tmp_path)
+
+
+def test_the_cache_is_the_users_and_a_relative_one_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/mine")
+    assert cache_folder() == Path("/var/cache/mine/wanbed/virtual-kernel")
+    monkeypatch.setenv("XDG_CACHE_HOME", "mine")
+    assert cache_folder() == Path.home() / ".cache/wanbed/virtual-kernel"

@@ -1,0 +1,111 @@
+"""The server and its children as on a host that is this machine itself: entering namespaces is left to system tests."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.claims.registry import MARKER
+from testbed.hosts.host_process import wait_for_any
+from testbed.virtual_time.processes import fork_server
+from testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer
+
+PROGRAM = """
+import os, sys, time
+
+def main(arguments):
+    what, *rest = arguments
+    if what == "say":
+        print(rest[0], os.environ["{marker}"], os.getppid(), flush=True)
+        print("complaint", file=sys.stderr)
+        return 0
+    if what == "sleep":
+        time.sleep(60)
+    if what == "exit":
+        sys.exit(int(rest[0]))
+    raise ValueError(what)
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
+    (tmp_path / "forked_program.py").write_text(PROGRAM.replace("{marker}", MARKER))
+    root = Path(fork_server.__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
+    made = ForkServer("wb-test")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    return tmp_path / "words"
+
+
+def start(server: ForkServer, words: Path, *arguments: str, module: str = "forked_program") -> ForkedProcess:
+    own = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in fork_server.NAMESPACE_FLAGS}
+    try:
+        with words.open("ab") as file:
+            return server.start(module, list(arguments), file.fileno(), own)
+    finally:
+        for descriptor in own.values():
+            os.close(descriptor)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="entering even the own namespaces needs root")
+
+
+@needs_root
+def test_a_program_is_run_as_a_child_of_the_server_and_bears_the_testbeds_identifier(
+    server: ForkServer, words: Path
+) -> None:
+    process = start(server, words, "say", "hello")
+    assert process.wait(30) == 0
+    assert sorted(words.read_text().splitlines()) == ["complaint", f"hello wb-test {server.pid}"]
+
+
+@needs_root
+@pytest.mark.parametrize(("arguments", "status"), [(["exit", "0"], 0), (["exit", "7"], 7), (["nothing"], 1)])
+def test_its_exit_status_is_told(server: ForkServer, words: Path, arguments: list[str], status: int) -> None:
+    process = start(server, words, *arguments)
+    wait_for_any([process], 30)
+    assert process.poll() == status
+    assert process.returncode == status
+
+
+@needs_root
+def test_what_went_wrong_is_among_its_words(server: ForkServer, words: Path) -> None:
+    start(server, words, "nothing").wait(30)
+    assert words.read_text().splitlines()[-1] == "ValueError: nothing"
+
+
+@needs_root
+def test_it_can_be_killed_and_more_than_once(server: ForkServer, words: Path) -> None:
+    process = start(server, words, "sleep")
+    assert process.poll() is None
+    process.kill()
+    assert process.wait(30) == -signal.SIGKILL
+    process.kill()
+
+
+@needs_root
+def test_stopping_the_server_ends_all(server: ForkServer, words: Path) -> None:
+    process = start(server, words, "sleep")
+    server.stop()
+    assert process.wait(30) == -signal.SIGKILL
+
+
+@needs_root
+def test_a_program_that_cannot_be_loaded_ends_alone_and_says_why(server: ForkServer, words: Path) -> None:
+    assert start(server, words, module="no_such_module").wait(30) == 1
+    assert words.read_text().splitlines()[-1] == "ModuleNotFoundError: No module named 'no_such_module'"
+    assert start(server, words, "exit", "0").wait(30) == 0
+
+
+@needs_root
+def test_what_is_asked_of_a_server_that_has_gone_is_refused_in_one_line(server: ForkServer, words: Path) -> None:
+    os.kill(server.pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="that it is forked from has ended"):
+        start(server, words, "exit", "0")

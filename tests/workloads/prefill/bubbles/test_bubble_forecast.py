@@ -1,0 +1,189 @@
+from collections.abc import Sequence
+
+import pytest
+
+from workloads.prefill.bubbles.bubble_forecast import BubbleForecast, IterationPlan, PlannedAction
+from workloads.prefill.messages import ENDLESS_NS, BubbleReport
+from workloads.prefill.prefill_settings import PrefillSettings
+
+SETTINGS = PrefillSettings(slo_ns=1, switch_ns=2, guard_ns=1, warmup_iterations=0, window=3)
+PLAN = IterationPlan((PlannedAction(("forward", 0), 0, 10), PlannedAction(("backward", 0), 50, 70)), 100)
+
+
+def train(forecast: BubbleForecast, iteration: int, starts_ns: Sequence[int], wanted_ns: Sequence[int] = ()) -> None:
+    """A forward of 10 ns and a backward of 20."""
+    kinds = [(("forward", 0), 10), (("backward", 0), 20)]
+    for place, ((key, length_ns), start_ns) in enumerate(zip(kinds, starts_ns, strict=False)):
+        if wanted_ns:
+            forecast.training_wanted(wanted_ns[place])
+        forecast.training_started(start_ns, iteration, key)
+        forecast.training_ended(start_ns + length_ns, iteration, key)
+
+
+def test_before_anything_has_happened_nothing_is_foretold() -> None:
+    forecast = BubbleForecast(SETTINGS, PLAN)
+    assert forecast.bubble_end(5) == 5
+    assert forecast.bubbles(0, 1000) == []
+    assert forecast.report(7) is None
+
+
+def test_a_plan_holds_from_the_first_action_on() -> None:
+    forecast = BubbleForecast(SETTINGS, PLAN)
+    train(forecast, 0, [1000])
+    assert forecast.margin_ns == 3
+    assert forecast.bubble_end(1010) == 1050 - 3
+    assert forecast.report(7) == BubbleReport(7, 1000, 100, 3, ((10, 47), (70, 97)))
+    assert forecast.longest_bubble_ns == 37
+
+
+def test_after_the_last_action_the_next_iteration_is_a_period_away() -> None:
+    forecast = BubbleForecast(SETTINGS, PLAN)
+    train(forecast, 0, [1000, 1055])
+    assert forecast.bubble_end(1075) == 1100 - 3
+
+
+def test_the_first_iterations_may_be_watched_only() -> None:
+    forecast = BubbleForecast(PrefillSettings(slo_ns=1, warmup_iterations=2), PLAN)
+    train(forecast, 0, [0, 50])
+    train(forecast, 1, [100, 150])
+    assert forecast.bubble_end(120) == 120
+    train(forecast, 2, [200])
+    assert forecast.report(0) is not None
+
+
+@pytest.mark.parametrize("unlike", [[500, 400], [500, 30], [20, 400]])
+def test_first_iterations_like_no_other_do_not_widen_the_margin(unlike: list[int]) -> None:
+    settings = PrefillSettings(slo_ns=1, switch_ns=2, guard_ns=1, warmup_iterations=5, window=8)
+    forecast = BubbleForecast(settings)
+    train(forecast, 0, [0, unlike[0]])
+    train(forecast, 1, [700, 700 + unlike[1]])
+    train(forecast, 2, [1200, 1250])
+    train(forecast, 3, [1300, 1348])
+    train(forecast, 4, [1400, 1451])
+    train(forecast, 5, [1500])
+    assert forecast.margin_ns == 3 + 2
+    assert forecast.report(7) == BubbleReport(7, 1500, 100, 5, ((10, 45), (70, 95)))
+
+
+def test_without_a_plan_the_first_iteration_is_one() -> None:
+    forecast = BubbleForecast(SETTINGS)
+    train(forecast, 0, [1000, 1050])
+    assert forecast.bubble_end(1080) == 1080
+    train(forecast, 1, [1100])
+    assert forecast.report(7) == BubbleReport(7, 1100, 100, 3, ((10, 47), (70, 97)))
+
+
+def test_what_the_last_iterations_showed_corrects_the_plan_by_its_median() -> None:
+    forecast = BubbleForecast(SETTINGS, PLAN)
+    train(forecast, 0, [0, 58])
+    train(forecast, 1, [110, 110 + 60])
+    train(forecast, 2, [220, 220 + 90])
+    train(forecast, 3, [330])
+    assert forecast.bubble_end(340) == 330 + 60 - forecast.margin_ns
+    assert forecast.margin_ns == 3, "nothing came early"
+    train(forecast, 3, [330, 330 + 60])
+    assert forecast.bubble_end(330 + 80) == 330 + 110 - forecast.margin_ns
+
+
+def test_an_iteration_that_runs_ahead_is_expected_to_stay_ahead_and_one_that_is_late_is_not() -> None:
+    forecast = BubbleForecast(SETTINGS, PLAN)
+    train(forecast, 0, [0, 50])
+    train(forecast, 1, [100, 150])
+    forecast.training_started(200, 2, ("forward", 0))
+    forecast.training_ended(210, 2, ("forward", 0))
+    margin_ns = forecast.margin_ns
+    forecast.training_started(243, 2, ("backward", 0))
+    forecast.training_ended(253, 2, ("backward", 0))
+    assert forecast.bubble_end(255) == 300 - 7 - margin_ns
+    forecast.training_started(300, 3, ("forward", 0))
+    forecast.training_ended(310, 3, ("forward", 0))
+    forecast.training_started(356, 3, ("backward", 0))
+    forecast.training_ended(366, 3, ("backward", 0))
+    assert forecast.bubble_end(367) == 400 - forecast.margin_ns
+
+
+def test_what_came_early_widens_the_margin_and_is_forgotten_after_the_window() -> None:
+    forecast = BubbleForecast(SETTINGS, PLAN)
+    train(forecast, 0, [0, 50])
+    train(forecast, 1, [100, 138])
+    margins = []
+    for iteration in range(2, 7):
+        train(forecast, iteration, [100 * iteration, 100 * iteration + 50])
+        margins.append(forecast.margin_ns)
+    assert margins == [12 + 3, 12 + 3, 12 + 3, 3, 3]
+
+
+def test_the_margin_is_the_asked_quantile() -> None:
+    forecast = BubbleForecast(PrefillSettings(slo_ns=1, switch_ns=0, early_quantile=0.5, window=3), PLAN)
+    train(forecast, 0, [0, 50])
+    train(forecast, 1, [100, 140])
+    train(forecast, 2, [200])
+    assert forecast.margin_ns == 0, "three of four came in time: an early backward of two, and two anchors in time"
+
+
+def test_an_action_that_had_to_wait_counts_from_when_it_wanted_the_gpu() -> None:
+    """Else the delay of one iteration would be the prediction of the next, and grow."""
+    forecast = BubbleForecast(SETTINGS, PLAN)
+    for iteration in range(4):
+        base_ns = 100 * iteration
+        train(forecast, iteration, [base_ns + 4, base_ns + 59], [base_ns, base_ns + 50])
+    train(forecast, 4, [404], [400])
+    assert forecast.bubble_end(420) == 450 - 3
+
+
+def test_an_action_out_of_order_leaves_the_bubble_closed_until_those_before_it_have_come() -> None:
+    forecast = BubbleForecast(SETTINGS, PLAN)
+    train(forecast, 0, [0, 50])
+    forecast.training_started(100, 1, ("backward", 0))
+    forecast.training_ended(120, 1, ("backward", 0))
+    assert forecast.bubble_end(130) == 130
+
+
+def test_bubbles_are_foretold_for_any_number_of_iterations_and_clipped() -> None:
+    forecast = BubbleForecast(SETTINGS, PLAN)
+    train(forecast, 0, [1000, 1050])
+    assert forecast.bubbles(1080, 1220) == [(1080, 1097), (1110, 1147), (1170, 1197), (1210, 1220)]
+
+
+def test_bubbles_shorter_than_the_margin_are_none() -> None:
+    plan = IterationPlan((PlannedAction(("forward", 0), 0, 10), PlannedAction(("forward", 1), 13, 90)), 100)
+    forecast = BubbleForecast(SETTINGS, plan)
+    train(forecast, 0, [0])
+    assert forecast.bubbles(0, 100) == [(90, 97)]
+
+
+def test_once_training_is_over_the_bubble_has_no_end() -> None:
+    forecast = BubbleForecast(SETTINGS, PLAN)
+    train(forecast, 0, [0, 50])
+    forecast.training_over()
+    assert forecast.bubble_end(80) == ENDLESS_NS
+    assert forecast.bubbles(80, 200) == [(80, 200)]
+    assert forecast.report(1) == BubbleReport(1, 0, 0, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("slo_ns", 0), ("window", 0), ("switch_ns", -1), ("early_quantile", 1.1), ("hold_limit", -1), ("chunk_tokens", 0)],
+)
+def test_settings_that_cannot_be_are_refused_by_field(field: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: "):
+        PrefillSettings(**{"slo_ns": 1, field: value})  # type: ignore[arg-type]
+
+
+def test_a_transfer_takes_its_latency_and_its_bytes_rounded_up() -> None:
+    own = PrefillSettings(slo_ns=1, transfer_latency_ns=100, transfer_rate_bps=3 * 10**9)
+    assert own.transfer_ns(0) == 100
+    assert own.transfer_ns(1) == 103
+
+
+def test_an_action_that_varies_more_than_others_has_a_margin_of_its_own() -> None:
+    settings = PrefillSettings(slo_ns=1, switch_ns=2, guard_ns=1, warmup_iterations=0, early_quantile=0.5, window=3)
+    forecast = BubbleForecast(settings, PLAN)
+    for iteration, backward_ns in enumerate([50, 50, 42, 50]):
+        train(forecast, iteration, [100 * iteration, 100 * iteration + backward_ns])
+    forecast.training_started(400, 4, ("forward", 0))
+    forecast.training_ended(410, 4, ("forward", 0))
+    assert forecast.margin_ns == 3
+    assert forecast.next_margin_ns == forecast.margin_before(("backward", 0)) == 3 + 8
+    assert forecast.bubble_end(415) == 450 - 11
+    assert forecast.bubbles(400, 500) == [(410, 439), (470, 497)]

@@ -1,0 +1,43 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.workloads.schedules.planning.test_cell_planner import cells
+from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
+from workloads.prefill.bubbles.planned_iterations import planned_iterations
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.planning.cell_plan import BoundaryProfile, CellPlan, CellProfile
+from workloads.schedules.planning.cell_planner import plan_cell
+
+FORWARD, BACKWARD = Action(ActionKind.FORWARD, 0), Action(ActionKind.BACKWARD, 0)
+
+
+def test_two_pipelines_take_turns_and_each_gpu_counts_from_its_own_first_action() -> None:
+    cell = CellProfile(PipelineShape(2, 1), 2, (10, 10), (20, 20), (0, 0), (BoundaryProfile(5, 40, shared=True),))
+    both = ((FORWARD, BACKWARD), (FORWARD, BACKWARD))
+    planned = planned_iterations(CellPlan((both, both), (((1, 0), (0, 0)),), (((1, 0), (0, 0)),), 0), cell, 7)
+    forward, backward = ("forward", 0), ("backward", 0)
+    # Pipeline 1's activation arrives at 55, pipeline 0's at 95; their gradients are made at 85 and 125.
+    own = PlannedAction(forward, 0, 10), PlannedAction(backward, 10, 30)
+    assert planned[1, 1] == IterationPlan(own, 170 + 20 + 7)
+    assert planned[1, 0].actions == (PlannedAction(forward, 0, 10), PlannedAction(backward, 130, 150))
+    assert planned[0, 0].actions == (PlannedAction(forward, 0, 10), PlannedAction(backward, 170, 190))
+
+
+@given(cells(least_ns=1))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_plan_is_no_longer_than_was_planned_and_no_gpu_does_two_things_at_once(cell: CellProfile) -> None:
+    plan = plan_cell(cell)
+    for (pipeline, stage), iteration in planned_iterations(plan, cell, 0).items():
+        keys = [(action.kind.value, action.microbatch) for action in plan.orders[pipeline][stage]]
+        assert [action.key for action in iteration.actions] == keys
+        assert iteration.period_ns <= plan.makespan_ns
+        assert iteration.actions[0].start_ns == 0
+        for before, after in zip(iteration.actions, iteration.actions[1:], strict=False):
+            assert before.end_ns <= after.start_ns
+
+
+def test_a_plan_that_waits_for_itself_is_refused() -> None:
+    cell = CellProfile(PipelineShape(2, 1), 1, (1, 1), (1, 1), (0, 0), (BoundaryProfile(0, 0, shared=False),))
+    with pytest.raises(ValueError, match="do not come to an end"):
+        planned_iterations(CellPlan((((BACKWARD, FORWARD), (FORWARD, BACKWARD)),), ((),), ((),), 0), cell, 0)

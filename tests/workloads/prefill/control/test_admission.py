@@ -1,0 +1,93 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.workloads.prefill.toy_datacenter import A100, LARGE, LLAMA, MS
+from workloads.prefill.control.admission import Admission, Admitted
+from workloads.prefill.control.memory_ledger import GpuMemory
+from workloads.prefill.control.outcome import Reason
+from workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup
+from workloads.prefill.control.prompt_chunks import ChunkTimes
+from workloads.prefill.messages import ENDLESS_NS, BubbleReport
+from workloads.prefill.prefill_settings import PrefillSettings
+
+S = 1_000_000_000
+
+
+def groups_of(own: PrefillSettings, memories: list[GpuMemory], period_ns: int = 100 * MS) -> list[PrefillGroup]:
+    """Each a GPU that is free for the second half of its period, the second GPU a little later than the first."""
+    times = ChunkTimes(LLAMA, A100, own)
+    groups = []
+    for number, memory in enumerate(memories):
+        group = PrefillGroup(number, GroupGpus((number,), (memory,)), LLAMA, times, own)
+        group.timeline.report(0, BubbleReport(number, number * MS, period_ns, 0, ((period_ns // 2, period_ns),)))
+        groups.append(group)
+    return groups
+
+
+def take_in(admission: Admission, now_ns: int, request: int, tokens: int, due_ns: int = ENDLESS_NS) -> Admitted:
+    admitted = admission.choose(now_ns, tokens, due_ns)
+    assert isinstance(admitted, Admitted)
+    admitted.group.take_in(now_ns, request, tokens, admitted.planned)
+    admission.changed(admitted.group)
+    return admitted
+
+
+@given(st.lists(st.tuples(st.integers(0, 40 * MS), st.integers(1, 3000)), max_size=30), st.integers(1, 6))
+@settings(max_examples=40, deadline=None)
+def test_with_as_many_candidates_as_groups_it_is_the_group_that_ends_first(
+    arrivals: list[tuple[int, int]], count: int
+) -> None:
+    own = PrefillSettings(slo_ns=S, candidates=count)
+    groups = groups_of(own, [LARGE] * count)
+    admission = Admission(groups, LLAMA, own)
+    now_ns = 0
+    for request, (gap_ns, tokens) in enumerate(arrivals):
+        now_ns += gap_ns
+        plans = [group.timeline.plan(now_ns, tokens, ENDLESS_NS) for group in groups]
+        best_ns = min(plan.end_ns for plan in plans if not isinstance(plan, Reason))
+        assert take_in(admission, now_ns, request, tokens).planned.end_ns == best_ns
+
+
+def test_the_promise_is_the_end_of_the_prefill_and_the_way_of_the_cache() -> None:
+    own = PrefillSettings(slo_ns=S, transfer_latency_ns=3, transfer_rate_bps=8_000_000_000)
+    admission = Admission(groups_of(own, [LARGE]), LLAMA, own)
+    admitted = take_in(admission, 0, 0, 1000)
+    assert admitted.promised_ns == admitted.planned.end_ns + 3 + 131_072 * 1000
+    due_ns = admitted.promised_ns
+    again = Admission(groups_of(own, [LARGE]), LLAMA, own)
+    assert again.choose(0, 1000, due_ns - 1) is Reason.SLO
+    assert isinstance(again.choose(0, 1000, due_ns), Admitted)
+
+
+def test_memory_is_a_reason_to_wait_and_never_fitting_is_not() -> None:
+    weights = LLAMA.weight_bytes(32, embedding=True, head=True)
+    own = PrefillSettings(slo_ns=S)
+    admission = Admission(groups_of(own, [GpuMemory(weights + 500 * 10**6, 0)] * 2), LLAMA, own)
+    assert admission.choose(0, 5000, ENDLESS_NS) is Reason.NEVER_FITS
+    take_in(admission, 0, 0, 2500)
+    take_in(admission, 0, 1, 2500)
+    assert admission.choose(0, 2500, ENDLESS_NS) is Reason.MEMORY
+
+
+def test_groups_that_could_never_hold_a_request_do_not_keep_it_from_one_that_can() -> None:
+    weights = LLAMA.weight_bytes(32, embedding=True, head=True)
+    own = PrefillSettings(slo_ns=S, candidates=1)
+    small = GpuMemory(weights + 300 * 10**6, 0)
+    admission = Admission(groups_of(own, [small, small, LARGE]), LLAMA, own)
+    assert take_in(admission, 0, 0, 20_000).group.number == 2
+
+
+def test_without_a_group_nothing_ever_fits() -> None:
+    assert Admission([], LLAMA, PrefillSettings(slo_ns=S)).choose(0, 1, ENDLESS_NS) is Reason.NEVER_FITS
+
+
+@pytest.mark.parametrize(("depth", "stage", "boundaries"), [(1, 0, 0), (2, 0, 1), (4, 1, 2), (4, 3, 1)])
+def test_a_request_is_given_room_for_its_cache_and_all_its_activations_on_their_way(
+    depth: int, stage: int, boundaries: int
+) -> None:
+    own = PrefillSettings(slo_ns=S)
+    gpus = GroupGpus(tuple(range(depth)), (LARGE,) * depth)
+    group = PrefillGroup(0, gpus, LLAMA, ChunkTimes(LLAMA, A100, own), own)
+    expected = 131_072 // depth * 700 + boundaries * 700 * 4096 * 2
+    assert group.request_bytes(stage, 700) == expected

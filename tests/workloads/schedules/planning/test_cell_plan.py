@@ -1,0 +1,49 @@
+import json
+
+import pytest
+
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.planning.cell_plan import BoundaryProfile, CellPlan, CellProfile, options_for
+
+BOUNDARY = BoundaryProfile(latency_ns=40, occupancy_ns=10, shared=True)
+FORWARD, BACKWARD = Action(ActionKind.FORWARD, 0), Action(ActionKind.BACKWARD, 0)
+
+
+def test_options_are_json_and_have_one_list_for_each_stage() -> None:
+    plan = CellPlan((((FORWARD, BACKWARD), (FORWARD, BACKWARD)),), ((),), ((),), 1)
+    stage = [["forward", 0], ["backward", 0]]
+    assert json.loads(json.dumps(options_for(plan, 0))) == {"orders": [stage, stage]}
+
+
+def test_a_rank_is_given_the_list_of_its_own_stage_alone() -> None:
+    plan = CellPlan((((FORWARD,), (BACKWARD,)),), ((),), ((),), 1)
+    assert options_for(plan, 0, stage=1) == {"orders": [None, [["backward", 0]]]}
+
+
+@pytest.mark.parametrize("field", ["latency_ns", "occupancy_ns"])
+def test_a_boundary_faster_than_nothing_is_refused_by_field(field: str) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: -1 is negative"):
+        BoundaryProfile(**{"latency_ns": 0, "occupancy_ns": 0, "shared": False, field: -1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"pipelines": 0}, "pipelines: 0 is below 1"),
+        ({"forward_ns": (1,)}, "forward_ns: 1 values for 2 stages"),
+        ({"recompute_ns": (1, -1)}, "recompute_ns: -1 is negative"),
+        ({"boundaries": ()}, "boundaries: 0 for 2 stages, give one less than stages"),
+    ],
+)
+def test_a_cell_that_cannot_be_is_refused_by_field(arguments: dict[str, object], line: str) -> None:
+    cell = {
+        "shape": PipelineShape(2, 4),
+        "pipelines": 2,
+        "forward_ns": (1, 1),
+        "backward_ns": (2, 2),
+        "recompute_ns": (1, 1),
+        "boundaries": (BOUNDARY,),
+    }
+    with pytest.raises(ValueError, match=f"^{line}"):
+        CellProfile(**{**cell, **arguments})  # type: ignore[arg-type]

@@ -1,0 +1,80 @@
+"""A plan run strictly, iteration after iteration, over links that remember."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.planning.cell_plan import BoundaryProfile, CellPlan, CellProfile
+from workloads.schedules.planning.cell_planner import plan_cell
+from workloads.schedules.planning.plan_run import PlanRun, iteration_ns
+
+FORWARD, BACKWARD = Action(ActionKind.FORWARD, 0), Action(ActionKind.BACKWARD, 0)
+ONE = CellPlan((((FORWARD, BACKWARD), (FORWARD, BACKWARD)),), ((),), ((),), 0)
+
+
+@dataclass(frozen=True)
+class Cooling:
+    """Links on which a transfer takes ``cold_ns`` after a pause of more than ``pause_ns``, and 10 else."""
+
+    cold_ns: int
+    pause_ns: int
+
+    def opened(self) -> "CoolingState":
+        return CoolingState(self)
+
+
+class CoolingState:
+    def __init__(self, links: Cooling) -> None:
+        self.links, self.free_ns, self.used = links, 0, False
+
+    def send(self, ready_ns: int) -> tuple[int, int]:
+        cold = not self.used or ready_ns - self.free_ns > self.links.pause_ns
+        self.free_ns, self.used = max(ready_ns, self.free_ns) + (self.links.cold_ns if cold else 10), True
+        return self.free_ns, self.free_ns + 5
+
+
+def cell(links: Cooling | None, between_ns: tuple[int, ...] = ()) -> CellProfile:
+    return CellProfile(
+        PipelineShape(2, 1), 1, (10, 10), (20, 20), (0, 0), (BoundaryProfile(5, 10, False, links),), between_ns
+    )
+
+
+def test_each_action_starts_when_its_message_is_there() -> None:
+    assert PlanRun(ONE, cell(None)).iterate() == {(0, 0): ((0, 10), (70, 90)), (0, 1): ((25, 35), (35, 55))}
+    assert iteration_ns(ONE, cell(None)) == 90
+
+
+def test_links_remember_the_iteration_before() -> None:
+    run = PlanRun(ONE, cell(Cooling(cold_ns=100, pause_ns=1000)))
+    assert run.iterate()[0, 0][-1][1] == 90 + 2 * 90
+    assert run.transfers_ns(0) == [105, 105]
+    first, last = run.iterate()[0, 0]
+    assert last[1] - first[0] == 90
+    assert run.transfers_ns(0) == [15, 15]
+
+
+def test_what_lies_between_iterations_lets_links_cool() -> None:
+    links = Cooling(cold_ns=100, pause_ns=1000)
+    assert iteration_ns(ONE, cell(links)) == 90
+    assert iteration_ns(ONE, cell(links, between_ns=(1000, 1000))) == 90 + 2 * 90
+
+
+def test_an_order_that_waits_for_itself_is_refused() -> None:
+    profile = CellProfile(PipelineShape(3, 1), 1, (1,) * 3, (1,) * 3, (0,) * 3, (BoundaryProfile(0, 0, False),) * 2)
+    in_order, reversed_ = (FORWARD, BACKWARD), (BACKWARD, FORWARD)
+    plan = CellPlan(((in_order, reversed_, in_order),), ((), ()), ((), ()), 0)
+    with pytest.raises(ValueError, match="do not come to an end"):
+        PlanRun(plan, profile).iterate()
+
+
+def test_a_plan_for_slower_links_is_taken_where_links_are_slower_than_their_rate() -> None:
+    shape, times = PipelineShape(4, 8, recompute=True), (10,) * 4
+    by_rate, slow = (
+        CellProfile(shape, 1, times, (20,) * 4, times, (BoundaryProfile(5, 10, False, links),) * 3)
+        for links in (None, Cooling(cold_ns=100, pause_ns=-1))
+    )
+    unknowing, knowing = plan_cell(by_rate), plan_cell(slow)
+    assert knowing.orders != unknowing.orders
+    assert knowing.makespan_ns == iteration_ns(knowing, slow) < iteration_ns(unknowing, slow)

@@ -1,0 +1,92 @@
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from tests.workloads.inference.prefill_by_hand import whole_model
+from tests.workloads.inference.reference_llama import SEED, TINY
+from workloads.inference.decode import greedy_token
+from workloads.inference.inference_work import InferenceWork
+from workloads.inference.prompt_tokens import prompt_tokens
+from workloads.prefill.bubbles.bubble_filler import Run
+from workloads.prefill.messages import Piece
+from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
+
+WORK = InferenceWork(TINY, SEED, "cpu")
+LAYERS = TINY.layers
+TOKENS = 20
+
+
+def piece(*, chunk: int = 0, tokens: int = TOKENS, prior: int = 0, layers: int = LAYERS, last: bool = True) -> Piece:
+    return Piece(5, 0, chunk, tokens, prior, layers, last, TOKENS)
+
+
+def computed(compute: PrefillCompute, of: Piece, cuts: Sequence[int]) -> PieceResults:
+    """The piece's results, its tokens taken through all layers in parts of so many."""
+    prior = of.prior_tokens
+    for tokens in cuts:
+        for _ in range(of.layers):
+            start_ns, end_ns = compute.run_layer(Run(of, 1, 1, 0, 1, tokens, prior))
+            assert 0 < start_ns < end_ns
+        prior += tokens
+    return compute.take_results(of)
+
+
+def test_a_whole_models_piece_is_the_prefill_of_its_prompt() -> None:
+    made = computed(PrefillCompute(WORK, range(LAYERS)), piece(), [TOKENS])
+    cache = whole_model().new_cache(TOKENS)
+    prompt = torch.tensor(prompt_tokens(SEED, 5, TOKENS, TINY.vocabulary))
+    logits = whole_model().prefill_chunk(cache, prompt, 0)
+    assert made.activation is None
+    assert made.first_token == greedy_token(logits)
+    assert made.cache == cache.to_bytes()
+
+
+def test_a_piece_that_was_cut_makes_what_it_makes_whole_but_for_rounding() -> None:
+    whole, cut = (computed(PrefillCompute(WORK, range(3)), piece(layers=3), cuts) for cuts in ([TOKENS], [9, 1, 10]))
+    assert whole.activation_bytes.nbytes == TINY.activation_bytes(TOKENS)
+    for name in ("activation", "cache"):
+        one, other = (torch.frombuffer(getattr(made, name), dtype=torch.float32) for made in (whole, cut))
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_the_first_token_comes_with_the_last_piece_alone() -> None:
+    compute = PrefillCompute(WORK, range(LAYERS))
+    assert computed(compute, piece(tokens=12, last=False), [12]).first_token is None
+    assert computed(compute, piece(chunk=1, tokens=8, prior=12), [8]).first_token is not None
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_piece_has_its_own_results_whatever_was_computed_before_they_are_taken(layers: int) -> None:
+    early, late = (PrefillCompute(WORK, range(layers)) for _ in range(2))
+    first = piece(tokens=12, layers=layers, last=False)
+    second = piece(chunk=1, tokens=8, prior=12, layers=layers)
+    expected = [computed(early, first, [12]), computed(early, second, [8])]
+    for each in (first, second):
+        for _ in range(layers):
+            late.run_layer(Run(each, 1, 1, 0, 1, each.tokens, each.prior_tokens))
+    assert [late.take_results(first), late.take_results(second)] == expected
+
+
+def test_a_sequence_is_forgotten_with_its_last_piece() -> None:
+    compute = PrefillCompute(WORK, range(LAYERS))
+    first = computed(compute, piece(), [TOKENS])
+    assert computed(compute, piece(), [TOKENS]).cache == first.cache
+
+
+def test_later_stages_need_what_the_stage_before_has_sent() -> None:
+    compute = PrefillCompute(WORK, range(3, LAYERS))
+    with pytest.raises(KeyError):
+        compute.run_layer(Run(piece(layers=5), 1, 1, 0, 1, TOKENS, 0))
+    sent = computed(PrefillCompute(WORK, range(3)), piece(layers=3), [TOKENS]).activation_bytes
+    compute.input_arrived(5, 0, memoryview(bytearray(sent)))
+    made = computed(compute, piece(layers=5), [TOKENS])
+    assert made.first_token == computed(PrefillCompute(WORK, range(LAYERS)), piece(), [TOKENS]).first_token
+
+
+def test_chunks_that_nobody_has_asked_for_are_timed_and_leave_nothing() -> None:
+    compute = PrefillCompute(WORK, range(3))
+    assert len(compute.time_chunks(16, 4)) == 4
+    assert all(time_ns > 0 for time_ns in compute.time_chunks(1, 2))
+    later = PrefillCompute(WORK, range(3, LAYERS))
+    assert all(time_ns > 0 for time_ns in later.time_chunks(16, 2))

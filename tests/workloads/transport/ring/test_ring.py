@@ -1,0 +1,190 @@
+import random
+import threading
+from collections.abc import Callable
+from queue import Empty
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workloads.message import Message, MessageKind
+from workloads.transport.event import Closed, Failed, Received, SegmentReceived, SegmentsSent
+from workloads.transport.frames.frame import FrameHeader, FrameKind
+from workloads.transport.neighbour import TransportError
+from workloads.transport.ring.ring import RingAllReduce
+
+PATIENCE_S = 10
+
+
+class Replica:
+    """A rank's main thread: sums the arrays given, one an iteration, and heeds what else comes."""
+
+    def __init__(self, end, arrays: list[np.ndarray]) -> None:
+        self.end, self.arrays = end, arrays
+        self.ring = RingAllReduce(end.plan, end.transport)
+        self.others: list = []
+        self.error: Exception | None = None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            for iteration, array in enumerate(self.arrays):
+                data = memoryview(array).cast("B")
+                self.ring.run(iteration, data, array.itemsize, adder(array.dtype), self._await_event)
+            self.end.transport.close()
+            while not any(isinstance(event, Closed) for event in self.others):
+                self._await_event()
+        except Exception as error:
+            self.error = error
+
+    def _await_event(self) -> None:
+        event = self.end.events.get(timeout=PATIENCE_S)
+        if isinstance(event, Failed):
+            raise event.error
+        if isinstance(event, SegmentReceived | SegmentsSent):
+            self.ring.heed(event)
+        else:
+            self.others.append(event)
+
+
+def adder(dtype: np.dtype) -> Callable[[memoryview, memoryview], None]:
+    def add(total: memoryview, part: memoryview) -> None:
+        ours = np.frombuffer(total, dtype)
+        np.add(ours, np.frombuffer(part, dtype), out=ours)
+
+    return add
+
+
+def reduce_all(joined, arrays: list[list[np.ndarray]]) -> list[Replica]:
+    replicas = [Replica(joined.ends[rank], each) for rank, each in enumerate(arrays)]
+    for replica in replicas:
+        replica.thread.join()
+        if replica.error is not None:
+            raise replica.error
+    return replicas
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    replicas=st.integers(2, 5),
+    elements=st.lists(st.integers(1, 20) | st.integers(1, 600_000), min_size=1, max_size=3),
+    dtype=st.sampled_from(["i8", "i4", "i2", "u1"]),
+    connections=st.integers(1, 3),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_replica_ends_with_numpys_sum(mesh: type, *, replicas, elements, dtype, connections, seed) -> None:
+    generator = np.random.default_rng(seed)
+    arrays = [[generator.integers(0, 100, count).astype(dtype) for count in elements] for _ in range(replicas)]
+    sums = [sum((each[index] for each in arrays[1:]), start=arrays[0][index]) for index in range(len(elements))]
+    with mesh(replicas, 1, 0, 1, iterations=3, connections=connections) as joined:
+        reduce_all(joined, arrays)
+    for each in arrays:
+        for ours, expected in zip(each, sums, strict=True):
+            np.testing.assert_array_equal(ours, expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    replicas=st.integers(2, 5),
+    elements=st.lists(st.integers(1, 20) | st.integers(1, 600_000), min_size=1, max_size=3),
+    connections=st.integers(1, 3),
+)
+def test_blank_data_goes_round_and_stays_as_it_is(mesh: type, *, replicas, elements, connections) -> None:
+    arrays = [[np.full(count, rank, "i4") for count in elements] for rank in range(replicas)]
+    with mesh(replicas, 1, 0, 1, iterations=3, connections=connections, blank=True) as joined:
+        ended = reduce_all(joined, arrays)
+    for rank, replica in enumerate(ended):
+        assert all((array == rank).all() for array in arrays[rank])
+        assert [type(event) for event in replica.others] == [Closed]
+
+
+def test_blank_chunks_of_replicas_that_are_ahead_are_kept(mesh: type) -> None:
+    arrays = [np.ones(3_000_000, "i4") for _ in range(3)]
+    with mesh(3, 1, 0, 1, blank=True) as joined:
+        early = [Replica(joined.ends[rank], [arrays[rank]]) for rank in (0, 1)]
+        early[0].thread.join(timeout=0.5)
+        assert early[0].thread.is_alive()
+        for replica in [*early, Replica(joined.ends[2], [arrays[2]])]:
+            replica.thread.join()
+            assert replica.error is None
+
+
+def test_floating_point_sums_are_the_same_at_every_replica(mesh: type) -> None:
+    generator = np.random.default_rng(1)
+    arrays = [[generator.standard_normal(300_000, dtype="f4")] for _ in range(4)]
+    expected = np.sum([each[0] for each in arrays], axis=0, dtype="f8")
+    with mesh(4, 1, 0, 1) as joined:
+        reduce_all(joined, arrays)
+    for (ours,) in arrays:
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+        np.testing.assert_array_equal(ours, arrays[0][0])
+
+
+def test_stage_messages_that_come_during_the_ring_are_heeded_and_relayed(mesh: type) -> None:
+    # Stage 0's ring runs over the links between mates that its relays use too; stage 1 sends gradients meanwhile.
+    size_bytes = 3_000_000
+    payloads = {rank: random.randbytes(size_bytes) for rank in (1, 3, 5)}
+    arrays = {rank: np.full(2_000_000, rank + 1, "i4") for rank in (0, 2, 4)}
+    with mesh(3, 2, 3, size_bytes) as joined:
+        replicas = {rank: Replica(joined.ends[rank], [array]) for rank, array in arrays.items()}
+        for rank, payload in payloads.items():
+            joined.ends[rank].transport.send(0, Message(MessageKind.GRADIENT, 0), memoryview(payload))
+            joined.ends[rank].transport.close()
+        for rank, replica in replicas.items():
+            replica.thread.join()
+            assert replica.error is None
+            assert (arrays[rank] == 1 + 3 + 5).all()
+            (received,) = (event for event in replica.others if isinstance(event, Received))
+            assert bytes(received.payload) == payloads[rank + 1]
+
+
+def test_a_replica_that_is_late_is_sent_what_the_others_can_make_without_it(mesh: type) -> None:
+    with mesh(3, 1, 0, 1) as joined:
+        arrays = [np.ones(3_000_000, "i4") for _ in range(3)]
+        early = [Replica(joined.ends[rank], [arrays[rank]]) for rank in (0, 1)]
+        late = joined.ends[2]
+        events = []
+        while True:
+            try:
+                events.append(late.events.get(timeout=0.5))
+            except Empty:
+                break
+        # The segment that the replica before it has, and the one that came to it from the first: of 4 MB each.
+        assert sum(event.payload.nbytes for event in events) == 2 * 4_000_000
+        for event in events:
+            late.events.put(event)
+        early.append(Replica(late, [arrays[2]]))
+        for replica in early:
+            replica.thread.join()
+            assert replica.error is None
+    assert all((array == 3).all() for array in arrays)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        FrameHeader(FrameKind.SEGMENT, 1, 0, 0, 39, 0, 39),
+        FrameHeader(FrameKind.SEGMENT, 1, 0, 0, 40, 4, 36),
+        FrameHeader(FrameKind.SEGMENT, 1, 0, 0, 40, 0, 36),
+    ],
+)
+@pytest.mark.parametrize("blank", [False, True])
+def test_a_chunk_that_does_not_fit_is_told_with_its_sender(mesh: type, header: FrameHeader, blank: bool) -> None:
+    with mesh(2, 1, 0, 1, connections=1, by_hand=(1,), blank=blank) as joined:
+        replica = Replica(joined.ends[0], [np.zeros(20, "i4")])
+        joined.bare[1][0][0].send(header.encode() + bytes(header.length))
+        replica.thread.join()
+        assert isinstance(replica.error, TransportError)
+        assert str(replica.error).startswith("rank 1 (host-1, 127.0.0.1): it sent a chunk of ")
+
+
+def test_a_lost_replica_ends_the_ring_at_every_other(mesh: type) -> None:
+    with mesh(4, 1, 0, 1, by_hand=(2,)) as joined:
+        replicas = [Replica(joined.ends[rank], [np.zeros(100_000, "i4")]) for rank in (0, 1, 3)]
+        for made in (made for sockets in joined.bare[2].values() for made in sockets):
+            made.close()
+        for replica in replicas:
+            replica.thread.join()
+            assert isinstance(replica.error, TransportError)

@@ -1,0 +1,1 @@
+"""What is done on a device: clocks, copies, and its runtime."""

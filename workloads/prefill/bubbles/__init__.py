@@ -1,0 +1,1 @@
+"""Forecast bubbles and fill them."""

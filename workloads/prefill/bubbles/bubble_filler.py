@@ -1,0 +1,193 @@
+"""Fill one GPU's bubbles with prefill while training leaves it idle.
+
+The decision to start is made here, where training's next action is known first. Pieces are done in the controller's
+order. A run takes as many layers of one piece as end in time. When training wants the GPU, the layer under way is
+always the last one.
+"""
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+from workloads.prefill.bubbles.bubble_forecast import ActionKey, BubbleForecast
+from workloads.prefill.messages import Piece, PieceDone
+from workloads.prefill.prefill_profile import PrefillProfile
+from workloads.prefill.prefill_settings import FillPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Some layers of a piece, one after the other without a break.
+
+    ``tokens`` after ``prior_tokens`` of the prompt go through them: all of the piece's, unless it was cut here.
+    """
+
+    piece: Piece
+    layers: int
+    layer_ns: int
+    start_ns: int
+    end_ns: int
+    tokens: int
+    prior_tokens: int
+
+
+@dataclass(slots=True)
+class _Queued:
+    """A piece that is not done. ``tokens`` go through the layers now, ``later_tokens`` through all of them after."""
+
+    piece: Piece
+    ready: bool
+    tokens: int
+    prior_tokens: int
+    layers_left: int
+    layer_ns: int
+    later_tokens: int = 0
+    started_ns: int | None = None
+
+
+class BubbleFiller:
+    """The queue of one GPU, and whether training or prefill has the GPU now.
+
+    Ask ``next_run`` whenever the GPU falls idle, a piece is queued or its input arrives. End each run that it returns
+    by one ``run_ended``. Training reports when it wants the GPU, and starts at the time that it is given.
+
+    A ``deadline overrun`` is a wait of training for prefill: ``deadline_overruns`` counts them, ``overrun_ns`` is their
+    total length.
+    """
+
+    def __init__(self, forecast: BubbleForecast, profile: PrefillProfile, policy: FillPolicy) -> None:
+        self.forecast = forecast
+        self._profile = profile
+        self._policy = policy
+        self._queue: deque[_Queued] = deque()
+        self._early_inputs: set[tuple[int, int]] = set()
+        self._run: Run | None = None
+        self._training = False
+        self._waits_since_ns: int | None = None
+        self.deadline_overruns = 0
+        self.overrun_ns = 0
+
+    @property
+    def queued_pieces(self) -> int:
+        """The number of pieces that are not done."""
+        return len(self._queue)
+
+    def enqueue(self, piece: Piece) -> None:
+        """Queue a piece, as the controller commanded. Later stages wait for its input, which may be here already."""
+        named = (piece.request, piece.chunk)
+        ready = piece.stage == 0 or named in self._early_inputs
+        self._early_inputs.discard(named)
+        layer_ns = self._profile.chunk_ns(1, piece.tokens, piece.prior_tokens)
+        self._queue.append(_Queued(piece, ready, piece.tokens, piece.prior_tokens, piece.layers, layer_ns))
+
+    def input_arrived(self, request: int, chunk: int) -> None:
+        """Mark the piece as ready: the activation of the stage before is here."""
+        for queued in self._queue:
+            if queued.piece.request == request and queued.piece.chunk == chunk:
+                queued.ready = True
+                return
+        self._early_inputs.add((request, chunk))
+
+    @property
+    def run_under_way(self) -> Run | None:
+        """The run on the GPU, with the end that it will have: shortened if training wants the GPU."""
+        return self._run
+
+    def next_run(self, now_ns: int, *, idle: bool, most_layers: int | None = None) -> Run | None:
+        """Return the run to start now, of at most ``most_layers`` layers if given; None to leave the GPU idle."""
+        if not idle or self._training or self._run is not None or not self._queue:
+            return None
+        head = self._queue[0]
+        if not head.ready or self._policy is FillPolicy.NONE:
+            return None
+        layers = head.layers_left
+        if self._policy is FillPolicy.PLANNED:
+            room_ns = self.forecast.bubble_end(now_ns) - now_ns
+            self._cut(head)
+            layers = min(head.layers_left, room_ns // head.layer_ns)
+        if most_layers is not None:
+            layers = min(layers, most_layers)
+        if layers < 1:
+            return None
+        if head.started_ns is None:
+            head.started_ns = now_ns
+        end_ns = now_ns + layers * head.layer_ns
+        self._run = Run(head.piece, layers, head.layer_ns, now_ns, end_ns, head.tokens, head.prior_tokens)
+        return self._run
+
+    def run_ended(self, now_ns: int, layers: int | None = None) -> PieceDone | None:
+        """End the run, at its end or at the release time given to training. Returns the finished piece, if any.
+
+        ``layers`` is how many it really did, if that is known better than by the profile's times.
+        """
+        run, self._run = self._run, None
+        if run is None:
+            raise ValueError("no run is under way")
+        if self._waits_since_ns is not None:
+            if now_ns > self._waits_since_ns:
+                self.deadline_overruns += 1
+                self.overrun_ns += now_ns - self._waits_since_ns
+            self._waits_since_ns = None
+        head = self._queue[0]
+        head.layers_left -= run.layers if layers is None else layers
+        if head.layers_left:
+            return None
+        if head.later_tokens:
+            self._go_on(head, head.later_tokens)
+            return None
+        self._queue.popleft()
+        piece = head.piece
+        assert head.started_ns is not None
+        return PieceDone(piece.request, piece.stage, piece.chunk, head.started_ns, now_ns)
+
+    def training_wants(self, now_ns: int) -> int:
+        """Let training have the GPU after the layer under way. Returns when that is; no run starts from now on.
+
+        The run under way, if any, is shortened to that moment; the layers that are left go back to the queue.
+        """
+        self._training = True
+        self.forecast.training_wanted(now_ns)
+        run = self._run
+        if run is None:
+            return now_ns
+        self._waits_since_ns = now_ns
+        if now_ns >= run.end_ns:
+            return now_ns
+        layers = -((run.start_ns - now_ns) // run.layer_ns)
+        release_ns = run.start_ns + layers * run.layer_ns
+        self._run = replace(run, layers=layers, end_ns=release_ns)
+        return release_ns
+
+    def training_started(self, now_ns: int, iteration: int, key: ActionKey) -> None:
+        """Record that training has the GPU for an action."""
+        self._training = True
+        self.forecast.training_started(now_ns, iteration, key)
+
+    def training_ended(self, now_ns: int, iteration: int, key: ActionKey) -> None:
+        """Record that training's action is over and the GPU is free."""
+        self._training = False
+        self.forecast.training_ended(now_ns, iteration, key)
+
+    def training_over(self) -> None:
+        """Give the GPU up for ever: training will not come back. A GPU of a dedicated pool begins like this."""
+        self._training = False
+        self.forecast.training_over()
+
+    def _cut(self, head: _Queued) -> None:
+        """Cut a piece to fewer tokens, where not one layer fits into any bubble and none is done yet.
+
+        The rest of the chunk follows, and to all others it is one piece with it.
+        """
+        longest_ns = self.forecast.longest_bubble_ns
+        if head.layers_left < head.piece.layers or head.layer_ns <= longest_ns:
+            return
+        tokens = self._profile.largest_chunk(1, head.prior_tokens, longest_ns)
+        if 0 < tokens < head.tokens:
+            head.later_tokens += head.tokens - tokens
+            head.tokens = tokens
+            head.layer_ns = self._profile.chunk_ns(1, tokens, head.prior_tokens)
+
+    def _go_on(self, head: _Queued, tokens: int) -> None:
+        head.prior_tokens += head.tokens
+        head.tokens, head.later_tokens = tokens, 0
+        head.layers_left = head.piece.layers
+        head.layer_ns = self._profile.chunk_ns(1, tokens, head.prior_tokens)

@@ -1,0 +1,1 @@
+"""Admit requests and place their prefill."""

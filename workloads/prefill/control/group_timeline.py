@@ -1,0 +1,153 @@
+"""Plan the work of one group's GPUs, and when it will be done.
+
+Chunks go through the stages in the order in which requests were taken in: at stage j a chunk starts in a bubble of that
+GPU, after the chunk before it there, and after its activation has come from stage j - 1. Each GPU has a cursor behind
+its last piece, so that putting one more chunk there looks at the bubbles it uses and at no others.
+
+The plan is kept close to reality by making it anew from the pieces that are not done, whenever a GPU has reported
+other bubbles, and once in a while when pieces end later than planned. A piece under way counts as a whole then, so the
+plan errs on the late side.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workloads.prefill.bubbles.gpu_timeline import GpuTimeline
+from workloads.prefill.control.outcome import Reason
+from workloads.prefill.control.prompt_chunks import Chunk, ChunkTimes
+from workloads.prefill.messages import ENDLESS_NS, BubbleReport
+
+_CORRECTED_AGAIN_NS = 1_000_000_000
+"""How soon a plan that nothing but late pieces speaks against is made anew."""
+
+
+@dataclass(frozen=True)
+class PlannedPrefill:
+    """A prompt's chunks, the start of its first layer, the end of its last one, and the stages' cursors after them."""
+
+    chunks: tuple[Chunk, ...]
+    start_ns: int
+    end_ns: int
+    cursors_ns: tuple[int, ...]
+    ends_ns: tuple[tuple[int, ...], ...]
+
+
+@dataclass(slots=True)
+class _Outstanding:
+    """A chunk that has not left its last stage; ``ready_ns`` is when the next stage has it."""
+
+    request: int
+    number: int
+    chunk: Chunk
+    ready_ns: int
+    ends_ns: Sequence[int]
+    stages_done: int = 0
+
+
+class GroupTimeline:
+    """The plan of one group, one stage on each GPU; ``stage_layers`` are how many layers each has."""
+
+    def __init__(self, stage_layers: tuple[int, ...], times: ChunkTimes, dispatch_ns: int) -> None:
+        self._layers = stage_layers
+        self._times = times
+        self._dispatch_ns = dispatch_ns
+        self._gpus = [GpuTimeline() for _ in stage_layers]
+        self._cursors_ns = [0] * len(stage_layers)
+        self._outstanding: deque[_Outstanding] = deque()
+        self._by_chunk: dict[tuple[int, int], _Outstanding] = {}
+        self._stale = False
+        self._slipped = False
+        self._corrected_ns = 0
+        self._longest_ns = 0
+
+    @property
+    def horizon_ns(self) -> int:
+        """When all placed work is done, by the plan; never, where a GPU's bubbles are not known."""
+        return max(self._cursors_ns) if self._longest_ns else ENDLESS_NS
+
+    @property
+    def outstanding_chunks(self) -> int:
+        """The number of chunks that have not left their last stage."""
+        return len(self._outstanding)
+
+    def report(self, stage: int, report: BubbleReport) -> None:
+        """Take the report of a stage's GPU on its bubbles."""
+        self._gpus[stage].update(report)
+        self._longest_ns = min(gpu.longest_ns for gpu in self._gpus)
+        self._stale = True
+
+    def plan(self, now_ns: int, prompt_tokens: int, until_ns: int) -> PlannedPrefill | Reason:
+        """Plan a prompt that is taken in now. Returns the reason if it would not be prefilled by ``until_ns``."""
+        if not self._longest_ns:
+            return Reason.FORECAST
+        self._correct(now_ns)
+        if self.horizon_ns > until_ns:
+            return Reason.SLO
+        cursors_ns = list(self._cursors_ns)
+        layers, gpus = self._layers, self._gpus
+        chunks: list[Chunk] = []
+        ends_ns: list[tuple[int, ...]] = []
+        first_ns, prior_tokens = None, 0
+        while prior_tokens < prompt_tokens:
+            chunk = self._times.next_chunk(prompt_tokens, prior_tokens, self._longest_ns)
+            if chunk is None:
+                return Reason.NEVER_FITS
+            ready_ns = now_ns + self._dispatch_ns
+            for stage, gpu in enumerate(gpus):
+                placed = gpu.place(max(ready_ns, cursors_ns[stage]), layers[stage], chunk.layer_ns, until_ns)
+                if placed is None:
+                    return Reason.SLO
+                if first_ns is None:
+                    first_ns = placed[0]
+                cursors_ns[stage] = placed[1]
+                ready_ns = placed[1] + chunk.transfer_ns
+            chunks.append(chunk)
+            ends_ns.append(tuple(cursors_ns))
+            prior_tokens += chunk.tokens
+        assert first_ns is not None
+        return PlannedPrefill(tuple(chunks), first_ns, cursors_ns[-1], tuple(cursors_ns), tuple(ends_ns))
+
+    def commit(self, now_ns: int, request: int, planned: PlannedPrefill) -> None:
+        """Take in what ``plan`` has just planned, with nothing taken in between."""
+        self._cursors_ns = list(planned.cursors_ns)
+        for number, (chunk, ends_ns) in enumerate(zip(planned.chunks, planned.ends_ns, strict=True)):
+            outstanding = _Outstanding(request, number, chunk, now_ns + self._dispatch_ns, ends_ns)
+            self._outstanding.append(outstanding)
+            self._by_chunk[request, number] = outstanding
+
+    def piece_done(self, request: int, number: int, stage: int, ended_ns: int) -> None:
+        """Record that a chunk has left a stage. GPUs may report in any order: what is known already changes nothing."""
+        outstanding = self._by_chunk.get((request, number))
+        if outstanding is None or stage < outstanding.stages_done:
+            return
+        outstanding.stages_done = stage + 1
+        outstanding.ready_ns = ended_ns + outstanding.chunk.transfer_ns
+        self._slipped = self._slipped or ended_ns > outstanding.ends_ns[stage]
+        if outstanding.stages_done == len(self._layers):
+            del self._by_chunk[request, number]
+            while self._outstanding and self._outstanding[0].stages_done == len(self._layers):
+                self._outstanding.popleft()
+
+    def _correct(self, now_ns: int) -> None:
+        """Plan all work that is not done anew, to start from now, if there is a reason to."""
+        if not self._stale and not (self._slipped and now_ns - self._corrected_ns >= _CORRECTED_AGAIN_NS):
+            return
+        self._stale = self._slipped = False
+        self._corrected_ns = now_ns
+        cursors_ns = [now_ns] * len(self._layers)
+        for outstanding in self._outstanding:
+            ready_ns = max(now_ns, outstanding.ready_ns)
+            ends_ns = [0] * outstanding.stages_done
+            for stage in range(outstanding.stages_done, len(self._layers)):
+                ready_ns = cursors_ns[stage] = self._end_of(stage, max(ready_ns, cursors_ns[stage]), outstanding.chunk)
+                ends_ns.append(ready_ns)
+                ready_ns += outstanding.chunk.transfer_ns
+            outstanding.ends_ns = ends_ns
+        self._cursors_ns = cursors_ns
+
+    def _end_of(self, stage: int, from_ns: int, chunk: Chunk) -> int:
+        gpu, layers = self._gpus[stage], self._layers[stage]
+        placed = gpu.place(from_ns, layers, chunk.layer_ns, ENDLESS_NS)
+        # Bubbles have become shorter than one layer: the GPU will cut the chunk, in a way that is not known here.
+        return placed[1] if placed else gpu.stretched_ns(from_ns, layers * chunk.layer_ns)

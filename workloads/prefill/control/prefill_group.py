@@ -1,0 +1,102 @@
+"""Some GPUs of one DC that prefill together, each holding one stage of the model."""
+
+from dataclasses import dataclass
+
+from workloads.inference.inference_model import InferenceModel
+from workloads.prefill.control.group_timeline import GroupTimeline, PlannedPrefill
+from workloads.prefill.control.memory_ledger import GpuMemory, MemoryLedger
+from workloads.prefill.control.outcome import Reason
+from workloads.prefill.control.prompt_chunks import ChunkTimes
+from workloads.prefill.messages import Piece, QueuePiece
+from workloads.prefill.prefill_settings import PrefillSettings
+
+
+@dataclass(frozen=True)
+class GroupGpus:
+    """The GPUs of a group in the order of its stages, each with its memory.
+
+    ``pooled``: they do not train, and serve what is off-loaded.
+    """
+
+    gpus: tuple[int, ...]
+    memories: tuple[GpuMemory, ...]
+    pooled: bool = False
+
+
+class PrefillGroup:
+    """One group's plan and its memory. Raises ValueError naming the GPU where the weights do not fit."""
+
+    def __init__(
+        self, number: int, group: GroupGpus, model: InferenceModel, times: ChunkTimes, settings: PrefillSettings
+    ) -> None:
+        self.number = number
+        self.gpus = group.gpus
+        self.layers = model.stage_layers(len(group.gpus))
+        self._model = model
+        self._last = len(group.gpus) - 1
+        self.timeline = GroupTimeline(self.layers, times, settings.dispatch_ns)
+        self.ledgers: list[MemoryLedger] = []
+        for stage, (gpu, memory) in enumerate(zip(group.gpus, group.memories, strict=True)):
+            weights = model.weight_bytes(self.layers[stage], embedding=stage == 0, head=stage == self._last)
+            try:
+                self.ledgers.append(MemoryLedger(memory, weights + working_bytes(model, settings.chunk_tokens)))
+            except ValueError as fault:
+                raise ValueError(f"gpu {gpu}: {fault}") from None
+
+    def request_bytes(self, stage: int, prompt_tokens: int) -> int:
+        """Return the most bytes that a request may have on a stage's GPU at one time, whatever waits for whatever.
+
+        That is its KV cache, and the activations of all chunks that may wait to be computed, or to be sent.
+        """
+        boundaries = (stage > 0) + (stage < self._last)
+        activations = boundaries * self._model.activation_bytes(prompt_tokens)
+        return self._model.kv_bytes(self.layers[stage], prompt_tokens) + activations
+
+    def memory_reason(self, prompt_tokens: int) -> Reason | None:
+        """Return why the request has no room here, None if it has."""
+        reason = None
+        for stage, ledger in enumerate(self.ledgers):
+            size_bytes = self.request_bytes(stage, prompt_tokens)
+            if size_bytes > ledger.largest_bytes:
+                return Reason.NEVER_FITS
+            if size_bytes > ledger.room_bytes:
+                reason = Reason.MEMORY
+        return reason
+
+    def take_in(self, now_ns: int, request: int, prompt_tokens: int, planned: PlannedPrefill) -> list[QueuePiece]:
+        """Reserve the memory and keep the plan. Returns the commands for the GPUs."""
+        for stage, ledger in enumerate(self.ledgers):
+            ledger.reserve(request, self.request_bytes(stage, prompt_tokens))
+        self.timeline.commit(now_ns, request, planned)
+        last = len(planned.chunks) - 1
+        return [
+            QueuePiece(
+                gpu,
+                Piece(
+                    request,
+                    stage,
+                    number,
+                    chunk.tokens,
+                    chunk.prior_tokens,
+                    self.layers[stage],
+                    number == last,
+                    prompt_tokens,
+                ),
+            )
+            for number, chunk in enumerate(planned.chunks)
+            for stage, gpu in enumerate(self.gpus)
+        ]
+
+    def activation_used(self, request: int, stage: int, activation_bytes: int) -> None:
+        """Free a chunk's input or output, which that stage does not need any more."""
+        self.ledgers[stage].release(request, activation_bytes)
+
+    def kv_moved(self, request: int) -> None:
+        """Free all memory of the request here."""
+        for ledger in self.ledgers:
+            ledger.release_all(request)
+
+
+def working_bytes(model: InferenceModel, tokens: int) -> int:
+    """Return the bytes of one layer for ``tokens`` at once: input, output, and the two wide products of its SwiGLU."""
+    return 2 * model.activation_bytes(tokens) + 2 * tokens * model.feed_forward * model.bytes_per_element

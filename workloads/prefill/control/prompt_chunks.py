@@ -1,0 +1,53 @@
+"""Cut a prompt into chunks."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from workloads.inference.inference_model import InferenceModel
+from workloads.prefill.prefill_profile import PrefillProfile
+from workloads.prefill.prefill_settings import PrefillSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some tokens of a prompt, with the time of one layer and the time of moving them from stage to stage."""
+
+    tokens: int
+    prior_tokens: int
+    layer_ns: int
+    transfer_ns: int
+    activation_bytes: int
+
+
+class ChunkTimes:
+    """Cuts chunks of one model, and times them by one profile."""
+
+    def __init__(self, model: InferenceModel, profile: PrefillProfile, settings: PrefillSettings) -> None:
+        self._chunk_tokens = settings.chunk_tokens
+        self._profile = profile
+
+        @lru_cache(maxsize=1 << 16)
+        def chunk(tokens: int, prior_tokens: int) -> Chunk:
+            size_bytes = model.activation_bytes(tokens)
+            layer_ns = profile.chunk_ns(1, tokens, prior_tokens)
+            return Chunk(tokens, prior_tokens, layer_ns, settings.transfer_ns(size_bytes), size_bytes)
+
+        self._chunk = chunk
+
+    def next_chunk(self, prompt_tokens: int, prior_tokens: int, longest_bubble_ns: int) -> Chunk | None:
+        """Return the chunk after ``prior_tokens``: of the usual size, or as large as fits the longest bubble.
+
+        One layer of it must fit. Returns None if not even one token's layer fits.
+        """
+        chunk = self._chunk(min(self._chunk_tokens, prompt_tokens - prior_tokens), prior_tokens)
+        if chunk.layer_ns <= longest_bubble_ns:
+            return chunk
+        tokens = self._profile.largest_chunk(1, prior_tokens, longest_bubble_ns)
+        return self._chunk(tokens, prior_tokens) if tokens else None
+
+    def layer_ns(self, prompt_tokens: int) -> int:
+        """Return the time of all of a prompt in one layer, in chunks of the usual size."""
+        step = self._chunk_tokens
+        return sum(
+            self._chunk(min(step, prompt_tokens - prior), prior).layer_ns for prior in range(0, prompt_tokens, step)
+        )

@@ -1,0 +1,1 @@
+"""Plan a DP-cell ahead."""

@@ -1,0 +1,203 @@
+"""Run a plan strictly: iterations of one DP-cell that follow its orders and turns over links that remember.
+
+Orders and turns leave nothing to decide, so that no clock is needed: each stage goes on until a message is missing,
+each link sends its transfers in their order.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from workloads.message import MessageKind
+from workloads.schedules.action import ActionKind
+from workloads.schedules.planning.cell_plan import BoundaryProfile, CellPlan, CellProfile, LinkState, Turn
+
+Times = tuple[tuple[int, int], ...]
+"""Start and end of each action of a stage, in the order of the plan."""
+
+_COLD_ITERATIONS, _PRICED_ITERATIONS = 1, 2
+
+
+@dataclass(slots=True)
+class _RateLink:
+    """Links whose transfers all take the same time."""
+
+    profile: BoundaryProfile
+    free_ns: int = 0
+
+    def send(self, ready_ns: int) -> tuple[int, int]:
+        self.free_ns = max(self.free_ns, ready_ns) + self.profile.occupancy_ns
+        return self.free_ns, self.free_ns + self.profile.latency_ns
+
+
+@dataclass(slots=True)
+class _Link:
+    """One direction of a boundary, of the whole cell where it has ``turns``, else of one pipeline.
+
+    ``sender`` is the stage that sends ``kind`` over it. ``transfers_ns`` are the times of this iteration's transfers,
+    each from its first byte to its last one's arrival.
+    """
+
+    kind: MessageKind
+    sender: int
+    state: LinkState
+    turns: Sequence[Turn] | None
+    position: int = 0
+    free_ns: int = 0
+    transfers_ns: list[int] = field(default_factory=list)
+    offered_ns: dict[Turn, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Stage:
+    """One stage of one pipeline. ``steps`` has what each action sends and needs, how long it takes, its microbatch."""
+
+    number: int
+    steps: list[tuple[MessageKind | None, MessageKind | None, int, int]]
+    free_ns: int = 0
+    sent_ns: int = 0
+    times: list[tuple[int, int]] = field(default_factory=list)
+    arrived_ns: dict[tuple[MessageKind, int], int] = field(default_factory=dict)
+
+
+class PlanRun:
+    """The iterations of a cell, one after the other, as ranks run them: without a barrier, over the same links."""
+
+    def __init__(self, plan: CellPlan, profile: CellProfile) -> None:
+        self._profile = profile
+        self._stages = stages = profile.shape.stages
+        durations = {
+            ActionKind.FORWARD: profile.forward_ns,
+            ActionKind.RECOMPUTE: profile.recompute_ns,
+            ActionKind.BACKWARD: profile.backward_ns,
+        }
+        self._cell: list[_Stage] = []
+        for orders in plan.orders:
+            for stage, order in enumerate(orders):
+                of_kind = {
+                    kind: (_sent(kind, stage, stages), _needed(kind, stage, stages), duration[stage])
+                    for kind, duration in durations.items()
+                }
+                steps = [(*of_kind[action.kind], action.microbatch) for action in order]
+                self._cell.append(_Stage(len(self._cell), steps))
+        self._links: dict[tuple[MessageKind, int, int], _Link] = {}
+        for kind, turns in (
+            (MessageKind.ACTIVATION, plan.activation_turns),
+            (MessageKind.GRADIENT, plan.gradient_turns),
+        ):
+            for boundary, links in enumerate(profile.boundaries):
+                sender = boundary if kind is MessageKind.ACTIVATION else boundary + 1
+                shared = _Link(kind, sender, _opened(links), turns[boundary]) if links.shared else None
+                for pipeline in range(profile.pipelines):
+                    own = shared or _Link(kind, sender, _opened(links), None)
+                    self._links[kind, sender, pipeline] = own
+
+    def iterate(self) -> dict[tuple[int, int], Times]:
+        """Run the next iteration. Returns the times of each stage's actions, by pipeline and stage.
+
+        Raises ValueError if the plan does not come to its end.
+        """
+        for each in self._cell:
+            each.times, each.sent_ns = [], 0
+            each.arrived_ns.clear()
+        for link in self._links.values():
+            link.position = 0
+            link.transfers_ns = []
+        asked = deque(self._cell)
+        while asked:
+            self._go_on(asked.popleft(), asked)
+        if any(len(each.times) < len(each.steps) for each in self._cell):
+            raise ValueError("plan: its orders do not come to an end under this profile")
+        self._end_iteration()
+        return {divmod(each.number, self._stages): tuple(each.times) for each in self._cell}
+
+    def transfers_ns(self, boundary: int) -> list[int]:
+        """Return each transfer's time over that boundary in the last iteration, both directions and all pipelines."""
+        found = {id(link): link for key, link in self._links.items() if key[:2] in _directions(boundary)}
+        return [taken_ns for link in found.values() for taken_ns in link.transfers_ns]
+
+    def _go_on(self, each: _Stage, asked: deque[_Stage]) -> None:
+        """Do what the stage can do with the messages that have arrived."""
+        pipeline, stage = divmod(each.number, self._stages)
+        now_ns = each.times[-1][1] if each.times else each.free_ns
+        while len(each.times) < len(each.steps):
+            sent, needed, duration_ns, microbatch = each.steps[len(each.times)]
+            if needed is not None:
+                arrived_ns = each.arrived_ns.get((needed, microbatch))
+                if arrived_ns is None:
+                    return
+                now_ns = max(now_ns, arrived_ns)
+            each.times.append((now_ns, now_ns + duration_ns))
+            now_ns += duration_ns
+            if sent is not None:
+                self._offer(self._links[sent, stage, pipeline], (pipeline, microbatch), now_ns, asked)
+
+    def _offer(self, link: _Link, turn: Turn, ready_ns: int, asked: deque[_Stage]) -> None:
+        """Send a transfer that is ready, and those whose turn comes with it, and queue their receivers in ``asked``."""
+        if link.turns is None:
+            asked.append(self._send(link, turn, ready_ns))
+            return
+        link.offered_ns[turn] = ready_ns
+        while link.position < len(link.turns) and link.turns[link.position] in link.offered_ns:
+            following = link.turns[link.position]
+            link.position += 1
+            asked.append(self._send(link, following, link.offered_ns.pop(following)))
+
+    def _send(self, link: _Link, turn: Turn, ready_ns: int) -> _Stage:
+        """Send a transfer, and return the stage that receives it."""
+        pipeline, microbatch = turn
+        left_ns, there_ns = link.state.send(ready_ns)
+        link.transfers_ns.append(there_ns - max(ready_ns, link.free_ns))
+        link.free_ns = left_ns
+        sender = self._cell[pipeline * self._stages + link.sender]
+        sender.sent_ns = max(sender.sent_ns, left_ns)
+        receiver = self._cell[sender.number + (1 if link.kind is MessageKind.ACTIVATION else -1)]
+        receiver.arrived_ns[link.kind, microbatch] = there_ns
+        return receiver
+
+    def _end_iteration(self) -> None:
+        """Let the replicas of each stage sum and update, and let what was sent leave."""
+        for stage in range(self._stages):
+            replicas = self._cell[stage :: self._stages]
+            ready_ns = max((each.times[-1][1] for each in replicas if each.times), default=0)
+            between_ns = self._profile.between_ns[stage] if self._profile.between_ns else 0
+            for each in replicas:
+                each.free_ns = max(ready_ns + between_ns, each.sent_ns)
+
+
+def iteration_ns(plan: CellPlan, profile: CellProfile) -> int:
+    """Return how long the plan takes under the profile, from an iteration's first action to its last one's end.
+
+    Where links remember, that is the mean of the second and third iteration: the first one begins with new connections.
+    """
+    run = PlanRun(plan, profile)
+    if all(boundary.links is None for boundary in profile.boundaries):
+        return _length_ns(run.iterate())
+    for _ in range(_COLD_ITERATIONS):
+        run.iterate()
+    return sum(_length_ns(run.iterate()) for _ in range(_PRICED_ITERATIONS)) // _PRICED_ITERATIONS
+
+
+def _directions(boundary: int) -> tuple[tuple[MessageKind, int], tuple[MessageKind, int]]:
+    return (MessageKind.ACTIVATION, boundary), (MessageKind.GRADIENT, boundary + 1)
+
+
+def _length_ns(iteration: dict[tuple[int, int], Times]) -> int:
+    acting = [times for times in iteration.values() if times]
+    return max(times[-1][1] for times in acting) - min(times[0][0] for times in acting)
+
+
+def _opened(profile: BoundaryProfile) -> LinkState:
+    return _RateLink(profile) if profile.links is None else profile.links.opened()
+
+
+def _needed(kind: ActionKind, stage: int, stages: int) -> MessageKind | None:
+    if kind is ActionKind.FORWARD and stage > 0:
+        return MessageKind.ACTIVATION
+    return MessageKind.GRADIENT if kind is ActionKind.BACKWARD and stage < stages - 1 else None
+
+
+def _sent(kind: ActionKind, stage: int, stages: int) -> MessageKind | None:
+    if kind is ActionKind.FORWARD and stage < stages - 1:
+        return MessageKind.ACTIVATION
+    return MessageKind.GRADIENT if kind is ActionKind.BACKWARD and stage > 0 else None

@@ -1,0 +1,82 @@
+"""Schedules whose lists are planned ahead, from compute times and links."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.fixed_order import FixedOrder
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.planning.cell_plan import CellPlan, CellProfile, options_for
+
+
+class PlannedSchedule(FixedOrder):
+    """Each stage follows the list that ``plan`` has made for it, without asking others.
+
+    ``orders`` has a list for each stage, of ``[kind, microbatch]``, as ``options_for`` returns it; None for a stage
+    that the owner of this object does not run. A recompute starts when its turn comes, so that it has ended when its
+    gradient arrives. The last stage does not recompute. Raises ValueError, naming the place, for lists that are not a
+    whole iteration of the shape, or exceed its memory bound.
+    """
+
+    last_stage_recomputes: ClassVar[bool] = False
+    recomputes_ahead: ClassVar[bool] = True
+
+    def __init__(self, shape: PipelineShape, *, orders: Sequence[Sequence[Sequence[Any]] | None]) -> None:
+        super().__init__(shape)
+        if isinstance(orders, str) or not isinstance(orders, Sequence) or len(orders) != shape.stages:
+            raise ValueError(f"orders: give one list for each of the {shape.stages} stages")
+        self._planned = tuple(
+            None if entries is None else self._checked(stage, entries) for stage, entries in enumerate(orders)
+        )
+
+    @classmethod
+    @abstractmethod
+    def plan(cls, profile: CellProfile, **options: Any) -> CellPlan:
+        """Plan one iteration of a DP-cell. Raises ValueError for options that it does not know."""
+
+    @classmethod
+    def of_plan(cls, shape: PipelineShape, plan: CellPlan, pipeline: int) -> Self:
+        """Make the schedule of one pipeline of the cell, with all its stages."""
+        return cls(shape, **options_for(plan, pipeline))
+
+    def order(self, stage: int) -> Sequence[Action]:
+        """Return the stage's list. Raises ValueError if this object was made without it."""
+        planned = self._planned[stage]
+        if planned is None:
+            raise ValueError(f"orders.{stage}: this schedule was made without the list of stage {stage}")
+        return planned
+
+    def _checked(self, stage: int, entries: Sequence[Sequence[Any]]) -> tuple[Action, ...]:
+        kinds, where = self.kinds(stage), f"orders.{stage}"
+        if isinstance(entries, str) or not isinstance(entries, Sequence):
+            raise ValueError(f"{where}: expected a list, found {entries!r}")
+        actions: list[Action] = []
+        done = [0] * len(kinds)
+        steps = [0] * self.shape.microbatches
+        for position, entry in enumerate(entries):
+            action = _action(entry, f"{where}.{position}")
+            step = steps[action.microbatch] if 0 <= action.microbatch < len(steps) else len(kinds)
+            if step == len(kinds) or action.kind is not kinds[step]:
+                raise ValueError(f"{where}.{position}: {action} has no place here")
+            steps[action.microbatch] += 1
+            done[step] += 1
+            if done[0] - done[-1] > self.shape.most_in_flight(stage):
+                raise ValueError(
+                    f"{where}.{position}: {action} makes {done[0] - done[-1]} held at once, "
+                    f"where memory_bound allows {self.shape.most_in_flight(stage)}"
+                )
+            actions.append(action)
+        if done[-1] < self.shape.microbatches:
+            raise ValueError(f"{where}: {done[-1]} microbatches end here, where there are {self.shape.microbatches}")
+        return tuple(actions)
+
+
+def _action(entry: Sequence[Any], where: str) -> Action:
+    try:
+        kind, microbatch = entry
+        if type(microbatch) is int:
+            return Action(ActionKind(kind), microbatch)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{where}: {entry!r} is no [kind, microbatch]")

@@ -1,0 +1,1 @@
+"""Share a GPU between training and prefill."""

@@ -1,0 +1,117 @@
+"""One GPU that training and prefill take in turns, where torch computes both. Training always wins.
+
+The worker's thread computes, one layer after the other, and looks at its connections between two of them. A layer
+cannot be broken off: training that comes while one is under way waits for its end, however long that takes.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from threading import Condition
+
+from workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
+from workloads.prefill.messages import BubbleReport, Piece, PieceDone
+from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
+from workloads.serving.gpu.shared_gpu import SharedGpu
+
+
+class ComputedGpu(SharedGpu):
+    """A GPU whose prefill ``prefill`` really computes. ``filler`` plans with the times of its profile.
+
+    Each layer is a span of its own, with its measured start and end. A deadline overrun is as long as training's thread
+    really waited: from its claim until it went on.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        filler: BubbleFiller,
+        prefill: PrefillCompute,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        super().__init__(number, filler, clock)
+        self._prefill = prefill
+        self._released = Condition(self._lock)
+        self._computing = False
+        self._claimed = False
+        self._layers_done = 0
+
+    # Training's thread
+
+    def claim(self) -> None:
+        """Block until the GPU is training's: at once, or at the end of the layer under way."""
+        with self._released:
+            self._idle = False
+            self._filler.training_wants(self._clock())
+            self._claimed = True
+            while self._computing:
+                self._released.wait()
+            self._claimed = False
+            if self._filler.run_under_way is not None:
+                self._layer_over(self._clock())
+
+    def idle(self) -> None:
+        """Let prefill have the GPU, as training waits for others, until training claims it again."""
+        if not self._idle:
+            with self._lock:
+                self._idle = True
+                self._wake()
+
+    # The worker's thread
+
+    def input_arrived(self, request: int, chunk: int, payload: memoryview | None) -> None:
+        """Take the activation of the stage before. Raises ValueError if it brings no bytes."""
+        if payload is None:
+            raise ValueError(f"request {request}: chunk {chunk} came without its activation")
+        self._prefill.input_arrived(request, chunk, payload)
+        super().input_arrived(request, chunk, payload)
+
+    def take_results(self, piece: Piece) -> PieceResults:
+        """Return the results of a finished piece, once."""
+        return self._prefill.take_results(piece)
+
+    def advance(self) -> list[PieceDone | BubbleReport]:
+        """Compute a layer, if there is one and training leaves the time. Returns the messages for the controller.
+
+        ``news`` wakes the worker again at once when a layer has been computed.
+        """
+        with self._lock:
+            run = None
+            if self._idle and not self._stopped:
+                run = self._filler.next_run(self._clock(), idle=True, most_layers=1)
+            self._computing = run is not None
+        if run is not None:
+            self._compute(run)
+        with self._lock:
+            told, self._outbox = self._outbox, []
+        return told
+
+    def stop(self) -> None:
+        """Begin no layer any more."""
+        with self._lock:
+            self._stopped = True
+
+    def _compute(self, run: Run) -> None:
+        span_ns = None
+        try:
+            span_ns = self._prefill.run_layer(run)
+        finally:
+            # Training must not wait for a layer that failed.
+            with self._released:
+                self._computing = False
+                self._layers_done = 0 if span_ns is None else 1
+                if span_ns is not None:
+                    self._keep_span(run.piece.request, *span_ns)
+                if self._claimed:
+                    self._released.notify()
+                else:
+                    self._layer_over(self._clock())
+                self._wake()
+
+    def _layer_over(self, now_ns: int) -> None:
+        done = self._filler.run_ended(now_ns, self._layers_done)
+        if done is not None:
+            self._tell(done)
+
+    def _wake(self) -> None:
+        os.eventfd_write(self.news, 1)

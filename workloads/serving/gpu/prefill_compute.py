@@ -1,0 +1,145 @@
+"""One GPU's share of a model's layers, and the prompts that are on their way through it."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from workloads.compute.device.torch_device import create_device
+from workloads.compute.tensor_bytes import as_bytes
+from workloads.inference.decode import greedy_token
+from workloads.inference.inference_stage import InferenceStage, PrefillChunk
+from workloads.inference.inference_work import InferenceWork
+from workloads.inference.key_value_cache import KVCache
+from workloads.inference.prompt_tokens import prompt_tokens
+from workloads.prefill.bubbles.bubble_filler import Run
+from workloads.prefill.messages import Piece
+
+_WARM_UP_TOKENS = 8
+
+
+@dataclass(frozen=True)
+class PieceResults:
+    """The results of a piece, as bytes: the ``activation`` for the next stage, or the ``first_token`` at the end.
+
+    ``cache`` is the piece's part of the KV cache, as ``KVCache.chunk_bytes`` has it. ``activation`` is None at the last
+    stage, ``first_token`` before a prompt's last token has left it.
+    """
+
+    activation: memoryview | None
+    cache: memoryview
+    first_token: int | None
+
+    @property
+    def activation_bytes(self) -> memoryview:
+        """The activation, of a stage that is not the last."""
+        assert self.activation is not None
+        return self.activation
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """One request here. ``chunk`` is on its way through the layers, ``outputs`` are those of each piece so far."""
+
+    cache: KVCache
+    chunk: PrefillChunk | None = None
+    outputs: dict[int, list[Tensor]] = field(default_factory=dict)
+
+
+class PrefillCompute:
+    """Computes the layers ``layers`` of the work's model, beside training's computation.
+
+    On a GPU everything runs on a stream of its own. A sequence has its cache from its first layer here until its last
+    piece has been taken. On construction the weights are made and every kernel has run once. Then all calls come from
+    one thread.
+
+    The number of torch's threads is set for the whole process. Raises ValueError for a device that is not there, or
+    layers that the model has not.
+    """
+
+    def __init__(self, work: InferenceWork, layers: range) -> None:
+        torch.set_num_threads(work.threads)
+        self._work = work
+        self._device = create_device(work.device)
+        self._stream = self._device.own_stream()
+        self._sequences: dict[int, _Sequence] = {}
+        self._inputs: dict[tuple[int, int], Tensor] = {}
+        with self._stream():
+            self._stage = InferenceStage(
+                work.model, layers, seed=work.seed, device=self._device, precision=work.precision
+            )
+        self.time_chunks(_WARM_UP_TOKENS, 2)
+
+    def input_arrived(self, request: int, chunk: int, payload: memoryview) -> None:
+        """Keep the activation that the stage before has sent; on the CPU in the payload's own memory."""
+        with self._stream():
+            self._inputs[request, chunk] = self._stage.hidden_states(payload)
+
+    def run_layer(self, run: Run) -> tuple[int, int]:
+        """Compute the next layer of the run's tokens. Returns its start and end in CLOCK_MONOTONIC nanoseconds.
+
+        Raises ValueError where the tokens are not the next of their sequence, KeyError where they have not arrived.
+        """
+        piece = run.piece
+        if piece.request not in self._sequences:
+            self._sequences[piece.request] = _Sequence(self._stage.new_cache(piece.prompt_tokens))
+        sequence = self._sequences[piece.request]
+
+        with self._stream():
+            if sequence.chunk is None:
+                inputs = self._inputs_of(piece, run.prior_tokens, run.tokens)
+                sequence.chunk = self._stage.begin_chunk(sequence.cache, inputs, run.prior_tokens)
+            chunk = sequence.chunk
+            times_ns = self._device.timed(partial(_step, chunk))
+        if not chunk.layers_left:
+            sequence.outputs.setdefault(piece.chunk, []).append(chunk.outputs)
+            sequence.chunk = None
+        return times_ns
+
+    def take_results(self, piece: Piece) -> PieceResults:
+        """Return the results of ``piece``, all of whose layers have run. A sequence's last piece frees its cache.
+
+        The pieces of a sequence are taken in order; the next one may have begun, or be over.
+        """
+        sequence = self._sequences[piece.request]
+        outputs = sequence.outputs.pop(piece.chunk)
+        self._inputs.pop((piece.request, piece.chunk), None)
+        if piece.last:
+            del self._sequences[piece.request]
+        activation, first_token = None, None
+        with self._stream():
+            if not self._stage.is_last:
+                activation = as_bytes(self._device.on_host(torch.cat(outputs)))
+            elif piece.last:
+                first_token = greedy_token(outputs[-1])
+            cache = sequence.cache.chunk_bytes(piece.prior_tokens, piece.tokens)
+        return PieceResults(activation, cache, first_token)
+
+    def time_chunks(self, tokens: int, chunks: int) -> list[int]:
+        """Compute a made-up prompt of ``chunks`` chunks. Returns the mean nanoseconds of each chunk in a layer."""
+        taken_ns = []
+        with self._stream():
+            cache = self._stage.new_cache(tokens * chunks)
+            for _ in range(chunks):
+                chunk = self._stage.begin_chunk(cache, self._any_inputs(tokens), cache.tokens)
+                count = chunk.layers_left
+                times_ns = [self._device.timed(partial(_step, chunk)) for _ in range(count)]
+                taken_ns.append(sum(end_ns - start_ns for start_ns, end_ns in times_ns) // count)
+        return taken_ns
+
+    def _inputs_of(self, piece: Piece, prior_tokens: int, tokens: int) -> Tensor:
+        start = prior_tokens - piece.prior_tokens
+        if self._stage.is_first:
+            prompt = prompt_tokens(self._work.seed, piece.request, piece.prompt_tokens, self._work.model.vocabulary)
+            return torch.tensor(prompt[prior_tokens : prior_tokens + tokens])
+        return self._inputs[piece.request, piece.chunk][start : start + tokens]
+
+    def _any_inputs(self, tokens: int) -> Tensor:
+        if self._stage.is_first:
+            return torch.zeros(tokens, dtype=torch.int64)
+        return torch.zeros(tokens, self._work.model.hidden, dtype=self._stage.dtype)
+
+
+def _step(chunk: PrefillChunk) -> None:
+    chunk.step()

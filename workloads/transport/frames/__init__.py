@@ -1,0 +1,1 @@
+"""Frames, and the memory that their payload goes to."""

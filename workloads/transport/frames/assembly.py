@@ -1,0 +1,75 @@
+"""Assemble this rank's own transfers as they arrive, from their first chunk to the last."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from workloads.message import Message, MessageKind
+from workloads.transport.event import Event, Received
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import FrameError, FrameHeader
+from workloads.transport.neighbour import Neighbour
+
+
+@dataclass(slots=True)
+class _Arriving:
+    payload: memoryview
+    start_ns: int
+    begun: set[int] = field(default_factory=set)
+    complete: int = 0
+
+
+@dataclass(slots=True)
+class _Delivery:
+    assembly: "Assembly"
+    key: tuple[int, int]
+    payload: memoryview
+
+    def complete(self) -> None:
+        self.assembly.chunk_complete(self.key)
+
+
+class Assembly:
+    """Puts the chunks of one boundary's incoming transfers, in whatever order they come, into one buffer each."""
+
+    def __init__(
+        self,
+        neighbour: Neighbour,
+        kind: MessageKind,
+        cutting: Cutting,
+        pool: BufferPool,
+        report: Callable[[Event], None],
+    ) -> None:
+        self._neighbour = neighbour
+        self._kind = kind
+        self._cutting = cutting
+        self._pool = pool
+        self._report = report
+        self._arriving: dict[tuple[int, int], _Arriving] = {}
+        self._arrived: set[tuple[int, int]] = set()
+
+    def place(self, header: FrameHeader, index: int) -> _Delivery:
+        """Return the delivery that holds chunk ``index``. Raises FrameError if the chunk came before."""
+        key = header.iteration, header.number
+        arriving = self._arriving.get(key)
+        if key in self._arrived or (arriving is not None and index in arriving.begun):
+            raise FrameError(f"it sent the chunk at {header.offset} of the {self._kind} of microbatch {key[1]} twice")
+        if arriving is None:
+            payload = self._pool.take(self._cutting.total_bytes)
+            arriving = self._arriving[key] = _Arriving(payload, time.monotonic_ns())
+        arriving.begun.add(index)
+        return _Delivery(self, key, arriving.payload[header.offset : header.offset + header.length])
+
+    def chunk_complete(self, key: tuple[int, int]) -> None:
+        """Count one more chunk of that iteration and microbatch as complete. The last one is reported as Received."""
+        arriving = self._arriving[key]
+        arriving.complete += 1
+        if arriving.complete == self._cutting.chunks:
+            del self._arriving[key]
+            self._arrived.add(key)
+            iteration, microbatch = key
+            times_ns = arriving.start_ns, time.monotonic_ns()
+            self._report(
+                Received(self._neighbour, iteration, Message(self._kind, microbatch), *times_ns, arriving.payload)
+            )

@@ -1,0 +1,124 @@
+"""The I/O thread's part of the ring all-reduce: send chunks to the next replica, receive those of the previous."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from workloads.transport.event import Event, SegmentReceived, SegmentsSent
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from workloads.transport.lanes import Chunk, CreditLane
+from workloads.transport.link import Link
+from workloads.transport.links_plan import LinksPlan
+from workloads.transport.neighbour import Neighbour
+from workloads.transport.ring.ring_round import RingRound
+
+
+@dataclass(slots=True)
+class _Arrival:
+    neighbour: Neighbour
+    header: FrameHeader
+    payload: memoryview
+    arrived: Callable[[SegmentReceived], None]
+
+    def complete(self) -> None:
+        header = self.header
+        self.arrived(
+            SegmentReceived(
+                self.neighbour, header.iteration, header.number, header.total_bytes, header.offset, self.payload
+            )
+        )
+
+
+class RingEnd:
+    """A rank's place in its ring. The lane to the next replica is closed until ``resize`` gives it a window.
+
+    Chunks that arrive are reported. ``blank`` ones are sent on at once instead, after ``pass_on`` has set the round.
+    """
+
+    def __init__(
+        self,
+        plan: LinksPlan,
+        neighbours: tuple[int, int],
+        pool: BufferPool,
+        report: Callable[[Event], None],
+        *,
+        blank: bool,
+    ) -> None:
+        self.previous, self.following = neighbours
+        self.lane = CreditLane()
+        self._plan = plan
+        self._steps = 2 * (len(plan.ring) - 1)
+        self._pool = pool
+        self._report = report
+        self._unaccepted = 0
+        self._awaited = False
+        self._arrived: Callable[[SegmentReceived], None] = self._pass if blank else report
+        self._round: RingRound | None = None
+        self._early: list[SegmentReceived] = []
+        self._links: Mapping[int, Link] = {}
+
+    def use_links(self, links: Mapping[int, Link]) -> None:
+        """Take the links, by rank, among which are those to the neighbours."""
+        self._links = links
+
+    def pass_on(self, ring: RingRound) -> None:
+        """Pass on blank chunks of that all-reduce as they come. Reports SegmentsSent once all have come and gone."""
+        self._round, early, self._early = ring, self._early, []
+        if ring.complete:
+            self._end_round()
+        for chunk in early:
+            self._pass(chunk)
+
+    def _pass(self, chunk: SegmentReceived) -> None:
+        ring = self._round
+        if ring is None or ring.iteration != chunk.iteration:
+            self._early.append(chunk)
+            return
+        place, _ = ring.take(chunk)
+        if ring.passes_on(chunk):
+            self.send(chunk.iteration, chunk.step + 1, chunk.segment_bytes, chunk.offset, place)
+            self._links[self.following].touch()
+        self._pool.give_back(chunk.payload)
+        if used := ring.used():
+            self._links[self.previous].give_credit(FrameKind.SEGMENT, used)
+        if ring.complete:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        self._round = None
+        self.tell_when_sent()
+
+    def send(self, iteration: int, step: int, segment_bytes: int, offset: int, payload: memoryview) -> None:
+        """Queue one chunk of a segment."""
+        header = FrameHeader(
+            FrameKind.SEGMENT, self._plan.pipeline, iteration, step, segment_bytes, offset, payload.nbytes
+        )
+        self.lane.add(Chunk(header, payload, self))
+        self._unaccepted += 1
+
+    def tell_when_sent(self) -> None:
+        """Report SegmentsSent once the kernel has accepted all that is queued."""
+        self._awaited = True
+        self._tell()
+
+    def begun(self) -> None:
+        """Do nothing: a chunk is about to be sent."""
+
+    def accepted(self) -> None:
+        """Count a chunk that the kernel has accepted."""
+        self._unaccepted -= 1
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._awaited and not self._unaccepted:
+            self._awaited = False
+            self._report(SegmentsSent())
+
+    def place(self, link: Link, header: FrameHeader) -> _Arrival:
+        """Return the arrival for a chunk from the previous replica. Raises FrameError if there can be no such chunk."""
+        what = f"chunk at {header.offset} of the segment of ring step {header.number}"
+        if link.peer.rank != self.previous:
+            raise FrameError(f"it sent the {what}, but is not the one before in the ring")
+        if header.number >= self._steps or header.iteration >= self._plan.iterations:
+            raise FrameError(f"it sent the {what} in iteration {header.iteration}, which there is not")
+        return _Arrival(link.peer, header, self._pool.take(header.length), self._arrived)

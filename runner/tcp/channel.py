@@ -86,6 +86,7 @@ class PrivateChannel:
         """Queue a transfer; return when its first byte leaves and when its last one has."""
         now_ns = max(available_ns, self._free_ns)
         start_ns: int | None = None
+        self.accepted_ns = now_ns
         window, line, unsent = self._window, self.line, size_bytes
         while unsent > 0:
             allowed = window.allowance(now_ns)

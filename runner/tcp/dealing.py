@@ -73,7 +73,7 @@ class Connections:
         for turn in range(count if each else more):
             connection = (self._next + turn) % count
             before = self._congestion[connection]
-            congestion = before if not self._idle(connection, now_ns) else self._halved(connection, now_ns)
+            congestion = self._narrowed(connection, now_ns)
             load_bytes = (each + (turn < more)) * dealing.chunk_bytes
             known = rounds.get((congestion, load_bytes))
             if known is None:
@@ -84,6 +84,17 @@ class Connections:
         alike = not changed and self._unchanged[0] in (dealing, None)
         self._unchanged = (dealing, self._unchanged[1] + (more or count)) if alike else (None, 0)
         return _slowest(dealt)
+
+    def let_out(self, dealing: Dealing, now_ns: int) -> bool:
+        """Return whether congestion holds nothing of the transfer up, whatever the receiver allows; has no effect."""
+        count = len(self._congestion)
+        each, more = divmod(dealing.chunks, count)
+        for turn in range(count if each else more):
+            connection = (self._next + turn) % count
+            load_bytes = (each + (turn < more)) * dealing.chunk_bytes
+            if self._narrowed(connection, now_ns) < self._allowed(load_bytes):
+                return False
+        return True
 
     def sent(self, dealing: Dealing, end_ns: int) -> None:
         """Handle that what was asked about last has left by ``end_ns``."""
@@ -98,6 +109,9 @@ class Connections:
 
     def _idle(self, connection: int, now_ns: int) -> bool:
         return self._timeout_ns is not None and now_ns - self._last_ns[connection] > self._timeout_ns
+
+    def _narrowed(self, connection: int, now_ns: int) -> int:
+        return self._halved(connection, now_ns) if self._idle(connection, now_ns) else self._congestion[connection]
 
     def _halved(self, connection: int, now_ns: int) -> int:
         assert self._timeout_ns is not None

@@ -121,6 +121,10 @@ class TcpWindow:
         self._each.sent(dealing, end_ns)
         return end_ns
 
+    def lets_out(self, dealing: Dealing | None, now_ns: int) -> bool:
+        """Return whether each connection lets out at once what it is dealt."""
+        return self._each is None or dealing is None or self._each.let_out(dealing, now_ns)
+
     def opens_for(self, bytes_per_rtt: int) -> bool:
         """Return whether sending so much in an RTT, without idle, need not wait; as of the last ``allowance``."""
         return self._allowed >= bytes_per_rtt

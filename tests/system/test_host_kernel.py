@@ -50,7 +50,7 @@ def test_twelve_hosts_on_the_host_kernel_share_their_trunks(
     with bring_up(topology) as testbed:
         print(f"up in {time.monotonic() - start:.2f} s, netem left out")
         assert testbed.facts.name == KERNEL
-        assert ping(testbed, "east-3", "west-3", 20).lost == 0
+        assert ping(testbed.spawn, "east-3", "west-3", 20).lost == 0
         testbed.use_tcp(TcpSettings(window_bytes=512 * 1024))
         flows = [Flow("east-0", "west-0", 2), Flow("east-2", "west-1", 2), Flow("east-1", "central-3", 2)]
         first, second, alone = measure_goodput(testbed, flows, rtt_s=0.001, seconds=1)

@@ -91,7 +91,7 @@ def test_nothing_is_left_of_a_run_killed_at_any_of_ten_moments(
         assert not any(draft.name.endswith(identifier) for draft in STATE_ROOT.glob(".*") for identifier in caught)
     assert len(caught) >= len(MOMENTS_S) // 2, "most moments must have caught a testbed that was there"
     assert with_namespaces >= len(MOMENTS_S) // 2, "most moments must have caught namespaces"
-    assert ping(neighbour, "here-0", "there-0", 20).lost < 0.5
+    assert ping(neighbour.spawn, "here-0", "there-0", 20).lost < 0.5
     for folder in (tmp_path / "runs").iterdir():
         # Without a manifest it was killed between making the folder and writing into it.
         if (folder / "manifest.json").exists():
@@ -102,4 +102,4 @@ def test_clean_says_whom_it_leaves_alone(neighbour: Testbed) -> None:
     done = subprocess.run([*WANBED, "clean"], check=True, capture_output=True, text=True, timeout=60)
     assert neighbour.identifier in done.stdout
     assert "left alone" in done.stdout
-    assert ping(neighbour, "here-0", "there-0", 20).lost < 0.5
+    assert ping(neighbour.spawn, "here-0", "there-0", 20).lost < 0.5

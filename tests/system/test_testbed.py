@@ -43,8 +43,8 @@ def test_two_testbeds_at_once_do_not_meet(substrate: str, resolved: Resolve) -> 
         addresses = [{t.addresses.address(host) for host in t.topology.hosts} for t in (one, other)]
         assert not addresses[0] & addresses[1]
         # The shortest of the echoes: what else the machine does can only add to the others.
-        assert ping(one, "east-0", "west-1", 20).shortest_ms == pytest.approx(20, abs=1)
-        assert ping(other, "east-0", "west-1", 20).shortest_ms == pytest.approx(60, abs=1)
+        assert ping(one.spawn, "east-0", "west-1", 20).shortest_ms == pytest.approx(20, abs=1)
+        assert ping(other.spawn, "east-0", "west-1", 20).shortest_ms == pytest.approx(60, abs=1)
         assert {claim.record.source for claim in claims()} >= {"one", "other"}
         marks = (one.identifier, other.identifier)
     assert not any(marked_processes(mark) for mark in marks)
@@ -62,13 +62,13 @@ def test_a_host_has_its_own_name_network_and_name_service(substrate: str, resolv
 
 def test_hosts_inside_a_datacenter_are_near(substrate: str, resolved: Resolve) -> None:
     with bring_up(resolved(network()), substrate=substrate) as testbed:
-        assert ping(testbed, "east-0", "east-1", 50).shortest_ms < 0.6
+        assert ping(testbed.spawn, "east-0", "east-1", 50).shortest_ms < 0.6
 
 
 def test_counters_tell_which_node_pair_carried_what(substrate: str, resolved: Resolve) -> None:
     with bring_up(resolved(network()), substrate=substrate) as testbed:
         before = {(port.source, port.destination): port for port in testbed.read_counters()}
-        ping(testbed, "east-0", "west-1", 50)
+        ping(testbed.spawn, "east-0", "west-1", 50)
         after = {(port.source, port.destination): port for port in testbed.read_counters()}
     for direction, pair in ((("east", "west"), ("east-0", "west-1")), (("west", "east"), ("west-1", "east-0"))):
         carried = {

@@ -63,8 +63,9 @@ class NodePairFlow:
         for channel in self.sending:
             if not channel.is_burst:
                 channel.send_at(part_bps, now_ns)
+        first_bps = self.rate_bps - part_bps * (len(self.sending) - len(bursts))
         for position, channel in enumerate(bursts):
-            channel.send_at(0 if position else part_bps * len(bursts), now_ns)
+            channel.send_at(0 if position else max(first_bps, 1), now_ns)
 
 
 class SharedCapacity:

@@ -58,7 +58,6 @@ class SharedChannel:
         self._since_ns = 0
         self._change = 0
         self.is_burst = False
-        self.bursts = True
         frame, payload = (FRAME_BYTES, PAYLOAD_BYTES) if line.headers else (1, 1)
         self._bits_ns_per_byte = _BITS_NS * frame
         self._payload_share = payload
@@ -118,10 +117,10 @@ class SharedChannel:
             return
         # Beyond what keeps the line busy, windows let out what waits on its way.
         waits = max(allowed - self._open_bytes, 0) if self._openly else allowed
-        if self._unsent <= waits:
+        if self._unsent <= waits and self._window.lets_out(self._waiting[0].dealing, now_ns):
             self._is_accepted = True
             accepted(now_ns)
-        elif self._openly:
+        elif self._openly and self._unsent > waits:
             self._part = self._unsent - waits
 
     def send_at(self, rate_bps: int, now_ns: int) -> None:
@@ -200,8 +199,9 @@ class SharedChannel:
         # Each connection's first round goes when it is let out, although the transfer as a whole waits in line.
         let_out_ns = now_ns if self._let_out_ns is None else self._let_out_ns
         others = bool(self._waiting)
+        last_ns = self._window.last_byte_ns(let_out_ns, now_ns, transfer.dealing, self.line)
         if transfer.accepted is not None and not self._is_accepted:
-            transfer.accepted(now_ns)
-        transfer.left(first_ns, self._window.last_byte_ns(let_out_ns, now_ns, transfer.dealing, self.line))
+            transfer.accepted(last_ns)
+        transfer.left(first_ns, last_ns)
         if others:
             self._await_next()

@@ -42,24 +42,28 @@ class RingCut:
         return first_bytes, self.segment_bytes - first_bytes
 
     @property
-    def window_chunks(self) -> int:
-        """How many chunks may be on their way to a replica or wait there."""
-        chunks = -(-self.segment_bytes // self.chunk_bytes)
-        return ring_window_chunks([chunks] * self.replicas, self.chunk_bytes)
+    def chunks(self) -> int:
+        """The number of chunks of a segment."""
+        return -(-self.segment_bytes // self.chunk_bytes)
 
-    def awaited_chunk(self, step: int) -> tuple[int, bool] | None:
-        """Return what the next replica must have told to have used before that step begins there; None for nothing.
+    @property
+    def window_holds_all(self) -> bool:
+        """Whether as many chunks may be on their way to a replica, or wait there, as the data has."""
+        return ring_window_chunks([self.chunks] * self.replicas, self.chunk_bytes) == self.replicas * self.chunks
 
-        That is the first chunk of a step, or all of it. Used chunks are told in quarters of the window.
+    def awaited(self, step: int) -> tuple[int, bool] | None:
+        """Return what the next replica must have told to have used before that step begins; None for nothing.
+
+        That is the first chunk of a step, or all of it, where the window holds all chunks. Used ones are told in
+        quarters of the window.
         """
-        chunks = -(-self.segment_bytes // self.chunk_bytes)
-        window = self.window_chunks
+        chunks, window = self.chunks, self.replicas * self.chunks
         batch = max(1, window // 4)
         used = step * chunks + min(chunks, 2) - window
         if used <= 0:
             return None
         last, index = divmod(-(-used // batch) * batch - 1, chunks)
-        return (last, index > 0 or chunks == 1) if last < step else (step - 1, True)
+        return (last, 2 * index >= chunks or chunks == 1) if last < step else (step - 1, True)
 
     def dealings(self, connections: int) -> tuple[Dealing | None, Dealing | None]:
         """Return how first chunk and rest go over so many connections."""

@@ -29,10 +29,10 @@ class SharedRing:
         self.dealings = [cut.dealings(count) for count in connections]
         self.events = events
         latencies_ns = [channel.line.latency_ns for channel in channels]
+        round_ns = sum(latencies_ns) * cut.replicas // len(channels)
         # Else what comes round the ring comes later than room for it does.
-        self.awaits_room = 2 * max(latencies_ns) > sum(latencies_ns) or cut.window_chunks * cut.chunk_bytes < (
-            cut.replicas * cut.segment_bytes
-        )
+        self.awaits_room = cut.window_holds_all and 2 * max(latencies_ns) > round_ns
+        self.awaited = [cut.awaited(step) for step in range(cut.steps)] if self.awaits_room else []
         self._rounds: dict[int, _Round] = {}
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
@@ -90,7 +90,7 @@ class _Round:
     def _has_room(self, position: int, step: int) -> bool:
         if not self._ring.awaits_room:
             return True
-        awaited = self._ring.cut.awaited_chunk(step)
+        awaited = self._ring.awaited[step]
         if awaited is None:
             return True
         before, whole = awaited

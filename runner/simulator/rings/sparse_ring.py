@@ -30,7 +30,9 @@ class SparseRing:
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
         """Handle that the replica at that position is ready."""
-        current = self._rounds.setdefault(iteration, _Round(self))
+        current = self._rounds.get(iteration)
+        if current is None:
+            current = self._rounds[iteration] = _Round(self)
         current.join(position, now_ns, done)
         if current.joined == len(self.channels):
             # Whoever is still under way keeps it alive by the events to come.

@@ -14,7 +14,7 @@ from runner.runs.manifest import gather_manifest
 from runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
 from tests.runner.simulation_on_paper import simulate_on_paper
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "results.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "results.md"
 BuildRun = Callable[..., Path]
 
 

@@ -19,7 +19,7 @@ from runner.runs.manifest import gather_manifest
 from runner.runs.not_modelled import as_written, links_without, planned_without, simulated_without
 from testbed.network.topology import TopologySpec, resolve_topology
 
-SIMULATOR_PAGE = Path(__file__).resolve().parents[2] / "docs" / "simulator.md"
+SIMULATOR_PAGE = Path(__file__).resolve().parents[3] / "docs" / "simulator.md"
 HEADING = "## What becomes of each field"
 
 TWO: dict[str, Any] = {

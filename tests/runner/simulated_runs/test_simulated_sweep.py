@@ -25,7 +25,7 @@ from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulation
 from tests.runner.simulation_on_paper import DEADLOCKING, simulate_on_paper
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def experiment(cells: int = 6, variant: str = "gpipe") -> Experiment:
@@ -135,7 +135,7 @@ def sweeping(store: RunStore) -> "subprocess.Popen[str]":
     """A process that sweeps slowly on two others, the three of them in a group of their own."""
     program = (
         "import signal\nfrom pathlib import Path\nfrom results.records.run_store import RunStore\n"
-        "from tests.runner import test_simulated_sweep as t\n"
+        "from tests.runner.simulated_runs import test_simulated_sweep as t\n"
         "if __name__ == '__main__':\n"
         # Tests that run in a shell's background have it ignored, and so would this.
         "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"

@@ -1,4 +1,3 @@
-import math
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -6,35 +5,11 @@ from typing import Any
 import pytest
 
 from ground.strict_model import parse_model
-from testbed.hosts.ping import MeasurementError, parse_ping, ping
+from testbed.hosts.ping import MeasurementError
 from testbed.measurement import measurement
 from testbed.measurement.measurement import Flow, measure_goodput, parse_iperf3, settling_s
 from testbed.network.address_book import AddressBook
 from testbed.network.topology import TopologySpec, resolve_topology
-
-PING = """\
-PING 10.9.0.2 (10.9.0.2) 56(84) bytes of data.
-64 bytes from 10.9.0.2: icmp_seq=1 ttl=64 time=0.063 ms
-64 bytes from 10.9.0.2: icmp_seq=2 ttl=64 time=0.056 ms
-64 bytes from 10.9.0.2: icmp_seq=3 ttl=64 time=0.051 ms
-64 bytes from 10.9.0.2: icmp_seq=6 ttl=64 time=0.071 ms
-64 bytes from 10.9.0.2: icmp_seq=7 ttl=64 time=0.050 ms
-64 bytes from 10.9.0.2: icmp_seq=8 ttl=64 time=0.049 ms
-
---- 10.9.0.2 ping statistics ---
-8 packets transmitted, 6 received, 25% packet loss, time 389ms
-rtt min/avg/max/mdev = 0.049/0.056/0.071/0.008 ms
-"""
-
-PING_UNANSWERED = """\
-PING 10.9.0.2 (10.9.0.2) 56(84) bytes of data.
-
---- 10.9.0.2 ping statistics ---
-3 packets transmitted, 0 received, 100% packet loss, time 20ms
-
-"""
-
-PING_UNKNOWN = "ping: nowhere.invalid: Temporary failure in name resolution\n"
 
 IPERF3_TCP = """\
 {
@@ -156,49 +131,6 @@ def printing(folder: Path, text: str, status: int = 0) -> str:
     return f"cat {path}; exit {status}"
 
 
-def test_a_ping_tells_shortest_median_deviation_and_loss() -> None:
-    result = parse_ping(PING)
-    times = [0.049, 0.050, 0.051, 0.056, 0.063, 0.071]
-    mean = sum(times) / 6
-    assert (result.sent, result.lost) == (8, 0.25)
-    assert result.shortest_ms == 0.049
-    assert result.median_ms == pytest.approx((0.051 + 0.056) / 2)
-    assert result.deviation_ms == pytest.approx(math.sqrt(sum((time - mean) ** 2 for time in times) / 6))
-    # ping's own mean deviation, of the same times, to the digits that it prints.
-    assert result.deviation_ms == pytest.approx(0.008, abs=0.0005)
-
-
-def test_the_median_of_an_odd_number_of_replies_is_the_middle_one() -> None:
-    lines = PING.splitlines()
-    assert parse_ping("\n".join([*lines[:3], *lines[4:]])).median_ms == 0.056
-
-
-def test_a_ping_without_any_reply_has_no_times() -> None:
-    result = parse_ping(PING_UNANSWERED)
-    assert (result.sent, result.lost) == (3, 1.0)
-    assert math.isnan(result.shortest_ms)
-    assert math.isnan(result.median_ms)
-    assert math.isnan(result.deviation_ms)
-
-
-@pytest.mark.parametrize("time", ["0.9", "12.3", "123"])
-def test_replies_are_read_however_many_digits_they_have(time: str) -> None:
-    text = PING_UNANSWERED.replace("\n\n---", f"\n64 bytes from 10.9.0.2: icmp_seq=1 ttl=64 time={time} ms\n\n---")
-    assert parse_ping(text).median_ms == float(time)
-
-
-@pytest.mark.parametrize("words", [PING_UNKNOWN, "ping: connect: Network is unreachable\n"])
-def test_a_ping_that_sends_nothing_is_told_in_its_own_words(words: str) -> None:
-    with pytest.raises(ValueError, match=f"^ping sent nothing: {words.strip()}$"):
-        parse_ping(words)
-
-
-@pytest.mark.parametrize("output", ["", "\n", PING.replace("8 packets transmitted, 6", "0 packets transmitted, 0")])
-def test_a_ping_that_says_nothing_sent_nothing(output: str) -> None:
-    with pytest.raises(ValueError, match=r"^ping sent nothing"):
-        parse_ping(output)
-
-
 @pytest.mark.parametrize(
     ("output", "goodput_bps"), [(IPERF3_TCP, 36352661393.559349), (IPERF3_UDP, 19978943.642749804)]
 )
@@ -239,28 +171,6 @@ def test_settling_takes_whole_seconds_and_as_many_round_trips_as_windows_need_to
     assert settling_s(rtt_s) == seconds
 
 
-def test_a_ping_asks_the_other_host_as_often_as_it_is_told(tmp_path: Path) -> None:
-    hosts = Hosts(ping=printing(tmp_path, PING, 1))
-    assert ping(hosts, "east-0", "west-1", 8) == parse_ping(PING)
-    ((host, argv),) = hosts.started
-    assert (host, argv[-1]) == ("east-0", "west-1")
-    assert argv[argv.index("-c") + 1] == "8"
-
-
-def test_a_ping_that_fails_is_told_with_its_path(tmp_path: Path) -> None:
-    hosts = Hosts(ping=printing(tmp_path, PING_UNKNOWN, 2))
-    with pytest.raises(MeasurementError, match=r"^east-0 to west-1: ping sent nothing: ping: nowhere\.invalid: Temp"):
-        ping(hosts, "east-0", "west-1")
-
-
-def test_a_ping_that_hangs_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measurement, "_PATIENCE_S", 0.05)
-    hosts = Hosts(ping="exec sleep 60")
-    with pytest.raises(MeasurementError, match=r"^east-0 to west-1: ping hung for 0 s$"):
-        ping(hosts, "east-0", "west-1", 1)
-    assert hosts.processes[0].poll() is not None
-
-
 def test_every_flow_is_measured_from_its_source_to_its_destination(tmp_path: Path) -> None:
     hosts = Hosts(client=printing(tmp_path, IPERF3_TCP))
     flows = [Flow("east-0", "west-1", 8), Flow("west-0", "east-1", udp_offered_bps=19_000_000)]
@@ -298,7 +208,7 @@ def failing(folder: Path) -> dict[str, tuple[dict[str, str], str]]:
 def test_a_measurement_that_fails_is_told_and_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(measurement, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(measurement, "PATIENCE_S", 0.1)
     monkeypatch.setattr(measurement, "settling_s", lambda _: 0)
     scripts, told = failing(tmp_path)[what]
     hosts = Hosts(**scripts)

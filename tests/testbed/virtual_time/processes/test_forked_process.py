@@ -32,7 +32,7 @@ def main(arguments):
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
     (tmp_path / "forked_program.py").write_text(PROGRAM.replace("{marker}", MARKER))
-    root = Path(fork_server.__file__).parents[2]
+    root = Path(fork_server.__file__).parents[3]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
     made = ForkServer("wb-test")
     yield made

@@ -135,6 +135,11 @@ def test_a_step_waits_until_it_is_known_that_there_is_room_for_it() -> None:
     assert max(ring_ends_ns([1, 1, 80, 1, 80, 1], RingCut.of(60, 6))) == 326_000_000
 
 
+@pytest.mark.parametrize(("size_bytes", "holds"), [(60 * 2**20, True), (200 * 2**20, False)])
+def test_room_is_waited_for_where_the_window_holds_all_chunks(size_bytes: int, holds: bool) -> None:
+    assert RingCut.of(size_bytes, 4).window_holds_all == holds
+
+
 def test_a_replica_is_through_when_windows_have_let_its_last_bytes_out() -> None:
     # Segments of 0.5 s. The second replica, ready at 0.3 s, has the sum when the first one's two have come, begun at 0
     # and, after a chunk of its own, at 0.56; its own last one is then still waiting for the line, until 1.3 s.

@@ -18,7 +18,11 @@ class StartGate:
         self._missing = ranks
         # With a writer of its own neither pipe ends before all have come, and opening one never waits.
         self._met = os.open(folder / MET, os.O_RDWR | os.O_NONBLOCK)
-        self._begin: int | None = os.open(folder / BEGIN, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._begin: int | None = os.open(folder / BEGIN, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            os.close(self._met)
+            raise
 
     def __enter__(self) -> Self:
         return self

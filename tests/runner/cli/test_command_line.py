@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from runner.planner.experiment_file import load_experiment
 from runner.runs.run_folder import begin_run
 from testbed.substrate import probe
 from testbed.substrate.probe import GUEST, KERNEL, Offer
-from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 SMALL: dict[str, Any] = {
     "topology": {
@@ -324,42 +322,6 @@ def test_a_folder_for_runs_that_is_none_is_refused() -> None:
 def test_a_host_or_program_that_is_none_is_refused_with_those_there_are(arguments: list[str], told: str) -> None:
     written(SMALL)
     assert refusal(2, "exec", *arguments) == told
-
-
-def test_doctor_tells_in_json_and_by_its_status_that_netem_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.doctor.probe_kernel", lambda: NO_NETEM)
-    monkeypatch.setattr("testbed.doctor.probe_guest", lambda: NO_GUEST)
-    done = wanbed("doctor", "--json")
-    assert (done.exit_code, done.stderr) == (5, "")
-    document = json.loads(done.stdout)
-    assert document["netem"]["substrate"] is None
-    assert {"modprobe sch_netem", "apt-get install user-mode-linux kmod"} <= {
-        missing["install"] for missing in document["missing"]
-    }
-    told = wanbed("doctor")
-    assert told.exit_code == 5
-    assert "apt-get install user-mode-linux kmod" in told.stdout
-    assert "netem         none: no WAN can be emulated here; " in told.stdout
-    assert "`wanbed exec --no-wan`" in told.stdout
-
-
-def test_doctor_lists_gpus_with_memory_driver_and_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus = [FakeGpu("GPU-1", "NVIDIA H200", 141 * 2**30), FakeGpu("GPU-2", "NVIDIA A10", 24 * 2**30)]
-    monkeypatch.setitem(sys.modules, "pynvml", FakePynvml(gpus))
-    lines = wanbed("doctor").stdout.splitlines()
-    place = lines.index("GPUs          NVIDIA H200, 141 GiB, driver 570.1, GPU-1")
-    assert lines[place + 1] == "              NVIDIA A10, 24 GiB, driver 570.1, GPU-2"
-
-
-def test_doctor_is_content_with_a_machine_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.doctor.probe_kernel", lambda: NO_NETEM)
-    monkeypatch.setattr("testbed.doctor.probe_guest", lambda: Offer(GUEST, True, "User-Mode Linux 6.1 [x] with netem"))
-    monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}")
-    done = wanbed("doctor")
-    assert done.exit_code == 0
-    assert (
-        "netem         guest: the kernel 6.1.0 has no sch_netem, so User-Mode Linux 6.1 [x] with netem" in done.stdout
-    )
 
 
 @pytest.mark.parametrize("arguments", [["nowhere"], ["nowhere", "--output", "report.html"]])

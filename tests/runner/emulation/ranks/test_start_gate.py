@@ -1,9 +1,14 @@
 """Ranks that wait at a gate begin together, and nobody waits for ever for one that has failed."""
 
+import errno
+import os
 import select
 import threading
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
+
+import pytest
 
 from runner.emulation.ranks.start_gate import StartGate
 from workloads.start_gate import wait_at_gate
@@ -72,3 +77,20 @@ def test_whoever_comes_after_it_was_opened_begins_at_once(tmp_path: Path) -> Non
         gate.open()
         ranks.come(1)
         assert ranks.begun(1) == {1}
+
+
+def test_a_gate_of_which_one_pipe_cannot_be_opened_keeps_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    os_open = os.open
+
+    def open_once(*arguments: Any) -> int:
+        if opened:
+            raise OSError(errno.EMFILE, "too many open files")
+        opened.append(os_open(*arguments))
+        return opened[0]
+
+    monkeypatch.setattr(os, "open", open_once)
+    with pytest.raises(OSError, match="too many open files"):
+        StartGate(tmp_path / "gate", 1)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])

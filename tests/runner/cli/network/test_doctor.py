@@ -1,0 +1,55 @@
+"""What ``wanbed doctor`` tells of a machine, in words, in JSON and by its status."""
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from runner.cli.command_line import app
+from testbed.substrate.probe import GUEST, KERNEL, Offer
+from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+
+NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
+NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux kmod")
+
+
+def wanbed(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_doctor_tells_in_json_and_by_its_status_that_netem_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.doctor.probe_kernel", lambda: NO_NETEM)
+    monkeypatch.setattr("testbed.doctor.probe_guest", lambda: NO_GUEST)
+    done = wanbed("doctor", "--json")
+    assert (done.exit_code, done.stderr) == (5, "")
+    document = json.loads(done.stdout)
+    assert document["netem"]["substrate"] is None
+    assert {"modprobe sch_netem", "apt-get install user-mode-linux kmod"} <= {
+        missing["install"] for missing in document["missing"]
+    }
+    told = wanbed("doctor")
+    assert told.exit_code == 5
+    assert "apt-get install user-mode-linux kmod" in told.stdout
+    assert "netem         none: no WAN can be emulated here; " in told.stdout
+    assert "`wanbed exec --no-wan`" in told.stdout
+
+
+def test_doctor_lists_gpus_with_memory_driver_and_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = [FakeGpu("GPU-1", "NVIDIA H200", 141 * 2**30), FakeGpu("GPU-2", "NVIDIA A10", 24 * 2**30)]
+    monkeypatch.setitem(sys.modules, "pynvml", FakePynvml(gpus))
+    lines = wanbed("doctor").stdout.splitlines()
+    place = lines.index("GPUs          NVIDIA H200, 141 GiB, driver 570.1, GPU-1")
+    assert lines[place + 1] == "              NVIDIA A10, 24 GiB, driver 570.1, GPU-2"
+
+
+def test_doctor_is_content_with_a_machine_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.doctor.probe_kernel", lambda: NO_NETEM)
+    monkeypatch.setattr("testbed.doctor.probe_guest", lambda: Offer(GUEST, True, "User-Mode Linux 6.1 [x] with netem"))
+    monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}")
+    done = wanbed("doctor")
+    assert done.exit_code == 0
+    assert (
+        "netem         guest: the kernel 6.1.0 has no sch_netem, so User-Mode Linux 6.1 [x] with netem" in done.stdout
+    )

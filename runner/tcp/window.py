@@ -12,9 +12,10 @@ whole chunks, which ``runner.tcp.dealing`` handles.
   something to send leave after it, all at once (Zhang, Shenker and Clark, "Observations on the dynamics of a congestion
   control algorithm: the effects of two-way traffic", 1991). Two directions that are full at once each wait for the
   other, and neither fills the line.
-- The congestion window opens as ``runner.tcp.congestion_window`` has it. After idle of more than one
-  retransmission timeout (RTT + 200 ms, the least that Linux adds) it restarts, unless ``slow_start_after_idle`` is off
-  or the congestion control does without, as BBR does.
+- The congestion window opens as ``runner.tcp.congestion_window`` has it. After idle of more than one retransmission
+  timeout it restarts, unless ``slow_start_after_idle`` is off or the congestion control does without, as BBR does. A
+  timeout is RTT + 200 ms, the least that Linux adds; of a new connection it is three RTT where that is more, which
+  comes down with every round (``tcp_rtt_estimator``).
 
 There is no loss: queues hold whatever windows let out.
 """
@@ -74,11 +75,13 @@ class TcpWindow:
         "_each",
         "_in_flight",
         "_last_sent_ns",
+        "_least_timeout_ns",
         "_limited_until_ns",
         "_restarts",
         "_rtt_ns",
         "_runs",
-        "_timeout_ns",
+        "_variation_ns",
+        "_varied_ns",
         "_waited_ns",
         "_window",
     )
@@ -96,7 +99,10 @@ class TcpWindow:
         each: Connections | None = None,
     ) -> None:
         self._rtt_ns = rtt_ns
-        self._timeout_ns = rtt_ns + least_timeout_ns
+        self._least_timeout_ns = least_timeout_ns
+        # A first round trip is taken to vary by twice itself, and each one after that takes a quarter of it off.
+        self._variation_ns = max(2 * rtt_ns, least_timeout_ns)
+        self._varied_ns = 0
         self._window = _UNBOUNDED if window_bytes is None else max(window_bytes, 1)
         self._congestion = (
             None if initial_bytes is None else CongestionWindow(connections, initial_bytes, rtt_ns, held_bytes)
@@ -144,6 +150,9 @@ class TcpWindow:
         while runs and runs[0].start_ns + rtt_ns + runs[0].delay.later_ns <= now_ns:
             run = runs.popleft()
             self._waited_ns = run.delay.later_ns
+            if run.start_ns >= self._varied_ns:
+                self._varied_ns = run.start_ns + rtt_ns
+                self._variation_ns -= (self._variation_ns - self._least_timeout_ns) // 4
             flown = self._in_flight
             self._in_flight = flown - run.size_bytes
             if self._congestion is not None:
@@ -205,7 +214,8 @@ class TcpWindow:
         if not self._restarts or congestion is None or congestion.is_initial:
             return
         # A timeout is measured on acknowledgements: where they come later, so does it.
-        count = halvings(now_ns - self._last_sent_ns, self._timeout_ns + self._waited_ns)
+        timeout_ns = self._rtt_ns + self._variation_ns + self._waited_ns
+        count = halvings(now_ns - self._last_sent_ns, timeout_ns)
         if not count:
             return
         # Whoever asks sends: this idle has had its effect, and is not to have it again.

@@ -74,6 +74,15 @@ def test_who_waits_for_late_acknowledgements_is_not_idle() -> None:
     assert window.allowance(11 * RTT_NS) == 2 * INITIAL
 
 
+def test_a_new_connection_over_a_long_line_has_a_timeout_of_three_round_trips() -> None:
+    rtt_ns = 160_000_000
+    window = TcpWindow(rtt_ns, None, INITIAL)
+    channel = PrivateChannel(Line(None, rtt_ns // 2, headers=False), window)
+    channel.transmit(0, 3 * INITIAL)
+    # Two rounds: 480 ms have come down to 430. Of RTT + 200 ms a pause of 780 ms would have been two.
+    assert window.allowance(rtt_ns + 780_000_000) == 2 * INITIAL
+
+
 def test_idle_changes_nothing_where_the_sysctl_is_off() -> None:
     window = TcpWindow(RTT_NS, 10 * INITIAL, INITIAL, restarts=False)
     channel = fast(window)

@@ -63,7 +63,7 @@ class TcpWindow:
     """The state of one direction. Sizes are payload, times nanoseconds; a None switches that effect off.
 
     ``window_bytes`` and ``initial_bytes`` are those of all ``connections``; ``held_bytes`` as ``CongestionWindow`` has
-    it. ``least_timeout_ns`` is what a retransmission timeout has beyond an RTT. ``each`` are the
+    it. ``least_timeout_ns`` is the least that a retransmission timeout has beyond an RTT. ``each`` are the
     connections by themselves, None where there is only one or windows are always open.
 
     Callers ask ``allowance`` when they are about to send, call ``sent`` when they have, and where the allowance is 0

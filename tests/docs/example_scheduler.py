@@ -1,14 +1,15 @@
 """The example package of the page on validating a scheduler, installed as its reader would, and the page's commands."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tests.docs import pages
+from tests.docs.pages import DOCS
+
 PAGE = DOCS / "validating-a-scheduler.md"
 EXAMPLE = DOCS / "example-scheduler"
 
@@ -20,10 +21,8 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 
 
 def blocks(language: str) -> list[str]:
-    """What stands in the page's fenced blocks of that language."""
-    text = PAGE.read_text(encoding="utf-8")
-    fenced = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    return [block[2] for block in fenced if block[1] == language]
+    """Return the fenced blocks of ``language`` in the page."""
+    return pages.blocks(PAGE, language)
 
 
 def commands() -> list[str]:

@@ -11,18 +11,15 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
-from workloads.compute.compute import Compute, MeasuredDevice
+from workloads.compute.backends.backend import Computation, RankContext, create_backend
 from workloads.compute.device.courier import Courier
-from workloads.compute.replay import ReplayCompute
 from workloads.compute.timer_slack import wake_precisely
 from workloads.message import Message
-from workloads.model.gpt_config import bytes_per_element
 from workloads.parent_process import die_with_parent
 from workloads.rank_plan import RankPlan, read_rank_plan
 from workloads.schedules.class_path import create_schedule
@@ -45,9 +42,8 @@ if TYPE_CHECKING:
 class Rank:
     """The rank's loop. Construct it once the connections stand and the transport runs.
 
-    ``keep_gradients`` is called when the last iteration's gradients have been summed. ``gpu``, where ``compute`` shares
-    one, learns when the rank waits for others. ``device`` is what ``compute`` really computes on, if it does.
-    ``all_reduce`` sums the gradients there, where the ring over the transport does not.
+    ``gpu``, where ``computation`` shares one, learns when the rank waits for others. ``all_reduce`` sums the gradients
+    on the computation's device, where the ring over the transport does not.
     """
 
     def __init__(
@@ -55,24 +51,22 @@ class Rank:
         plan: RankPlan,
         transport: StripedTransport,
         events: "SimpleQueue[Event]",
-        compute: Compute,
-        keep_gradients: Callable[[], None] | None = None,
+        computation: Computation,
         *,
         gpu: SharedGpu | None = None,
-        device: MeasuredDevice | None = None,
         all_reduce: "DeviceAllReduce | None" = None,
     ) -> None:
         self._plan = plan
         self._gpu = gpu
-        self._device = device
+        self._device = device = computation.device
         self._all_reduce = all_reduce
         self._summed = False
         self._transport = transport
         self._events = events
-        self._compute = compute
-        self._keep_gradients = keep_gradients
+        self._compute = compute = computation.compute
+        self._save_gradients = computation.save_gradients
         self._ring = RingAllReduce(plan.links, transport) if plan.links.ring else None
-        self._element_bytes = 1 if plan.torch is None else bytes_per_element(plan.torch.precision)
+        self._element_bytes = computation.element_bytes
         self._log = SpanLog(
             Path(plan.span_log),
             SpanLogHeader(plan.rank, plan.host, plan.datacenter, plan.gpu, plan.pipeline, plan.stage),
@@ -165,8 +159,9 @@ class Rank:
         # before its neighbours have what they need for theirs.
         while self._unsent:
             self._heed(self._next_event())
-        if self._keep_gradients is not None and self._iteration == self._plan.iterations - 1:
-            self._keep_gradients()
+        if self._plan.gradients is not None and self._iteration == self._plan.iterations - 1:
+            assert self._save_gradients is not None
+            self._save_gradients(Path(self._plan.gradients))
         if (updated := self._compute.update()) is not None:
             self._computed.append(Span("optimizer", self._iteration, NO_MICROBATCH, *updated))
         if (loss := self._compute.loss()) is not None:
@@ -253,11 +248,13 @@ def run_rank(plan: RankPlan) -> None:
     if plan.epoch_ns > time.monotonic_ns():
         raise ValueError("epoch_ns: lies in the future, take CLOCK_MONOTONIC before the rank is started")
     # Made anew for each iteration; once here, so that one which cannot be made is told before anybody connects.
-    create_schedule(plan.schedule, plan.shape, plan.schedule_options)
+    schedule = create_schedule(plan.schedule, plan.shape, plan.schedule_options)
     pool = BufferPool()
     failure = _Failure()
     gpu = None if plan.serving is None else serving_gpu(plan.serving)
-    computation = _make_compute(plan, pool, failure.check, gpu)
+    backend = create_backend(plan.compute.backend, plan.compute.options)
+    computation = backend.create(plan.compute, RankContext(schedule.kinds(plan.stage), failure.check, pool, gpu))
+    sum_with = _sum_with(plan, computation)
     identity = Identity(bytes.fromhex(plan.run_token), plan.rank, plan.listen_address, plan.listen_port)
     rendezvous = Rendezvous(
         identity,
@@ -271,25 +268,16 @@ def run_rank(plan: RankPlan) -> None:
     events: SimpleQueue[Event] = SimpleQueue()
 
     def report(event: Event) -> None:
-        # A replay reads no payload, and its main thread may compute for long: kept till then, buffers would pile up.
-        if plan.replay is not None and isinstance(event, Received):
+        # The main thread may compute for long: kept till then, buffers that nobody reads would pile up.
+        if not computation.reads_payloads and isinstance(event, Received):
             pool.give_back(event.payload)
         events.put(event)
 
-    transport = StripedTransport(plan.links, sockets, pool, report, blank=plan.replay is not None)
+    transport = StripedTransport(plan.links, sockets, pool, report, blank=not computation.reads_payloads)
     failure.transport = transport
     transport.start()
-    all_reduce = None if computation.sum_with is None else computation.sum_with(events.put)
-    rank = Rank(
-        plan,
-        transport,
-        events,
-        computation.compute,
-        computation.keep_gradients,
-        gpu=gpu,
-        device=computation.device,
-        all_reduce=all_reduce,
-    )
+    all_reduce = None if sum_with is None else sum_with(events.put)
+    rank = Rank(plan, transport, events, computation, gpu=gpu, all_reduce=all_reduce)
     if plan.start_gate is not None:
         wait_at_gate(Path(plan.start_gate))
     if worker is not None:
@@ -318,38 +306,24 @@ class _Failure:
             self.transport.raise_if_failed()
 
 
-@dataclass(frozen=True)
-class _Computation:
-    """The computation of one rank, how it keeps its gradients in a file, and its device where it is a real one.
+def _sum_with(
+    plan: RankPlan, computation: Computation
+) -> "Callable[[Callable[[Event], None]], DeviceAllReduce] | None":
+    """Return what makes the plan's collective, None where it has none; the argument receives the events.
 
-    ``sum_with`` makes the collective that sums the gradients, where torch does; its argument receives the events.
+    Raises ValueError, before anybody connects, for a collective that this torch does not have.
     """
-
-    compute: Compute
-    keep_gradients: Callable[[], None] | None = None
-    device: MeasuredDevice | None = None
-    sum_with: "Callable[[Callable[[Event], None]], DeviceAllReduce] | None" = None
-
-
-def _make_compute(plan: RankPlan, pool: BufferPool, check: Callable[[], None], gpu: SharedGpu | None) -> _Computation:
-    if plan.replay is not None:
-        return _Computation(ReplayCompute(plan.replay, check, pool, gpu))
-    assert plan.torch is not None
+    collective = plan.collective
+    if collective is None:
+        return None
     # A rank that replays starts in tens of milliseconds because it never loads torch.
-    from workloads.compute.gradient_file import save_gradients  # noqa: PLC0415
-    from workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
-
-    compute, path = TorchCompute(plan.torch, pool.give_back, gpu), plan.gradients
-    pool.prefer(compute.receive_buffer)
-    keep = None if path is None else lambda: save_gradients(Path(path), compute.named_gradients())
-    if (collective := plan.collective) is None:
-        return _Computation(compute, keep, compute)
     from workloads.collective.device_all_reduce import DeviceAllReduce, check_backend  # noqa: PLC0415
 
-    # Told before anybody connects.
     check_backend(collective.backend)
-    gradients, device = compute.device_gradients, compute.record().device
-    return _Computation(compute, keep, compute, lambda report: DeviceAllReduce(collective, gradients, device, report))
+    gradients, device = computation.device_gradients, computation.device
+    assert gradients is not None
+    assert device is not None
+    return lambda report: DeviceAllReduce(collective, gradients, device.record().device, report)
 
 
 def main(arguments: list[str]) -> int:

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from workloads.collective.collective_plan import CollectivePlan
-from workloads.compute.replay import ReplayWork
-from workloads.compute.torch_work import TorchWork
+from workloads.compute.backends.backend import (
+    DEFAULT_RENDEZVOUS_TIMEOUT_NS,
+    ComputeConfig,
+    load_backend,
+)
 from workloads.plan_file import read_plan, write_plan
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.serving.serving_plans import GpuServingPlan
 from workloads.transport.frames.frame import RUN_TOKEN_BYTES
 from workloads.transport.links_plan import LinksPlan
-
-DEFAULT_MEETING_TIMEOUT_NS = 8_000_000_000
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,11 @@ class RankPlan:
     """One rank of one trial. Durations are those of the testbed's clock (dilated, where the run is).
 
     ``iterations`` counts the warm-up ones too. ``schedule`` is the path of a class, ``package.module:Class``;
-    ``schedule_options`` are its keyword arguments. Exactly one of ``replay`` and ``torch`` says how the stage computes.
+    ``schedule_options`` are its keyword arguments. ``compute`` says what computes the stage.
     ``links`` names the rank's peers; those with a lower number call it on ``listen_address`` and ``listen_port``, and
     every socket of the rank is bound to that address. Ports belong below the kernel's ephemeral range. ``run_token`` is
     16 bytes in hexadecimal, one for all ranks of a trial. ``epoch_ns`` is the CLOCK_MONOTONIC time that is 0 in the
-    span log. ``gradients`` is a file that receives the last iteration's summed gradients, of torch's computation only.
+    span log. ``gradients`` is a file that receives the last iteration's summed gradients, where the model is trained.
     With ``parent_pid`` the rank dies with that process, which must have started it. ``serving`` is the prefill that the
     GPU does while training leaves it idle, replayed or computed by torch as training itself is. With ``collective``,
     torch sums the gradients over the replicas. With ``start_gate``, the folder of
@@ -44,8 +45,7 @@ class RankPlan:
     shape: PipelineShape
     iterations: int
     schedule: str
-    replay: ReplayWork | None
-    torch: TorchWork | None
+    compute: ComputeConfig
     links: LinksPlan
     listen_address: str
     listen_port: int
@@ -54,7 +54,7 @@ class RankPlan:
     epoch_ns: int
     schedule_options: dict[str, Any] = field(default_factory=dict)
     congestion: str | None = None
-    meeting_timeout_ns: int = DEFAULT_MEETING_TIMEOUT_NS
+    meeting_timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
     gradients: str | None = None
     parent_pid: int | None = None
     serving: GpuServingPlan | None = None
@@ -70,16 +70,7 @@ class RankPlan:
         self._check_links()
         if not 1 <= self.listen_port <= 65535:
             raise ValueError(f"listen_port: {self.listen_port} is no port to listen on")
-        if (self.replay is None) == (self.torch is None):
-            raise ValueError("replay: a stage computes either by replay or by torch, give one of the two")
-        if self.serving is not None and (self.serving.inference is None) != (self.torch is None):
-            raise ValueError("serving.inference: torch computes training and prefill of a GPU, or neither")
-        if self.collective is not None and (self.torch is None or self.links.ring):
-            raise ValueError(
-                "collective: torch sums what torch has computed, and in place of the ring: give one of both"
-            )
-        if self.replay is not None:
-            self._check_replay(self.replay)
+        self._check_compute()
         try:
             token = bytes.fromhex(self.run_token)
         except ValueError:
@@ -103,13 +94,24 @@ class RankPlan:
                     f"links.{name}: stage {self.stage} of {self.shape.stages} has {'one' if expected else 'none'}"
                 )
 
-    def _check_replay(self, replay: ReplayWork) -> None:
-        if self.gradients is not None:
-            raise ValueError("gradients: replayed compute makes none, leave the file out")
-        if self.shape.recomputes(self.stage) != (replay.durations.recompute_ns > 0):
+    def _check_compute(self) -> None:
+        try:
+            backend = load_backend(self.compute.backend)
+        except ValueError as fault:
+            raise ValueError(f"compute.backend: {fault}") from None
+        if self.serving is not None and (self.serving.inference is not None) != backend.computes_prefill:
+            raise ValueError("serving.inference: torch computes training and prefill of a GPU, or neither")
+        if self.collective is not None and (self.links.ring or not backend.sums_on_device):
             raise ValueError(
-                f"replay.durations.recompute_ns: {replay.durations.recompute_ns}, where the shape says that stage "
-                f"{self.stage} {'recomputes' if self.shape.recomputes(self.stage) else 'does not recompute'}"
+                "collective: torch sums what torch has computed, and in place of the ring: give one of both"
+            )
+        if self.gradients is not None and not backend.trains:
+            raise ValueError(f"gradients: {backend.title} makes none, leave the file out")
+        recompute_ns, recomputes = self.compute.costs.durations.recompute_ns, self.shape.recomputes(self.stage)
+        if recomputes != (recompute_ns > 0):
+            raise ValueError(
+                f"compute.costs.durations.recompute_ns: {recompute_ns}, where the shape says that stage {self.stage} "
+                f"{'recomputes' if recomputes else 'does not recompute'}"
             )
 
     def write(self, path: Path) -> None:

@@ -23,6 +23,7 @@ _SECTIONS = (
     "versions",
     "programs",
     "foreign_schedules",
+    "foreign_compute",
     "machine_sysctls",
     "clock_source",
     "virtual_time",

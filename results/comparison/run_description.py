@@ -251,6 +251,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("measuring programs", _text(manifest.get("programs") or "")),
         ("versions", _text(manifest.get("versions") or {})),
         ("schedules of other packages", _text(manifest.get("foreign_schedules") or "")),
+        ("compute of other packages", _text(manifest.get("foreign_compute") or "")),
         ("git revision", f"{git['revision']}{dirty}" if git.get("revision") else ""),
         ("configuration hash", _text(manifest.get("config_hash") or "")),
         ("created", _text(manifest.get("created") or "")),

@@ -64,9 +64,8 @@ def emulate(
                 for fault in record.facts.get("prefill", {}).get("faults", ()):
                     tell(f"{variant.name}, repeat {repeat}: {fault}")
                 if saturated := MachineLoad.of(record.facts).sentence:
-                    remedy = (
-                        "give a larger dilation" if cell.spec.compute.kind == "replay" else "torch wants more cores"
-                    )
+                    backend = cell.spec.compute.backend
+                    remedy = f"{backend.title} wants more cores" if backend.real_time else "give a larger dilation"
                     tell(f"{variant.name}, repeat {repeat}: {saturated}: {remedy}")
 
 

@@ -13,7 +13,7 @@ from testbed.kernel.missing import MissingError
 def provision_gpus(cell: Cell, source: str) -> GpuAssignment | None:
     """Return the GPUs of every host of a cell, whose file is ``source``; None where nothing computes on one.
 
-    That is where compute is replayed, where torch is told to use the CPU, and where it may choose and there is no GPU.
+    That is where compute takes no device, where it is told to use the CPU, and where it may choose and there is no GPU.
     Raises InputError for more emulated GPUs than the machine has, unless ``compute.sharing`` allows it, and
     MissingError where the device is cuda and there is none, the GPUs there are cannot be told apart, or they are too
     few for a variant that sums over NCCL.
@@ -25,7 +25,7 @@ def provision_gpus(cell: Cell, source: str) -> GpuAssignment | None:
 
 def _assigned(cell: Cell, source: str) -> GpuAssignment | None:
     compute = cell.spec.compute
-    if compute.kind != "torch" or compute.device == "cpu":
+    if not compute.backend.on_device or compute.device == "cpu":
         return None
     gpus = visible_gpus(machine_gpus(), os.environ.get(VISIBLE_DEVICES))
     if not gpus and compute.device != "cuda":

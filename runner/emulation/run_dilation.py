@@ -30,5 +30,5 @@ def decide_dilation(cells: Sequence[Cell], substrate: str) -> RunDilation:
     if factor != "auto":
         return RunDilation(choose_dilation(demand_bps, 1, factor), None)
     capacity_bps = measure_capacity_bps(substrate, demand_bps)
-    real_time = any(cell.spec.compute.kind == "torch" for cell in cells)
+    real_time = any(cell.spec.compute.backend.real_time for cell in cells)
     return RunDilation(choose_dilation(demand_bps, capacity_bps, factor, real_time=real_time), capacity_bps)

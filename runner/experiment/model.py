@@ -38,6 +38,8 @@ from runner.experiment.quantities import (
     whole_number,
 )
 from testbed.network.topology import TopologySpec
+from workloads.compute.backends.backend import ComputeBackend, create_backend, load_backend
+from workloads.compute.backends.registry import backend_class_path
 from workloads.model.gpt_config import (
     MAX_CONTEXT_TOKENS,
     MAX_HEADS,
@@ -47,6 +49,7 @@ from workloads.model.gpt_config import (
     GptConfig,
 )
 
+DEFAULT_KIND = "replay"
 MAX_STAGES = 1024
 MAX_MICROBATCHES = 4096
 MAX_ITERATIONS = 10_000
@@ -100,6 +103,12 @@ def _model_by_name(written: object) -> object:
     )
 
 
+def _known_backend(written: object) -> str:
+    name = written if isinstance(written, str) else repr(written)
+    load_backend(backend_class_path(name))
+    return name
+
+
 class ComputeSpec(StrictModel):
     """The computation of the stages.
 
@@ -119,9 +128,11 @@ class ComputeSpec(StrictModel):
     each rank. A planned schedule takes its times from the ``profile`` (default cpu) then. On GPUs, each GPU of a host
     is a real one of its own, unless ``sharing`` (default 1) lets so many of them have one together. torch.profiler
     watches ``check_iteration`` (default: none), one of the warm-up, as a check on the busy times that ranks take.
+
+    Any other kind is a back end that another package brings, constructed with ``options`` (default: none).
     """
 
-    kind: Literal["replay", "torch"] = "replay"
+    kind: Annotated[str, BeforeValidator(_known_backend)] = DEFAULT_KIND
     profile: NameOrPath | None = None
     checkpointing: Truth | None = None
     forward: StageDurationsNs | None = None
@@ -135,37 +146,67 @@ class ComputeSpec(StrictModel):
     threads: Annotated[int, whole_number(1, 1024)] | None = None
     sharing: Annotated[int, whole_number(1, 1024)] | None = None
     check_iteration: Annotated[int, whole_number(0, MAX_ITERATIONS)] | None = None
+    options: dict[str, JsonValue] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_kind(cls, written: object) -> object:
         if not isinstance(written, Mapping):
             return written
-        defaults: dict[str, object] = {"forward": "50ms", "recompute": "0ms", "optimizer": "0ms"}
-        if written.get("kind") == "torch":
-            defaults = {"checkpointing": True, "device": "auto", "threads": 1}
-        elif written.get("profile") is not None:
+        try:
+            backend = load_backend(backend_class_path(str(written.get("kind", DEFAULT_KIND))))
+        except ValueError:
+            # Told of the field itself.
+            return written
+        if written.get("profile") is None and backend.planning_profile is None:
+            defaults: dict[str, object] = {"forward": "50ms", "recompute": "0ms", "optimizer": "0ms"}
+        else:
             defaults = {"checkpointing": True}
+        if backend.on_device:
+            defaults |= {"device": "auto", "threads": 1}
         return {**written, **{name: value for name, value in defaults.items() if written.get(name) is None}}
 
     @model_validator(mode="after")
     def _fields_belong_together(self) -> "ComputeSpec":
-        torch = self.kind == "torch"
-        replaced = "torch measures them" if torch else "the profile gives them"
+        try:
+            backend = self.backend
+        except ValueError as refusal:
+            raise ValueError(f"options: {refusal}") from None
+        replaced = "the profile gives them" if backend.planning_profile is None else f"{backend.title} measures them"
         for name in ("forward", "backward", "backward_weight", "recompute", "optimizer"):
-            if getattr(self, name) is not None and (torch or self.profile is not None):
+            if getattr(self, name) is not None and self.times_profile is not None:
                 raise ValueError(f"{name}: times are not written here, {replaced}: leave {name} out")
         for name in ("activation", "gradient"):
-            if torch and getattr(self, name) is not None:
-                raise ValueError(f"{name}: torch sends what the model makes: leave {name} out")
+            if backend.trains and getattr(self, name) is not None:
+                raise ValueError(f"{name}: {backend.title} sends what the model makes: leave {name} out")
         if self.sharing is not None and self.device == "cpu":
             raise ValueError("sharing: only GPUs are shared: give device: cuda, or leave sharing out")
         for name in ("device", "threads", "sharing", "check_iteration"):
-            if not torch and getattr(self, name) is not None:
+            if not backend.on_device and getattr(self, name) is not None:
                 raise ValueError(f"{name}: only torch computes on a device: give kind: torch, or leave {name} out")
-        if self.checkpointing is not None and not torch and self.profile is None:
+        if self.checkpointing is not None and self.times_profile is None:
             raise ValueError("checkpointing: times are written out here: give a recompute time, or leave it out")
         return self
+
+    @property
+    def backend_path(self) -> str:
+        """The path of the class that computes, ``package.module:Class``."""
+        return backend_class_path(self.kind)
+
+    @property
+    def backend(self) -> ComputeBackend:
+        """What is to be known of this kind of compute."""
+        return create_backend(self.backend_path, self.options)
+
+    @property
+    def times_profile(self) -> str | None:
+        """The compute profile that gives or stands for the times of stages, None where they are written here."""
+        return self.profile or self.backend.planning_profile
+
+    @model_serializer(mode="wrap")
+    def _without_no_options(self, write: SerializerFunctionWrapHandler) -> Any:
+        document = write(self)
+        return document if self.options else {name: value for name, value in document.items() if name != "options"}
 
 
 class TrainingSpec(StrictModel):

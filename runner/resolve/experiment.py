@@ -164,8 +164,9 @@ def _resolve_cell(cell: CellSpec, directory: Path, choose: Choose, *, trains: bo
             f"{source}: compute.check_iteration: {checked} is measured, and the profiler slows what it watches: "
             f"take one of the {training.warmup} of the warm-up, counted from 0, or give a larger training.warmup"
         )
-    if spec.compute.kind == "torch" and spec.dilation not in {"auto", 1}:
-        raise InputError(f"{source}: dilation: what torch computes cannot be dilated: give 1 or auto")
+    backend = spec.compute.backend
+    if backend.real_time and spec.dilation not in {"auto", 1}:
+        raise InputError(f"{source}: dilation: what {backend.title} computes cannot be dilated: give 1 or auto")
     variants = resolve_variants(spec, cell.topology, source, directory, choose)
     check_engine(spec, cell.topology, variants, source)
     return Cell(cell.index, cell.values, spec, cell.topology, variants, _text(spec, source, directory))
@@ -174,8 +175,9 @@ def _resolve_cell(cell: CellSpec, directory: Path, choose: Choose, *, trains: bo
 def _text(spec: ExperimentSpec, source: str, directory: Path) -> Path | None:
     if spec.training.text is None:
         return None
-    if spec.compute.kind != "torch":
-        raise InputError(f"{source}: training.text: replayed compute reads no text: give compute: {{kind: torch}}")
+    if not spec.compute.backend.trains:
+        title = spec.compute.backend.title
+        raise InputError(f"{source}: training.text: {title} reads no text: give compute: {{kind: torch}}")
     path = directory / spec.training.text
     if not path.is_file():
         raise InputError(f"{source}: training.text: {one_line(str(path))} is no file: give the path of a text")

@@ -13,8 +13,6 @@ from workloads.model.gpt_config import GptConfig, bytes_per_element
 from workloads.profiles.catalogue import load_profile
 from workloads.profiles.compute_profile import StageTimes
 
-TORCH_PLANNING_PROFILE = "cpu"
-
 
 @dataclass(frozen=True)
 class StageWork:
@@ -84,18 +82,17 @@ def stage_work(spec: ExperimentSpec, stages: int, pipelines: int, source: str, d
     ``source``, for lists of the wrong length, dimensions of the model that are missing, and a profile that does not
     fit.
     """
-    compute = spec.compute
-    if compute.kind == "replay" and compute.profile is None:
+    compute, backend, name = spec.compute, spec.compute.backend, spec.compute.times_profile
+    if name is None:
         return _written(spec, stages, pipelines, source)
-    config = model_config(spec, "a compute profile" if compute.kind == "replay" else "torch", source)
+    config = model_config(spec, backend.title if backend.trains else "a compute profile", source)
     _check_layers(config, stages, source)
-    name = compute.profile or TORCH_PLANNING_PROFILE
     try:
         profile = load_profile(name, relative_to=directory)
         times = profile.stage_times(config, stages)
     except InputError as refusal:
         raise InputError(f"{source}: compute.profile: {str(refusal).removeprefix('compute.profile: ')}") from None
-    if compute.kind == "replay" and profile.precision != spec.training.precision:
+    if not backend.real_time and profile.precision != spec.training.precision:
         raise InputError(
             f"{source}: training.precision: {spec.training.precision}, where the profile {name} holds for "
             f"{profile.precision}: give that precision, or another profile"

@@ -171,7 +171,7 @@ def schedule_class(variant: VariantSpec, here: str) -> type[Schedule]:
 
 
 def _check_peer(spec: ExperimentSpec, variant: VariantSpec, cut: TrainingCut, here: str) -> None:
-    if spec.compute.kind != "torch":
+    if not spec.compute.backend.torch_schedules:
         raise InputError(f"{here}.schedule: {variant.schedule} is torch's own: give compute: {{kind: torch}}")
     if spec.compute.checkpointing is not False:
         raise InputError(

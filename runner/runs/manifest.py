@@ -8,7 +8,7 @@ from typing import Any
 from runner.resolve.experiment import Cell, Experiment
 from runner.runs.machine_facts import machine_facts
 from runner.runs.not_modelled import as_written, planned_without, simulated_without
-from runner.runs.software_versions import foreign_schedules, git_state, library_versions
+from runner.runs.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -27,6 +27,7 @@ def gather_manifest(
     cells = experiment.cells()
     spec = experiment.spec
     document = experiment.document()
+    computed_by = foreign_compute(cell.spec.compute.kind for cell in cells)
     return {
         "name": experiment.name,
         "created": (created or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds"),
@@ -57,6 +58,7 @@ def gather_manifest(
         "versions": library_versions(),
         "git": git_state(checkout),
         "foreign_schedules": foreign_schedules(variant.schedule for variant in spec.variants),
+        **({"foreign_compute": computed_by} if computed_by else {}),
         **machine_facts(),
     }
 

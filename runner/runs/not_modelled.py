@@ -55,6 +55,16 @@ def _of_variant(spec: ExperimentSpec, variant: VariantSpec) -> Iterable[NotModel
         yield NotModelled("compute.sharing", str(sharing), variants=names)
 
 
+def left_to_times(specs: Iterable[ExperimentSpec], where: str) -> list[str]:
+    """Return a line for each kind of compute that takes real time and does not run in ``where``, like "a plan"."""
+    found: dict[str, None] = {}
+    for compute in (spec.compute for spec in specs):
+        if compute.backend.real_time:
+            giver = "the experiment file" if compute.times_profile is None else "a compute profile"
+            found[f"{compute.backend.title} does not run in {where}: {giver} gives its times"] = None
+    return list(found)
+
+
 def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModelled, ...]:
     """Return what the planner did not model where it placed stages of a cell; () where it placed none."""
     planned = [variant.name for variant in spec.variants if variant.placement == AUTO]

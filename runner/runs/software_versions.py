@@ -1,4 +1,4 @@
-"""Find out which code makes a run: its revision, the libraries it runs on, and packages whose schedules it runs."""
+"""Find out which code makes a run: its revision, the libraries it runs on, and packages whose classes it runs."""
 
 import os
 import platform
@@ -9,7 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from workloads.schedules.registry import ENTRY_POINT_GROUP
+from workloads.compute.backends.registry import ENTRY_POINT_GROUP as COMPUTE
+from workloads.schedules.registry import ENTRY_POINT_GROUP as SCHEDULES
 
 DISTRIBUTION = "wanbed"
 GIT_TIMEOUT_S = 10.0
@@ -45,11 +46,20 @@ def _version(distribution: str) -> str | None:
 
 def foreign_schedules(names: Iterable[str]) -> list[dict[str, Any]]:
     """Return the schedules among ``names`` that another package brings: class, distribution and version of each."""
-    found = metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return _foreign("schedule", SCHEDULES, names)
+
+
+def foreign_compute(kinds: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the same of the compute back ends among ``kinds``."""
+    return _foreign("compute", COMPUTE, kinds)
+
+
+def _foreign(what: str, group: str, names: Iterable[str]) -> list[dict[str, Any]]:
+    found = metadata.entry_points(group=group)
     entries = {entry.name: entry for entry in found if entry.dist is None or entry.dist.name != DISTRIBUTION}
     return [
         {
-            "schedule": name,
+            what: name,
             "class": entries[name].value,
             "distribution": dist.name if (dist := entries[name].dist) else None,
             "version": dist.version if dist else None,

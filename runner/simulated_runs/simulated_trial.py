@@ -14,7 +14,6 @@ from results.records.span_log import SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
 from runner.resolve.experiment import Cell
 from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_work import TORCH_PLANNING_PROFILE
 from runner.runs.cut_connections import cut_facts
 from runner.runs.plan_record import plan_facts
 from runner.runs.prefill_record import prefill_facts, prefill_rows
@@ -34,7 +33,8 @@ NO_PLACE = -1
 class SimulatedTrial:
     """All that a process needs to simulate one variant of one cell.
 
-    ``torch_profile`` is the compute profile whose times stand for torch's; None where the experiment has no torch.
+    ``planning_profile`` is the compute profile whose times stand for those of a computation in real time, None without
+    one.
     """
 
     cell: int
@@ -44,7 +44,7 @@ class SimulatedTrial:
     iterations: int
     warmup: int
     tokens_per_iteration: int
-    torch_profile: str | None
+    planning_profile: str | None
 
     @classmethod
     def of(cls, cell: Cell, variant: ResolvedVariant) -> "SimulatedTrial":
@@ -58,7 +58,7 @@ class SimulatedTrial:
             training.iterations,
             training.warmup,
             cell.tokens_per_iteration,
-            (compute.profile or TORCH_PLANNING_PROFILE) if compute.kind == "torch" else None,
+            compute.times_profile if compute.backend.real_time else None,
         )
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
             "pipelines_per_cell": variant.pipelines_per_cell,
             **plan_facts(trial.topology, variant),
             "tcp_effects": asdict(effects),
-            "torch_times_of_profile": trial.torch_profile,
+            "torch_times_of_profile": trial.planning_profile,
             "losses": [],
             **facts,
         },

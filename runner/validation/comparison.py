@@ -72,8 +72,10 @@ def _experiment(run: Run) -> Experiment:
         raise InputError(f"{here}: it was not emulated: give a run of wanbed run")
     experiment = parse_experiment(document, f"{here}: its experiment", Path(run.path))
     for cell in experiment.cells():
-        if cell.spec.compute.kind != "replay":
-            raise InputError(f"{here}: what torch computes takes no time that is known: give a run of replayed compute")
+        if (backend := cell.spec.compute.backend).real_time:
+            raise InputError(
+                f"{here}: what {backend.title} computes takes no time that is known: give a run of replayed compute"
+            )
         if without := links_without(cell.topology):
             at = f" at {where}" if (where := cell_text(cell.values)) else ""
             raise InputError(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from workloads.compute.backends.backend import ComputeConfig
 from workloads.compute.replay import ReplayDurations, ReplaySizes, ReplayWork
 from workloads.rank_plan import RankPlan
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -17,6 +18,7 @@ from workloads.transport.neighbour import Neighbour
 ROOT = Path(__file__).parents[2]
 LOOPBACK = "127.0.0.1"
 GPIPE = "workloads.schedules.gpipe:GPipe"
+REPLAY = "workloads.compute.backends.replay_backend:ReplayBackend"
 ONE_FORWARD_ONE_BACKWARD = "workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
 PATIENCE_S = 10
 MILLISECOND_NS = 1_000_000
@@ -63,17 +65,27 @@ def make_plans(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes
             shape=shape,
             iterations=2,
             schedule=ONE_FORWARD_ONE_BACKWARD,
-            replay=ReplayWork(
-                ReplayDurations(
-                    2 * MILLISECOND_NS, 4 * MILLISECOND_NS, MILLISECOND_NS if shape.recomputes(stage) else 0
+            compute=ComputeConfig(
+                backend=REPLAY,
+                costs=ReplayWork(
+                    ReplayDurations(
+                        2 * MILLISECOND_NS, 4 * MILLISECOND_NS, MILLISECOND_NS if shape.recomputes(stage) else 0
+                    ),
+                    ReplaySizes(
+                        boundary_bytes(stage) if stage + 1 < stages else 0,
+                        boundary_bytes(stage - 1) if stage else 0,
+                        100_000 if pipelines > 1 else 0,
+                    ),
                 ),
-                ReplaySizes(
-                    boundary_bytes(stage) if stage + 1 < stages else 0,
-                    boundary_bytes(stage - 1) if stage else 0,
-                    100_000 if pipelines > 1 else 0,
-                ),
+                stages=stages,
+                stage=stage,
+                pipelines=pipelines,
+                pipeline=pipeline,
+                microbatches=shape.microbatches,
+                precision="fp32",
+                seed=3,
+                learning_rate=1e-3,
             ),
-            torch=None,
             links=LinksPlan(
                 rank=rank,
                 pipeline=pipeline,
@@ -101,10 +113,15 @@ def make_plans(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes
     return plans
 
 
+def with_costs(plan: RankPlan, **changes: object) -> RankPlan:
+    """The same rank with other durations or sizes."""
+    costs = replace(plan.compute.costs, **changes)  # type: ignore[arg-type]
+    return replace(plan, compute=replace(plan.compute, costs=costs))
+
+
 def endless(plan: RankPlan) -> RankPlan:
     """The same rank with a first forward that never ends."""
-    assert plan.replay is not None
-    return replace(plan, replay=replace(plan.replay, durations=ReplayDurations(10**15, 1)))
+    return with_costs(plan, durations=ReplayDurations(10**15, 1))
 
 
 Start = Callable[[RankPlan], "subprocess.Popen[str]"]

@@ -10,6 +10,8 @@ import pytest
     "module",
     [
         "workloads.compute.replay",
+        "workloads.compute.backends.torch_backend",
+        "runner.experiment.model",
         "workloads.compute.torch_work",
         "workloads.model.gpt_config",
         "workloads.profiles.compute_profile",

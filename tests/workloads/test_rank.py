@@ -19,8 +19,9 @@ from tests.workloads.loopback_ranks import (
     Start,
     make_plans,
     outcome,
+    with_costs,
 )
-from workloads.compute.replay import ReplayDurations, ReplaySizes, ReplayWork
+from workloads.compute.replay import ReplayDurations, ReplaySizes
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.transport.links_plan import BoundaryPlan
 
@@ -80,9 +81,8 @@ def test_replicas_share_their_links_and_sum_their_gradients_once_an_iteration(tm
 
 def test_the_optimizer_follows_the_sum(tmp_path: Path, start: Start) -> None:
     plans = [
-        replace(plan, replay=replace(plan.replay, durations=replace(plan.replay.durations, optimizer_ns=3_000_000)))
+        with_costs(plan, durations=replace(plan.compute.costs.durations, optimizer_ns=3_000_000))
         for plan in make_plans(tmp_path, PipelineShape(1, 2), pipelines=2)
-        if plan.replay is not None
     ]
     assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * 2
     for plan in plans:
@@ -127,10 +127,10 @@ def test_a_slow_stage_does_not_pile_up_what_it_receives(tmp_path: Path, start: S
     # All 8 activations arrive while the first is computed. Two buffers are in use where one message overlaps the next.
     size_bytes = 32 * 2**20
     plans = make_plans(tmp_path, PipelineShape(2, 8), schedule=GPIPE, iterations=1)
-    slow = replace(
-        plans[1],
-        links=replace(plans[1].links, previous=BoundaryPlan(0, size_bytes), iterations=1),
-        replay=ReplayWork(ReplayDurations(100 * MILLISECOND_NS, MILLISECOND_NS), ReplaySizes(0, size_bytes)),
+    slow = with_costs(
+        replace(plans[1], links=replace(plans[1].links, previous=BoundaryPlan(0, size_bytes), iterations=1)),
+        durations=ReplayDurations(100 * MILLISECOND_NS, MILLISECOND_NS),
+        sizes=ReplaySizes(0, size_bytes),
     )
     slow.write(tmp_path / "slow.json")
     program = (
@@ -140,11 +140,9 @@ def test_a_slow_stage_does_not_pile_up_what_it_receives(tmp_path: Path, start: S
     )
     command = [sys.executable, "-c", program, str(tmp_path / "slow.json")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as receiving:
-        assert plans[0].replay is not None
-        fast = replace(
-            plans[0],
-            links=replace(plans[0].links, following=BoundaryPlan(1, size_bytes), iterations=1),
-            replay=replace(plans[0].replay, sizes=ReplaySizes(size_bytes, 0)),
+        fast = with_costs(
+            replace(plans[0], links=replace(plans[0].links, following=BoundaryPlan(1, size_bytes), iterations=1)),
+            sizes=ReplaySizes(size_bytes, 0),
         )
         assert outcome(start(fast)) == (0, "")
         status, peak_kib = receiving.communicate(timeout=PATIENCE_S)[0].split()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from workloads.collective.collective_plan import CollectivePlan
+from workloads.compute.backends.backend import ComputeConfig
 from workloads.compute.replay import ReplayDurations, ReplaySizes, ReplayWork
-from workloads.compute.torch_work import TorchWork
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
 from workloads.model.gpt_config import GptConfig
@@ -30,10 +30,22 @@ PLAN = RankPlan(
     iterations=3,
     schedule="workloads.schedules.one_forward_one_backward:OneForwardOneBackward",
     schedule_options={"warmup_depth": 5},
-    replay=ReplayWork(
-        ReplayDurations(20_000_000, 40_000_000, 5_000_000), ReplaySizes(1_048_576, 2_097_152, gradient_bytes=99)
+    compute=ComputeConfig(
+        backend="workloads.compute.backends.replay_backend:ReplayBackend",
+        costs=ReplayWork(
+            ReplayDurations(20_000_000, 40_000_000, 5_000_000), ReplaySizes(1_048_576, 2_097_152, gradient_bytes=99)
+        ),
+        stages=3,
+        stage=1,
+        pipelines=2,
+        pipeline=0,
+        microbatches=8,
+        precision="fp32",
+        seed=3,
+        learning_rate=0.1,
+        model=GptConfig(layers=4, hidden=64, context=16, heads=2, vocabulary=32),
+        options={"size": [1, {"a": None}]},
     ),
-    torch=None,
     links=LinksPlan(
         rank=1,
         pipeline=0,
@@ -102,14 +114,14 @@ def test_the_token_is_kept_from_other_users(tmp_path: Path) -> None:
         ({"iterations": 0}, "iterations: 0 is below 1"),
         ({"rank": -1}, "rank: -1 is below 0"),
         ({"colour": "red"}, "colour: unknown field"),
-        ({"replay__durations__colour": "red"}, "replay.durations.colour: unknown field"),
-        ({"replay__durations__forward_ns": -5}, "replay.durations.forward_ns: -5 is negative"),
+        ({"compute__costs__durations__colour": "red"}, "compute.costs.durations.colour: unknown field"),
+        ({"compute__costs__durations__forward_ns": -5}, "compute.costs.durations.forward_ns: -5 is negative"),
         (
-            {"replay__durations__recompute_ns": 0},
-            "replay.durations.recompute_ns: 0, where the shape says that stage 1 recomputes",
+            {"compute__costs__durations__recompute_ns": 0},
+            "compute.costs.durations.recompute_ns: 0, where the shape says that stage 1 recomputes",
         ),
-        ({"replay": 5}, "replay: expected an object, found 5"),
-        ({"replay": None}, "replay: a stage computes either by replay or by torch, give one of the two"),
+        ({"compute": 5}, "compute: expected an object, found 5"),
+        ({"compute__backend": "torch"}, "compute.backend: 'torch' is not the path of a class"),
         ({"gradients": "/tmp/gradients.npz"}, "gradients: replayed compute makes none, leave the file out"),
         ({"shape__stages": 0}, "shape.stages: 0 is below 1"),
         ({"shape__recompute": [True, 1, True]}, "shape.recompute.1: expected bool, found 1"),
@@ -167,13 +179,12 @@ def test_training_and_prefill_of_a_gpu_are_both_computed_or_both_replayed() -> N
         datacenters=1,
         counts="/tmp/counts",
     )
-    config = GptConfig(layers=4, hidden=64, context=16, heads=2, vocabulary=32)
-    torch = TorchWork(config, 3, 1, 1, 0, 8, recompute=False, precision="fp32", device="cpu", seed=3, learning_rate=0.1)
+    torch = replace(PLAN.compute, backend="workloads.compute.backends.torch_backend:TorchBackend")
     computed = replace(serving, inference=InferenceWork(serving.model, seed=3, device="cpu"))
     assert replace(PLAN, serving=serving).serving == serving
-    assert replace(PLAN, replay=None, torch=torch, serving=computed).serving == computed
+    assert replace(PLAN, compute=torch, serving=computed).serving == computed
     for wrong in (
-        {"replay": None, "torch": torch, "serving": serving},
+        {"compute": torch, "serving": serving},
         {"serving": computed},
     ):
         with pytest.raises(ValueError, match=r"^serving\.inference: torch computes training and prefill .* neither$"):

@@ -4,20 +4,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.workloads.loopback_ranks import GPIPE, make_plans
-from workloads.compute.torch_work import TorchWork
 from workloads.model.gpt_config import GptConfig
 from workloads.rank_plan import RankPlan
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.transport.links_plan import BoundaryPlan
 
+TORCH = "workloads.compute.backends.torch_backend:TorchBackend"
 TINY = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
 MICROBATCHES, SEED, LEARNING_RATE = 3, 3, 1e-3
 
 
 def make_torch_plans(
-    folder: Path, stages: int, pipelines: int = 1, *, iterations: int = 2, precision: str = "fp32", **work: object
+    folder: Path, stages: int, pipelines: int = 1, *, iterations: int = 2, precision: str = "fp32", **compute: object
 ) -> list[RankPlan]:
-    """As ``make_plans`` does, with gpt-tiny trained under GPipe; ``work`` says what differs of ``TorchWork``."""
+    """As ``make_plans`` does, with gpt-tiny trained under GPipe; ``compute`` says what differs of ``ComputeConfig``."""
     shape = PipelineShape(stages, MICROBATCHES)
     plans = make_plans(folder, shape, pipelines, iterations=iterations, schedule=GPIPE)
     size_bytes = TINY.activation_bytes(precision)
@@ -28,20 +28,15 @@ def make_torch_plans(
     return [
         replace(
             plan,
-            replay=None,
-            torch=TorchWork(
-                config=TINY,
-                stages=stages,
-                stage=plan.stage,
-                pipelines=pipelines,
-                pipeline=plan.pipeline,
-                microbatches=MICROBATCHES,
-                recompute=False,
+            compute=replace(
+                plan.compute,
+                backend=TORCH,
+                model=TINY,
                 precision=precision,
                 device="cpu",
                 seed=SEED,
                 learning_rate=LEARNING_RATE,
-                **work,  # type: ignore[arg-type]
+                **compute,  # type: ignore[arg-type]
             ),
             links=replace(plan.links, previous=sized(plan.links.previous), following=sized(plan.links.following)),
             meeting_timeout_ns=60_000_000_000,

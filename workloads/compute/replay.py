@@ -110,10 +110,7 @@ class ReplayCompute(Compute):
         """Do nothing: no action reads the payload."""
 
     def perform(self, action: Action) -> tuple[int, int]:
-        """Block until ``action`` has taken its time. Returns its start and end in CLOCK_MONOTONIC nanoseconds.
-
-        It never ends early. The deadline is set once, so waking late from a part of a long sleep adds nothing.
-        """
+        """Block until ``action`` has taken its time. Returns its start and end in CLOCK_MONOTONIC nanoseconds."""
         return self._take(self._durations.of(action.kind), action.kind.value, action.microbatch)
 
     def outgoing(self, message: Message) -> memoryview:
@@ -148,17 +145,26 @@ class ReplayCompute(Compute):
         """Return None: nothing is learnt."""
         return None
 
+    def occupy(self, kind: str, start_ns: int, duration_ns: int) -> int:
+        """Block until an action of that ``kind``, begun at ``start_ns``, has taken its time. Returns its end.
+
+        It never ends early. The deadline is set once, so waking late from a part of a long sleep adds nothing. A
+        subclass that computes in place of waiting replaces this.
+        """
+        deadline_ns = start_ns + duration_ns
+        while (now_ns := time.monotonic_ns()) < deadline_ns:
+            self._check()
+            time.sleep(min(deadline_ns - now_ns, LONGEST_SLEEP_NS) / 1e9)
+        return now_ns
+
     def _take(self, duration_ns: int, kind: str, microbatch: int) -> tuple[int, int]:
         gpu = self._gpu
         if gpu is not None:
             gpu.claim()
         start_ns = time.monotonic_ns()
-        deadline_ns = start_ns + duration_ns
         if gpu is not None:
             gpu.began(start_ns, self._iteration, kind, microbatch)
-        while (now_ns := time.monotonic_ns()) < deadline_ns:
-            self._check()
-            time.sleep(min(deadline_ns - now_ns, LONGEST_SLEEP_NS) / 1e9)
+        end_ns = self.occupy(kind, start_ns, duration_ns)
         if gpu is not None:
-            gpu.ended(now_ns)
-        return start_ns, now_ns
+            gpu.ended(end_ns)
+        return start_ns, end_ns

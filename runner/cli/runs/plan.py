@@ -25,7 +25,7 @@ from runner.planner.planning_task import planning_task
 from runner.resolve.checks.engine_limits import check_packets_arrive
 from runner.resolve.variant_resolution import WrittenVariant
 from runner.runs.cut_connections import cut_line, cuts_of
-from runner.runs.not_modelled import as_written, simulated_without
+from runner.runs.not_modelled import as_written, left_to_times, simulated_without
 
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
@@ -103,8 +103,7 @@ def _cells(file: Path, overrides: Sequence[str]) -> Iterator[CellSpec]:
 
 def _left_out(cells: Sequence[CellSpec]) -> Iterator[str]:
     """Yield a line for each thing that the file asks for and a plan ignores."""
-    if any(cell.spec.compute.kind == "torch" for cell in cells):
-        yield "torch does not run in a plan: a compute profile gives its times"
+    yield from left_to_times((cell.spec for cell in cells), "a plan")
     if any(cell.spec.prefill is not None for cell in cells):
         yield "a plan is of training alone: prefill has no part in it"
 

@@ -1,6 +1,5 @@
 """``wanbed run``: run an experiment, measured or simulated, as its file says."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -82,8 +81,9 @@ def run(
         else:
             for line in cut_lines(experiment.cells()):
                 tell(line)
-            if keep_gradients and any(cell.spec.compute.kind != "torch" for cell in experiment.cells()):
-                raise InputError("--keep-gradients: replayed compute makes none: give compute: {kind: torch}")
+            for backend in (cell.spec.compute.backend for cell in experiment.cells() if keep_gradients):
+                if not backend.trains:
+                    raise InputError(f"--keep-gradients: {backend.title} makes none: give compute: {{kind: torch}}")
             if without := not_modelled_text(
                 each for cell in experiment.cells() for each in planned_without(cell.spec, cell.topology)
             ):
@@ -147,8 +147,9 @@ def _emulated_run(
     if store is not None and _is_complete(store):
         return store.path
     usable_substrate(substrate)
-    if any(cell.spec.compute.kind == "torch" for cell in experiment.cells()) and find_spec("torch") is None:
-        raise MissingError("torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'")
+    for cell in experiment.cells():
+        if (missing := cell.spec.compute.backend.missing()) is not None:
+            raise MissingError(missing)
     check_gpus(experiment, source)
     if store is None:
         check_runs_folder(runs)

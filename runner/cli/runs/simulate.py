@@ -13,7 +13,7 @@ from runner.experiment.quantities import AUTO
 from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import Experiment
 from runner.runs.cut_connections import cut_lines
-from runner.runs.not_modelled import simulated_without
+from runner.runs.not_modelled import left_to_times, simulated_without
 from runner.runs.progress import Progress
 from runner.runs.run_folder import begin_run, check_runs_folder, exclusively, resume_run
 
@@ -70,8 +70,8 @@ def _left_out(experiment: Experiment) -> Iterator[str]:
     spec, cells = experiment.spec, experiment.cells()
     if spec.repeats > experiment.repeats:
         yield f"a simulation gives the same every time: each trial runs once, not {spec.repeats} times"
-    if any(cell.spec.compute.kind == "torch" for cell in cells):
-        yield "torch does not run in a simulation: a compute profile gives its times, and nothing is learnt"
+    for line in left_to_times((cell.spec for cell in cells), "a simulation"):
+        yield f"{line}, and nothing is learnt"
     if spec.dilation not in {AUTO, 1}:
         yield f"dilation {spec.dilation:g} is for a machine that cannot keep up: a simulation needs none"
     if without := not_modelled_text(each for cell in cells for each in simulated_without(cell.spec, cell.topology)):

@@ -12,11 +12,8 @@ from runner.resolve.stage_work import model_config
 from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
 from workloads.collective.collective_plan import CollectivePlan
-from workloads.compute.replay import ReplayWork
-from workloads.compute.torch_work import TorchWork
-from workloads.rank_plan import DEFAULT_MEETING_TIMEOUT_NS, RankPlan
-from workloads.schedules.action import ActionKind
-from workloads.schedules.class_path import load_schedule
+from workloads.compute.backends.backend import ComputeConfig
+from workloads.rank_plan import RankPlan
 from workloads.serving.serving_plans import GpuServingPlan
 from workloads.transport.frames.frame import CHUNK_BYTES
 from workloads.transport.links_plan import BoundaryPlan, LinksPlan
@@ -32,16 +29,13 @@ or at once where the connection is alone on a path that holds less than its wind
 _UNREAD_PART = 4
 """A divisor of the same: that part may arrive before it is read. A window that is held loses nothing to it."""
 
-TORCH_MEETING_NS = 60_000_000_000
-"""Long, since loading torch takes seconds of a core, and all the ranks may share a few."""
-
 
 @dataclass(frozen=True)
 class TrialSetting:
     """The setting that the ranks of one trial share beyond their variant.
 
     ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
-    first. ``folder`` receives the span logs and, with ``keep_gradients``, what torch's last iteration has summed.
+    first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
     """
 
     addresses: AddressBook
@@ -92,8 +86,7 @@ def _plan(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: St
         iterations=cell.spec.training.iterations,
         schedule=variant.schedule,
         schedule_options=variant.schedule_options(place.pipeline, place.stage),
-        replay=_replay(variant, setting, place) if cell.spec.compute.kind == "replay" else None,
-        torch=_torch(cell, variant, place) if cell.spec.compute.kind == "torch" else None,
+        compute=_compute(cell, variant, setting, place),
         links=_links(cell, variant, setting, place),
         listen_address=setting.addresses.address(place.host),
         listen_port=FIRST_PORT + rank,
@@ -102,34 +95,30 @@ def _plan(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: St
         epoch_ns=setting.epoch_ns,
         gradients=None if gradients is None else str(gradients),
         parent_pid=setting.parent_pid,
-        meeting_timeout_ns=DEFAULT_MEETING_TIMEOUT_NS if cell.spec.compute.kind == "replay" else TORCH_MEETING_NS,
-        collective=_collective(variant, setting, place),
+        meeting_timeout_ns=cell.spec.compute.backend.rendezvous_timeout_ns,
+        collective=_collective(cell, variant, setting, place),
         start_gate=str(setting.start_gate),
     )
 
 
-def _replay(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> ReplayWork:
-    return variant.work.dilated(setting.dilation).replay(place.stage)
-
-
-def _torch(cell: Cell, variant: ResolvedVariant, place: StagePlace) -> TorchWork:
+def _compute(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> ComputeConfig:
     spec, compute = cell.spec, cell.spec.compute
-    schedule = load_schedule(variant.schedule)(variant.shape, **variant.schedule_options(place.pipeline))
-    return TorchWork(
-        config=model_config(spec, "torch", "model"),
+    return ComputeConfig(
+        backend=compute.backend_path,
+        options=compute.options,
+        costs=variant.work.dilated(setting.dilation).replay(place.stage),
         stages=variant.placement.stages,
         stage=place.stage,
         pipelines=variant.pipelines,
         pipeline=place.pipeline,
         microbatches=variant.microbatches,
-        recompute=ActionKind.RECOMPUTE in schedule.kinds(place.stage),
         precision=spec.training.precision,
-        device=compute.device or "auto",
         seed=spec.seed,
         learning_rate=spec.training.learning_rate,
+        model=model_config(spec, compute.backend.title, "model") if compute.backend.trains else None,
         text=None if cell.text is None else str(cell.text),
-        split_backward=schedule.splits_backward,
-        threads=compute.threads or 1,
+        device=compute.device,
+        threads=compute.threads,
         check_iteration=compute.check_iteration,
     )
 
@@ -153,7 +142,9 @@ def _links(cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: S
     )
 
 
-def _collective(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> CollectivePlan | None:
+def _collective(
+    cell: Cell, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace
+) -> CollectivePlan | None:
     if variant.peer or variant.transport.all_reduce == RING:
         return None
     replicas = variant.placement.replicas(place.stage)
@@ -165,7 +156,7 @@ def _collective(variant: ResolvedVariant, setting: TrialSetting, place: StagePla
         store_address=setting.addresses.address(replicas[0].host),
         # After the ports that ranks listen on.
         store_port=FIRST_PORT + len(variant.placement.places) + place.stage,
-        timeout_ns=TORCH_MEETING_NS,
+        timeout_ns=cell.spec.compute.backend.rendezvous_timeout_ns,
     )
 
 

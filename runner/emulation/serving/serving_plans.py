@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from runner.emulation.ranks.rank_plans import TORCH_MEETING_NS, TrialSetting
+from runner.emulation.ranks.rank_plans import TrialSetting
 from runner.resolve.dilation import dilated_ns
+from workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
 from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
 from workloads.prefill.prefill_profile import UNMEASURED
 from workloads.prefill.prefill_settings import FillPolicy
@@ -185,7 +186,7 @@ class _Planning:
 
     @property
     def _meeting_timeout_ns(self) -> int:
-        return MEETING_TIMEOUT_NS if self._service.inference is None else TORCH_MEETING_NS
+        return MEETING_TIMEOUT_NS if self._service.inference is None else TORCH_RENDEZVOUS_NS
 
     def _endpoint(self, host: str, port: int) -> Endpoint:
         addresses = self._setting.addresses

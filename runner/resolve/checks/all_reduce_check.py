@@ -17,7 +17,7 @@ def check_all_reduce(spec: ExperimentSpec, variant: VariantSpec, placement: Plac
     asked, where = variant.transport.all_reduce, f"{here}.transport.all_reduce"
     if asked == RING:
         return
-    if spec.compute.kind != "torch":
+    if not spec.compute.backend.sums_on_device:
         raise InputError(f"{where}: {asked} sums what torch computes: give compute: {{kind: torch}}, or leave it out")
     if asked == NCCL and spec.compute.device == "cpu":
         raise InputError(f"{where}: nccl sums between GPUs: give compute.device: cuda, or leave it out")

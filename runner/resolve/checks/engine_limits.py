@@ -16,8 +16,8 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
     """Raise InputError, one line that starts with ``source``, for what the experiment's engine cannot run.
 
     A testbed has no more hosts than addresses and no ideal transport, and torch computes no prefill within schedules of
-    its own. In virtual time torch cannot compute and nothing is dilated. A simulation has none of the schedules that
-    torch itself makes; it accepts any clock and any dilation.
+    its own. In virtual time nothing computes in real time, and nothing is dilated. A simulation has none of the
+    schedules that torch itself makes; it accepts any clock and any dilation.
     """
     if spec.engine == "simulate":
         _check_simulation(variants, source)
@@ -57,10 +57,11 @@ def _loss_field(spec: TopologySpec, between: tuple[str, str]) -> str:
 
 
 def _check_virtual_time(spec: ExperimentSpec, source: str) -> None:
-    if spec.compute.kind == "torch":
+    backend = spec.compute.backend
+    if backend.real_time:
         raise InputError(
-            f"{source}: compute.kind: in virtual time computation is free, torch's would take none: give kind: replay, "
-            "or clock: real"
+            f"{source}: compute.kind: in virtual time computation is free, {backend.title}'s would take none: give "
+            "kind: replay, or clock: real"
         )
     if spec.dilation not in {"auto", 1}:
         raise InputError(

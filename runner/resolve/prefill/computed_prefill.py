@@ -15,7 +15,7 @@ from workloads.prefill.service_plan import ServicePlan
 
 def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork | None:
     """Return what torch needs to compute prefill; None where prefill is replayed or simulated."""
-    if spec.engine == "simulate" or spec.compute.kind != "torch":
+    if spec.engine == "simulate" or not spec.compute.backend.computes_prefill:
         return None
     return InferenceWork(model, spec.seed, spec.compute.device or "auto", spec.compute.threads or 1)
 

@@ -388,6 +388,6 @@ def test_gradients_of_replayed_compute_are_refused() -> None:
 
 @pytest.mark.usefixtures("able")
 def test_training_in_torch_where_there_is_none_is_status_5(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.cli.runs.run.find_spec", lambda _: None)
+    monkeypatch.setattr("workloads.compute.backends.torch_backend.find_spec", lambda _: None)
     told = refusal(5, "run", written(small(model="gpt-tiny", compute={"kind": "torch"}, dilation=1)))
     assert told == "torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'"

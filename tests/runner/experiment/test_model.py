@@ -152,6 +152,12 @@ def test_the_topology_is_required() -> None:
         parse_model(ExperimentSpec, {}, "exp.yaml")
 
 
+def test_options_of_compute_stand_in_the_document_where_there_are_some() -> None:
+    assert "options" not in parsed().document()["compute"]
+    with pytest.raises(InputError, match=r"^exp\.yaml: compute: options: .*ReplayBackend\(\) takes no arguments$"):
+        parsed(compute={"options": {"size": 2}})
+
+
 def test_the_document_writes_every_default_out_and_reads_back() -> None:
     spec = parsed(
         compute={"forward": ["1ms", "2ms"], "activation": "3MiB"},

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.runs import software_versions
-from runner.runs.software_versions import foreign_schedules, git_state, library_versions
+from runner.runs.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -115,3 +115,8 @@ def test_a_schedule_of_another_package_is_told_with_that_package() -> None:
 @pytest.mark.usefixtures("third_party")
 def test_a_schedule_that_is_installed_but_not_run_is_not_told() -> None:
     assert foreign_schedules(["gpipe", "atlas"]) == []
+
+
+@pytest.mark.usefixtures("third_party")
+def test_a_schedule_of_that_name_is_no_compute_back_end() -> None:
+    assert foreign_compute(["lifo", "torch"]) == []

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
-from tests.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, make_plans
+from tests.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, make_plans, with_costs
 from workloads.compute.replay import ReplayDurations
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.prefill.control.memory_ledger import GpuMemory
@@ -126,9 +126,8 @@ class Service:
     def serving_ranks(self) -> list[RankPlan]:
         plans = []
         for rank, serving in zip(self.ranks, self.gpus, strict=True):
-            assert rank.replay is not None
             durations = ReplayDurations(5 * MILLISECOND_NS, 10 * MILLISECOND_NS)
-            plan = replace(rank, replay=replace(rank.replay, durations=durations), serving=serving)
+            plan = replace(with_costs(rank, durations=durations), serving=serving)
             plan.write(self.folder / f"rank-{rank.rank}.json")
             plans.append(plan)
         return plans

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ from runner.emulation.ranks.rank_plans import FIRST_PORT, TrialSetting, plan_ran
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Cell
 from testbed.network.address_book import AddressBook
+from workloads.compute.backends.torch_backend import torch_work
 from workloads.compute.replay import ReplayDurations
 from workloads.message import Message, MessageKind
 from workloads.rank_plan import RankPlan, read_rank_plan
@@ -74,8 +76,7 @@ def planned(of: Cell, folder: Path = Path("/trial"), dilation: float = 1.0, **ch
 
 
 def durations(plan: RankPlan) -> ReplayDurations:
-    assert plan.replay is not None
-    return plan.replay.durations
+    return plan.compute.costs.durations
 
 
 def test_every_stage_has_a_rank_on_its_gpu() -> None:
@@ -141,8 +142,7 @@ def test_neighbours_agree_on_their_boundary() -> None:
         assert (towards.rank, back.rank) == (other.rank, one.rank)
         assert towards.transfer_bytes == back.transfer_bytes == (1 + boundary) * 1024
         assert (towards.mates, back.mates) == ((), ())
-        assert one.replay is not None
-        assert one.replay.sizes.following_bytes == towards.transfer_bytes
+        assert one.compute.costs.sizes.following_bytes == towards.transfer_bytes
 
 
 def test_the_rank_with_the_lower_number_calls_where_the_other_listens() -> None:
@@ -167,7 +167,7 @@ def test_the_ends_of_the_pipeline_have_one_neighbour() -> None:
 def test_replicas_sum_their_gradients_in_a_ring() -> None:
     plans = planned(four_by_two(PAIR))
     assert [plan.links.ring for plan in plans] == [(n % 4, n % 4 + 4) for n in range(8)]
-    assert {plan.replay.sizes.gradient_bytes for plan in plans if plan.replay} == {7 * 1024}
+    assert {plan.compute.costs.sizes.gradient_bytes for plan in plans} == {7 * 1024}
     assert all(plan.links.ring == () for plan in planned(cell()))
 
 
@@ -195,27 +195,30 @@ def test_a_planned_schedule_gives_each_rank_its_list_and_the_turns_of_its_cell()
     assert planned(four_by_two(SHARED))[1].links.following is not None
 
 
-def test_torch_is_told_what_its_schedule_does_at_its_stage() -> None:
-    def works(schedule: str, **compute: Any) -> list[tuple[bool, bool]]:
+def test_torch_recomputes_and_splits_as_its_schedule_does_at_its_stage() -> None:
+    def works(schedule: str, **compute: Any) -> Iterator[tuple[bool, bool]]:
         of = cell(
             model="gpt-tiny",
             compute={"kind": "torch", "device": "cpu", **compute},
             training={"precision": "fp32"},
             variants=[{**ONE, "schedule": schedule}],
         )
-        return [(plan.torch.recompute, plan.torch.split_backward) for plan in planned(of) if plan.torch]
+        for plan in planned(of):
+            made = create_schedule(plan.schedule, plan.shape, plan.schedule_options)
+            work = torch_work(plan.compute, made.kinds(plan.stage))
+            yield work.recompute, work.split_backward
 
-    assert works("gpipe") == [(True, False)] * 4
-    assert works("varuna") == [(True, False)] * 3 + [(False, False)]
-    assert works("zb-h1", checkpointing=False) == [(False, True)] * 4
+    assert list(works("gpipe")) == [(True, False)] * 4
+    assert list(works("varuna")) == [(True, False)] * 3 + [(False, False)]
+    assert list(works("zb-h1", checkpointing=False)) == [(False, True)] * 4
 
 
 def test_torch_is_told_which_iteration_the_profiler_watches() -> None:
     training = {"precision": "fp32", "iterations": 4, "warmup": 2}
     of = cell(model="gpt-tiny", compute={"kind": "torch", "check_iteration": 1}, training=training)
-    assert [plan.torch.check_iteration for plan in planned(of) if plan.torch] == [1] * 4
+    assert [plan.compute.check_iteration for plan in planned(of)] == [1] * 4
     of = cell(model="gpt-tiny", compute={"kind": "torch"}, training=training)
-    assert [plan.torch.check_iteration for plan in planned(of) if plan.torch] == [None] * 4
+    assert [plan.compute.check_iteration for plan in planned(of)] == [None] * 4
 
 
 def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective() -> None:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from runner.emulation.ranks.rank_plans import FIRST_PORT, TORCH_MEETING_NS, TrialSetting, plan_ranks
+from runner.emulation.ranks.rank_plans import FIRST_PORT, TrialSetting, plan_ranks
 from runner.emulation.serving.serving_plans import CONTROLLER, DECODE, POOL, ServingPlans, plan_serving
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Cell
 from testbed.network.address_book import AddressBook
+from workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
 from workloads.inference.inference_work import InferenceWork
 from workloads.plan_file import read_plan
 from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
@@ -161,7 +162,7 @@ def test_where_torch_computes_gpus_and_decode_hosts_are_told_with_what_and_wait_
             assert [layer for each in layers for layer in each] == list(range(service.model.layers))
     decodes = [process.plan for process in serving.processes if isinstance(process.plan, DecodePlan)]
     assert {plan.inference for plan in (*serving.gpus.values(), *decodes)} == {work}
-    assert {plan.meeting_timeout_ns for plan in (*serving.gpus.values(), *decodes)} == {TORCH_MEETING_NS}
+    assert {plan.meeting_timeout_ns for plan in (*serving.gpus.values(), *decodes)} == {TORCH_RENDEZVOUS_NS}
     decodes[0].write(tmp_path / "decode.json")
     assert read_plan(DecodePlan, tmp_path / "decode.json") == decodes[0]
 

@@ -1,0 +1,19 @@
+"""Load a class by its path, ``package.module:Class``. A process that looks no name up gets its classes that way."""
+
+from importlib import import_module
+from typing import Any
+
+
+def load_subclass(class_path: str, base: type[Any]) -> type[Any]:
+    """Return the subclass of ``base`` at ``class_path``. Raises ValueError with the path and the fault."""
+    module_name, separator, class_name = class_path.partition(":")
+    if not (module_name and separator and class_name):
+        raise ValueError(f"{class_path!r} is not the path of a class: write it like package.module:Class")
+    try:
+        module = import_module(module_name)
+    except ImportError as failure:
+        raise ValueError(f"{class_path}: {failure}") from failure
+    found = getattr(module, class_name, None)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ValueError(f"{class_path}: {class_name} is not a subclass of {base.__module__}.{base.__qualname__}")
+    return found

@@ -1,0 +1,146 @@
+"""The compute back end of the page on extending, installed as a stranger's package: its ranks train over loopback."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ground.strict_model import InputError
+from results.records.span_log import read_span_log
+from runner.emulation.ranks.rank_plans import TrialSetting, plan_ranks
+from runner.planner.experiment_file import load_experiment
+from runner.runs.not_modelled import left_to_times
+from runner.runs.software_versions import foreign_compute
+from runner.simulator.simulation import KIND_CODES
+from runner.simulator.variant_simulation import simulate_variant
+from testbed.network.topology import Host
+from tests.docs.pages import DOCS, blocks
+from workloads.compute.backends.registry import ENTRY_POINT_GROUP
+from workloads.rank_plan import RankPlan
+
+SECTION = "A compute back end"
+PAGE = DOCS / "extending.md"
+ROOT = DOCS.parent
+PATIENCE_S = 60
+NEVER = "compute.forward=1000s"
+"""What replayed compute would take longer for than any test."""
+TWO_PIPELINES = ("training.stages=1", "training.pipelines=2", "compute.gradient=32KiB")
+
+
+class Loopback:
+    """Addresses of hosts that are all this machine, where no test of another process listens."""
+
+    def address(self, host: Host) -> str:
+        high, low = divmod(os.getpid(), 250)
+        return f"127.77.{high % 250}.{1 + low}"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page's experiment, with its package installed."""
+    site = tmp_path / "site"
+    (code,), (project,), (experiment,) = (blocks(PAGE, language, SECTION) for language in ("python", "toml", "yaml"))
+    module = code.splitlines()[0].removeprefix("# ")
+    information = site / "products-1.0.dist-info"
+    information.mkdir(parents=True)
+    (site / module).write_text(code)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: products\nVersion: 1.0\n")
+    entries = tomllib.loads(project)["project"]["entry-points"][ENTRY_POINT_GROUP]
+    lines = [f"[{ENTRY_POINT_GROUP}]", *(f"{name} = {path}" for name, path in entries.items())]
+    (information / "entry_points.txt").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT)]))
+    monkeypatch.delitem(sys.modules, module.removesuffix(".py"), raising=False)
+    (tmp_path / "products.yaml").write_text(experiment)
+    return tmp_path / "products.yaml"
+
+
+def planned(file: Path, *overrides: str) -> list[RankPlan]:
+    """The plans of the ranks of an experiment's only trial, over loopback and without an emulation around them."""
+    (cell,) = load_experiment(file, overrides).cells()
+    (variant,) = cell.variants
+    setting: dict[str, Any] = {"addresses": Loopback(), "parent_pid": os.getpid(), "folder": file.parent}
+    counts = {(one.host.name, other.host.name): 1 for one, other in variant.pairs}
+    trial = TrialSetting(**setting, connections=counts, dilation=1.0, run_token="ab" * 16, epoch_ns=0)
+    return [replace(plan, start_gate=None) for plan in plan_ranks(cell, variant, trial)]
+
+
+def run(plans: list[RankPlan], folder: Path) -> list[tuple[int, str]]:
+    """Run the ranks; return the exit status and standard error of each."""
+    processes = []
+    for plan in plans:
+        path = folder / f"rank-{plan.rank}.json"
+        plan.write(path)
+        command = [sys.executable, "-m", "workloads.rank", str(path)]
+        processes.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True))
+    try:
+        errors = [process.communicate(timeout=PATIENCE_S)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, error) for process, error in zip(processes, errors, strict=True)]
+
+
+def test_ranks_compute_in_place_of_waiting_for_the_time_in_the_file(file: Path) -> None:
+    plans = planned(file, NEVER)
+    assert run(plans, file.parent) == [(0, "")] * 2
+    for plan in plans:
+        log = read_span_log(Path(plan.span_log))
+        assert log.complete
+        computed = [(span.kind, span.iteration, span.microbatch) for span in log.spans if not span.peer]
+        assert sorted(computed) == [
+            (kind, iteration, microbatch)
+            for kind in ("backward", "forward")
+            for iteration in (0, 1)
+            for microbatch in range(4)
+        ]
+        assert {span.size_bytes for span in log.spans if span.peer} == {64 * 1024}
+
+
+def test_pipelines_sum_gradients_of_the_size_in_the_file(file: Path) -> None:
+    plans = planned(file, NEVER, "topology.datacenters.0.hosts=2", *TWO_PIPELINES)
+    assert run(plans, file.parent) == [(0, "")] * 2
+    for plan in plans:
+        sums = [span.size_bytes for span in read_span_log(Path(plan.span_log)).spans if span.kind == "all_reduce"]
+        assert sums == [32 * 1024] * 2
+
+
+def test_what_the_class_refuses_is_told_of_the_file(file: Path) -> None:
+    with pytest.raises(InputError, match=r"compute: options: size: 0 is not from 1 to 16384$"):
+        load_experiment(file, ["compute.options.size=0"])
+    with pytest.raises(InputError, match=r"compute: options: products:Products: .*'depth'$"):
+        load_experiment(file, ["compute.options.depth=1"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "fault"),
+    [
+        ("dilation=2", "dilation: what numpy computes cannot be dilated"),
+        ("clock=virtual", "compute.kind: in virtual time computation is free, numpy's would take none"),
+        ("compute.device=cpu", "device: only torch computes on a device"),
+        ("compute.kind=product", "compute.kind: input should be 'products', 'replay' or 'torch'"),
+    ],
+)
+def test_its_facts_decide_what_goes_with_it(file: Path, setting: str, fault: str) -> None:
+    with pytest.raises(InputError, match=fault):
+        load_experiment(file, [setting])
+
+
+def test_a_simulation_goes_by_the_times_in_the_file(file: Path) -> None:
+    (cell,) = load_experiment(file, [], engine="simulate").cells()
+    spans = simulate_variant(cell.topology, cell.variants[0], 1).spans
+    forwards = spans.kind == KIND_CODES["forward"]
+    assert set(spans.end_ns[forwards] - spans.start_ns[forwards]) == {5_000_000}
+    told = left_to_times([cell.spec, cell.spec], "a simulation")
+    assert told == ["numpy does not run in a simulation: the experiment file gives its times"]
+
+
+def test_the_manifest_names_its_package(file: Path) -> None:
+    (cell,) = load_experiment(file, []).cells()
+    expected = {"compute": "products", "class": "products:Products", "distribution": "products", "version": "1.0"}
+    assert foreign_compute([cell.spec.compute.kind]) == [expected]

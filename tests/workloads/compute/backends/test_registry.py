@@ -1,0 +1,58 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from workloads.compute.backends import registry
+from workloads.compute.backends.backend import create_backend, load_backend
+from workloads.compute.backends.registry import backend_class_path, backend_names
+from workloads.compute.backends.replay_backend import ReplayBackend
+from workloads.compute.backends.torch_backend import TorchBackend
+
+
+@pytest.fixture
+def third_party_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package of somebody else's that brings the back end ``still``, and a second ``torch``."""
+    (tmp_path / "their_compute.py").write_text(
+        "from workloads.compute.backends.replay_backend import ReplayBackend\nclass Still(ReplayBackend):\n    pass\n"
+    )
+    metadata = tmp_path / "their_compute-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: their-compute\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        f"[{registry.ENTRY_POINT_GROUP}]\nstill = their_compute:Still\ntorch = their_compute:Still\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "their_compute", raising=False)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("replay", ReplayBackend), ("torch", TorchBackend)])
+def test_the_back_ends_of_this_package_are_known_by_name(name: str, expected: type) -> None:
+    assert load_backend(backend_class_path(name)) is expected
+
+
+@pytest.mark.usefixtures("third_party_package")
+def test_a_back_end_in_another_package_is_known_by_its_name() -> None:
+    assert backend_names() == ("replay", "still", "torch")
+    assert type(create_backend(backend_class_path("still"), {})).__name__ == "Still"
+
+
+@pytest.mark.usefixtures("third_party_package")
+def test_a_name_that_two_packages_have_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^several packages bring a back end 'torch' \(their_compute:Still, workl"):
+        backend_class_path("torch")
+
+
+def test_an_unknown_name_is_met_with_all() -> None:
+    with pytest.raises(ValueError, match=r"^input should be 'replay' or 'torch'$"):
+        backend_class_path("jax")
+
+
+def test_a_class_that_is_no_back_end_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^pathlib:Path: Path is not a subclass of .*\.ComputeBackend$"):
+        load_backend("pathlib:Path")
+
+
+def test_options_that_a_back_end_does_not_have_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"replay_backend:ReplayBackend: ReplayBackend\(\) takes no arguments$"):
+        create_backend(backend_class_path("replay"), {"speed": 2})

@@ -1,0 +1,51 @@
+from dataclasses import replace
+
+import pytest
+
+from workloads.compute.backends import torch_backend
+from workloads.compute.backends.backend import ComputeConfig
+from workloads.compute.backends.torch_backend import TorchBackend, torch_work
+from workloads.compute.replay import ReplayDurations, ReplayWork
+from workloads.compute.torch_work import TorchWork
+from workloads.model.gpt_config import GptConfig
+from workloads.schedules.action import ActionKind
+
+MODEL = GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64)
+CONFIG = ComputeConfig(
+    backend="workloads.compute.backends.torch_backend:TorchBackend",
+    costs=ReplayWork(ReplayDurations(1, 2)),
+    stages=4,
+    stage=1,
+    pipelines=2,
+    pipeline=1,
+    microbatches=3,
+    precision="bf16",
+    seed=7,
+    learning_rate=0.1,
+    model=MODEL,
+    text="some.txt",
+    check_iteration=0,
+)
+WORK = TorchWork(MODEL, 4, 1, 2, 1, 3, False, "bf16", "auto", 7, 0.1, "some.txt", check_iteration=0)
+
+
+def test_torch_takes_what_the_config_says_and_has_defaults_for_the_device() -> None:
+    assert torch_work(CONFIG, (ActionKind.FORWARD, ActionKind.BACKWARD)) == WORK
+    chosen = replace(CONFIG, device="cuda", threads=2)
+    assert torch_work(chosen, (ActionKind.FORWARD, ActionKind.BACKWARD)) == replace(WORK, device="cuda", threads=2)
+
+
+def test_torch_recomputes_and_splits_where_the_schedule_does() -> None:
+    split = (ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT)
+    assert torch_work(CONFIG, split) == replace(WORK, recompute=True, split_backward=True)
+
+
+def test_torch_needs_a_model() -> None:
+    with pytest.raises(ValueError, match=r"^model: None, and torch needs one to train$"):
+        torch_work(replace(CONFIG, model=None), ())
+
+
+def test_a_machine_without_torch_is_told_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert TorchBackend().missing() is None
+    monkeypatch.setattr(torch_backend, "find_spec", lambda _: None)
+    assert "pip install 'wanbed[torch]'" in str(TorchBackend().missing())

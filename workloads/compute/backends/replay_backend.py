@@ -1,0 +1,15 @@
+"""Replayed compute: each action takes its known time and needs no GPU."""
+
+from workloads.compute.backends.backend import Computation, ComputeBackend, ComputeConfig, RankContext
+from workloads.compute.replay import ReplayCompute
+
+
+class ReplayBackend(ComputeBackend):
+    """Takes the times that the experiment file or a compute profile gives, and sends bytes that nobody reads."""
+
+    title = "replayed compute"
+
+    def create(self, config: ComputeConfig, context: RankContext) -> Computation:
+        """Make what occupies the GPU for the times of ``config``."""
+        compute = ReplayCompute(config.costs, context.check, context.pool, context.gpu)
+        return Computation(compute, reads_payloads=False)

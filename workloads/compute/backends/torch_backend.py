@@ -1,0 +1,69 @@
+"""Training by torch, which this module loads only in a rank."""
+
+from importlib.util import find_spec
+
+from workloads.compute.backends.backend import Computation, ComputeBackend, ComputeConfig, RankContext
+from workloads.compute.torch_work import TorchWork
+from workloads.model.gpt_config import bytes_per_element
+from workloads.schedules.action import ActionKind
+
+TORCH_RENDEZVOUS_NS = 60_000_000_000
+"""Long, since loading torch takes seconds of a core, and all the ranks may share a few."""
+
+
+class TorchBackend(ComputeBackend):
+    """Trains the model's stage on the CPU or on a GPU."""
+
+    title = "torch"
+    real_time = True
+    planning_profile = "cpu"
+    trains = True
+    on_device = True
+    sums_on_device = True
+    torch_schedules = True
+    computes_prefill = True
+    rendezvous_timeout_ns = TORCH_RENDEZVOUS_NS
+
+    def missing(self) -> str | None:
+        """Return how to install torch, None where it is installed."""
+        if find_spec("torch") is None:
+            return "torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'"
+        return None
+
+    def create(self, config: ComputeConfig, context: RankContext) -> Computation:
+        """Build the stage and its optimizer. Raises ValueError and OSError as ``TorchWork`` and ``TorchCompute`` do."""
+        from workloads.compute.gradient_file import save_gradients  # noqa: PLC0415
+        from workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
+
+        compute = TorchCompute(torch_work(config, context.actions), context.pool.give_back, context.gpu)
+        context.pool.prefer(compute.receive_buffer)
+        return Computation(
+            compute,
+            device=compute,
+            element_bytes=bytes_per_element(config.precision),
+            save_gradients=lambda path: save_gradients(path, compute.named_gradients()),
+            device_gradients=compute.device_gradients,
+        )
+
+
+def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchWork:
+    """Return torch's input for a stage whose schedule asks for ``actions``. Raises ValueError naming the field."""
+    if config.model is None:
+        raise ValueError("model: None, and torch needs one to train")
+    return TorchWork(
+        config=config.model,
+        stages=config.stages,
+        stage=config.stage,
+        pipelines=config.pipelines,
+        pipeline=config.pipeline,
+        microbatches=config.microbatches,
+        recompute=ActionKind.RECOMPUTE in actions,
+        precision=config.precision,
+        device=config.device or "auto",
+        seed=config.seed,
+        learning_rate=config.learning_rate,
+        text=config.text,
+        split_backward=ActionKind.BACKWARD_INPUT in actions,
+        threads=config.threads or 1,
+        check_iteration=config.check_iteration,
+    )

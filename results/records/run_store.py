@@ -16,8 +16,7 @@ Every file appears whole under its name or not at all, and a trial's folder as o
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from ground.atomic_write import PARTIAL, write_whole, written_whole
 from results.records.schema import (
     CALIBRATION,
     GPU_SAMPLES,
@@ -54,7 +54,6 @@ PREFILL_REQUESTS_FILE = "prefill_requests.parquet"
 GPU_SAMPLES_FILE = "gpu_samples.parquet"
 SUMMARY_FILE = "summary.parquet"
 
-PARTIAL = ".partial"
 _MAX_SLUG_LENGTH = 60
 
 
@@ -98,18 +97,8 @@ def cell_name(cell: int) -> str:
     return f"cell-{cell:03d}"
 
 
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a path to write to: what is there when the block has ended replaces what was at ``path``."""
-    partial = path.with_name(path.name + PARTIAL)
-    yield partial
-    partial.replace(path)
-
-
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    with written_whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_whole(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _finite(text: str) -> float:

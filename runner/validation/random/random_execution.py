@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ground.atomic_write import write_whole
 from ground.strict_model import InputError
 from results import load
-from results.records.run_store import RunStore, written_whole
+from results.records.run_store import RunStore
 from runner.emulation.virtual.virtual_clock import enter_virtual_time
 from runner.emulation.virtual.virtual_patience import quiet_patience_s
 from runner.experiment.document import one_line
@@ -159,8 +160,7 @@ def has_ended(store: RunStore) -> bool:
 
 def fail_run(store: RunStore, reason: str) -> None:
     """Keep why a run came to no end, in its folder."""
-    with written_whole(store.path / FAILURE) as partial:
-        partial.write_text(f"{one_line(reason)}\n", encoding="utf-8")
+    write_whole(store.path / FAILURE, f"{one_line(reason)}\n")
 
 
 def _last_line(said: io.BytesIO) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ground.atomic_write import write_whole
+from ground.shown_text import one_line
 from ground.strict_model import InputError
 from results.records.run_store import read_json
-from runner.experiment.document import one_line
 from runner.validation.comparison import Comparison
 
 AGREEMENT_FILE = "agreement.json"

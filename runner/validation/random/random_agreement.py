@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ground.atomic_write import write_whole
+from ground.shown_text import one_line
 from ground.strict_model import InputError
 from results.records.run_store import read_json
-from runner.experiment.document import one_line
 from runner.validation.agreement import AGREEMENT_FILE, VIRTUAL_CELL_LIMIT, VIRTUAL_MEDIAN_LIMIT
 
 SHARE_WITHIN = 0.95

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ground.atomic_write import write_whole
+from ground.shown_text import one_line
 from results.records.run_store import RunStore
-from runner.experiment.document import one_line
 from runner.planner.experiment_file import load_experiment
 from runner.runs.faults import FORESEEN
 from runner.runs.machine_facts import kernel_facts

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ground.atomic_write import write_whole
+from ground.shown_text import one_line
 from ground.strict_model import InputError
 from results import load
 from results.records.run_store import RunStore
 from runner.emulation.virtual.virtual_clock import enter_virtual_time
 from runner.emulation.virtual.virtual_patience import quiet_patience_s
-from runner.experiment.document import one_line
 from runner.runs.progress import Progress
 from runner.runs.run_folder import begin_run, latest_run
 from runner.simulator.deadlock import SimulationError

@@ -21,10 +21,10 @@ from results.perfetto.trace_events import counter_events, flow_events, json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_events import iteration_events, trial_event
 from results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, read_columns
-from results.records.run_store import GPU_SAMPLES_FILE, LINK_SAMPLES_FILE, SPANS_FILE, TCP_SAMPLES_FILE
 from results.records.schema import SCHEMA_VERSION
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
+from results.records.trial_tables import GPU_SAMPLES_FILE, LINK_SAMPLES_FILE, SPANS_FILE, TCP_SAMPLES_FILE
 
 GAP_SHARE = 0.05
 """Of a trial's length: what stays free between it and the next."""

@@ -36,7 +36,7 @@ def finish(store: RunStore, iteration_s: float = 2.0) -> None:
     length_ns, iterations = round(iteration_s * S), store.manifest["training"]["iterations"]
     spans = tuple(Span("forward", each, 0, each * length_ns, (each + 1) * length_ns) for each in range(iterations))
     log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), spans, complete=True)
-    store.write_trial(TrialRecord(0, variant, 0, [log], [], {"warmup_iterations": 1}))
+    store.write_trial(TrialRecord(0, variant, 0, [log], {}, {"warmup_iterations": 1}))
     store.finish()
 
 

@@ -5,6 +5,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,38 +68,22 @@ class RandomRuns:
         self._waiting = deque(waiting)
         self._lock = threading.Lock()
         self._stopping = False
-        self._fault: BaseException | None = None
 
     def run(self, side_by_side: int) -> None:
         """Run all. Raises what keeps guests from starting; whatever ends this, the guests end too."""
         cores = sorted(os.sched_getaffinity(0))
-        workers = [
-            threading.Thread(target=self._work, args=(cores[place % len(cores)],), daemon=True)
-            for place in range(side_by_side)
-        ]
-        try:
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join()
-        finally:
-            self._stopping = True
-            for worker in workers:
-                if worker.ident is not None:
-                    worker.join()
-        if self._fault is not None:
-            raise self._fault
+        with ThreadPoolExecutor(side_by_side) as pool:
+            try:
+                workers = [pool.submit(self._work, cores[place % len(cores)]) for place in range(side_by_side)]
+                for worker in as_completed(workers):
+                    worker.result()
+            finally:
+                self._stopping = True
 
     def _work(self, core: int) -> None:
-        try:
+        with suppress(_StoppedError):
             while batch := self._next_batch():
                 self._run(batch, core)
-        except _StoppedError:
-            pass
-        except BaseException as fault:
-            # Raised again by whoever waits for this thread.
-            self._fault = fault
-            self._stopping = True
 
     def _next_batch(self) -> list[DrawnExperiment]:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Show a value of the user's in a message: short, whatever it is. Needs the standard library alone."""
+"""Show text and values of the user's in a message: short, on one line. Needs the standard library alone."""
 
 MAX_SHOWN_CHARACTERS = 60
 """Of a value in a message: what is longer would hide the remedy."""
@@ -10,6 +10,14 @@ MAX_DIGITS = 40
 def shortened(text: str) -> str:
     """Return ``text``, or the beginning of one that is too long for a message."""
     return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` as one line of a message: line breaks become spaces, what is unprintable is escaped."""
+    if text.isprintable():
+        return text
+    joined = " ".join(text.split())
+    return joined if joined.isprintable() else ascii(joined)[1:-1]
 
 
 def shown(value: object) -> str:

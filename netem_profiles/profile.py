@@ -14,14 +14,14 @@ from os import fspath
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
 from pydantic import Field, model_validator
 
+from ground.shown_text import one_line
 from ground.strict_model import InputError, StrictModel, parse_model
+from ground.yaml_document import parse_document, read_text
 from testbed.network.topology import LinkConditions, LinkSpec, Name, WanSpec
 
 ENTRY_POINT_GROUP = "wanbed.profiles"
-MAX_FILE_BYTES = 4 * 2**20
 
 _SHIPPED = Path(__file__).parent
 _SUFFIXES = (".yaml", ".yml")
@@ -82,52 +82,15 @@ def _written(spec: WanSpec | None) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in spec.model_fields_set & WanSpec.model_fields.keys()}
 
 
-class _FlatLoader(yaml.SafeLoader):
-    """Reads only what a profile needs: no aliases, by which a small file could grow without bound, no key twice."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="write the value out, aliases are not read here", problem_mark=mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for position, key in enumerate(keys):
-            if key in keys[:position]:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{key!r} is there twice", problem_mark=node.value[position][0].start_mark
-                )
-        return super().construct_mapping(node, deep)
-
-
 def read_profile(path: Path) -> ProfileSpec:
     """Read one profile's file. Raises InputError, one line that starts with the file."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as fault:
-        raise InputError(f"{path}: {fault.strerror or fault}, give a readable profile") from None
-    return _parsed(path, content)
+    return _parsed(one_line(str(path)), read_text(path))
 
 
 @lru_cache(maxsize=16)
-def _parsed(path: Path, content: bytes) -> ProfileSpec:
-    """Parse the content of a profile's file. It is cached, because a sweep reads the same for every cell."""
-    if len(content) > MAX_FILE_BYTES:
-        raise InputError(f"{path}: larger than {MAX_FILE_BYTES} bytes, which no profile is")
-    try:
-        document = yaml.load(content, _FlatLoader)  # noqa: S506 - a SafeLoader that reads less
-    except yaml.MarkedYAMLError as fault:
-        line = f" line {fault.problem_mark.line + 1}:" if fault.problem_mark else ""
-        raise InputError(f"{path}:{line} {fault.problem or 'not YAML'}") from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise InputError(
-            f"{path}: not a YAML file that can be read, write it like the profiles that are shipped"
-        ) from None
-    if not isinstance(document, dict):
-        raise InputError(f"{path}: a profile is a mapping with title, source, regions and pairs, or a default")
-    return parse_model(ProfileSpec, document, str(path))
+def _parsed(source: str, text: str) -> ProfileSpec:
+    """Parse the text of a profile's file. It is cached, because a sweep reads the same for every cell."""
+    return parse_model(ProfileSpec, parse_document(text, source), source)
 
 
 @cache

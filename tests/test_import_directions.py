@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "workloads")
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("ground", "results.records", "results.text"),
+    ("ground",),
+    ("results.records", "results.text"),
     ("testbed.network", "results.metrics"),
     ("netem_profiles", "testbed.kernel", "testbed.claims", "testbed.gpus", "results.reading"),
     ("testbed.hosts", "testbed.substrate", "results", "results.comparison", "results.perfetto"),
@@ -42,7 +43,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "ground": (),
     "testbed": ("ground",),
-    "results": (),
+    "results": ("ground",),
     "netem_profiles": ("ground", "testbed.network"),
     "workloads": ("ground", "testbed.network.topology", "results.records.span_log"),
     "runner": ("ground", "testbed", "results", "netem_profiles", "workloads"),
@@ -131,7 +132,7 @@ def test_a_folder_holds_a_dozen_modules_at_most(folder: Path) -> None:
         ("testbed.kernel.namespace", "from testbed.claims import registry"),
         ("testbed.kernel.namespace", "def later():\n    from workloads.rank import main"),
         ("testbed.kernel.namespace", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import runner"),
-        ("results.report.report", "import ground.units as u"),
+        ("results.report.report", "import workloads.message as m"),
         ("results.records.schema", "from results.report.report import write_report"),
         ("workloads.rank", "from results.report.report import write_report"),
         ("workloads.rank", "import results"),
@@ -151,6 +152,7 @@ def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:
         ("runner.emulation.trial", "import testbed.testbed, results.metrics\nfrom netem_profiles import profile"),
         ("workloads.rank", "from results.records.span_log import Span\nimport ground.units"),
         ("workloads.schedules.gpipe", "from .action import Action\nfrom ..message import Message"),
+        ("results.report.report", "import ground.units as u"),
         ("testbed.kernel.namespace", "import json, resultset\nfrom ground.units import parse_rate_bps"),
     ],
 )

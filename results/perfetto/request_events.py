@@ -11,9 +11,9 @@ from results.perfetto.selection import FinishedTrial
 from results.perfetto.trace_events import json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_events import microseconds
-from results.records.run_store import PREFILL_REQUESTS_FILE
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
+from results.records.trial_tables import PREFILL_REQUESTS_FILE
 
 _PHASES = (
     ("queue", "arrival_ns", "started_ns"),

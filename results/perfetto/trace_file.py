@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
+from ground.atomic_write import written_whole
 from results.perfetto.contention import contention_of
 from results.perfetto.counters import gpu_steps, link_steps, tcp_steps
 from results.perfetto.flows import Flows, match_transfers
@@ -20,10 +21,10 @@ from results.perfetto.trace_events import counter_events, flow_events, json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_events import iteration_events, trial_event
 from results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, read_columns
-from results.records.run_store import GPU_SAMPLES_FILE, LINK_SAMPLES_FILE, SPANS_FILE, TCP_SAMPLES_FILE
 from results.records.schema import SCHEMA_VERSION
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
+from results.records.trial_tables import GPU_SAMPLES_FILE, LINK_SAMPLES_FILE, SPANS_FILE, TCP_SAMPLES_FILE
 
 GAP_SHARE = 0.05
 """Of a trial's length: what stays free between it and the next."""
@@ -67,17 +68,12 @@ def write_trace(run: Path, destination: Path, selection: Selection) -> TraceCoun
 
 @contextmanager
 def _whole_or_not_at_all(destination: Path) -> Iterator[BinaryIO]:
-    partial = destination.with_name(f"{destination.name}.partial")
-    try:
-        with partial.open("wb") as raw:
-            if destination.suffix == ".gz":
-                with gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as file:
-                    yield cast("BinaryIO", file)
-            else:
-                yield raw
-        partial.replace(destination)
-    finally:
-        partial.unlink(missing_ok=True)
+    with written_whole(destination) as partial, partial.open("wb") as raw:
+        if destination.suffix == ".gz":
+            with gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as file:
+                yield cast("BinaryIO", file)
+        else:
+            yield raw
 
 
 class _Writer:

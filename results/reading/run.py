@@ -11,7 +11,8 @@ import pyarrow as pa
 from results.reading.run_documents import read_manifest, read_trials
 from results.reading.summary import SIMULATE, Trial, summarize
 from results.records.schema import CALIBRATION
-from results.records.trial_files import TRIAL_TABLES, read_calibration, read_trial_table
+from results.records.trial_files import read_calibration, read_trial_table
+from results.records.trial_tables import GPU_TABLE, LINK_TABLE, PREFILL_TABLE, SPANS_TABLE, TCP_TABLE
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ def load_run(path: Path) -> Run:
     trials = [Trial(*trial.key, trial.facts) for trial in found]
     in_folders = sorted(found, key=lambda trial: trial.folder)
     spans, link_samples, tcp_samples, prefill_requests, gpu_samples = (
-        _frame(schema, (read_trial_table(trial.folder, trial.key, name) for trial in in_folders))
-        for name, schema in TRIAL_TABLES.items()
+        _frame(table.columns, (read_trial_table(trial.folder, trial.key, table.file) for trial in in_folders))
+        for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE)
     )
     calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/cell-*.parquet"))))
     summary = summarize(manifest, trials, spans, link_samples, calibration)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ground.atomic_write import PARTIAL
 from results.reading.manifest_check import check_manifest, check_trial_facts
-from results.records.run_store import MANIFEST, PARTIAL, TRIAL_FACTS, RunError, read_json, trial_path
+from results.records.run_store import MANIFEST, TRIAL_FACTS, RunError, read_json, trial_path
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
+from ground.atomic_write import written_whole
 from results.reading.run import Run
 from results.reading.summary import summary_rows
-from results.records.run_store import SUMMARY_FILE, written_whole
+from results.records.run_store import SUMMARY_FILE
 from results.records.schema import SUMMARY, write_table
 
 

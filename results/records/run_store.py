@@ -16,8 +16,7 @@ Every file appears whole under its name or not at all, and a trial's folder as o
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -27,34 +26,16 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from results.records.schema import (
-    CALIBRATION,
-    GPU_SAMPLES,
-    LINK_SAMPLES,
-    PREFILL_REQUESTS,
-    SPANS,
-    TCP_SAMPLES,
-    CalibrationRow,
-    GpuSample,
-    LinkSample,
-    PrefillRequest,
-    TcpSample,
-    write_table,
-    write_tables,
-)
+from ground.atomic_write import PARTIAL, write_whole, written_whole
+from results.records.schema import CALIBRATION, SPANS, CalibrationRow, write_table, write_tables
 from results.records.span_log import SpanLogContents
 from results.records.trial_columns import TrialCounters, TrialKey, TrialSpans
+from results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES, TrialTable
 
 MANIFEST = "manifest.json"
 TRIAL_FACTS = "trial.json"
-SPANS_FILE = "spans.parquet"
-LINK_SAMPLES_FILE = "link_samples.parquet"
-TCP_SAMPLES_FILE = "tcp_samples.parquet"
-PREFILL_REQUESTS_FILE = "prefill_requests.parquet"
-GPU_SAMPLES_FILE = "gpu_samples.parquet"
 SUMMARY_FILE = "summary.parquet"
 
-PARTIAL = ".partial"
 _MAX_SLUG_LENGTH = 60
 
 
@@ -62,11 +43,13 @@ class RunError(ValueError):
     """A folder is not a run, or a part of it cannot be read; the message is one line that starts with the path."""
 
 
+Rows = Sequence[tuple[Any, ...]] | TrialCounters
+"""Rows of a table, without the columns that say which trial it is; counters of links may come as whole columns."""
+
+
 @dataclass(frozen=True)
 class TrialRecord:
-    """One finished trial: its spans, and the links' counters and connections' state meanwhile.
-
-    The former two are given row by row or as whole columns.
+    """One finished trial: its spans, and the rows of its other tables; both are given row by row or as whole columns.
 
     ``facts`` are further things to keep in trial.json; ``warmup_iterations``, ``tokens_per_iteration`` and ``dilation``
     there hold for this trial in place of the manifest's.
@@ -76,11 +59,8 @@ class TrialRecord:
     variant: str
     repeat: int
     spans: Sequence[SpanLogContents] | TrialSpans
-    link_samples: Sequence[LinkSample] | TrialCounters
+    tables: Mapping[TrialTable, Rows] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
-    tcp_samples: Sequence[TcpSample] = ()
-    prefill_requests: Sequence[PrefillRequest] = ()
-    gpu_samples: Sequence[GpuSample] = ()
 
 
 def slug(name: str) -> str:
@@ -98,18 +78,8 @@ def cell_name(cell: int) -> str:
     return f"cell-{cell:03d}"
 
 
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a path to write to: what is there when the block has ended replaces what was at ``path``."""
-    partial = path.with_name(path.name + PARTIAL)
-    yield partial
-    partial.replace(path)
-
-
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    with written_whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_whole(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _finite(text: str) -> float:
@@ -234,15 +204,12 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
         write_tables(partial / SPANS_FILE, SPANS, trial.spans.tables(key))
     else:
         write_table(partial / SPANS_FILE, SPANS, _span_rows(key, trial.spans))
-    if isinstance(trial.link_samples, TrialCounters):
-        write_tables(partial / LINK_SAMPLES_FILE, LINK_SAMPLES, trial.link_samples.tables(key))
-    else:
-        write_table(partial / LINK_SAMPLES_FILE, LINK_SAMPLES, [(*key, *sample) for sample in trial.link_samples])
-    requests = [(*key, *request) for request in trial.prefill_requests]
-    write_table(partial / PREFILL_REQUESTS_FILE, PREFILL_REQUESTS, requests)
-    write_table(partial / TCP_SAMPLES_FILE, TCP_SAMPLES, [(*key, *sample) for sample in trial.tcp_samples])
-    if trial.gpu_samples:
-        write_table(partial / GPU_SAMPLES_FILE, GPU_SAMPLES, [(*key, *sample) for sample in trial.gpu_samples])
+    empty: dict[TrialTable, Rows] = {table: () for table in TRIAL_TABLES.values() if table is not SPANS_TABLE}
+    for table, rows in {**empty, **trial.tables}.items():
+        if isinstance(rows, TrialCounters):
+            write_tables(partial / table.file, table.columns, rows.tables(key))
+        elif rows or table.always:
+            write_table(partial / table.file, table.columns, [(*key, *row) for row in rows])
     own = {"cell": trial.cell, "variant": trial.variant, "repeat": trial.repeat}
     _write_json(partial / TRIAL_FACTS, {**trial.facts, **own})
     return partial.rename(path)

@@ -22,7 +22,11 @@ _VERSION_KEY = b"wanbed.schema_version"
 _MEANING_KEY = b"meaning"
 
 
-def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
+Column = tuple[str, pa.DataType, str]
+"""Name, type and meaning of a column."""
+
+
+def _schema(*columns: Column) -> pa.Schema:
     fields = [pa.field(name, kind, metadata={_MEANING_KEY: meaning.encode()}) for name, kind, meaning in columns]
     return pa.schema(fields, metadata={_VERSION_KEY: str(SCHEMA_VERSION).encode()})
 
@@ -33,8 +37,13 @@ _TRIAL = (
     ("repeat", pa.int32(), "which repetition of this cell and variant, from 0"),
 )
 
-SPANS = _schema(
-    *_TRIAL,
+
+def trial_schema(*columns: Column) -> pa.Schema:
+    """Return the schema of a table of one trial: which trial it is, and then these columns."""
+    return _schema(*_TRIAL, *columns)
+
+
+SPANS = trial_schema(
     ("rank", pa.int32(), "the rank that did it"),
     ("host", pa.string(), "the host the rank ran on"),
     ("datacenter", pa.string(), "the datacenter the host is in"),
@@ -52,8 +61,7 @@ SPANS = _schema(
     ("request", pa.int32(), "the inference request that a prefill is for, -1 for training"),
 )
 
-LINK_SAMPLES = _schema(
-    *_TRIAL,
+LINK_SAMPLES = trial_schema(
     ("time_ns", pa.int64(), "when the counters were read, since the trial's start"),
     ("scope", pa.string(), "link: a directed pair of datacenters; node_pair: a directed pair of hosts"),
     ("source", pa.string(), "datacenter or host that the traffic comes from"),
@@ -68,8 +76,7 @@ LINK_SAMPLES = _schema(
     ("drops", pa.int64(), "packets dropped, cumulative since the trial's start"),
 )
 
-TCP_SAMPLES = _schema(
-    *_TRIAL,
+TCP_SAMPLES = trial_schema(
     ("time_ns", pa.int64(), "when the kernel was asked, since the trial's start"),
     ("source", pa.string(), "host whose end of the connection was asked, and which sends what is counted here"),
     ("destination", pa.string(), "host at the other end"),
@@ -93,8 +100,7 @@ TCP_SAMPLES = _schema(
     ("buffer_limited_ns", pa.int64(), "time held up by the send buffer, cumulative since the connection opened"),
 )
 
-GPU_SAMPLES = _schema(
-    *_TRIAL,
+GPU_SAMPLES = trial_schema(
     ("time_ns", pa.int64(), "when NVML was asked, since the trial's start"),
     ("device", pa.string(), "UUID of the GPU"),
     (
@@ -173,8 +179,7 @@ SUMMARY = _schema(
 )
 
 
-PREFILL_REQUESTS = _schema(
-    *_TRIAL,
+PREFILL_REQUESTS = trial_schema(
     ("request", pa.int32(), "number of the request, in order of arrival, from 0"),
     ("datacenter", pa.string(), "the datacenter it was given to"),
     ("prompt_tokens", pa.int32(), "length of its prompt"),

@@ -10,25 +10,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from results.records.run_store import (
-    GPU_SAMPLES_FILE,
-    LINK_SAMPLES_FILE,
-    PREFILL_REQUESTS_FILE,
-    SPANS_FILE,
-    SUMMARY_FILE,
-    TCP_SAMPLES_FILE,
-)
-from results.records.schema import CALIBRATION, GPU_SAMPLES, LINK_SAMPLES, PREFILL_REQUESTS, SPANS, SUMMARY, TCP_SAMPLES
+from results.records.run_store import SUMMARY_FILE
+from results.records.schema import CALIBRATION, SUMMARY
+from results.records.trial_tables import TRIAL_TABLES
 
 BEGIN = "<!-- tables of results/records/schema.py: python -m results.records.schema_page --write docs/results.md -->\n"
 END = "<!-- end of tables -->\n"
 
 _TABLES = {
-    f"{SPANS_FILE}: what every GPU and its network did": SPANS,
-    f"{LINK_SAMPLES_FILE}: counters of links and node pairs": LINK_SAMPLES,
-    f"{TCP_SAMPLES_FILE}: the state of every TCP connection, by each of its ends": TCP_SAMPLES,
-    f"{PREFILL_REQUESTS_FILE}: what became of every inference request": PREFILL_REQUESTS,
-    f"{GPU_SAMPLES_FILE}: what NVML told of the GPUs, only where it was asked": GPU_SAMPLES,
+    **{f"{table.file}: {table.title}": table.columns for table in TRIAL_TABLES.values()},
     "calibration/cell-NNN.parquet: the links, measured before the first trial": CALIBRATION,
     f"{SUMMARY_FILE}: one row a trial": SUMMARY,
 }

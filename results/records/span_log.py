@@ -3,16 +3,17 @@
 A span log is a text file. Its first line is the header, one JSON object; each further line is one span, a JSON array in
 ``Span``'s field order, or the loss of one iteration, ``{"iteration": 0, "loss": 6.1}``, or what the rank knows of its
 device at its end, ``{"device": {...}}``; a rank that ended well closes with ``{"complete": true}``. A rank that was
-killed leaves a log without that line, perhaps with a torn last line, and every whole line in it still counts. Only the
-standard library is used, so that a rank starts in tens of milliseconds.
+killed leaves a log without that line, perhaps with a torn last line, and every whole line in it still counts. Beside
+the standard library only the atomic write is used, so that a rank starts in tens of milliseconds.
 """
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
+
+from ground.atomic_write import written_whole
 
 SPAN_LOG_VERSION = 2
 
@@ -107,11 +108,10 @@ class SpanLog:
     """
 
     def __init__(self, path: Path, header: SpanLogHeader) -> None:
-        nameless = path.with_name(f".{path.name}.{os.getpid()}")
-        self._file = nameless.open("w", encoding="utf-8")
         self._pending: list[Span | dict[str, Any]] = []
-        self._write([{"version": SPAN_LOG_VERSION, **asdict(header)}])
-        nameless.replace(path)
+        with written_whole(path) as partial:
+            self._file = partial.open("w", encoding="utf-8")
+            self._write([{"version": SPAN_LOG_VERSION, **asdict(header)}])
 
     def record(self, span: Span) -> None:
         """Keep one span; cheap enough for the hot path."""

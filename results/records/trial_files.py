@@ -7,46 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from results.records.run_store import (
-    GPU_SAMPLES_FILE,
-    LINK_SAMPLES_FILE,
-    PREFILL_REQUESTS_FILE,
-    SPANS_FILE,
-    TCP_SAMPLES_FILE,
-    RunError,
-    cell_name,
-)
-from results.records.schema import (
-    CALIBRATION,
-    GPU_SAMPLES,
-    LINK_SAMPLES,
-    PREFILL_REQUESTS,
-    SCHEMA_VERSION,
-    SPANS,
-    TCP_SAMPLES,
-    CalibrationRow,
-    GpuSample,
-    LinkSample,
-    PrefillRequest,
-    TcpSample,
-    read_tables,
-    version_of,
-)
+from results.records.run_store import RunError, cell_name
+from results.records.schema import CALIBRATION, SCHEMA_VERSION, CalibrationRow, read_tables, version_of
 from results.records.span_log import SPAN_KINDS
 from results.records.trial_columns import TrialKey
+from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TRIAL_TABLES
 
 OUTCOMES = ("admitted", "off_loaded", "rejected", "held")
-
-_NEW_IN_THIS_VERSION = (TCP_SAMPLES_FILE, PREFILL_REQUESTS_FILE)
-TRIAL_TABLES = {
-    SPANS_FILE: SPANS,
-    LINK_SAMPLES_FILE: LINK_SAMPLES,
-    TCP_SAMPLES_FILE: TCP_SAMPLES,
-    PREFILL_REQUESTS_FILE: PREFILL_REQUESTS,
-    GPU_SAMPLES_FILE: GPU_SAMPLES,
-}
-"""The files of a trial and their schemas."""
-_ONLY_WHERE_THERE_IS_ANYTHING = (GPU_SAMPLES_FILE,)
 
 _KNOWN = {"kind": SPAN_KINDS, "outcome": OUTCOMES}
 _NOT_NEGATIVE = (
@@ -70,24 +37,23 @@ def _optional(row: type) -> set[str]:
     return {name for name, kind in get_type_hints(row).items() if type(None) in get_args(kind)}
 
 
-_NULLABLE = set().union(*map(_optional, (LinkSample, TcpSample, PrefillRequest, GpuSample, CalibrationRow)))
+_NULLABLE = _optional(CalibrationRow).union(*(_optional(table.row) for table in TRIAL_TABLES.values()))
 
 
 def read_trial_table(folder: Path, key: TrialKey, name: str) -> pa.Table:
     """Read one of the Parquet files in a finished trial's folder, of which schema version 1 did not have all.
 
-    A file that is written only where NVML was sampled is empty elsewhere.
+    A file that is written only where it has rows is empty elsewhere.
 
     Raises RunError, one line that starts with the file's path and names the column, if it is missing or damaged, if its
     rows are another trial's, and if they hold what is impossible: a value missing, an end before its start, a negative
     time.
     """
-    path = folder / name
-    if name in _ONLY_WHERE_THERE_IS_ANYTHING and not path.exists():
-        return _read(None, TRIAL_TABLES[name])
-    if name in _NEW_IN_THIS_VERSION and not path.exists() and _of_version_before(folder / SPANS_FILE):
-        return _read(None, TRIAL_TABLES[name])
-    table = _read(path, TRIAL_TABLES[name])
+    path, known = folder / name, TRIAL_TABLES[name]
+    may_lack = not known.always or (known.since_version == SCHEMA_VERSION and _of_version_before(folder / SPANS_FILE))
+    if may_lack and not path.exists():
+        return _read(None, known.columns)
+    table = _read(path, known.columns)
     for column, own in zip(("cell", "variant", "repeat"), key, strict=True):
         other = pc.not_equal(table.column(column), pa.scalar(own, table.schema.field(column).type))
         _refuse(other, path, column, f"is not the trial's, {own!r}", table)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ground.atomic_write import write_whole
 from results.comparison.manifest_differences import ManifestDifference, ToldDifferences, told_differences
 from results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
 from results.reading.headline import HeadlineRow, by_cell, headline, interval_note, saturation_note
@@ -107,13 +108,6 @@ def write_report_figures(runs: Sequence[Path | Run], folder: Path) -> list[Path]
     loaded = _labelled(runs)
     prefill, _ = prefill_of(loaded)
     return write_figures(report_charts(loaded, _rows(loaded), prefill, _styles(loaded)).all, folder)
-
-
-def write_whole(destination: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    unfinished = destination.with_name(f"{destination.name}.partial")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(destination)
 
 
 def _labelled(runs: Sequence[Path | Run]) -> dict[str, Run]:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from runner.experiment.document import one_line
+from ground.shown_text import one_line
 from runner.runs.faults import BAD_INPUT, FORESEEN, MACHINE_LACKS, STATUS
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from results.records.run_store import TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
+from results.records.trial_tables import PREFILL_TABLE
 from runner.emulation.ranks.peer_plans import plan_peers
 from runner.emulation.ranks.rank_plans import TrialSetting, plan_ranks
 from runner.emulation.ranks.rank_processes import run_ranks
@@ -19,10 +20,8 @@ from runner.emulation.serving.prefill_measurement import measured_profile
 from runner.emulation.serving.serving_outcome import gather
 from runner.emulation.serving.serving_plans import plan_serving
 from runner.emulation.serving.serving_processes import serving
-from runner.emulation.telemetry.gpu_sampler import gpu_samples, sampling_gpus
-from runner.emulation.telemetry.link_sampler import LinkSampler, link_samples
-from runner.emulation.telemetry.load_sampler import LoadSampler
-from runner.emulation.telemetry.tcp_sampler import TcpSampler, tcp_samples
+from runner.emulation.telemetry.samplers import SAMPLERS
+from runner.emulation.telemetry.sampling import sampling
 from runner.resolve.dilation import undilated_span
 from runner.resolve.experiment import Cell
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
@@ -82,33 +81,16 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
             # A plan is made with times of a profile, and torch takes its own.
             ahead = planned_bubbles(cell.topology, variant) if service.inference is None else {}
             serves = plan_serving(service, setting, ahead)
-        links, load = LinkSampler(testbed, setting.epoch_ns), LoadSampler(testbed.network_cpu_time_s)
-        connections = TcpSampler(testbed.tcp_state_reader(), setting.epoch_ns)
-
-        def each_while() -> None:
-            load.look()
-            meanwhile()
-
-        connections.start()
-        try:
-            links.start()
-            try:
-                uuids = () if testbed.gpus is None else {seat.uuid for seat in testbed.gpus.seats()}
-                with (
-                    sampling_gpus(sorted(uuids), setting.epoch_ns) as gpu_readings,
-                    serving(testbed, () if serves is None else serves.processes, folder) as faults,
-                ):
-                    if variant.peer:
-                        run_ranks(testbed, PEER_RANK, plan_peers(cell, variant, setting), folder, each_while)
-                    else:
-                        plans = plan_ranks(cell, variant, setting, None if serves is None else serves.gpus)
-                        with StartGate(setting.start_gate, len(plans)) as gate:
-                            run_ranks(testbed, RANK, plans, folder, each_while, gate=gate)
-            finally:
-                readings = links.stop()
-        finally:
-            rounds = connections.stop()
-        seen = load.load()
+        with (
+            sampling(SAMPLERS, testbed, setting.epoch_ns, trial.dilation) as samples,
+            serving(testbed, () if serves is None else serves.processes, folder) as faults,
+        ):
+            if variant.peer:
+                run_ranks(testbed, PEER_RANK, plan_peers(cell, variant, setting), folder, meanwhile)
+            else:
+                plans = plan_ranks(cell, variant, setting, None if serves is None else serves.gpus)
+                with StartGate(setting.start_gate, len(plans)) as gate:
+                    run_ranks(testbed, RANK, plans, folder, meanwhile, gate=gate)
         ranks = range(len(variant.placement.places))
         logs = [_undilated(read_span_log(setting.span_log(rank)), trial.dilation) for rank in ranks]
         prefill = None
@@ -129,8 +111,8 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
         variant.name,
         trial.repeat,
         logs,
-        link_samples(readings, trial.dilation),
-        facts={
+        {**samples.tables, PREFILL_TABLE: () if prefill is None else prefill.requests},
+        {
             "warmup_iterations": cell.spec.training.warmup,
             "tokens_per_iteration": cell.tokens_per_iteration,
             "dilation": trial.dilation,
@@ -140,16 +122,14 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
             **plan_facts(cell.topology, variant),
             "losses": mean_losses(logs),
             **({"devices": devices} if (devices := device_facts(logs)) else {}),
-            **({} if gpu_readings.fault is None else {"nvml_fault": gpu_readings.fault}),
-            "machine_load": None if seen is None else asdict(seen),
+            # In virtual time nobody samples it.
+            "machine_load": None,
+            **samples.facts,
             "window_share": variant.tcp.window_share,
             "sysctls": variant.tcp.sysctls(),
             **({} if testbed.gpus is None else {"gpu_assignment": testbed.gpus.document()}),
             **({} if prefill is None else {"prefill": prefill.facts}),
         },
-        tcp_samples=tcp_samples(rounds, testbed.addresses.host_names(), trial.dilation),
-        prefill_requests=() if prefill is None else prefill.requests,
-        gpu_samples=gpu_samples(gpu_readings, trial.dilation),
     )
 
 

@@ -10,9 +10,9 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, JsonValue
 
-from ground.shown_text import shown
+from ground.shown_text import one_line, shortened, shown
 from ground.strict_model import InputError
-from runner.experiment.document import override_source, parse_yaml
+from ground.yaml_document import parse_yaml
 from runner.experiment.model import ExperimentSpec
 
 Steps = tuple[str, ...]
@@ -112,6 +112,12 @@ def _with_value(document: Any, path: Steps, value: Any, source: str, above: Step
 
 def _entries(count: int) -> str:
     return f"{count} entr{'y' if count == 1 else 'ies'}"
+
+
+def override_source(override: str) -> str:
+    """Return what a message calls the ``path=value`` of a ``--set``; of a long value only the beginning."""
+    path, equals, value = override.partition("=")
+    return f"--set {one_line(shortened(path) + equals + shortened(value))}"
 
 
 def with_override(document: Any, override: str) -> Any:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ground.shown_text import shortened
+from ground.shown_text import one_line, shortened
 from ground.strict_model import InputError, parse_model
+from ground.yaml_document import read_document
 from netem_profiles.profile import load_profile
-from runner.experiment.document import one_line, override_source, read_document
-from runner.experiment.field_path import with_override, with_value
+from runner.experiment.field_path import override_source, with_override, with_value
 from runner.experiment.model import ExperimentSpec
 from runner.experiment.sweep import combinations, swept_paths, value_text
 from testbed.network.topology import LinkConditions, Topology, TopologySpec, resolve_topology

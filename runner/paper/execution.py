@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,16 +88,12 @@ def run_jobs(jobs: Sequence[Job], engine: str, runs: Path, tell: Tell, *, side_b
     Whatever ends this, the children end too.
     """
     runs.mkdir(parents=True, exist_ok=True)
-    waiting, failed, children = deque(jobs), list[str](), _Children()
-
-    def next_job() -> Job | None:
-        try:
-            return None if children.ending else waiting.popleft()
-        except IndexError:
-            return None
+    waiting, failed, children = iter(jobs), list[str](), _Children()
 
     def work(core: int) -> None:
-        while (job := next_job()) is not None:
+        for job in waiting:
+            if children.ending:
+                return
             log = runs / f"{job.part.name}.log"
             tell(f"{job.part.name}: {'goes on' if job.begun else 'begins'} on core {core}, {log} tells how far it is")
             began_s = time.monotonic()
@@ -107,14 +103,12 @@ def run_jobs(jobs: Sequence[Job], engine: str, runs: Path, tell: Tell, *, side_b
             if status not in {DONE, OUTSIDE_TOLERANCE}:
                 failed.append(outcome)
 
-    workers = [threading.Thread(target=work, args=(core,)) for core in sorted(os.sched_getaffinity(0))[:side_by_side]]
-    try:
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-    finally:
-        children.end()
+    cores = sorted(os.sched_getaffinity(0))[:side_by_side]
+    with ThreadPoolExecutor(len(cores)) as pool:
+        try:
+            list(pool.map(work, cores))
+        finally:
+            children.end()
     return failed
 
 

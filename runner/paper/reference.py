@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
+from ground.atomic_write import write_whole
 from results.comparison.run_description import facts, warnings, what_was_run
 from results.reading.headline import HeadlineRow, by_cell, headline
 from results.reading.run import Run
@@ -14,7 +15,6 @@ from results.report.charts.drawing.colours import Styles
 from results.report.charts.paper import write_figures
 from results.report.page_templates import page_environment
 from results.report.prefill.prefill_section import prefill_of
-from results.report.report import write_whole
 from results.report.report_charts import report_charts
 from results.report.tables import table_text
 from results.text.number_text import visible

@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ground.shown_text import one_line
 from ground.strict_model import InputError, parse_model
-from runner.experiment.document import one_line
 from runner.experiment.model import ExperimentSpec
 from runner.experiment.sweep import MAX_TRIALS
 from runner.experiment.sweep_points import CellSpec, cell_specs, with_topology_inline

@@ -12,6 +12,7 @@ from results.records.run_store import TrialRecord
 from results.records.schema import PrefillRequest
 from results.records.span_log import SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
+from results.records.trial_tables import LINK_TABLE, PREFILL_TABLE
 from runner.resolve.experiment import Cell
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
@@ -82,7 +83,7 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
         variant.name,
         0,
         TrialSpans(owners, simulation.spans),
-        link_counters(trial.topology, simulation),
+        {LINK_TABLE: link_counters(trial.topology, simulation), PREFILL_TABLE: requests},
         facts={
             "warmup_iterations": trial.warmup,
             "tokens_per_iteration": trial.tokens_per_iteration,
@@ -96,7 +97,6 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
             "losses": [],
             **facts,
         },
-        prefill_requests=requests,
     )
 
 

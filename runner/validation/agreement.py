@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ground.atomic_write import write_whole
+from ground.shown_text import one_line
 from ground.strict_model import InputError
-from results.records.run_store import read_json, written_whole
-from runner.experiment.document import one_line
+from results.records.run_store import read_json
 from runner.validation.comparison import Comparison
 
 AGREEMENT_FILE = "agreement.json"
@@ -76,8 +77,7 @@ class Agreement:
 def write_agreement(folder: Path, agreement: Agreement) -> Path:
     """Write the agreement into that folder, in place of what was there; return the file."""
     path = folder / AGREEMENT_FILE
-    with written_whole(path) as partial:
-        partial.write_text(json.dumps(_document(agreement), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(_document(agreement), indent=1, ensure_ascii=False) + "\n")
     return path
 
 

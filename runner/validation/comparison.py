@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ground.shown_text import one_line
 from ground.strict_model import InputError
 from results.reading.headline import HeadlineRow, cell_text, headline
 from results.reading.not_modelled import not_modelled_text
 from results.reading.run import Run
 from results.reading.saturation import MachineLoad
 from results.reading.summary import calibrated_cells
-from runner.experiment.document import one_line
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Cell, Experiment
 from runner.runs.not_modelled import links_without

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ground.atomic_write import write_whole
 from ground.strict_model import InputError
 from testbed.claims.registry import MARKER, STATE_ROOT, claims
 from testbed.network.topology import Topology
@@ -68,9 +69,7 @@ def record_hosts(
 ) -> None:
     """Let others join the testbed of this folder: all its hosts at once, or none."""
     record = {"network": network_fingerprint(topology), "hosts": host_pids, "environments": dict(environments or {})}
-    partial = folder / f"{HOSTS_RECORD}.partial"
-    partial.write_text(json.dumps(record))
-    partial.rename(folder / HOSTS_RECORD)
+    write_whole(folder / HOSTS_RECORD, json.dumps(record))
 
 
 def join_testbed(source: str, topology: Topology, root: Path = STATE_ROOT) -> JoinedTestbed | None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ground.strict_model import InputError
-from runner.experiment.document import override_source
+from runner.experiment.field_path import override_source
 from runner.planner.experiment_file import load_experiment
 
 EXPERIMENT: dict[str, Any] = {

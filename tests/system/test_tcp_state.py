@@ -13,7 +13,8 @@ import pytest
 from pyroute2 import DiagSocket
 
 from results.records.schema import LINK_SAMPLES, TCP_SAMPLES
-from runner.emulation.telemetry.tcp_sampler import INTERVAL_S
+from results.records.trial_tables import LINK_TABLE, TCP_TABLE
+from runner.emulation.telemetry.tcp_sampler import TcpSampler
 from runner.emulation.trial import Trial, run_trial
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.connection_count import count_connections
@@ -50,8 +51,8 @@ def trial(substrate: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         testbed.use_tcp(variant.tcp)
         connections = count_connections(cell.topology, variant.pairs, variant.transport, variant.clock)
         record = run_trial(testbed, Trial(cell, 0, 0, 1.0, connections))
-    links = pd.DataFrame(record.link_samples, columns=LINK_SAMPLES.names[3:])
-    return pd.DataFrame(record.tcp_samples, columns=TCP_SAMPLES.names[3:]), links[links.scope == "node_pair"]
+    links = pd.DataFrame(record.tables[LINK_TABLE], columns=LINK_SAMPLES.names[3:])
+    return pd.DataFrame(record.tables[TCP_TABLE], columns=TCP_SAMPLES.names[3:]), links[links.scope == "node_pair"]
 
 
 def test_connections_are_as_the_topology_the_transport_and_the_counters_say(
@@ -82,7 +83,7 @@ def test_connections_are_as_the_topology_the_transport_and_the_counters_say(
         assert (totals.acked_bytes <= crossed + SLACK_BYTES).all()
         assert (crossed <= 1.15 * totals.sent_bytes + SLACK_BYTES).all()
         assert totals.acked_bytes.max() > 0
-    assert np.diff(np.unique(tcp.time_ns)).min() > 0.9 * INTERVAL_S * 1e9
+    assert np.diff(np.unique(tcp.time_ns)).min() > 0.9 * TcpSampler.interval_s * 1e9
 
 
 SAME = {

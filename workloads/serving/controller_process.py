@@ -17,6 +17,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from ground.atomic_write import write_whole
 from workloads.compute.timer_slack import wake_precisely
 from workloads.parent_process import die_with_parent
 from workloads.plan_file import read_plan
@@ -159,10 +160,7 @@ class ControllerProcess:
             row.update({name: row[name] - epoch_ns for name in _TIMES if row[name] is not None})
             rows.append(row)
         document = {"requests": rows, "latest_arrival_ns": self._latest_ns}
-        path = Path(self._plan.records)
-        unfinished = path.with_suffix(".unfinished")
-        unfinished.write_text(json.dumps(document), encoding="utf-8")
-        unfinished.rename(path)
+        write_whole(Path(self._plan.records), json.dumps(document))
 
 
 def main(arguments: list[str]) -> int:

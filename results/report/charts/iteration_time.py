@@ -1,12 +1,12 @@
 """Draw iteration time against WAN latency, or by cell where something other than latency was swept."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ground.units import parse_duration_ns
 from results.reading.headline import LATENCY_PATH, HeadlineRow, cell_text
 from results.report.charts.chart import Chart, Drawing, points_legend, series_legend
 from results.report.charts.drawing.canvas import Layout
@@ -20,13 +20,14 @@ MAX_CELLS = 24
 MAX_TICKS = 8
 
 _NS_PER_MS = 1e6
-_UNITS_NS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def latency_ms(values: Mapping[str, str]) -> float | None:
     """Return the swept one-way WAN latency of a cell in milliseconds, None if it was not swept."""
-    found = re.fullmatch(r"\s*([0-9.]+)\s*(ns|us|µs|ms|s)\s*", values.get(LATENCY_PATH, ""))
-    return float(found[1]) * _UNITS_NS[found[2]] / _NS_PER_MS if found else None
+    try:
+        return parse_duration_ns(values.get(LATENCY_PATH)) / _NS_PER_MS
+    except ValueError:
+        return None
 
 
 def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str) -> Chart | None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ground.shown_text import one_line
 from ground.strict_model import InputError
 from ground.units import parse_fraction
 from results import load
@@ -25,7 +26,6 @@ from runner.cli.arguments import STANDARD_OUTPUT, AsJson, RunsFolder
 from runner.cli.exit_status import fail, told_in_one_line
 from runner.cli.outcome import tell
 from runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors, run_again
-from runner.experiment.document import one_line
 from runner.runs.faults import DONE, NO_DATA, NOT_COMPARABLE, REGRESSED
 
 _WIDTH = 140

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ground.atomic_write import write_whole
 from ground.strict_model import InputError
 from results import load
 from runner.cli.arguments import STANDARD_OUTPUT, AsJson
@@ -55,7 +56,7 @@ def report(
 ) -> None:
     """Write the report of one or several runs, one HTML file that needs nothing else, or its tables."""
     # Drawing takes a second to load, which other commands spare.
-    from results.report.report import write_report, write_report_figures, write_whole  # noqa: PLC0415
+    from results.report.report import write_report, write_report_figures  # noqa: PLC0415
     from results.report.tables import table_text  # noqa: PLC0415
 
     with told_in_one_line():

@@ -4,9 +4,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ground.shown_text import one_line
 from ground.strict_model import InputError
 from runner.cli.outcome import tell
-from runner.experiment.document import one_line
 from runner.runs.run_folder import FEW, check_runs_folder
 from runner.simulator.simulation import Simulate
 from runner.validation.agreement import VIRTUAL_CELL_LIMIT

@@ -1,7 +1,6 @@
 """``wanbed profile``: measure the times of a model on this machine's GPU or CPU, for runs and simulations to read."""
 
 import json
-import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ground.atomic_write import write_whole
 from ground.strict_model import InputError
 from results.text.number_text import list_text, percent_text, seconds_text, size_text, three_digits
 from runner.cli.arguments import AsJson
@@ -106,14 +106,7 @@ def _slug(text: str) -> str:
 
 
 def _write(measured: MeasuredProfile | MeasuredPrefill, path: Path) -> None:
-    """Write the file so that it appears whole, or not at all."""
-    text = json.dumps(measured.model_dump(mode="json", exclude_none=False), indent=1)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(f"{text}\n", encoding="utf-8")
-        partial.rename(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, json.dumps(measured.model_dump(mode="json", exclude_none=False), indent=1) + "\n")
 
 
 def _print_plan(task: StagesTask | PromptsTask, at_hand: DeviceAtHand, path: Path, as_json: bool) -> None:

@@ -1,16 +1,19 @@
 """Check whether the machine kept up with what it emulated: sample how busy its cores are while a trial runs."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Self
 
+from runner.emulation.telemetry.sampling import Sampler
 from testbed.kernel.inside import in_virtual_time
-from testbed.kernel.machine_load import read_cpu_times
+from testbed.kernel.machine_load import CpuTimes, read_cpu_times
+from testbed.testbed import Testbed
 
 SATURATED = 0.95
 """A machine this busy makes packets and ranks wait for cores."""
-
-_WINDOW_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -26,39 +29,39 @@ class MachineLoad:
     network: float | None
 
 
-class LoadSampler:
-    """Sample the machine's load: call ``look`` several times a second from the start of a trial to its end.
+class LoadSampler(Sampler[CpuTimes]):
+    """Read the machine's CPU times; ``network_cpu_time_s`` returns the CPU seconds that the network has cost so far."""
 
-    ``network_cpu_time_s`` returns the CPU seconds that the network has cost so far.
-    """
+    interval_s = 0.25
+    reads_at_end = False
 
     def __init__(self, network_cpu_time_s: Callable[[], float | None]) -> None:
         self._network_cpu_time_s = network_cpu_time_s
         self._network_s = network_cpu_time_s()
-        self._first = self._last = read_cpu_times()
-        self._began_s = self._looked_s = time.monotonic()
-        self._windows: list[float] = []
+        self._began_s = time.monotonic()
 
-    def look(self) -> None:
-        """Close the window if it is long enough. In virtual time there is none: no core is ever short there."""
-        if in_virtual_time():
-            return
-        now_s = time.monotonic()
-        if now_s - self._looked_s < _WINDOW_S:
-            return
-        now = read_cpu_times()
-        busy = now.busy_since(self._last)
-        if busy is not None:
-            self._windows.append(busy)
-        self._last, self._looked_s = now, now_s
+    @classmethod
+    def of(cls, testbed: Testbed, _: ExitStack) -> Self | None:
+        """Return a sampler of this machine, None in virtual time: no core is ever short there."""
+        return None if in_virtual_time() else cls(testbed.network_cpu_time_s)
 
-    def load(self) -> MachineLoad | None:
-        """Return the load seen so far; None before the first window is closed."""
-        if not self._windows:
+    def read(self) -> CpuTimes:
+        """Read the times as of now."""
+        return read_cpu_times()
+
+    def facts(self, readings: Sequence[tuple[int, CpuTimes]]) -> dict[str, Any]:
+        """Return the load of the trial, None for one that was over in a quarter second."""
+        load = self.load([times for _, times in readings])
+        return {"machine_load": None if load is None else asdict(load)}
+
+    def load(self, times: Sequence[CpuTimes]) -> MachineLoad | None:
+        """Return the load between the first and the last of these; None where no window lies between."""
+        windows = [busy for one, other in pairwise(times) if (busy := other.busy_since(one)) is not None]
+        if not windows:
             return None
         return MachineLoad(
-            self._last.busy_since(self._first) or 0.0,
-            sum(window > SATURATED for window in self._windows) / len(self._windows),
+            times[-1].busy_since(times[0]) or 0.0,
+            sum(window > SATURATED for window in windows) / len(windows),
             self._network_share(),
         )
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
+from ground.shown_text import one_line
 from ground.strict_model import InputError
-from runner.experiment.document import one_line
 from runner.experiment.model import ExperimentSpec, TransportSpec
 from runner.experiment.prefill_spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
 from runner.resolve.placement import StagePlace

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from pydantic import Field
 
+from ground.shown_text import one_line
 from ground.strict_model import InputError, StrictModel, parse_model
-from runner.experiment.document import one_line, read_document
+from ground.yaml_document import read_document
 
 EXPLANATIONS_FILE = "explanations.yaml"
 

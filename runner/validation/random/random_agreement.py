@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ground.atomic_write import write_whole
+from ground.shown_text import one_line
 from ground.strict_model import InputError
-from results.records.run_store import read_json, written_whole
-from runner.experiment.document import one_line
+from results.records.run_store import read_json
 from runner.validation.agreement import AGREEMENT_FILE, VIRTUAL_CELL_LIMIT, VIRTUAL_MEDIAN_LIMIT
 
 SHARE_WITHIN = 0.95
@@ -119,8 +120,7 @@ class RandomAgreement:
 def write_random_agreement(folder: Path, agreement: RandomAgreement) -> Path:
     """Write the agreement into that folder, in place of what was there; return the file."""
     path = folder / AGREEMENT_FILE
-    with written_whole(path) as partial:
-        partial.write_text(json.dumps(agreement.document(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(agreement.document(), indent=1, ensure_ascii=False) + "\n")
     return path
 
 

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from results.records.run_store import RunStore, written_whole
-from runner.experiment.document import one_line
+from ground.atomic_write import write_whole
+from ground.shown_text import one_line
+from results.records.run_store import RunStore
 from runner.planner.experiment_file import load_experiment
 from runner.runs.faults import FORESEEN
 from runner.runs.machine_facts import kernel_facts
@@ -45,8 +46,7 @@ def run_batch(batch: Batch) -> None:
         try:
             run_trials(load_experiment(Path(file)), store, substrate="kernel", source=file, tell=lambda _: None)
         except FORESEEN as fault:
-            with written_whole(store.path / FAILURE) as partial:
-                partial.write_text(f"{one_line(str(fault))}\n", encoding="utf-8")
+            write_whole(store.path / FAILURE, f"{one_line(str(fault))}\n")
 
 
 if __name__ == "__main__":

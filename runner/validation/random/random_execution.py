@@ -5,15 +5,18 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ground.atomic_write import write_whole
+from ground.shown_text import one_line
 from ground.strict_model import InputError
 from results import load
-from results.records.run_store import RunStore, written_whole
+from results.records.run_store import RunStore
 from runner.emulation.virtual.virtual_clock import enter_virtual_time
 from runner.emulation.virtual.virtual_patience import quiet_patience_s
-from runner.experiment.document import one_line
 from runner.runs.progress import Progress
 from runner.runs.run_folder import begin_run, latest_run
 from runner.simulator.deadlock import SimulationError
@@ -65,38 +68,22 @@ class RandomRuns:
         self._waiting = deque(waiting)
         self._lock = threading.Lock()
         self._stopping = False
-        self._fault: BaseException | None = None
 
     def run(self, side_by_side: int) -> None:
         """Run all. Raises what keeps guests from starting; whatever ends this, the guests end too."""
         cores = sorted(os.sched_getaffinity(0))
-        workers = [
-            threading.Thread(target=self._work, args=(cores[place % len(cores)],), daemon=True)
-            for place in range(side_by_side)
-        ]
-        try:
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join()
-        finally:
-            self._stopping = True
-            for worker in workers:
-                if worker.ident is not None:
-                    worker.join()
-        if self._fault is not None:
-            raise self._fault
+        with ThreadPoolExecutor(side_by_side) as pool:
+            try:
+                workers = [pool.submit(self._work, cores[place % len(cores)]) for place in range(side_by_side)]
+                for worker in as_completed(workers):
+                    worker.result()
+            finally:
+                self._stopping = True
 
     def _work(self, core: int) -> None:
-        try:
+        with suppress(_StoppedError):
             while batch := self._next_batch():
                 self._run(batch, core)
-        except _StoppedError:
-            pass
-        except BaseException as fault:
-            # Raised again by whoever waits for this thread.
-            self._fault = fault
-            self._stopping = True
 
     def _next_batch(self) -> list[DrawnExperiment]:
         with self._lock:
@@ -159,8 +146,7 @@ def has_ended(store: RunStore) -> bool:
 
 def fail_run(store: RunStore, reason: str) -> None:
     """Keep why a run came to no end, in its folder."""
-    with written_whole(store.path / FAILURE) as partial:
-        partial.write_text(f"{one_line(reason)}\n", encoding="utf-8")
+    write_whole(store.path / FAILURE, f"{one_line(reason)}\n")
 
 
 def _last_line(said: io.BytesIO) -> str:

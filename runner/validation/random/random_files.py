@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
+from ground.atomic_write import write_whole, written_whole
 from ground.strict_model import InputError
-from results.records.run_store import written_whole
 from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import Experiment
 from runner.validation.random.random_experiments import draw_experiment
@@ -46,8 +46,7 @@ def write_experiments(seed: int, count: int, folder: Path) -> list[DrawnExperime
         for number in range(count):
             document = draw_experiment(seed, number)
             file = folder / f"{document['name']}.yaml"
-            with written_whole(file) as partial:
-                partial.write_text(_text(document), encoding="utf-8")
+            write_whole(file, _text(document))
             drawn.append(DrawnExperiment(number, file, load_experiment(file)))
     except OSError as fault:
         raise InputError(f"{folder}: cannot be written to ({fault.strerror}), give another folder") from None

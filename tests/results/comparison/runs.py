@@ -78,7 +78,7 @@ def write_run(
                 spans.append(Span("forward", iteration, 0, start_ns, end_ns))
                 start_ns = end_ns
             log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), tuple(spans), complete=True)
-            store.write_trial(TrialRecord(latencies.index(latency), variant, repeat, [log], []))
+            store.write_trial(TrialRecord(latencies.index(latency), variant, repeat, [log]))
     if finished:
         store.finish()
     return store.path

@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import results
-from results.records.run_store import LINK_SAMPLES_FILE, PREFILL_REQUESTS_FILE, SPANS_FILE, TCP_SAMPLES_FILE, RunError
+from results.records.run_store import RunError
 from results.records.schema import LINK_SAMPLES, SPANS
 from results.records.schema_upgrade import upgraded
+from results.records.trial_tables import LINK_SAMPLES_FILE, PREFILL_REQUESTS_FILE, SPANS_FILE, TCP_SAMPLES_FILE
 
 NEW_IN_VERSION_2 = ("tensor", "request")
 

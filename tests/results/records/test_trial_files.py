@@ -12,16 +12,16 @@ import pytest
 import results
 from results.perfetto.selection import Selection
 from results.perfetto.trace_file import write_trace
-from results.records.run_store import (
+from results.records.run_store import RunError
+from results.records.schema import GPU_SAMPLES, GpuSample, write_table
+from results.records.trial_tables import (
     GPU_SAMPLES_FILE,
     LINK_SAMPLES_FILE,
     PREFILL_REQUESTS_FILE,
     SPANS_FILE,
     TCP_SAMPLES_FILE,
-    RunError,
+    TRIAL_TABLES,
 )
-from results.records.schema import GPU_SAMPLES, GpuSample, write_table
-from results.records.trial_files import TRIAL_TABLES
 from tests.results.records.test_schema_upgrade import as_version_1
 
 BuildRun = Callable[..., Path]

@@ -10,8 +10,9 @@ from results.perfetto.selection import Selection
 from results.perfetto.trace_file import write_trace
 from results.reading.run import Run
 from results.reading.trial_frames import measured_window
-from results.records.run_store import GPU_SAMPLES_FILE, TRIAL_FACTS, read_json
+from results.records.run_store import TRIAL_FACTS, read_json
 from results.records.schema import GPU_SAMPLES, GpuSample, write_table
+from results.records.trial_tables import GPU_SAMPLES_FILE
 from results.report.device_table import device_rows, device_table
 from results.report.report import write_report
 from tests.results.perfetto.trace_rules import load_trace, names_of, problems

@@ -334,7 +334,7 @@ def finished_run() -> RunStore:
     store = begin_run(load_experiment(Path(written(SMALL))), Path("runs"), {"dilation": 1.0})
     spans = (Span("forward", 1, 0, 0, 1_000_000), Span("backward", 1, 0, 1_000_000, 3_000_000))
     log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), spans, complete=True)
-    store.write_trial(TrialRecord(0, "gpipe", 0, [log], []))
+    store.write_trial(TrialRecord(0, "gpipe", 0, [log]))
     store.finish()
     return store
 

@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from results.records.run_store import PREFILL_REQUESTS_FILE, SPANS_FILE, TRIAL_FACTS, write_trial
+from results.records.run_store import TRIAL_FACTS, write_trial
 from results.records.schema import PREFILL_REQUESTS, SPANS, read_tables
 from results.records.span_log import PREFILL
+from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE
 from runner.simulated_runs.simulated_trial import NO_PLACE, SimulatedTrial, simulated_record
 from runner.simulator.variant_simulation import simulate_variant
 from tests.runner.prefill_documents import cell

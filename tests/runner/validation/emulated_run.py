@@ -55,7 +55,7 @@ def write_run(
         store.write_calibration(cell, [CalibrationRow("east", "west", *row), CalibrationRow("west", "east", *row)])
         for repeat, time_s in enumerate(repeats_s):
             said = {"warmup_iterations": 1, "connections": [["east-0", "west-0", 1]], **(facts or {})}
-            store.write_trial(TrialRecord(cell, variant, repeat, _logs(round(time_s * S)), [], said))
+            store.write_trial(TrialRecord(cell, variant, repeat, _logs(round(time_s * S)), {}, said))
     store.finish()
     return store.path
 

@@ -1,70 +1,67 @@
 import sys
-import time
+from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
-from runner.emulation.telemetry.gpu_sampler import gpu_samples, sampling_gpus
+from results.records.schema import GpuSample
+from results.records.trial_tables import GPU_TABLE
+from runner.emulation.telemetry.gpu_sampler import GpuSampler
+from runner.emulation.telemetry.sampling import sampling
+from testbed.testbed import Testbed
 from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
 
-PATIENCE_S = 10
-
 
 @pytest.fixture
-def gpus() -> list[FakeGpu]:
-    return [FakeGpu("GPU-1"), FakeGpu("GPU-2", refuses={"power"})]
-
-
-@pytest.fixture
-def binding(gpus: list[FakeGpu], monkeypatch: pytest.MonkeyPatch) -> FakePynvml:
-    fake = FakePynvml(gpus)
+def binding(monkeypatch: pytest.MonkeyPatch) -> FakePynvml:
+    fake = FakePynvml([FakeGpu("GPU-1"), FakeGpu("GPU-2", refuses={"power"})])
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     return fake
 
 
-def test_every_gpu_is_read_at_the_begin_the_end_and_between(binding: FakePynvml) -> None:
-    epoch_ns = time.monotonic_ns()
-    with sampling_gpus(["GPU-1", "GPU-2"], epoch_ns, interval_s=0.001) as found:
-        assert binding.sessions == 1
-        deadline = time.monotonic() + PATIENCE_S
-        while len(found.readings) < 10 and time.monotonic() < deadline:
-            time.sleep(0.001)
-    assert binding.sessions == 0
-    assert found.fault is None
-    samples = gpu_samples(found, 1)
-    assert len(samples) >= 10
-    assert [sample.device for sample in samples[:2]] == ["GPU-1", "GPU-2"]
+def hosts_owning(*uuids: str) -> Testbed:
+    """A testbed whose hosts own these GPUs, the first of them twice."""
+    seats = [SimpleNamespace(uuid=uuid) for uuid in (*uuids, *uuids[:1])]
+    return SimpleNamespace(gpus=SimpleNamespace(seats=lambda: seats) if uuids else None)  # type: ignore[return-value]
+
+
+def sampled(*uuids: str) -> tuple[list[GpuSample], dict[str, str]]:
+    """What a short trial leaves: its rows and facts."""
+    with sampling((GpuSampler,), hosts_owning(*uuids), epoch_ns=0, dilation=1.0) as samples:
+        pass
+    return samples.tables[GPU_TABLE], samples.facts  # type: ignore[return-value]
+
+
+def test_every_gpu_is_read_at_the_begin_and_the_end(binding: FakePynvml) -> None:
+    samples, facts = sampled("GPU-2", "GPU-1")
+    assert [sample.device for sample in samples] == ["GPU-1", "GPU-2"] * 2
     assert samples == sorted(samples, key=lambda sample: sample.time_ns)
-    assert samples[0].time_ns >= 0
     assert samples[0].utilization is not None
     assert samples[0].power_w is not None
     assert samples[1].power_w is None
+    assert facts == {}
 
 
-def test_times_are_those_of_the_experiment(binding: FakePynvml) -> None:
-    with sampling_gpus(["GPU-1"], time.monotonic_ns() - 10**12) as found:
-        pass
-    assert gpu_samples(found, 1)[0].time_ns >= 10**12
-    assert gpu_samples(found, 10)[0].time_ns == pytest.approx(gpu_samples(found, 1)[0].time_ns / 10, abs=1)
+def test_nvml_is_let_go_of_at_the_end(binding: FakePynvml) -> None:
+    with ExitStack() as ending:
+        GpuSampler.of(hosts_owning("GPU-1"), ending)
+        assert binding.sessions == 1
+    assert binding.sessions == 0
 
 
 def test_a_gpu_that_is_lost_ends_the_readings_and_tells_why(binding: FakePynvml) -> None:
-    with sampling_gpus(["GPU-1", "GPU-9"], time.monotonic_ns()) as found:
-        pass
-    assert [uuid for _, uuid, _ in found.readings] == ["GPU-1"]
-    assert found.fault == "NVML: Not Found"
+    samples, facts = sampled("GPU-1", "GPU-9")
+    assert [sample.device for sample in samples] == ["GPU-1"]
+    assert facts == {"nvml_fault": "NVML: Not Found"}
 
 
 def test_without_nvml_a_trial_has_no_samples_and_knows_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with sampling_gpus(["GPU-1"], 0) as found:
-        pass
-    assert gpu_samples(found, 1) == []
-    assert found.fault is not None
-    assert "nvidia-ml-py" in found.fault
+    samples, facts = sampled("GPU-1")
+    assert samples == []
+    assert "nvidia-ml-py" in facts["nvml_fault"]
 
 
-def test_where_no_gpu_computes_nvml_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_hosts_own_no_gpu_nvml_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with sampling_gpus([], 0) as found:
-        pass
-    assert (found.readings, found.fault) == ([], None)
+    assert GpuSampler.of(hosts_owning(), ExitStack()) is None

@@ -1,3 +1,6 @@
+from contextlib import ExitStack
+from types import SimpleNamespace
+
 import pytest
 
 from runner.emulation.telemetry import load_sampler
@@ -5,47 +8,40 @@ from runner.emulation.telemetry.load_sampler import LoadSampler, MachineLoad
 from testbed.kernel.machine_load import CpuTimes
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
-    """A machine whose time and ticks the test sets: 100 ticks a second, of which ``busy`` per cent."""
-    state = {"now_s": 0.0, "total": 0.0, "idle": 0.0}
-    monkeypatch.setattr("time.monotonic", lambda: state["now_s"])
-    monkeypatch.setattr(load_sampler, "read_cpu_times", lambda: CpuTimes(round(state["total"]), round(state["idle"])))
-    return state
+def readings(*busy: float) -> list[CpuTimes]:
+    """The times before the first and after each of these windows, of 250 ticks each."""
+    found = [CpuTimes(0, 0)]
+    for share in busy:
+        found.append(CpuTimes(found[-1].total_ticks + 250, found[-1].idle_ticks + round(250 * (1 - share))))
+    return found
 
 
-def after(clock: dict[str, float], seconds: float, busy: float) -> None:
-    clock["now_s"] += seconds
-    clock["total"] += 1000 * seconds
-    clock["idle"] += 1000 * seconds * (1 - busy)
+def test_windows_in_which_no_core_was_to_spare_are_counted() -> None:
+    load = LoadSampler(lambda: None).load(readings(1.0, 0.5, 0.98, 0.12))
+    assert load == MachineLoad(pytest.approx(0.65), 0.5, None)
 
 
-def test_windows_in_which_no_core_was_to_spare_are_counted(clock: dict[str, float]) -> None:
-    sampler = LoadSampler(lambda: None)
-    for busy in (1.0, 0.5, 0.97, 0.1):
-        after(clock, 0.3, busy)
-        sampler.look()
-    load = sampler.load()
-    assert load is not None
-    assert load.busy == pytest.approx(0.6425, abs=0.01)
-    assert load.saturated == 0.5
+def test_a_trial_that_was_over_in_one_window_has_no_load() -> None:
+    assert LoadSampler(lambda: None).facts([(0, CpuTimes(9, 3))]) == {"machine_load": None}
 
 
-def test_looking_too_often_closes_no_window(clock: dict[str, float]) -> None:
-    sampler = LoadSampler(lambda: None)
-    for _ in range(4):
-        after(clock, 0.05, 1.0)
-        sampler.look()
-    assert sampler.load() is None
-    after(clock, 0.05, 0.0)
-    sampler.look()
-    assert sampler.load() == MachineLoad(0.8, 0.0, None)
+def test_the_facts_are_those_of_the_load() -> None:
+    facts = LoadSampler(lambda: None).facts(list(enumerate(readings(1.0, 0.0))))
+    assert facts == {"machine_load": {"busy": 0.5, "saturated": 0.5, "network": None}}
 
 
-def test_what_the_network_costs_is_told_as_a_share_of_one_core(clock: dict[str, float]) -> None:
+def test_what_the_network_costs_is_told_as_a_share_of_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = {"now_s": 10.0}
+    monkeypatch.setattr("time.monotonic", lambda: clock["now_s"])
     sampler = LoadSampler(lambda: 7.0 + 0.25 * clock["now_s"])
-    after(clock, 2.0, 0.5)
-    sampler.look()
-    load = sampler.load()
+    clock["now_s"] += 2.0
+    load = sampler.load(readings(0.5))
     assert load is not None
     assert load.network == pytest.approx(0.25)
+
+
+def test_in_virtual_time_nobody_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    testbed = SimpleNamespace(network_cpu_time_s=lambda: None)
+    assert LoadSampler.of(testbed, ExitStack()) is not None  # type: ignore[arg-type]
+    monkeypatch.setattr(load_sampler, "in_virtual_time", lambda: True)
+    assert LoadSampler.of(testbed, ExitStack()) is None  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> RunStore:
 
 
 def end(store: RunStore, variant: str, repeat: int) -> None:
-    store.write_trial(TrialRecord(0, variant, repeat, [LOG], []))
+    store.write_trial(TrialRecord(0, variant, repeat, [LOG]))
 
 
 def test_trials_are_told_as_they_appear_in_the_folder(store: RunStore) -> None:

@@ -36,7 +36,7 @@ def finish(store: RunStore, iteration_s: float = 2.0) -> None:
     length_ns, iterations = round(iteration_s * S), store.manifest["training"]["iterations"]
     spans = tuple(Span("forward", each, 0, each * length_ns, (each + 1) * length_ns) for each in range(iterations))
     log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), spans, complete=True)
-    store.write_trial(TrialRecord(0, variant, 0, [log], [], {"warmup_iterations": 1}))
+    store.write_trial(TrialRecord(0, variant, 0, [log], {}, {"warmup_iterations": 1}))
     store.finish()
 
 
@@ -188,16 +188,12 @@ def test_an_interrupt_ends_the_guests_and_keeps_what_has_finished(
             finally:
                 ended.append(folder)
 
-    def interrupted(self: threading.Thread, timeout: float | None = None) -> None:
-        if not ended and not getattr(interrupted, "done", False):
-            interrupted.done = True  # type: ignore[attr-defined]
-            while not all(random_execution.is_complete(store) for store in opened(drawn)):
-                time.sleep(0.01)
-            raise KeyboardInterrupt
-        join(self, timeout)
+    def interrupted(_: object) -> None:
+        while not all(random_execution.is_complete(store) for store in opened(drawn)):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
 
-    join = threading.Thread.join
-    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    monkeypatch.setattr(random_execution, "as_completed", interrupted)
     found = run(monkeypatch, drawn, Endless(), jobs=2)
     assert [result.number for result in found.results] == [0, BATCH]
     assert len(ended) == 2

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ground.shown_text import MAX_DIGITS, shortened, shown
+from ground.shown_text import MAX_DIGITS, one_line, shown
 from ground.strict_model import InputError
 
 MAX_FILE_BYTES = 2**20
@@ -135,20 +135,6 @@ def _unshared(value: Any) -> Any:
     return value
 
 
-def one_line(text: str) -> str:
-    """Return ``text`` as one line of a message: line breaks become spaces, what is unprintable is escaped."""
-    if text.isprintable():
-        return text
-    joined = " ".join(text.split())
-    return joined if joined.isprintable() else ascii(joined)[1:-1]
-
-
-def override_source(override: str) -> str:
-    """Return what a message calls the ``path=value`` of a ``--set``; of a long value only the beginning."""
-    path, equals, value = override.partition("=")
-    return f"--set {one_line(shortened(path) + equals + shortened(value))}"
-
-
 def parse_yaml(text: str, source: str) -> Any:
     """Parse one YAML document into a tree.
 
@@ -177,6 +163,11 @@ def parse_yaml(text: str, source: str) -> Any:
 
 def read_document(path: Path) -> dict[str, Any]:
     """Return the mapping in a YAML file. Raises InputError, one line that starts with the path; see ``parse_yaml``."""
+    return parse_document(read_text(path), one_line(str(path)))
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a YAML file. Raises InputError, one line that starts with the path."""
     source = one_line(str(path))
     try:
         with path.open("rb") as file:
@@ -187,10 +178,14 @@ def read_document(path: Path) -> dict[str, Any]:
     if len(content) > MAX_FILE_BYTES:
         raise InputError(f"{source}: larger than {MAX_FILE_BYTES // 2**20} MiB, which is no file of this kind")
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
         line = content.count(b"\n", 0, fault.start) + 1
         raise InputError(f"{source}: line {line}: not UTF-8 text: save it as UTF-8") from None
+
+
+def parse_document(text: str, source: str) -> dict[str, Any]:
+    """Parse one YAML document that is a mapping. Raises InputError as ``parse_yaml`` does."""
     document = parse_yaml(text, source)
     if not isinstance(document, dict):
         found = "empty" if document is None else f"a {'list' if isinstance(document, list) else 'single value'}"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ground.strict_model import InputError
-from runner.experiment.document import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, one_line, parse_yaml, read_document
+from ground.yaml_document import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_yaml, read_document
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=12)
 SCALARS = (
@@ -176,10 +176,3 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
 def test_an_endless_file_is_refused() -> None:
     with pytest.raises(InputError, match="larger than 1 MiB"):
         read_document(Path("/dev/zero"))
-
-
-@given(st.text(max_size=30))
-def test_one_line_is_one_printable_line(text: str) -> None:
-    assert one_line(text).isprintable()
-    if text.isprintable():
-        assert one_line(text) == text

@@ -1,0 +1,69 @@
+"""The tables of a finished trial, a Parquet file each: all that is written, read back, and listed on the results page.
+
+A table that only one sampler knows may stand beside that sampler. Its file is written too, and any reader of Parquet
+reads it; what ``TRIAL_TABLES`` has is also checked when it is read, and stands on the page.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from results.records.schema import (
+    GPU_SAMPLES,
+    LINK_SAMPLES,
+    PREFILL_REQUESTS,
+    SPANS,
+    TCP_SAMPLES,
+    GpuSample,
+    LinkSample,
+    PrefillRequest,
+    TcpSample,
+)
+from results.records.span_log import Span
+
+SPANS_FILE = "spans.parquet"
+LINK_SAMPLES_FILE = "link_samples.parquet"
+TCP_SAMPLES_FILE = "tcp_samples.parquet"
+PREFILL_REQUESTS_FILE = "prefill_requests.parquet"
+GPU_SAMPLES_FILE = "gpu_samples.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class TrialTable:
+    """One Parquet file of a trial; ``title`` is its heading on the results page.
+
+    A field of ``row`` that may be None is a column that may be null. A table that is not ``always`` there has a file
+    only where it has rows. ``since_version`` is the first version of the schema that has it.
+    """
+
+    file: str
+    title: str
+    columns: pa.Schema
+    row: type[tuple[Any, ...]]
+    always: bool = False
+    since_version: int = 1
+
+
+SPANS_TABLE = TrialTable(SPANS_FILE, "what every GPU and its network did", SPANS, Span, always=True)
+LINK_TABLE = TrialTable(LINK_SAMPLES_FILE, "counters of links and node pairs", LINK_SAMPLES, LinkSample, always=True)
+TCP_TABLE = TrialTable(
+    TCP_SAMPLES_FILE,
+    "the state of every TCP connection, by each of its ends",
+    TCP_SAMPLES,
+    TcpSample,
+    always=True,
+    since_version=2,
+)
+PREFILL_TABLE = TrialTable(
+    PREFILL_REQUESTS_FILE,
+    "what became of every inference request",
+    PREFILL_REQUESTS,
+    PrefillRequest,
+    always=True,
+    since_version=2,
+)
+GPU_TABLE = TrialTable(GPU_SAMPLES_FILE, "what NVML told of the GPUs, only where it was asked", GPU_SAMPLES, GpuSample)
+
+TRIAL_TABLES = {table.file: table for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE)}
+"""The tables by file."""

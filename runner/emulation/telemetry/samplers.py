@@ -1,0 +1,11 @@
+"""Every sampler that runs in a trial; the first starts first and ends last."""
+
+from typing import Any
+
+from runner.emulation.telemetry.gpu_sampler import GpuSampler
+from runner.emulation.telemetry.link_sampler import LinkSampler
+from runner.emulation.telemetry.load_sampler import LoadSampler
+from runner.emulation.telemetry.sampling import Sampler
+from runner.emulation.telemetry.tcp_sampler import TcpSampler
+
+SAMPLERS: tuple[type[Sampler[Any]], ...] = (TcpSampler, LinkSampler, GpuSampler, LoadSampler)

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from ground.atomic_write import PARTIAL, write_whole, written_whole
+
+
+def test_a_file_is_replaced_when_the_block_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    with written_whole(path) as partial:
+        partial.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_block_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(path, "half" * 10000 + "\ud800")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_block_that_writes_nothing_is_an_error_and_the_old_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    with pytest.raises(FileNotFoundError), written_whole(path):
+        pass
+    assert path.read_text() == "old"
+
+
+def test_what_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.with_name(path.name + PARTIAL).write_text("left over, and longer")
+    write_whole(path, "é")
+    assert path.read_bytes() == "é".encode()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_left_open_goes_on_under_its_name(tmp_path: Path) -> None:
+    with written_whole(tmp_path / "log") as partial:
+        file = partial.open("w")
+    with file:
+        file.write("later")
+    assert (tmp_path / "log").read_text() == "later"

@@ -9,7 +9,6 @@ import resource
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from mininet.node import Node
 from testbed.claims.registry import MARKER
 from testbed.hosts.host_process import HostProcess, Program
 from testbed.hosts.joining import enter_host, entering
+from wanbed.own_modules import module_command
 
 _DESCRIPTORS = 16_384
 """How many this process may have open, if it may: a host takes about three, and 1024 is what most shells leave."""
@@ -65,7 +65,7 @@ class EmulatedHost(Node):  # type: ignore[misc]
 
         It has ``environment`` beyond this process's.
         """
-        program = [sys.executable, "-m", module, *arguments]
+        program = module_command(module, *arguments)
         argv, whole = entering(self.pid, self._marker, program, {**os.environ, **environment})
         return Program(argv, env=whole, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
 

@@ -17,6 +17,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("netem_profiles", "testbed.kernel", "testbed.claims", "testbed.gpus", "results.reading"),
     ("testbed.hosts", "testbed.substrate", "results", "results.comparison", "results.perfetto"),
     ("testbed.virtual_time", "results.report"),
+    ("testbed.host_kinds",),
     ("testbed.testbed", "testbed.doctor"),
     ("testbed.measurement",),
     ("workloads.message", "workloads.model", "workloads.parent_process", "workloads.plan_file", "workloads.start_gate"),

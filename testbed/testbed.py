@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from testbed.claims.cleaning import end_processes
 from testbed.claims.registry import STATE_ROOT, Claim, claim
 from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
+from testbed.host_kinds import host_network
+from testbed.hosts.host import NetworkHost, SpawnOptions
 from testbed.hosts.host_attachment import TCP_SYSCTLS, attach_host
 from testbed.hosts.host_process import HostProcess
 from testbed.hosts.host_programs import HOST_PROGRAMS
@@ -39,7 +40,6 @@ from testbed.substrate.probe import GUEST, KERNEL, Offer, choose_substrate
 from testbed.substrate.substrate import Substrate, SubstrateError, SubstrateFacts
 from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
 from testbed.virtual_time.kernel.kernel_limits import lift_kernel_limits
-from testbed.virtual_time.processes.light_hosts import LightHost, LightNetwork
 
 _TRIM_PINGS, _TRIM_PINGS_VIRTUAL = 50, 2
 MAX_TRIM_NS = 1_000_000
@@ -56,9 +56,9 @@ class Testbed:
         self.identifier = ours.record.identifier
         self.folder = ours.folder
         self.addresses = AddressBook(topology, ours.record.slot)
-        self.network = LightNetwork() if in_virtual_time() else EmulatedNetwork()
+        self.network = host_network()
         self.gateway_plan: GatewayPlan = plan_gateways(topology, ours.record.slot, _timers(offer))
-        self._hosts: dict[str, EmulatedHost | LightHost] = {}
+        self._hosts: dict[str, NetworkHost] = {}
         self._substrate: Substrate
         self.reason = offer.reason
         if offer.name == UNSHAPED:
@@ -74,9 +74,7 @@ class Testbed:
         names.write_text(self.addresses.hosts_file())
         for host in self.topology.hosts:
             node = self.network.add(host.name, self.identifier)
-            node.use_hosts_file(names)
-            node.tell_interface("eth0", self.addresses.address(host))
-            node.export(self._gpu_environment(host.name))
+            node.configure(names, self.addresses.address(host), self._gpu_environment(host.name))
             self._hosts[host.name] = node
         if in_virtual_time():
             lift_kernel_limits()
@@ -90,13 +88,9 @@ class Testbed:
             # Nobody joins it: whoever looks for this network looks for its WAN.
             return
         self._settle_wan()
-        if isinstance(self.network, EmulatedNetwork):
-            record_hosts(
-                self.folder,
-                self.topology,
-                {name: node.pid for name, node in self._hosts.items()},
-                {name: self._gpu_environment(name) for name in self._hosts},
-            )
+        shells = {name: pid for name, node in self._hosts.items() if (pid := node.shell_pid) is not None}
+        if shells:
+            record_hosts(self.folder, self.topology, shells, {name: self._gpu_environment(name) for name in shells})
 
     def _settle_wan(self) -> None:
         """Take off the delays what the idle path adds by itself, one way.
@@ -123,14 +117,16 @@ class Testbed:
             stopping.callback(self.network.stop)
             stopping.callback(self._substrate.stop)
 
-    def spawn(self, host: str, argv: list[str], *, gpu: int | None = None, **popen: Any) -> subprocess.Popen[Any]:
+    def spawn(
+        self, host: str, argv: list[str], *, gpu: int | None = None, **popen: Unpack[SpawnOptions]
+    ) -> subprocess.Popen[Any]:
         """Start any program on a host; arguments beyond are Popen's. It ends with the testbed at the latest.
 
         Where hosts have been given real GPUs, the program sees the host's GPU of that number, or all of the host's.
         """
         name = self.topology.host(host).name
-        environment = {**(popen.pop("env", None) or os.environ), **self._gpu_environment(name, gpu)}
-        return self._hosts[name].spawn(argv, env=environment, **popen)
+        popen["env"] = {**(popen.get("env") or os.environ), **self._gpu_environment(name, gpu)}
+        return self._hosts[name].spawn(argv, **popen)
 
     def _gpu_environment(self, host: str, gpu: int | None = None) -> dict[str, str]:
         return {} if self.gpus is None else self.gpus.environment(host, gpu)

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "workloads")
+PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads")
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("ground",),
+    ("ground", "wanbed.own_modules"),
     ("results.records", "results.text"),
     ("testbed.network", "results.metrics"),
     ("netem_profiles", "testbed.kernel", "testbed.claims", "testbed.gpus", "results.reading"),
     ("testbed.hosts", "testbed.substrate", "results", "results.comparison", "results.perfetto"),
     ("testbed.virtual_time", "results.report"),
+    ("testbed.host_kinds",),
     ("testbed.testbed", "testbed.doctor"),
     ("testbed.measurement",),
     ("workloads.message", "workloads.model", "workloads.parent_process", "workloads.plan_file", "workloads.start_gate"),
@@ -36,17 +37,18 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runner.emulation", "runner.profiling", "runner.simulated_runs"),
     ("runner.validation",),
     ("runner.cli",),
-    ("runner.paper",),
+    ("runner.paper", "wanbed"),
 )
 """Each imports only what stands above it, and nothing of its own floor."""
 
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "ground": (),
-    "testbed": ("ground",),
+    "testbed": ("ground", "wanbed.own_modules"),
     "results": ("ground",),
     "netem_profiles": ("ground", "testbed.network"),
     "workloads": ("ground", "testbed.network.topology", "results.records.span_log"),
-    "runner": ("ground", "testbed", "results", "netem_profiles", "workloads"),
+    "runner": ("ground", "testbed", "results", "netem_profiles", "workloads", "wanbed.own_modules"),
+    "wanbed": ("runner.cli",),
 }
 """What each package may import of the others."""
 
@@ -140,6 +142,8 @@ def test_a_folder_holds_a_dozen_modules_at_most(folder: Path) -> None:
         ("netem_profiles.profile", "from results.records.span_log import Span"),
         ("runner.simulator.training", "from runner.planner.planning import plan"),
         ("runner.resolve.experiment", "from runner.simulator.simulation import Simulation"),
+        ("runner.cli.command_line", "from wanbed.command import main"),
+        ("wanbed.own_modules", "import ground.units"),
     ],
 )
 def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:

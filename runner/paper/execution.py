@@ -7,7 +7,6 @@ goes to a log beside its run. Nothing outlives this process: its children are te
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from runner.paper.volume import Volume
 from runner.resolve.experiment import Experiment
 from runner.runs.faults import DONE, OUTSIDE_TOLERANCE
 from runner.runs.run_folder import FEW, latest_run
+from wanbed.own_modules import module_command
 
 Tell = Callable[[str], None]
 
@@ -36,7 +36,7 @@ class Job:
         """Return the command that runs it on that core; it ends when the thread that started it does."""
         return [
             *("setpriv", "--pdeathsig", "TERM", "taskset", "--cpu-list", str(core)),
-            *(sys.executable, "-m", "runner.cli.command_line", "run", str(self.part.file)),
+            *module_command("wanbed", "run", str(self.part.file)),
             *("--engine", engine, "--runs", str(runs)),
             *(["--resume"] if self.begun else []),
         ]

@@ -23,6 +23,7 @@ from runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_reco
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulate
 from runner.simulator.variant_simulation import simulate_variant
+from wanbed.own_modules import call
 from workloads.parent_process import die_with_parent
 
 _REFRESH_S = 0.5
@@ -84,7 +85,7 @@ def _side_by_side(
         with _signals_held():
             for _ in range(processes):
                 ours, theirs = context.Pipe()
-                worker = context.Process(target=_work, args=(os.getpid(), theirs, run, simulate), daemon=True)
+                worker = context.Process(target=call, args=(_work, os.getpid(), theirs, run, simulate), daemon=True)
                 worker.start()
                 theirs.close()
                 workers[ours], at_work[ours] = worker, None

@@ -9,19 +9,21 @@ import resource
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from mininet.link import Intf
 from mininet.net import Mininet
 from mininet.node import Node
 
 from testbed.claims.registry import MARKER
+from testbed.hosts.host import SpawnOptions
 from testbed.hosts.host_process import HostProcess, Program
 from testbed.hosts.joining import enter_host, entering
+from testbed.network.host_interface import HOST_INTERFACE
+from wanbed.own_modules import module_command
 
 _DESCRIPTORS = 16_384
 """How many this process may have open, if it may: a host takes about three, and 1024 is what most shells leave."""
@@ -44,28 +46,32 @@ class EmulatedHost(Node):  # type: ignore[misc]
         """Path of the node's network namespace."""
         return f"/proc/{self.pid}/ns/net"
 
-    def tell_interface(self, interface: str, address: str) -> None:
-        """Register an interface that was made without Mininet, so that its prompt can put names for addresses."""
-        known = Intf(interface, node=self, moveIntfFn=lambda *_: None, up=None)
-        known.ip, known.prefixLen = address, 32
+    @property
+    def shell_pid(self) -> int | None:
+        """Number of the node's shell."""
+        return int(self.pid)
 
-    def export(self, environment: Mapping[str, str]) -> None:
-        """Put ``environment`` into that of the node's shell, and so of what is started at Mininet's prompt."""
+    def configure(self, hosts_file: Path, address: str, environment: Mapping[str, str]) -> None:
+        """Make ``hosts_file`` this host's /etc/hosts, and prepare Mininet's prompt.
+
+        There the address stands for the host's name, and what is started has ``environment``.
+        """
+        self.cmd("mount", "--bind", shlex.quote(str(hosts_file)), "/etc/hosts")
+        # The interface is made without Mininet.
+        known = Intf(HOST_INTERFACE, node=self, moveIntfFn=lambda *_: None, up=None)
+        known.ip, known.prefixLen = address, 32
         for name, value in environment.items():
             self.cmd("export", f"{name}={shlex.quote(value)}")
 
-    def spawn(self, argv: list[str], **popen: Any) -> subprocess.Popen[Any]:
+    def spawn(self, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
         """Start any program on this host: in its network, mount and UTS namespaces, in a session of its own."""
         return enter_host(self.pid, self._marker, argv, **popen)
 
     def start_module(
         self, module: str, arguments: list[str], words: int, environment: Mapping[str, str]
     ) -> HostProcess:
-        """Run ``main(arguments)`` of a Python module on this host, as ``Testbed.start_module`` documents.
-
-        It has ``environment`` beyond this process's.
-        """
-        program = [sys.executable, "-m", module, *arguments]
+        """Run ``main(arguments)`` of a Python module on this host, in a Python of its own."""
+        program = module_command(module, *arguments)
         argv, whole = entering(self.pid, self._marker, program, {**os.environ, **environment})
         return Program(argv, env=whole, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
 
@@ -77,10 +83,6 @@ class EmulatedHost(Node):  # type: ignore[misc]
             os.kill(self.shell.pid, signal.SIGKILL)
         self.shell.wait()
         self.cleanup()
-
-    def use_hosts_file(self, path: Path) -> None:
-        """Make ``path`` this host's /etc/hosts, for this host alone."""
-        self.cmd("mount", "--bind", shlex.quote(str(path)), "/etc/hosts")
 
 
 def _allow_descriptors(wanted: int) -> None:

@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ground.atomic_write import write_whole
 from ground.strict_model import InputError
 from testbed.claims.registry import MARKER, STATE_ROOT, claims
+from testbed.hosts.host import SpawnOptions
 from testbed.network.topology import Topology
 
 HOSTS_RECORD = "hosts.json"
 
 
-def enter_host(pid: int, marker: str, argv: list[str], **popen: Any) -> subprocess.Popen[Any]:
+def enter_host(pid: int, marker: str, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
     """Start a program in the network, mount and UTS namespaces of process ``pid``, bearing the testbed's identifier."""
-    enter, environment = entering(pid, marker, argv, popen.pop("env", None))
-    return subprocess.Popen(enter, env=environment, **popen)
+    enter, popen["env"] = entering(pid, marker, argv, popen.get("env"))
+    return subprocess.Popen(enter, **popen)
 
 
 def entering(
@@ -42,7 +43,7 @@ class JoinedTestbed:
     host_pids: dict[str, int]
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def spawn(self, host: str, argv: list[str], **popen: Any) -> subprocess.Popen[Any]:
+    def spawn(self, host: str, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
         """Start any program on a host. It ends with the testbed at the latest.
 
         Raises InputError for a host that the testbed does not have: its file may have changed since.
@@ -52,8 +53,8 @@ class JoinedTestbed:
                 f"host {host!r} is not on the testbed {self.identifier}, which is up with {', '.join(self.host_pids)}: "
                 "end that one, or run with --fresh"
             )
-        environment = {**(popen.pop("env", None) or os.environ), **self.environments.get(host, {})}
-        return enter_host(self.host_pids[host], self.identifier, argv, env=environment, **popen)
+        popen["env"] = {**(popen.get("env") or os.environ), **self.environments.get(host, {})}
+        return enter_host(self.host_pids[host], self.identifier, argv, **popen)
 
 
 def network_fingerprint(topology: Topology) -> str:

@@ -11,7 +11,6 @@ import selectors
 import shlex
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from testbed.network.gateway_plan import GatewayPlan
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.substrate.guest_agent import PLAN_FILE
 from testbed.substrate.substrate import SubstrateError, SubstrateFacts
+from wanbed.own_modules import module_command
 
 GUEST_PROGRAM = "linux.uml"
 MODULES_ROOT = Path("/usr/lib/uml/modules")
@@ -44,7 +44,6 @@ _BOOT_DEADLINE_S = 60.0
 _NUDGE_S = 0.5
 """A busy guest kernel was seen to miss that its console can be read or written, until something else comes that way."""
 _ANSWER_DEADLINE_S = 20.0
-_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
 class GuestKernel:
@@ -149,12 +148,11 @@ class GuestKernel:
             )
 
     def _init_script(self) -> str:
-        agent = [sys.executable, "-m", "testbed.substrate.guest_agent", str(self._folder)]
+        agent = module_command("testbed.substrate.guest_agent", str(self._folder))
         return "\n".join(
             [
                 "#!/bin/sh",
                 "export PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHONDONTWRITEBYTECODE=1",
-                f"export PYTHONPATH={shlex.quote(str(_PACKAGE_ROOT))}",
                 "mount -t proc proc /proc",
                 "mount -t sysfs sysfs /sys",
                 f"modules={MODULES_ROOT}/$(uname -r)/kernel",

@@ -16,7 +16,7 @@ EXAMPLE = DOCS / "example-scheduler"
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "pip": ("-m", "pip"),
     "python": (),
-    "wanbed": ("-m", "runner.cli.command_line"),
+    "wanbed": ("-m", "wanbed"),
 }
 
 

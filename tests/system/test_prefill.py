@@ -63,7 +63,8 @@ def controllers_below(pid: int) -> dict[int, Path]:
             command = (entry / "cmdline").read_bytes().split(b"\0")
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             if parent == pid and b"workloads.serving.controller_process" in command:
-                found[int(entry.name)] = Path(os.fsdecode(command[command.index(b"-m") + 2])).parent
+                module = command.index(b"workloads.serving.controller_process")
+                found[int(entry.name)] = Path(os.fsdecode(command[module + 1])).parent
     return found
 
 

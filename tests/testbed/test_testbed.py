@@ -10,6 +10,7 @@ import pytest
 from ground.strict_model import parse_model
 from testbed import testbed as module
 from testbed.claims.registry import claims
+from testbed.hosts.emulated_hosts import EmulatedNetwork
 from testbed.kernel.missing import MissingError
 from testbed.network.topology import Topology, TopologySpec, resolve_topology
 from testbed.substrate.probe import KERNEL, Offer
@@ -144,7 +145,7 @@ def test_every_part_is_taken_down_even_where_another_cannot_be(
 
     monkeypatch.setattr(Testbed, "_start", lambda _: None)
     monkeypatch.setattr(module.HostKernel, "stop", lambda _: stop("substrate"))
-    monkeypatch.setattr(module.EmulatedNetwork, "stop", lambda _: stop("network"))
+    monkeypatch.setattr(EmulatedNetwork, "stop", lambda _: stop("network"))
     monkeypatch.setattr(module, "end_processes", done.append)
     with pytest.raises(RuntimeError, match=stuck), bring_up(topology, root=tmp_path) as testbed:
         pass

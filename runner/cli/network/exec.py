@@ -5,7 +5,7 @@ import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import typer
 
@@ -15,6 +15,7 @@ from runner.cli.exit_status import told_in_one_line
 from runner.emulation.gpu_provisioning import provision_gpus
 from runner.emulation.network_choice import first_cell, network_up, source_of
 from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
+from testbed.hosts.host import SpawnOptions
 from testbed.hosts.joining import JoinedTestbed, join_testbed
 from testbed.network.topology import Topology
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
@@ -114,7 +115,7 @@ def _other(text: str) -> tuple[str, list[str]]:
 def _run(testbed: "Testbed | JoinedTestbed", host: str, command: list[str], others: list[tuple[str, list[str]]]) -> int:
     with ExitStack() as running:
 
-        def start(where: str, program: list[str], **popen: Any) -> "subprocess.Popen[Any]":
+        def start(where: str, program: list[str], **popen: Unpack[SpawnOptions]) -> "subprocess.Popen[Any]":
             process = running.enter_context(testbed.spawn(where, program, **popen))
             running.callback(process.kill)
             return process

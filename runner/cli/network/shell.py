@@ -16,6 +16,8 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
     from mininet.cli import CLI  # noqa: PLC0415 - a machine that only simulates has no Mininet
     from mininet.log import lg  # noqa: PLC0415
 
+    from testbed.hosts.emulated_hosts import EmulatedNetwork  # noqa: PLC0415
+
     class Prompt(CLI):  # type: ignore[misc]
         """Mininet's prompt, for host names with dashes and dots in them."""
 
@@ -24,6 +26,7 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
     with told_in_one_line():
         cell = first_cell(file, overrides or [])
         with network_up(cell.topology, substrate, file, gpus=provision_gpus(cell, str(file))) as testbed:
+            assert isinstance(testbed.network, EmulatedNetwork), "only Mininet's hosts have its prompt"
             hosts = ", ".join(node.name for node in testbed.network.hosts)
             print(f"wanbed: up on the {testbed.facts.name} substrate: {hosts}", file=sys.stderr)
             # Mininet prints what hosts say through its log, which goes to standard error unless told.

@@ -1,13 +1,13 @@
 """Run the processes of one trial's ranks: start all, wait for them, and leave none behind."""
 
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from runner.emulation.ranks.start_gate import StartGate
 from runner.runs.faults import TrialError
-from testbed.hosts.host_process import HostProcess, wait_for_any
+from testbed.hosts.process_group import ProcessGroup
 from testbed.kernel.inside import in_virtual_time
 from testbed.testbed import Testbed
 
@@ -51,51 +51,28 @@ def run_ranks(
     time once. ``gate`` is opened when all have come to it, or one has failed. Raises TrialError, one line with the
     first rank that failed and its own words.
     """
-    ranks: list[HostProcess] = []
-    try:
+    with ProcessGroup() as ranks:
+
+        def pause() -> None:
+            meanwhile()
+            look_s = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S
+            closed_gate = None if gate is None or gate.is_open else gate
+            ranks.wait_for_any(look_s, or_readable=closed_gate)
+            if closed_gate is not None:
+                closed_gate.look()
+
         for plan in plans:
             path = folder / f"rank-{plan.rank}.json"
             plan.write(path)
-            with _words(folder, plan.rank).open("wb") as words:
-                words_to = words.fileno()
-                ranks.append(testbed.start_module(plan.host, program, [str(path)], words_to, gpu=plan.gpu))
-        failed = _first_failure(ranks, meanwhile, gate)
+            start = partial(testbed.start_module, plan.host, program, [str(path)], gpu=plan.gpu)
+            ranks.start(start, folder / f"rank-{plan.rank}.words")
+        failed = ranks.first_failure(pause)
         if failed is not None:
             if gate is not None:
                 gate.open()
-            _give_time_to_notice(ranks)
-            raise TrialError(_obituary(plans[failed], ranks[failed].returncode, folder))
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
+            ranks.wait_for_all(_GRACE_S)
+            raise TrialError(_cause(plans[failed], ranks.statuses()[failed], ranks.stderr_tail(failed)))
 
 
-def _first_failure(ranks: list[HostProcess], meanwhile: Callable[[], None], gate: StartGate | None) -> int | None:
-    while True:
-        if gate is not None and not gate.is_open:
-            gate.look()
-        states = [process.poll() for process in ranks]
-        for rank, status in enumerate(states):
-            if status not in {None, 0}:
-                return rank
-        if None not in states:
-            return None
-        meanwhile()
-        look_s = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S
-        wait_for_any(ranks, look_s, or_readable=None if gate is None or gate.is_open else gate)
-
-
-def _give_time_to_notice(ranks: list[HostProcess]) -> None:
-    deadline = time.monotonic() + _GRACE_S
-    while any(process.poll() is None for process in ranks) and (left_s := deadline - time.monotonic()) > 0:
-        wait_for_any(ranks, left_s)
-
-
-def _obituary(plan: Plan, status: int | None, folder: Path) -> str:
-    words = _words(folder, plan.rank).read_text(errors="replace").strip().splitlines()
-    return words[-1] if words else f"rank {plan.rank} on {plan.host} ended with status {status} and without a word"
-
-
-def _words(folder: Path, rank: int) -> Path:
-    return folder / f"rank-{rank}.words"
+def _cause(plan: Plan, status: int | None, stderr_tail: str) -> str:
+    return stderr_tail or f"rank {plan.rank} on {plan.host} ended with status {status} and without a word"

@@ -1,11 +1,11 @@
 """Measure, before a trial begins, the times that a service plans with where torch computes: on the testbed."""
 
 import json
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 from runner.runs.faults import TrialError
+from testbed.hosts.process_group import ProcessGroup
 from testbed.testbed import Testbed
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.profile_fit import TimedChunk, fit_chunks
@@ -27,29 +27,23 @@ def measured_profile(testbed: Testbed, service: ServicePlan, folder: Path, paren
     """
     assert service.inference is not None
     host = service.datacenters[0].gpus[0].host
-    result, words = folder / "layer-times", folder / "layer-times.words"
+    result = folder / "layer-times"
     layers = max(service.model.stage_layers(service.depth))
     plan = MeasurementPlan(service.inference, layers, service.settings.chunk_tokens, str(result), parent_pid)
     path = folder / "layer-times.json"
     plan.write(path)
-    with words.open("wb") as output:
-        argv = [sys.executable, "-m", PROGRAM, str(path)]
-        process = testbed.spawn(host, argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        try:
-            status = process.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
+    with ProcessGroup() as group:
+        group.start(partial(testbed.start_module, host, PROGRAM, [str(path)]), folder / "layer-times.words")
+        if not group.wait_for_all(_PATIENCE_S):
             raise TrialError(
                 f"prefill.profile: a layer of {service.model.name} was not measured within {_PATIENCE_S:.0f} s on "
                 f"{host}: give a smaller model, or the name of a profile"
-            ) from None
-        finally:
-            process.kill()
-            process.wait()
+            )
+        (status,), stderr_tail = group.statuses(), group.stderr_tail(0)
     if status != 0:
-        said = words.read_text(errors="replace").strip().splitlines()
         raise TrialError(
             f"prefill.profile: measuring a layer of {service.model.name} on {host} ended with status {status}"
-            + (f": {said[-1]}" if said else "")
+            + (f": {stderr_tail}" if stderr_tail else "")
         )
     chunks = [TimedChunk(*chunk) for chunk in json.loads(result.read_text(encoding="utf-8"))]
     try:

@@ -1,12 +1,12 @@
 """Run the processes that serve prefill beside a trial's ranks: start them before, end them after, leave none behind."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from runner.emulation.serving.serving_plans import ServingProcess
-from testbed.hosts.host_process import HostProcess, wait_for_any
+from testbed.hosts.process_group import ProcessGroup
 from testbed.testbed import Testbed
 
 _GRACE_S = 15.0
@@ -19,37 +19,23 @@ def serving(testbed: Testbed, processes: Sequence[ServingProcess], folder: Path)
 
     Training depends on none of them. The list is filled when the block has ended: one line for each that failed.
     """
-    started: list[HostProcess] = []
     faults: list[str] = []
-    try:
+    with ProcessGroup() as group:
         for number, process in enumerate(processes):
             path = folder / f"serving-{number}.json"
             process.plan.write(path)
-            with _words(folder, number).open("wb") as words:
-                argv, words_to = [str(path)], words.fileno()
-                started.append(testbed.start_module(process.host, process.program, argv, words_to, gpu=process.gpu))
+            start = partial(testbed.start_module, process.host, process.program, [str(path)], gpu=process.gpu)
+            group.start(start, folder / f"serving-{number}.words")
         yield faults
-        for running in started:
-            running.terminate()
-        deadline = time.monotonic() + _GRACE_S
-        while any(running.poll() is None for running in started) and (left_s := deadline - time.monotonic()) > 0:
-            wait_for_any(started, left_s)
+        group.terminate()
+        group.wait_for_all(_GRACE_S)
         faults += [
-            f"{process.name} {_fate(running.returncode, _words(folder, number))}"
-            for number, (process, running) in enumerate(zip(processes, started, strict=True))
-            if running.returncode != 0
+            f"{process.name} {_fate(status, group.stderr_tail(number))}"
+            for number, (process, status) in enumerate(zip(processes, group.statuses(), strict=True))
+            if status != 0
         ]
-    finally:
-        for running in started:
-            running.kill()
-            running.wait()
 
 
-def _fate(status: int | None, words: Path) -> str:
-    said = words.read_text(errors="replace").strip().splitlines()
-    last = f": {said[-1]}" if said else ""
+def _fate(status: int | None, stderr_tail: str) -> str:
+    last = f": {stderr_tail}" if stderr_tail else ""
     return f"did not end when it was told to{last}" if status is None else f"ended with status {status}{last}"
-
-
-def _words(folder: Path, number: int) -> Path:
-    return folder / f"serving-{number}.words"

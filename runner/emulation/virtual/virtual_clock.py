@@ -1,6 +1,5 @@
 """The clock ``virtual``: run what uses it inside a guest kernel, from its first process on."""
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,9 +13,9 @@ from testbed.virtual_time.guest_boot import check_visible
 from testbed.virtual_time.guest_place import GuestPlace, choose_place, raise_map_count
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
 from testbed.virtual_time.watchdog import PATIENT, Patience
+from wanbed.own_modules import module_command
 
-COMMAND = "runner.cli.command_line"
-_PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+COMMAND = "wanbed"
 
 
 def wants_guest(spec: ExperimentSpec, substrate: str) -> bool:
@@ -54,15 +53,11 @@ def enter_virtual_time(
         check_visible(file, str(file))
     place = place or choose_place()
     raise_map_count()
-    paths = [str(_PACKAGE_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     sys.stdout.flush()
-    argv = [sys.executable, "-m", module, *arguments]
     return run_inside(
-        argv,
+        module_command(module, *arguments),
         kernel,
         place,
-        environment=environment,
         standard_input=standard_input,
         standard_error=standard_error,
         patience=patience,

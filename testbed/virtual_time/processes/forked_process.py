@@ -6,12 +6,12 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping
 
 from testbed.claims.registry import MARKER
 from testbed.virtual_time.processes.fork_server import MAX_REQUEST_BYTES, REQUEST_DESCRIPTORS
 from testbed.virtual_time.repeatability import unseeded
+from wanbed.own_modules import module_command
 
 _PID_BYTES = 32
 
@@ -70,7 +70,7 @@ class ForkServer:
     def __init__(self, marker: str) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            argv = [sys.executable, "-m", "testbed.virtual_time.processes.fork_server", str(theirs.fileno())]
+            argv = module_command("testbed.virtual_time.processes.fork_server", str(theirs.fileno()))
             environment = unseeded({**os.environ, MARKER: marker})
             self._process = subprocess.Popen(
                 argv, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL

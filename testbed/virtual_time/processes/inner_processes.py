@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from wanbed.own_modules import RUN_MODULE
+
 _WAIT_BY_NATURE = ("sh", "dash", "bash", "sleep")
 """For a child, for a person or for a timer: what they wait for is no news."""
 _MAX_TOLD = 8
@@ -24,7 +26,7 @@ class InnerProcess:
         return PurePath(self.command.partition(" ")[0]).name
 
     def __str__(self) -> str:
-        command = f"{self.program} {self.command.partition(' ')[2]}".strip()
+        command = f"{self.program} {self.command.partition(' ')[2]}".strip().replace(" ".join(RUN_MODULE), "-m", 1)
         if len(command) > _MAX_COMMAND_LENGTH:
             command = f"{command[:_MAX_COMMAND_LENGTH]}..."
         return f"{command} (process {self.number})"

@@ -11,9 +11,10 @@ import subprocess
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from testbed.claims.registry import MARKER
+from testbed.hosts.host import SpawnOptions
 from testbed.hosts.host_process import HostProcess
 from testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
 from testbed.virtual_time.processes.forked_process import ForkServer
@@ -31,7 +32,7 @@ class LightHost:
 
     def __init__(self, name: str, marker: str, server: ForkServer) -> None:
         self.name = name
-        self.pid = os.getpid()
+        self._owner_pid = os.getpid()
         self._marker = marker
         self._server = server
         self._namespaces: dict[str, int] = _in_a_thread(self._make)
@@ -52,39 +53,37 @@ class LightHost:
         return self._path("net")
 
     def _path(self, kind: str) -> str:
-        return f"/proc/{self.pid}/fd/{self._namespaces[kind]}"
+        return f"/proc/{self._owner_pid}/fd/{self._namespaces[kind]}"
 
-    def use_hosts_file(self, path: Path) -> None:
-        """Make ``path`` this host's /etc/hosts, for this host alone."""
+    @property
+    def shell_pid(self) -> None:
+        """None: no process is left in the namespaces of a host on which nothing runs."""
+
+    def configure(self, hosts_file: Path, address: str, environment: Mapping[str, str]) -> None:
+        """Make ``hosts_file`` this host's /etc/hosts. There is no shell, for which the rest would be."""
 
         def bind() -> None:
             _check(_libc.unshare(_CLONE_FS), "leaving this process's folder")
             _check(_libc.setns(self._namespaces["mnt"], NAMESPACE_FLAGS["mnt"]), f"entering {self.name}'s mounts")
-            source = os.fsencode(path)
+            source = os.fsencode(hosts_file)
             _check(_libc.mount(source, b"/etc/hosts", None, _MS_BIND, None), f"{self.name}: mounting /etc/hosts")
 
         _in_a_thread(bind)
 
-    def tell_interface(self, interface: str, address: str) -> None:
-        """Do nothing: there is no prompt to put names for addresses."""
-
-    def export(self, environment: Mapping[str, str]) -> None:
-        """Do nothing: there is no prompt to start anything at."""
-
-    def spawn(self, argv: list[str], **popen: Any) -> subprocess.Popen[Any]:
+    def spawn(self, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
         """Start any program on this host: in its network, mount and UTS namespaces."""
         enter = [
             "nsenter",
             *(f"--{kind}={self._path(kind)}" for kind in ("net", "uts")),
             f"--mount={self._path('mnt')}",
         ]
-        environment = {**(popen.pop("env", None) or os.environ), MARKER: self._marker}
-        return subprocess.Popen([*enter, "--", *argv], env=environment, **popen)
+        popen["env"] = {**(popen.get("env") or os.environ), MARKER: self._marker}
+        return subprocess.Popen([*enter, "--", *argv], **popen)
 
     def start_module(
         self, module: str, arguments: list[str], words: int, environment: Mapping[str, str]
     ) -> HostProcess:
-        """Run ``main(arguments)`` of a Python module on this host, as ``Testbed.start_module`` documents.
+        """Run ``main(arguments)`` of a Python module on this host, in a fork of a process that has loaded it.
 
         Raises ValueError for an ``environment`` of its own: what is forked has that of the process it is forked from.
         """

@@ -17,6 +17,7 @@ from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import Experiment
 from runner.runs.manifest import gather_manifest
 from runner.runs.run_folder import latest_run
+from wanbed.own_modules import module_command
 
 SMALL, LARGE = (Part(name, name, (), ()) for name in ("fig4-timeline", "fig3-pp-latency"))
 
@@ -58,7 +59,7 @@ def test_what_was_cut_off_goes_on(tmp_path: Path) -> None:
     command = job.command("simulate", tmp_path, 1)
     assert command[:6] == ["setpriv", "--pdeathsig", "TERM", "taskset", "--cpu-list", "1"]
     assert command[6:] == [
-        *(sys.executable, "-m", "runner.cli.command_line", "run", str(SMALL.file)),
+        *module_command("wanbed", "run", str(SMALL.file)),
         *("--engine", "simulate", "--runs", str(tmp_path), "--resume"),
     ]
 

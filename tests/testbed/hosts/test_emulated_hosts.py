@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import mininet.net
@@ -87,10 +88,18 @@ def test_a_program_is_started_in_the_namespaces_of_the_hosts_shell(
     assert host.namespace == "/proc/41/ns/net"
 
 
-def test_mininet_knows_the_interface_that_was_made_without_it(host: EmulatedHost) -> None:
-    host.tell_interface("eth0", "10.1.0.2")
+def test_a_hosts_prompt_knows_its_address_its_hosts_file_and_its_environment(
+    host: EmulatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, ...]] = []
+    monkeypatch.setattr(host, "cmd", lambda *words: told.append(words))
+    host.configure(Path("/run/names of hosts"), "10.1.0.2", {"CUDA_VISIBLE_DEVICES": "GPU-1 GPU-2"})
     assert host.IP() == "10.1.0.2"
     assert [str(interface) for interface in host.intfList()] == ["eth0"]
+    assert told == [
+        ("mount", "--bind", "'/run/names of hosts'", "/etc/hosts"),
+        ("export", "CUDA_VISIBLE_DEVICES='GPU-1 GPU-2'"),
+    ]
 
 
 def test_stopping_ends_the_shell_and_once_is_enough(host: EmulatedHost, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
 from testbed.virtual_time.processes.inner_processes import InnerProcess, parse_processes, told, waiting
+from wanbed.own_modules import module_command
 
 TEXT = """1 R /bin/sh /run/init
 40 S bash --norc -is mininet:east-0
@@ -25,7 +26,8 @@ def test_where_there_are_only_shells_and_sleeps_they_are_told() -> None:
 
 
 def test_a_command_is_told_by_its_program_and_shortened() -> None:
-    assert str(InnerProcess(7, "R", "/usr/bin/python3 -m workloads.rank")) == "python3 -m workloads.rank (process 7)"
+    command = " ".join(["/usr/bin/python3", *module_command("workloads.rank")[1:]])
+    assert str(InnerProcess(7, "R", command)) == "python3 -m workloads.rank (process 7)"
     assert len(str(InnerProcess(7, "R", "/bin/echo " + 1000 * "x"))) < 110
 
 

@@ -1,0 +1,19 @@
+"""Choose the kind of host that a testbed has."""
+
+from collections.abc import Callable, Mapping
+
+from testbed.hosts.emulated_hosts import EmulatedNetwork
+from testbed.hosts.host import HostNetwork
+from testbed.kernel.inside import in_virtual_time
+from testbed.virtual_time.processes.light_hosts import LightNetwork
+
+HOST_KINDS: Mapping[str, Callable[[], HostNetwork]] = {
+    "real": EmulatedNetwork,
+    "virtual": LightNetwork,
+}
+"""The kind of host under each clock."""
+
+
+def host_network() -> HostNetwork:
+    """Return a network of the kind for the clock of this kernel. It has no host yet."""
+    return HOST_KINDS["virtual" if in_virtual_time() else "real"]()

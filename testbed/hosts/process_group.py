@@ -1,0 +1,69 @@
+"""Run several processes on hosts that belong together, and leave none of them behind."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from testbed.hosts.host_process import HostProcess, Readable, wait_for_any
+
+Start = Callable[[int], HostProcess]
+"""Start a process whose standard output and error go to that descriptor."""
+
+
+class ProcessGroup(AbstractContextManager["ProcessGroup"]):
+    """Processes that are numbered from 0, in the order in which they start; ``with`` kills whatever still runs."""
+
+    def __init__(self) -> None:
+        self._processes: list[HostProcess] = []
+        self._outputs: list[Path] = []
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def start(self, start: Start, output: Path) -> None:
+        """Start one more process; ``output`` receives what it prints."""
+        with output.open("wb") as file:
+            self._processes.append(start(file.fileno()))
+        self._outputs.append(output)
+
+    def statuses(self) -> list[int | None]:
+        """Return the exit status of each process, negative for a signal; None while it runs."""
+        return [process.poll() for process in self._processes]
+
+    def first_failure(self, pause: Callable[[], None]) -> int | None:
+        """Wait until one has ended with a status other than 0, and return its number; None if all have ended well.
+
+        Between two looks at them ``pause`` is called, which sleeps.
+        """
+        while True:
+            statuses = self.statuses()
+            failed = next((number for number, status in enumerate(statuses) if status not in {None, 0}), None)
+            if failed is not None or None not in statuses:
+                return failed
+            pause()
+
+    def wait_for_any(self, timeout_s: float, *, or_readable: Readable | None = None) -> None:
+        """Sleep until one of those that still run ends, or ``or_readable`` has something to read; or for so long."""
+        wait_for_any(self._processes, timeout_s, or_readable=or_readable)
+
+    def wait_for_all(self, timeout_s: float) -> bool:
+        """Wait until all have ended, at most for ``timeout_s``, and return whether they have."""
+        deadline = time.monotonic() + timeout_s
+        while None in self.statuses():
+            if (left_s := deadline - time.monotonic()) <= 0:
+                return False
+            self.wait_for_any(left_s)
+        return True
+
+    def terminate(self) -> None:
+        """Ask all to end."""
+        for process in self._processes:
+            process.terminate()
+
+    def stderr_tail(self, number: int) -> str:
+        """Return the last line that a process has printed, empty if there is none."""
+        lines = self._outputs[number].read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""

@@ -1,0 +1,67 @@
+"""Both kinds of host do the same for the programs that run on them, each in namespaces of its own."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.claims.registry import MARKER
+from testbed.host_kinds import HOST_KINDS
+from testbed.hosts.host import HostNetwork, NetworkHost
+from testbed.virtual_time.processes import light_hosts
+
+
+@pytest.fixture(params=HOST_KINDS)
+def network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostNetwork]:
+    # A setting of the whole kernel, which here is not a guest's.
+    monkeypatch.setattr(light_hosts, "use_the_same_addresses", lambda: None)
+    made = HOST_KINDS[request.param]()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def host(network: HostNetwork, tmp_path: Path) -> NetworkHost:
+    made = network.add("east-0", "wb-test")
+    names = tmp_path / "names"
+    names.write_text("10.9.0.2 west-0\n")
+    made.configure(names, "10.9.0.1", {})
+    return made
+
+
+def said(host: NetworkHost, script: str) -> str:
+    process = host.spawn(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+    output: str = process.communicate(timeout=30)[0]
+    return output.strip()
+
+
+def test_a_program_sees_the_hosts_name_its_names_and_the_testbeds_mark(host: NetworkHost) -> None:
+    assert said(host, f"hostname; cat /etc/hosts; echo ${MARKER}").split("\n") == [
+        "east-0",
+        "10.9.0.2 west-0",
+        "wb-test",
+    ]
+    assert "west-0" not in Path("/etc/hosts").read_text()
+
+
+def test_a_program_runs_in_the_hosts_network(host: NetworkHost) -> None:
+    own = os.readlink("/proc/self/ns/net")
+    assert said(host, "readlink /proc/self/ns/net") == f"net:[{os.stat(host.namespace).st_ino}]" != own
+
+
+def test_a_module_runs_there_as_the_child_of_the_networks_process(
+    network: HostNetwork, host: NetworkHost, tmp_path: Path
+) -> None:
+    with (tmp_path / "words").open("wb") as words:
+        process = host.start_module("workloads.rank", [], words.fileno(), {})
+    parent = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    assert parent == network.module_parent
+    assert process.wait(30) == 1
+    assert (tmp_path / "words").read_text() == "wanbed rank: usage: python -m workloads.rank PLAN.json\n"
+
+
+def test_a_process_by_which_others_join_is_in_the_hosts_network(host: NetworkHost) -> None:
+    if host.shell_pid is not None:
+        assert os.stat(f"/proc/{host.shell_pid}/ns/net").st_ino == os.stat(host.namespace).st_ino

@@ -1,0 +1,1 @@
+"""wanbed: training across emulated datacenters."""

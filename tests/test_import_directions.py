@@ -12,8 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "workloads")
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("ground", "results.records", "results.text"),
-    ("testbed.network", "results.metrics"),
+    ("ground",),
+    ("testbed.network", "results.records", "results.text"),
+    ("results.metrics",),
     ("netem_profiles", "testbed.kernel", "testbed.claims", "testbed.gpus", "results.reading"),
     ("testbed.hosts", "testbed.substrate", "results", "results.comparison", "results.perfetto"),
     ("testbed.virtual_time", "results.report"),
@@ -42,7 +43,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "ground": (),
     "testbed": ("ground",),
-    "results": (),
+    "results": ("ground.impairments",),
     "netem_profiles": ("ground", "testbed.network"),
     "workloads": ("ground", "testbed.network.topology", "results.records.span_log"),
     "runner": ("ground", "testbed", "results", "netem_profiles", "workloads"),
@@ -150,6 +151,7 @@ def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:
     [
         ("runner.emulation.trial", "import testbed.testbed, results.metrics\nfrom netem_profiles import profile"),
         ("workloads.rank", "from results.records.span_log import Span\nimport ground.units"),
+        ("results.records.schema", "from ground.impairments import IMPAIRMENTS"),
         ("workloads.schedules.gpipe", "from .action import Action\nfrom ..message import Message"),
         ("testbed.kernel.namespace", "import json, resultset\nfrom ground.units import parse_rate_bps"),
     ],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ground.impairments import IMPAIRMENTS
 from results.records.run_store import (
     GPU_SAMPLES_FILE,
     LINK_SAMPLES_FILE,
@@ -45,7 +46,7 @@ _UNITS = {
     "_c": "degrees Celsius",
     "packets": "packets",
     "drops": "packets",
-    "_loss": "fraction",
+    **{f"_{each.field}": "fraction" for each in IMPAIRMENTS if not each.is_duration},
     "_fraction": "fraction",
     "utilization": "fraction",
     "_with_prefill": "fraction",

@@ -19,6 +19,7 @@ from results.records.run_store import (
 from results.records.schema import (
     CALIBRATION,
     GPU_SAMPLES,
+    IMPAIRMENT_COLUMNS,
     LINK_SAMPLES,
     PREFILL_REQUESTS,
     SCHEMA_VERSION,
@@ -70,7 +71,8 @@ def _optional(row: type) -> set[str]:
     return {name for name, kind in get_type_hints(row).items() if type(None) in get_args(kind)}
 
 
-_NULLABLE = set().union(*map(_optional, (LinkSample, TcpSample, PrefillRequest, GpuSample, CalibrationRow)))
+_ROWS = (LinkSample, TcpSample, PrefillRequest, GpuSample, CalibrationRow)
+_NULLABLE = IMPAIRMENT_COLUMNS.union(*map(_optional, _ROWS))
 
 
 def read_trial_table(folder: Path, key: TrialKey, name: str) -> pa.Table:

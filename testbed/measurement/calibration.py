@@ -23,7 +23,7 @@ from ground.impairments import IMPAIRMENTS, UNIMPAIRED
 from testbed.hosts.ping import MeasurementError, ping
 from testbed.kernel.inside import in_virtual_time
 from testbed.measurement import bounded_transfer
-from testbed.measurement.impairment_measures import MEASURES, UDP_OVERHEAD_BYTES, compare, udp_goodput_bps
+from testbed.measurement.impairment_measures import MEASURES, UDP_OFFERED, UDP_OVERHEAD_BYTES, compare, udp_goodput_bps
 from testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goodput
 from testbed.measurement.transfer_calibration import Compared, measure_transfers
 from testbed.network.goodput import tcp_goodput_bps
@@ -42,7 +42,6 @@ _WINDOW_SHARE = 2.3
 """Receive buffer over bandwidth-delay product; Linux gives about 0.7 of the buffer to the window."""
 _WINDOW_MIN_BYTES = 256 * 1024
 _WINDOW_UNLIMITED_BYTES = 16 * 2**20
-_UDP_OFFERED = 1.05
 _PINGS, _PINGS_VIRTUAL, _PINGS_IMPAIRED = 100, 5, 1000
 _SECONDS, _SECONDS_UNLIMITED, _SECONDS_AGAIN = 2, 1, 4
 
@@ -250,7 +249,7 @@ def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *
 
 
 def _offered_bps(rate_bps: int) -> int:
-    return round(_UDP_OFFERED * rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES))
+    return round(UDP_OFFERED * rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES))
 
 
 def _window_bytes(rate_bps: int | None, rtt_s: float) -> int:

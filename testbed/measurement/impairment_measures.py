@@ -11,6 +11,8 @@ from testbed.measurement.transfer_calibration import Compared
 from testbed.network.shared_rate import ETHERNET_HEADER_BYTES
 
 UDP_OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + 20 + 8
+UDP_OFFERED = 1.05
+"""The pace at which datagrams are offered, over the rate of the link."""
 
 _SAMPLING_DEVIATIONS = 4
 """A measured fraction may lie this many standard deviations of its own sampling from the fraction asked."""
@@ -44,7 +46,7 @@ class Measure:
     """How echoes measure one impairment each way, in the unit of its column.
 
     ``within`` judges asked against measured, of so many echo requests. ``delivered`` is the fraction of its rate that a
-    link with so much of the impairment delivers of datagrams that come faster.
+    link with so much of the impairment delivers of the datagrams offered.
     """
 
     measured: Callable[[PingResult], float]

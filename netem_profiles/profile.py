@@ -12,14 +12,14 @@ from importlib.metadata import EntryPoint, entry_points
 from itertools import combinations
 from os import fspath
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
 from ground.shown_text import one_line
 from ground.strict_model import InputError, StrictModel, parse_model
 from ground.yaml_document import parse_document, read_text
-from testbed.network.topology import LinkConditions, LinkSpec, Name, WanSpec
+from testbed.network.topology import LinkConditions, LinkSpec, Name, WanSpec, conditions_of
 
 ENTRY_POINT_GROUP = "wanbed.profiles"
 
@@ -72,14 +72,8 @@ class ProfileSpec(StrictModel):
         found = next((pair for pair in self.pairs if set(pair.between) == {one, other}), None)
         if found is None and self.default is None:
             raise KeyError((one, other))
-        wan = WanSpec().model_copy(update=_written(self.default) | _written(found))
-        return LinkConditions(wan.latency, wan.rate, wan.node_pair_rate, wan.jitter, wan.loss)
-
-
-def _written(spec: WanSpec | None) -> dict[str, Any]:
-    if spec is None:
-        return {}
-    return {name: getattr(spec, name) for name in spec.model_fields_set & WanSpec.model_fields.keys()}
+        default = conditions_of(self.default or WanSpec())
+        return default if found is None else conditions_of(found, default)
 
 
 def read_profile(path: Path) -> ProfileSpec:

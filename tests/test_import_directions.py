@@ -13,8 +13,8 @@ PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "wanbed"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("ground", "wanbed.own_modules"),
-    ("results.records", "results.text"),
-    ("testbed.network", "results.metrics"),
+    ("testbed.network", "results.records", "results.text"),
+    ("results.metrics",),
     ("netem_profiles", "testbed.kernel", "testbed.claims", "testbed.gpus", "results.reading"),
     ("testbed.hosts", "testbed.substrate", "results", "results.comparison", "results.perfetto"),
     ("testbed.virtual_time", "results.report"),
@@ -155,6 +155,7 @@ def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:
     [
         ("runner.emulation.trial", "import testbed.testbed, results.metrics\nfrom netem_profiles import profile"),
         ("workloads.rank", "from results.records.span_log import Span\nimport ground.units"),
+        ("results.records.schema", "from ground.impairments import IMPAIRMENTS"),
         ("workloads.schedules.gpipe", "from .action import Action\nfrom ..message import Message"),
         ("results.report.report", "import ground.units as u"),
         ("testbed.kernel.namespace", "import json, resultset\nfrom ground.units import parse_rate_bps"),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ground.impairments import IMPAIRMENTS
 from results.comparison.manifest_fields import flattened
 from results.comparison.pairing import Pair
 from results.reading.not_modelled import of_links, simulated_without
@@ -26,6 +27,7 @@ _NOT_COMPARED = {"name", "repeats", "sweep", "variants", "dilation", "engine", "
 """Of the experiment: those that do not matter, are paired, or stand resolved in the manifest."""
 _OF_THE_MANIFEST = ("engine", "clock", "dilation", "seed")
 _RESOLVED_WAN = ("topology.wan", "topology.links", "topology.profile")
+_FRACTIONS = {each.field for each in IMPAIRMENTS if not each.is_duration}
 _UNITS = {"_ns": lambda value: milliseconds_text(value / 1e6), "_bps": rate_text}
 
 
@@ -104,7 +106,7 @@ def _link_text(name: str, unit: str, value: Any) -> Any:
         return "unlimited"
     if unit and isinstance(value, (int, float)):
         return _UNITS[unit](value).replace("\u00a0", " ")
-    return percent_text(value).replace("\u00a0", " ") if name == "loss" else value
+    return percent_text(value).replace("\u00a0", " ") if name in _FRACTIONS else value
 
 
 def pair_fields(run: Run, cell: int, variant: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ground.impairments import IMPAIRMENTS
 from results.reading.run import Run
 
 IN_VIRTUAL_TIME = 0.001
@@ -25,4 +26,4 @@ def _random(manifest: Mapping[str, Any], cell: int) -> bool:
     """Return whether any link of the cell delays or drops packets at random, or the manifest lists no links."""
     entry: Mapping[str, Any] = next((each for each in manifest.get("cells") or () if each.get("index") == cell), {})
     links = entry.get("wan")
-    return links is None or any(link.get("loss") or link.get("jitter_ns") for link in links)
+    return links is None or any(link.get(each.field) for link in links for each in IMPAIRMENTS)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ground.impairments import NOT_SIMULATED
 from results.comparison.manifest_differences import incomparable
 from results.reading.headline import cell_text
 from results.reading.not_modelled import (
@@ -108,7 +109,8 @@ def warnings(run: Run) -> list[str]:
         )
     if without := of_links(not_modelled_in(run)):
         found.append(
-            f"The simulator has no loss and no jitter, so that {not_modelled_text(without)} changed nothing: the "
+            f"The simulator has {list_text([f'no {each.label}' for each in NOT_SIMULATED])}, so that "
+            f"{not_modelled_text(without)} changed nothing: the "
             "figures are those of links without, and an emulation of the same file gives others."
         )
     if planned := gathered(each for cell in _cells(run) for each in planned_without(run.manifest, cell)):

@@ -7,9 +7,10 @@ others.
 import json
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
+from ground.impairments import IMPAIRMENTS
 from results.records.run_store import RunError
 
 MAX_TOLD = 60
@@ -23,6 +24,7 @@ Positive = Annotated[int, Field(gt=0, lt=2**63)]
 Number = Annotated[float, Field(ge=0, lt=2**63, allow_inf_nan=False)]
 Factor = Annotated[float, Field(gt=0, lt=2**63, allow_inf_nan=False)]
 Document = dict[str, Any]
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class _Facts(BaseModel):
@@ -31,13 +33,18 @@ class _Facts(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
 
+def _with_impairments(model: type[_Model]) -> type[_Model]:
+    """Add what a link does to packets to its facts."""
+    fields: dict[str, Any] = {each.field: (Number | None, None) for each in IMPAIRMENTS}
+    return create_model(model.__name__, __base__=model, **fields)
+
+
+@_with_impairments
 class _Link(_Facts):
     between: Annotated[list[str], Field(min_length=2, max_length=2)]
     latency_ns: Number | None = None
     rate_bps: Number | None = None
     node_pair_rate_bps: Number | None = None
-    jitter_ns: Number | None = None
-    loss: Number | None = None
 
 
 class _ResolvedVariant(_Facts):
@@ -164,9 +171,6 @@ class _TrialFacts(_Settings):
     torch_times_of_profile: str | None = None
     prefill: _Prefill | None = None
     connections: list[Annotated[list[str | int], Field(min_length=3, max_length=3)]] | None = None
-
-
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def check_manifest(document: Document, source: object) -> None:

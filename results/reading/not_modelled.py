@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from results.text.number_text import list_text, milliseconds_text, percent_text
+from ground.impairments import NOT_SIMULATED
+from results.text.impairment_text import impairment_text
+from results.text.number_text import list_text
 
 MAX_NAMED = 3
 """Links, or variants, of one setting."""
@@ -54,7 +56,7 @@ class NotModelled:
 def simulated_without(manifest: Mapping[str, Any], cell: int) -> tuple[NotModelled, ...]:
     """Return what the simulation of a cell does not have; nothing for an emulation.
 
-    For a manifest from before this was recorded, its links decide: none of them had loss or jitter.
+    For a manifest from before this was recorded, its links decide: none of them had impairments.
     """
     entry = _entry(manifest, cell)
     if "not_modelled" in entry:
@@ -124,15 +126,8 @@ def _read_off_links(entry: Mapping[str, Any]) -> tuple[NotModelled, ...]:
     found = []
     for link in entry.get("wan") or ():
         one, other = link["between"]
-        loss, jitter_ns = link.get("loss"), link.get("jitter_ns")
-        if loss:
-            found.append(NotModelled("topology.wan.loss", _plain(percent_text(loss)), ((one, other),)))
-        if jitter_ns:
-            found.append(
-                NotModelled("topology.wan.jitter", _plain(milliseconds_text(jitter_ns / 1e6)), ((one, other),))
-            )
+        for each in NOT_SIMULATED:
+            if value := link.get(each.field):
+                asked = impairment_text(each, each.in_column(value)).replace("\u00a0", "")
+                found.append(NotModelled(f"topology.wan.{each.name}", asked, ((one, other),)))
     return gathered(found)
-
-
-def _plain(text: str) -> str:
-    return text.replace("\u00a0", "")

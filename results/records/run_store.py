@@ -164,7 +164,7 @@ class RunStore:
         path = self._calibration_path(cell)
         path.parent.mkdir(exist_ok=True)
         with written_whole(path) as partial:
-            write_table(partial, CALIBRATION, [(cell, *row) for row in rows])
+            write_table(partial, CALIBRATION, [(cell, *row.in_columns()) for row in rows])
 
     def trial_path(self, cell: int, variant: str, repeat: int) -> Path:
         """Return the path of a trial's folder, which exists once the trial has finished."""

@@ -5,13 +5,14 @@ nanoseconds since the trial's start and, like rates, are those of the emulated n
 are written.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ground.impairments import IMPAIRMENTS
 from results.records.schema_upgrade import upgraded
 from results.records.span_log import SPAN_KINDS
 
@@ -117,6 +118,15 @@ GPU_SAMPLES = trial_schema(
     ("throttled", pa.string(), "what held the clocks down, joined by commas, empty if nothing"),
 )
 
+_IMPAIRMENTS = tuple(
+    (f"{side}_{each.column}", pa.float64(), meaning)
+    for each in IMPAIRMENTS
+    for side, meaning in (("asked", each.asked), ("measured", each.measured))
+)
+
+IMPAIRMENT_COLUMNS = frozenset(name for name, *_ in _IMPAIRMENTS)
+"""The columns of ``CALIBRATION`` that follow from the impairments there are."""
+
 CALIBRATION = _schema(
     ("cell", pa.int32(), "index of the combination of swept values, from 0"),
     ("source", pa.string(), "where the measurement was sent from"),
@@ -126,10 +136,7 @@ CALIBRATION = _schema(
     ("measured_rtt_ms", pa.float64(), "round-trip time measured"),
     ("asked_goodput_bps", pa.float64(), "payload rate that the link's rate leaves after headers, null if unlimited"),
     ("measured_goodput_bps", pa.float64(), "payload rate measured, null if not measured"),
-    ("asked_jitter_ms", pa.float64(), "how far the one-way latency strays to either side, uniformly, as asked"),
-    ("measured_jitter_ms", pa.float64(), "the same, measured, null if not measured"),
-    ("asked_loss", pa.float64(), "fraction of packets the topology asks to lose, each way"),
-    ("measured_loss", pa.float64(), "fraction of packets lost, null if not measured"),
+    *_IMPAIRMENTS,
     ("within_tolerance", pa.bool_(), "whether what was measured is close enough to what was asked"),
     (
         "asked_short_ms",
@@ -150,8 +157,8 @@ CALIBRATION = _schema(
     ("burst_bytes", pa.int64(), "what the trunk let go at once beyond its rate after a pause, null if not measured"),
 )
 
-LATER_COLUMNS = frozenset(CALIBRATION.names[CALIBRATION.names.index("within_tolerance") + 1 :])
-"""Of files of this schema version, those that the first ones did not have; there they are null."""
+LATER_COLUMNS = frozenset(CALIBRATION.names[CALIBRATION.names.index("within_tolerance") + 1 :]) | IMPAIRMENT_COLUMNS
+"""Of files of this schema version, those that some do not have, from before there were such; there they are null."""
 
 SUMMARY = _schema(
     ("cell", pa.string(), "the swept paths and their values, as a JSON object; {} where nothing was swept"),
@@ -278,7 +285,10 @@ class PrefillRequest(NamedTuple):
 
 
 class CalibrationRow(NamedTuple):
-    """One measured path; the columns of ``CALIBRATION`` after the cell. None: not measured, or unlimited."""
+    """One measured path; the columns of ``CALIBRATION`` after the cell. None: not measured, or unlimited.
+
+    ``impairments`` holds the ``IMPAIRMENT_COLUMNS`` by name; one that it lacks was not measured.
+    """
 
     source: str
     destination: str
@@ -287,10 +297,7 @@ class CalibrationRow(NamedTuple):
     measured_rtt_ms: float | None
     asked_goodput_bps: float | None
     measured_goodput_bps: float | None
-    asked_jitter_ms: float | None
-    measured_jitter_ms: float | None
-    asked_loss: float | None
-    measured_loss: float | None
+    impairments: Mapping[str, float | None]
     within_tolerance: bool
     asked_short_ms: float | None = None
     measured_short_ms: float | None = None
@@ -301,6 +308,11 @@ class CalibrationRow(NamedTuple):
     asked_together_bps: float | None = None
     measured_together_bps: float | None = None
     burst_bytes: int | None = None
+
+    def in_columns(self) -> tuple[Any, ...]:
+        """Return the row in the order of the columns."""
+        values = {**self._asdict(), **self.impairments}
+        return tuple(values.get(name) for name in CALIBRATION.names[1:])
 
 
 def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> None:
@@ -321,7 +333,7 @@ def _with_later_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     for field in schema:
         if field.name in LATER_COLUMNS and field.name not in table.schema.names:
             table = table.append_column(field, pa.nulls(len(table), field.type))
-    return table
+    return table.select(schema.names) if set(table.schema.names) == set(schema.names) else table
 
 
 def version_of(schema: pa.Schema) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ground.impairments import IMPAIRMENTS
 from results.records.run_store import SUMMARY_FILE
 from results.records.schema import CALIBRATION, SUMMARY
 from results.records.trial_tables import TRIAL_TABLES
@@ -35,7 +36,7 @@ _UNITS = {
     "_c": "degrees Celsius",
     "packets": "packets",
     "drops": "packets",
-    "_loss": "fraction",
+    **{f"_{each.field}": "fraction" for each in IMPAIRMENTS if not each.is_duration},
     "_fraction": "fraction",
     "utilization": "fraction",
     "_with_prefill": "fraction",

@@ -8,7 +8,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from results.records.run_store import RunError, cell_name
-from results.records.schema import CALIBRATION, SCHEMA_VERSION, CalibrationRow, read_tables, version_of
+from results.records.schema import (
+    CALIBRATION,
+    IMPAIRMENT_COLUMNS,
+    SCHEMA_VERSION,
+    CalibrationRow,
+    read_tables,
+    version_of,
+)
 from results.records.span_log import SPAN_KINDS
 from results.records.trial_columns import TrialKey
 from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TRIAL_TABLES
@@ -37,7 +44,9 @@ def _optional(row: type) -> set[str]:
     return {name for name, kind in get_type_hints(row).items() if type(None) in get_args(kind)}
 
 
-_NULLABLE = _optional(CalibrationRow).union(*(_optional(table.row) for table in TRIAL_TABLES.values()))
+_NULLABLE = IMPAIRMENT_COLUMNS.union(
+    _optional(CalibrationRow), *(_optional(table.row) for table in TRIAL_TABLES.values())
+)
 
 
 def read_trial_table(folder: Path, key: TrialKey, name: str) -> pa.Table:

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
+from ground.impairments import IMPAIRMENTS
 from results.reading.headline import cell_text
 from results.reading.run import Run
 from results.reading.summary import swept_values
+from results.text.impairment_text import impairment_text
 from results.text.number_text import count_text, list_text, milliseconds_text, percent_text, rate_text
 
 MAX_ROWS = 60
@@ -51,8 +54,7 @@ def _where_measured(text: Callable[[float], str]) -> Callable[[float], str]:
 _COLUMNS: dict[str, tuple[str, Any, Any]] = {
     "RTT": ("rtt_ms", milliseconds_text, milliseconds_text),
     "goodput": ("goodput_bps", _unlimited, rate_text),
-    "jitter": ("jitter_ms", milliseconds_text, milliseconds_text),
-    "loss": ("loss", percent_text, percent_text),
+    **{each.label: (each.column, *2 * (partial(impairment_text, each),)) for each in IMPAIRMENTS},
     "short transfer": ("short_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
     "both ways": ("both_ways_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
     "share of the trunk": ("share_bps", _where_measured(rate_text), _where_measured(rate_text)),

@@ -1,6 +1,7 @@
 """The engine ``emulate``: run every cell of an experiment on its own testbed, trial by trial, into a run's store."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,13 @@ def _told(link: LinkMeasurement) -> str:
 
 
 def _row(link: LinkMeasurement) -> CalibrationRow:
-    return CalibrationRow(**{name: getattr(link, name) for name in CalibrationRow._fields})
+    impairments = {
+        f"{side}_{column}": figure
+        for column, compared in link.impairments.items()
+        for side, figure in asdict(compared).items()
+    }
+    figures = {name: getattr(link, name) for name in CalibrationRow._fields}
+    return CalibrationRow(**{**figures, "impairments": impairments})
 
 
 def _remember(store: RunStore, cell: Cell, testbed: Testbed) -> None:

@@ -142,7 +142,7 @@ class IterationBound:
             transfer_ns = _duration_ns(bits, self._intra_bps)
             return _Hop(self._intra_latency_ns, transfer_ns, self._microbatches * transfer_ns)
         conditions = self._links[frozenset((one, other))]
-        latency_ns = conditions.latency_ns - conditions.jitter_ns
+        latency_ns = conditions.latency_ns - conditions.impairments.delay_spread_ns
         all_bits = bits * self._microbatches
         return _Hop(
             latency_ns,

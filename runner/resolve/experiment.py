@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -55,7 +55,7 @@ class Cell:
     def resolved(self) -> dict[str, Any]:
         """Return what this cell runs, beyond what ``spec`` says, in plain JSON types: working units, no references."""
         return {
-            "wan": [{"between": list(link.between), **asdict(link.conditions)} for link in self.topology.wan],
+            "wan": [{"between": list(link.between), **link.conditions.document()} for link in self.topology.wan],
             "variants": {variant.name: variant.document() for variant in self.variants},
         }
 

@@ -8,27 +8,25 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from typing import Any
 
+from ground.impairments import NOT_SIMULATED
 from ground.units import format_duration, format_fraction
 from results.reading.not_modelled import NotModelled, gathered
 from runner.experiment.model import ExperimentSpec, VariantSpec
 from runner.experiment.quantities import AUTO
 from testbed.network.topology import Topology
 
-LOSS, JITTER = "topology.wan.loss", "topology.wan.jitter"
-
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})
 """The two differ after a loss alone, and the simulator has none. It treats any other congestion control like them."""
 
 
 def links_without(topology: Topology) -> tuple[NotModelled, ...]:
-    """Return loss and jitter of the WAN's links, written out or a profile's: each value with the links that have it."""
+    """Return impairments of the WAN's links, written out or a profile's: each value with the links that have it."""
     found = []
     for link in topology.wan:
-        conditions = link.conditions
-        if conditions.loss:
-            found.append(NotModelled(LOSS, format_fraction(conditions.loss), (link.between,)))
-        if conditions.jitter_ns:
-            found.append(NotModelled(JITTER, format_duration(conditions.jitter_ns), (link.between,)))
+        for each in NOT_SIMULATED:
+            if value := getattr(link.conditions.impairments, each.field):
+                asked = format_duration(value) if each.is_duration else format_fraction(value)
+                found.append(NotModelled(f"topology.wan.{each.name}", asked, (link.between,)))
     return gathered(found)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ground.impairments import NOT_SIMULATED
 from ground.shown_text import one_line
 from ground.strict_model import InputError
 from results.reading.headline import HeadlineRow, cell_text, headline
@@ -80,7 +81,7 @@ def _experiment(run: Run) -> Experiment:
             at = f" at {where}" if (where := cell_text(cell.values)) else ""
             raise InputError(
                 f"{here}: the simulator does not model {not_modelled_text(without)}{at}: give a run whose links have "
-                "neither loss nor jitter"
+                f"neither {' nor '.join(each.label for each in NOT_SIMULATED)}"
             )
         if not _is_what_ran(cell, run.manifest):
             raise InputError(

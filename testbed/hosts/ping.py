@@ -2,6 +2,7 @@
 
 import math
 import re
+import statistics
 import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -26,32 +27,44 @@ class MeasurementError(Exception):
 
 @dataclass(frozen=True)
 class PingResult:
-    """Round-trip times of echo requests: the shortest, median and standard deviation, and the fraction unanswered."""
+    """How many echo requests were sent, and the round-trip times of those answered. Without any, figures are NaN."""
 
     sent: int
-    lost: float
-    shortest_ms: float
-    median_ms: float
-    deviation_ms: float
+    times_ms: tuple[float, ...]
+
+    @property
+    def lost(self) -> float:
+        """The fraction unanswered."""
+        return 1 - len(self.times_ms) / self.sent
+
+    @property
+    def shortest_ms(self) -> float:
+        """The shortest round-trip time."""
+        return min(self.times_ms, default=math.nan)
+
+    @property
+    def median_ms(self) -> float:
+        """The median round-trip time."""
+        return statistics.median(self.times_ms) if self.times_ms else math.nan
+
+    @property
+    def deviation_ms(self) -> float:
+        """The standard deviation of round-trip times."""
+        if not self.times_ms:
+            return math.nan
+        mean = sum(self.times_ms) / len(self.times_ms)
+        return math.sqrt(sum((time - mean) ** 2 for time in self.times_ms) / len(self.times_ms))
 
 
 def parse_ping(output: str) -> PingResult:
-    """Read what ``ping`` printed. Without any reply the times are NaN.
+    """Read what ``ping`` printed.
 
     Raises ValueError with ping's last words if nothing was sent.
     """
     sent = _SENT.search(output)
     if sent is None or int(sent.group(1)) == 0:
         raise ValueError(with_last_words("ping sent nothing", output))
-    times = sorted(float(found) for found in _REPLY.findall(output))
-    lost = 1 - len(times) / int(sent.group(1))
-    if not times:
-        return PingResult(int(sent.group(1)), lost, math.nan, math.nan, math.nan)
-    mean = sum(times) / len(times)
-    deviation = math.sqrt(sum((time - mean) ** 2 for time in times) / len(times))
-    middle = len(times) // 2
-    median = times[middle] if len(times) % 2 else (times[middle - 1] + times[middle]) / 2
-    return PingResult(int(sent.group(1)), lost, times[0], median, deviation)
+    return PingResult(int(sent.group(1)), tuple(sorted(float(found) for found in _REPLY.findall(output))))
 
 
 def with_last_words(what: str, output: str) -> str:

@@ -44,7 +44,7 @@ def wan_interface(peer_index: int) -> str:
 class GatewayProgrammer:
     """Program every gateway; ``namespaces`` gives each datacenter's gateway namespace by its path.
 
-    ``program`` builds the network without jitter and loss, so that its delay can be measured; ``settle`` completes it.
+    ``program`` builds the network without impairments, so that its delay can be measured; ``settle`` completes it.
     The programmer holds netlink sockets for each gateway.
     """
 
@@ -86,7 +86,7 @@ class GatewayProgrammer:
                 self._route_to_peer(self._netlink[gateway.datacenter], gateway, wan_port)
 
     def settle(self, trim_ns: int) -> None:
-        """Set jitter and loss as asked, and the delay to ``trim_ns`` less than asked. Raises ReadBackError."""
+        """Set impairments as asked, and the delay to ``trim_ns`` less than asked. Raises ReadBackError."""
         held, self.plan = self.plan, self._asked.with_less_wan_delay(trim_ns)
         if self.plan == held:
             # Verified already; asking the kernel for every class of a large network takes seconds.

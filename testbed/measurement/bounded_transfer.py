@@ -41,8 +41,8 @@ _QUIET_NS = 2_000_000_000
 _DATAGRAMS_BUFFER_BYTES = 512 * 2**20
 """What waits between two readings and, on the sender's side, in the link's queue is bounded by the link alone."""
 _DATAGRAMS_S = 0.2
-_JITTERS = 100
-"""So many times the jitter a measurement lasts, so that the delays of the first and the last datagram hardly count."""
+_SPREADS = 100
+"""So many times the spread of delays a measurement lasts, so that those of the first and the last hardly count."""
 _BUFFER_MIN_BYTES = 256 * 1024
 _BUFFER_UNLIMITED_BYTES = 16 * 2**20
 _WARMING_MIN_BYTES = 256 * 1024
@@ -70,7 +70,7 @@ class Ends:
         """The round-trip time of the path between them, as asked, at its longest."""
         hosts = (self.testbed.topology.host(name) for name in (self.source, self.destination))
         conditions = self.testbed.topology.path(*(host.datacenter for host in hosts))
-        return 2 * (conditions.latency_ns + conditions.jitter_ns) / 1e9
+        return 2 * (conditions.latency_ns + conditions.impairments.delay_spread_ns) / 1e9
 
     def socket(self, host: str, kind: int) -> socket.socket:
         """Open a socket on one of the two, bound to its address."""
@@ -212,12 +212,12 @@ def connected(
         yield senders, receivers
 
 
-def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, jitter_ns: int, longer: bool = False) -> float:
+def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, spread_ns: int, longer: bool = False) -> float:
     """Offer datagrams of ``UDP_PAYLOAD_BYTES``, and return the pace at which payload arrives, in bit/s.
 
-    ``rate_bps`` and ``jitter_ns`` are the path's, as asked. Raises StalledError.
+    ``rate_bps`` and ``spread_ns``, how far delays stray, are the path's, as asked. Raises StalledError.
     """
-    duration_s = max(_DATAGRAMS_S, _JITTERS * jitter_ns / 1e9) * (4 if longer else 1)
+    duration_s = max(_DATAGRAMS_S, _SPREADS * spread_ns / 1e9) * (4 if longer else 1)
     warming = math.ceil(_WARMING_MIN_BYTES / UDP_PAYLOAD_BYTES)
     count = warming + math.ceil(offered_bps * duration_s / 8 / UDP_PAYLOAD_BYTES)
     with (

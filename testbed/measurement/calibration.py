@@ -1,8 +1,9 @@
 """Measure every link before anything runs on it, to verify that the network is what was asked for.
 
 Asked goodput is what a rate leaves to TCP's payload (``testbed.network.goodput``).
-On a link with jitter or loss a TCP connection measures its congestion control, not the link. There the goodput is that
-of UDP datagrams of 1448 bytes offered at 105 % of the rate: ``rate x 1448 / 1490 x (1 - loss)``.
+On a link with impairments a TCP connection measures its congestion control, not the link. There the goodput is that
+of UDP datagrams of 1448 bytes offered at 105 % of the rate: ``rate x 1448 / 1490``, less what is lost
+(``testbed.measurement.impairment_measures``).
 
 Each direction is measured by itself, over many connections whose windows together hold about 1.6
 bandwidth-delay products: enough to fill the link, too little to overflow its queue.
@@ -14,17 +15,18 @@ In virtual time nothing disturbs an echo, so that a few suffice; a goodput is me
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ground.impairments import IMPAIRMENTS, UNIMPAIRED
 from testbed.hosts.ping import MeasurementError, ping
 from testbed.kernel.inside import in_virtual_time
 from testbed.measurement import bounded_transfer
+from testbed.measurement.impairment_measures import MEASURES, UDP_OFFERED, UDP_OVERHEAD_BYTES, compare, udp_goodput_bps
 from testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goodput
-from testbed.measurement.transfer_calibration import measure_transfers
+from testbed.measurement.transfer_calibration import Compared, measure_transfers
 from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.shared_rate import ETHERNET_HEADER_BYTES
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import LinkConditions, Topology
 
@@ -35,17 +37,12 @@ RTT_TOLERANCE_MS = 0.5
 RTT_TOLERANCE = 0.02
 GOODPUT_TOLERANCE = 0.03
 SHORT_TOLERANCE_MS = 1.0
-_LOSS_DEVIATIONS = 4
-"""A measured loss may lie this many standard deviations of its own sampling from the loss asked."""
-
-_UDP_OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + 20 + 8
 _CONNECTIONS = 8
 _WINDOW_SHARE = 2.3
 """Receive buffer over bandwidth-delay product; Linux gives about 0.7 of the buffer to the window."""
 _WINDOW_MIN_BYTES = 256 * 1024
 _WINDOW_UNLIMITED_BYTES = 16 * 2**20
-_UDP_OFFERED = 1.05
-_PINGS, _PINGS_VIRTUAL, _PINGS_LOSSY = 100, 5, 1000
+_PINGS, _PINGS_VIRTUAL, _PINGS_IMPAIRED = 100, 5, 1000
 _SECONDS, _SECONDS_UNLIMITED, _SECONDS_AGAIN = 2, 1, 4
 
 
@@ -54,10 +51,10 @@ class LinkMeasurement:
     """One directed link, asked against measured; None where nothing was asked (an unlimited rate).
 
     ``scope`` is ``wan`` between datacenters and ``intra`` inside one, where source and destination are the same.
-    Jitter is the half-width of the uniform one-way delay, loss the fraction of packets lost each way. Further fields
-    are None where not measured (``transfer_calibration``): how long a short transfer takes after a pause,
-    and while the other direction is busy; the pace of the pair that is farthest from its share of a full trunk, and of
-    all pairs that fill it; and how many bytes the trunk let go at once beyond its rate.
+    ``impairments`` are by their columns in calibration. Further fields are None where not measured
+    (``transfer_calibration``): how long a short transfer takes after a pause, and while the other direction is busy;
+    the pace of the pair that is farthest from its share of a full trunk, and of all pairs that fill it; and how many
+    bytes the trunk let go at once beyond its rate.
     """
 
     source: str
@@ -67,10 +64,7 @@ class LinkMeasurement:
     measured_rtt_ms: float
     asked_goodput_bps: float | None
     measured_goodput_bps: float
-    asked_jitter_ms: float
-    measured_jitter_ms: float
-    asked_loss: float
-    measured_loss: float
+    impairments: Mapping[str, Compared]
     echo_requests: int
     asked_short_ms: float | None = None
     measured_short_ms: float | None = None
@@ -86,7 +80,7 @@ class LinkMeasurement:
     def within_tolerance(self) -> bool:
         """Whether every figure is within its tolerance.
 
-        RTT within max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), paces 3 %, loss as its sampling explains.
+        RTT within max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), paces 3 %, impairments as their measures judge.
         """
         # Written so that a NaN, which is what a dead link measures, is outside.
         rtt = abs(self.measured_rtt_ms - self.asked_rtt_ms) <= max(RTT_TOLERANCE_MS, RTT_TOLERANCE * self.asked_rtt_ms)
@@ -103,9 +97,10 @@ class LinkMeasurement:
                 (self.asked_both_ways_ms, self.measured_both_ways_ms),
             )
         )
-        sampling = math.sqrt(max(self.asked_loss, 1 / self.echo_requests) / self.echo_requests)
-        loss = abs(self.measured_loss - self.asked_loss) <= _LOSS_DEVIATIONS * sampling
-        return rtt and goodput and short and loss
+        impaired = all(
+            MEASURES[each.field].within(self.impairments[each.column], self.echo_requests) for each in IMPAIRMENTS
+        )
+        return rtt and goodput and short and impaired
 
     def undilated(self, factor: float) -> "LinkMeasurement":
         """Convert the measurement to the time of the network that was asked for."""
@@ -115,30 +110,17 @@ class LinkMeasurement:
             return None if value is None else value / factor if name.endswith("_ms") else value * factor
 
         figures: dict[str, Any] = {name: scaled(name) for name in vars(self) if name.endswith(("_ms", "_bps"))}
-        return replace(self, **figures)
+        impairments = dict(self.impairments)
+        for each in IMPAIRMENTS:
+            if each.is_duration:
+                slow = impairments[each.column]
+                impairments[each.column] = Compared(slow.asked / factor, slow.measured / factor)
+        return replace(self, impairments=impairments, **figures)
 
 
 def _near(asked: float | None, measured: float | None, share: float, least: float = 0.0) -> bool:
     """Return whether a figure is as asked, within a share of it or ``least``; so is one that was not asked."""
     return asked is None or (measured is not None and abs(measured - asked) <= max(least, share * asked))
-
-
-def udp_goodput_bps(rate_bps: float, loss: float) -> float:
-    """Return the goodput that a rate leaves to the payload of full UDP datagrams after random loss."""
-    return rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + _UDP_OVERHEAD_BYTES) * (1 - loss)
-
-
-def one_way_jitter_ms(rtt_deviation_ms: float) -> float:
-    """Return the half-width w of a uniform one-way delay, from the deviation of round trips.
-
-    That deviation is w sqrt(2/3) over both ways.
-    """
-    return rtt_deviation_ms * math.sqrt(3 / 2)
-
-
-def one_way_loss(round_trip_loss: float) -> float:
-    """Return the loss each way from the loss of echoes, which have to survive both: 1 - (1 - p)^2."""
-    return 1 - math.sqrt(1 - round_trip_loss)
 
 
 def calibrate(testbed: "Testbed", told: Callable[[LinkMeasurement], None] = lambda _: None) -> list[LinkMeasurement]:
@@ -187,16 +169,16 @@ def _as_it_arrives(topology: Topology, one: str, other: str) -> LinkConditions:
 
 def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:
     conditions = path.conditions
-    lossy = conditions.loss > 0 or conditions.jitter_ns > 0
+    impaired = conditions.impairments != UNIMPAIRED
     rate = conditions.pair_rate_bps
-    if lossy and rate is not None:
-        echoes = ping(testbed.spawn, *path.hosts, _PINGS_LOSSY)
-        asked_goodput_bps: float | None = udp_goodput_bps(rate, conditions.loss)
+    if impaired and rate is not None:
+        echoes = ping(testbed.spawn, *path.hosts, _PINGS_IMPAIRED)
+        asked_goodput_bps: float | None = udp_goodput_bps(rate, conditions.impairments)
     else:
         echoes = ping(testbed.spawn, *path.hosts, _PINGS_VIRTUAL if in_virtual_time() else _PINGS)
         asked_goodput_bps = None if rate is None else tcp_goodput_bps(rate)
     measure = _bounded_goodput_bps if in_virtual_time() else _timed_goodput_bps
-    goodput_bps = measure(testbed, path, seconds, lossy=lossy)
+    goodput_bps = measure(testbed, path, seconds, impaired=impaired)
     link = LinkMeasurement(
         source=path.datacenters[0],
         destination=path.datacenters[1],
@@ -205,13 +187,10 @@ def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> Lin
         measured_rtt_ms=echoes.median_ms,
         asked_goodput_bps=asked_goodput_bps,
         measured_goodput_bps=goodput_bps,
-        asked_jitter_ms=conditions.jitter_ns / 1e6,
-        measured_jitter_ms=one_way_jitter_ms(echoes.deviation_ms),
-        asked_loss=conditions.loss,
-        measured_loss=one_way_loss(echoes.lost),
+        impairments=compare(conditions.impairments, echoes),
         echo_requests=echoes.sent,
     )
-    return link if lossy or rate is None else _with_transfers(testbed, path, link)
+    return link if impaired or rate is None else _with_transfers(testbed, path, link)
 
 
 def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> LinkMeasurement:
@@ -233,11 +212,11 @@ def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> L
     return replace(link, **figures)
 
 
-def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, lossy: bool) -> float:
+def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, impaired: bool) -> float:
     """Measure goodput with iperf3, for some seconds."""
     conditions, rate = path.conditions, path.conditions.pair_rate_bps
     rtt_s = 2 * conditions.latency_ns / 1e9
-    if lossy and rate is not None:
+    if impaired and rate is not None:
         flow = Flow(*path.hosts, udp_offered_bps=_offered_bps(rate))
     else:
         testbed.use_tcp(TcpSettings(window_bytes=_window_bytes(rate, rtt_s), slow_start_after_idle=False))
@@ -247,17 +226,17 @@ def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, 
     return goodput_bps
 
 
-def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, lossy: bool) -> float:
+def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, impaired: bool) -> float:
     """Measure goodput with a number of bytes, a larger one where ``seconds`` are given."""
     conditions, rate = path.conditions, path.conditions.pair_rate_bps
     ends = bounded_transfer.Ends(testbed, *path.hosts)
     try:
-        if lossy and rate is not None:
+        if impaired and rate is not None:
             return bounded_transfer.udp_goodput_bps(
                 ends,
                 rate_bps=rate,
                 offered_bps=_offered_bps(rate),
-                jitter_ns=conditions.jitter_ns,
+                spread_ns=conditions.impairments.delay_spread_ns,
                 longer=bool(seconds),
             )
         # Without hystart, which takes the bursts of slow start for a full queue.
@@ -270,7 +249,7 @@ def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *
 
 
 def _offered_bps(rate_bps: int) -> int:
-    return round(_UDP_OFFERED * rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + _UDP_OVERHEAD_BYTES))
+    return round(UDP_OFFERED * rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES))
 
 
 def _window_bytes(rate_bps: int | None, rtt_s: float) -> int:

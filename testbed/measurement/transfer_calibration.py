@@ -78,7 +78,7 @@ def measure_transfers(
 ) -> TransferMeasurement:
     """Measure the path between two hosts, and the trunk between their datacenters.
 
-    The path has a rate, and neither jitter nor loss. Leaves the hosts' TCP as the measurement needs it. Raises
+    The path has a rate, and no impairments. Leaves the hosts' TCP as the measurement needs it. Raises
     StalledError.
     """
     rate_bps = conditions.pair_rate_bps

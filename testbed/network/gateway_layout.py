@@ -13,7 +13,6 @@ from testbed.network.addressing import (
     wan_link_mac,
 )
 from testbed.network.gateway_plan import (
-    LOSS_DIGITS,
     FarHosts,
     Gateway,
     GatewayPlan,
@@ -34,34 +33,34 @@ UNLIMITED_RATE_BPS = 400_000_000_000
 """What bounds a queue where no rate does: the fastest network card sold."""
 
 
-def queue_limit_packets(rate_bps: int | None, latency_ns: int, jitter_ns: int = 0, *, floor_packets: int) -> int:
+def queue_limit_packets(rate_bps: int | None, latency_ns: int, spread_ns: int = 0, *, floor_packets: int) -> int:
     """Return how many packets a netem leaf may hold.
 
     netem counts the packets in flight together with those queued behind the rate, so the limit is the sum of both:
-    ``rate x (latency + jitter)`` in flight, and one bandwidth-delay product ``rate x 2 x latency`` of queue (at least
+    ``rate x (latency + spread)`` in flight, and one bandwidth-delay product ``rate x 2 x latency`` of queue (at least
     20 ms worth), in full-sized frames. Never below ``floor_packets``, nor above what its 32 bits hold. An offloaded
     super-packet counts as one, which only makes the limit more generous.
     """
     rate = UNLIMITED_RATE_BPS if rate_bps is None else rate_bps
-    held_ns = latency_ns + jitter_ns + max(2 * latency_ns, QUEUE_DELAY_MIN_NS)
+    held_ns = latency_ns + spread_ns + max(2 * latency_ns, QUEUE_DELAY_MIN_NS)
     return min(QUEUE_PACKETS_MAX, max(floor_packets, math.ceil(rate * held_ns / 10**9 / (8 * FRAME_BYTES))))
 
 
 def plan_gateways(topology: Topology, slot: int, timers: Timers = Timers.KERNEL) -> GatewayPlan:
     """Lay out the gateways of ``topology`` for a testbed in address slot ``slot``, whose qdiscs ``timers`` wake."""
-    lossy = any(link.conditions.loss > 0 for link in topology.wan)
-    layout = _Layout(topology, slot, timers, lossy=lossy)
-    return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=lossy)
+    exact = any(link.conditions.impairments.picks_packets for link in topology.wan)
+    layout = _Layout(topology, slot, timers, exact_packets=exact)
+    return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=exact)
 
 
 class _Layout:
     """Plan one testbed's gateways from what they have in common."""
 
-    def __init__(self, topology: Topology, slot: int, timers: Timers, *, lossy: bool) -> None:
+    def __init__(self, topology: Topology, slot: int, timers: Timers, *, exact_packets: bool) -> None:
         self._topology = topology
         self._slot = slot
         self._timers = timers
-        self._lossy = lossy
+        self._exact_packets = exact_packets
         self._floor_packets = SHORT_PACKETS_MIN if timers is Timers.VIRTUAL else SUPER_PACKETS_MIN
         self._shared_ports = {each.name: self._port_can_bind(each) for each in topology.datacenters}
         self._frames = {each.name: self._super_packet_frames(each) for each in topology.datacenters}
@@ -83,7 +82,7 @@ class _Layout:
     def _host_port(self, datacenter: Datacenter, host: Host) -> HostPort:
         here, rate_bps, latency_ns = datacenter.index, self._topology.intra_rate_bps, self._topology.intra_latency_ns
         limit = queue_limit_packets(rate_bps, latency_ns, floor_packets=self._floor_packets)
-        near = NetemPlan(latency_ns, 0, 0.0, limit, _leaf_rate(rate_bps))
+        near = NetemPlan(latency_ns, limit, _leaf_rate(rate_bps))
         shared = None
         if rate_bps is not None and self._shared_ports[datacenter.name]:
             shared = self._shared(rate_bps, self._topology.datacenters)
@@ -105,9 +104,7 @@ class _Layout:
         assert rate_bps is not None
         slower = conditions.pair_rate_bps is None or rate_bps < conditions.pair_rate_bps
         limit = queue_limit_packets(rate_bps, conditions.latency_ns, floor_packets=self._floor_packets)
-        return FarHosts(
-            peer.index, len(peer.hosts), NetemPlan(0, 0, 0.0, limit, _leaf_rate(rate_bps) if slower else None)
-        )
+        return FarHosts(peer.index, len(peer.hosts), NetemPlan(0, limit, _leaf_rate(rate_bps) if slower else None))
 
     def _wan_port(self, datacenter: Datacenter, peer: Datacenter) -> WanPort:
         conditions = self._topology.conditions(datacenter.name, peer.name)
@@ -139,8 +136,7 @@ class _Layout:
 
     def _super_packet_frames(self, datacenter: Datacenter) -> int | None:
         """Return how many frames hosts there may send as one packet: in virtual time no more than keeps lines exact."""
-        if self._lossy:
-            # So that loss falls on single packets.
+        if self._exact_packets:
             return 1
         if self._timers is not Timers.VIRTUAL:
             return None
@@ -165,12 +161,6 @@ def _leaf_rate(rate_bps: int | None) -> int | None:
 
 
 def _wan_netem(conditions: LinkConditions, floor_packets: int) -> NetemPlan:
-    return NetemPlan(
-        conditions.latency_ns,
-        conditions.jitter_ns,
-        round(conditions.loss, LOSS_DIGITS),
-        queue_limit_packets(
-            conditions.pair_rate_bps, conditions.latency_ns, conditions.jitter_ns, floor_packets=floor_packets
-        ),
-        _leaf_rate(conditions.pair_rate_bps),
-    )
+    rate_bps, latency_ns, impairments = conditions.pair_rate_bps, conditions.latency_ns, conditions.impairments
+    limit = queue_limit_packets(rate_bps, latency_ns, impairments.delay_spread_ns, floor_packets=floor_packets)
+    return NetemPlan(latency_ns, limit, _leaf_rate(rate_bps), impairments.rounded())

@@ -18,23 +18,30 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-LOSS_DIGITS = 9
-"""Decimals of a loss that a plan keeps: the kernel, which counts in 2^-32, gives as many back as they were."""
+from ground.impairments import UNIMPAIRED, Impairments
 
 
 @dataclass(frozen=True)
 class NetemPlan:
-    """One netem leaf: one-way delay, uniform jitter around it, random loss, how many packets it may hold, and its rate.
+    """One netem leaf: one-way delay, how many packets it may hold, its rate, and what it does to packets beyond.
 
-    ``loss`` has ``LOSS_DIGITS`` decimals at most. A packet leaves the leaf once it has been serialised at
-    ``rate_bytes_per_s`` behind those before it; None is no limit.
+    ``impairments`` are ``rounded`` ones. A packet leaves the leaf once it has been serialised at ``rate_bytes_per_s``
+    behind those before it; None is no limit.
     """
 
     delay_ns: int
-    jitter_ns: int
-    loss: float
     limit_packets: int
     rate_bytes_per_s: int | None = None
+    impairments: Impairments = UNIMPAIRED
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan in plain JSON types, as manifests have it."""
+        return {
+            "delay_ns": self.delay_ns,
+            **asdict(self.impairments),
+            "limit_packets": self.limit_packets,
+            "rate_bytes_per_s": self.rate_bytes_per_s,
+        }
 
 
 @dataclass(frozen=True)
@@ -123,8 +130,8 @@ class GatewayPlan:
         return self._with_wan_netem(lambda asked: replace(asked, delay_ns=max(0, asked.delay_ns - trim_ns)))
 
     def without_chance(self) -> "GatewayPlan":
-        """Return the same plan with neither jitter nor loss on the WAN, so that a few echoes can measure its delay."""
-        return self._with_wan_netem(lambda asked: replace(asked, jitter_ns=0, loss=0.0))
+        """Return the same plan with a WAN that only delays and serialises, so that a few echoes measure its delay."""
+        return self._with_wan_netem(lambda asked: replace(asked, impairments=UNIMPAIRED))
 
     def _with_wan_netem(self, changed: Callable[[NetemPlan], NetemPlan]) -> "GatewayPlan":
         gateways = tuple(
@@ -145,8 +152,8 @@ def _gateway(entry: dict[str, Any]) -> Gateway:
         HostPort(
             **{
                 **port,
-                "intra": NetemPlan(**port["intra"]),
-                "far": tuple(FarHosts(**{**far, "netem": NetemPlan(**far["netem"])}) for far in port["far"]),
+                "intra": _netem(port["intra"]),
+                "far": tuple(FarHosts(**{**far, "netem": _netem(far["netem"])}) for far in port["far"]),
                 "shared": _shared_rate(port["shared"]),
             }
         )
@@ -157,7 +164,7 @@ def _gateway(entry: dict[str, Any]) -> Gateway:
             **{
                 **port,
                 "trunk": _shared_rate(port["trunk"]),
-                "netem": NetemPlan(**port["netem"]),
+                "netem": _netem(port["netem"]),
                 "sources": tuple(port["sources"]),
                 "destinations": tuple(port["destinations"]),
             }
@@ -165,6 +172,10 @@ def _gateway(entry: dict[str, Any]) -> Gateway:
         for port in entry["wan_ports"]
     )
     return Gateway(**{**entry, "host_ports": host_ports, "wan_ports": wan_ports})
+
+
+def _netem(entry: dict[str, Any]) -> NetemPlan:
+    return NetemPlan(**{**entry, "impairments": Impairments(**entry["impairments"])})
 
 
 def _shared_rate(entry: dict[str, int] | None) -> SharedRate | None:

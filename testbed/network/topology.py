@@ -6,15 +6,16 @@ default is filled in and every link stands by itself. Latencies are one-way.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, create_model, field_validator
 
+from ground.impairments import IMPAIRMENTS, UNIMPAIRED, Impairments
 from ground.shown_text import shown
-from ground.strict_model import InputError, StrictModel
+from ground.strict_model import InputError, Model, StrictModel
 from ground.units import DurationNs, Fraction, RateBps, format_duration
 
 MAX_DELAY_NS = 60 * 10**9
@@ -68,19 +69,26 @@ class IntraSpec(StrictModel):
     rate: RateBps = None
 
 
+def _with_impairments(model: type[Model]) -> type[Model]:
+    """Add a field for each impairment to a model."""
+    fields: dict[str, Any] = {
+        each.name: (DelayNs if each.is_duration else Fraction, none) for each, none in UNIMPAIRED.items()
+    }
+    return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields)
+
+
+@_with_impairments
 class WanSpec(StrictModel):
     """Conditions of a WAN link, each direction alike.
 
-    ``rate`` is the trunk between two datacenters; ``node_pair_rate`` caps each pair of hosts across it. ``jitter``
-    is how far the one-way latency strays to either side, uniformly and without reordering; ``loss`` the fraction of
-    packets dropped at random each way.
+    ``rate`` is the trunk between two datacenters; ``node_pair_rate`` caps each pair of hosts across it. There is a
+    field for each of the ``ground.impairments``: ``jitter`` is how far the one-way latency strays to either side,
+    uniformly and without reordering; ``loss`` the fraction of packets dropped at random each way.
     """
 
     latency: DelayNs = 0
     rate: RateBps = None
     node_pair_rate: RateBps = None
-    jitter: DelayNs = 0
-    loss: Fraction = 0.0
 
 
 class LinkSpec(WanSpec):
@@ -109,13 +117,17 @@ class TopologySpec(StrictModel):
 
 @dataclass(frozen=True)
 class LinkConditions:
-    """The impairments of a WAN link (delay, jitter, loss, rates), each direction alike; rates of None are unlimited."""
+    """Delay and rates of a WAN link and its impairments, each direction alike; rates of None are unlimited."""
 
     latency_ns: int = 0
     rate_bps: int | None = None
     node_pair_rate_bps: int | None = None
-    jitter_ns: int = 0
-    loss: float = 0.0
+    impairments: Impairments = UNIMPAIRED
+
+    def document(self) -> dict[str, Any]:
+        """Return the conditions in plain JSON types, as manifests have them: one field beside another."""
+        rates = {"rate_bps": self.rate_bps, "node_pair_rate_bps": self.node_pair_rate_bps}
+        return {"latency_ns": self.latency_ns, **rates, **asdict(self.impairments)}
 
     @property
     def pair_rate_bps(self) -> int | None:
@@ -244,7 +256,7 @@ class Topology:
                 conditions=replace(
                     link.conditions,
                     latency_ns=round(link.conditions.latency_ns * factor),
-                    jitter_ns=round(link.conditions.jitter_ns * factor),
+                    impairments=link.conditions.impairments.dilated(factor),
                     rate_bps=slower(link.conditions.rate_bps),
                     node_pair_rate_bps=slower(link.conditions.node_pair_rate_bps),
                 ),
@@ -282,7 +294,7 @@ def resolve_topology(
     for position, name in enumerate(names):
         if name in names[:position]:
             raise InputError(f"{source}.datacenters.{position}.name: {name!r} is there twice, give each its own name")
-    default = _conditions(spec.wan or WanSpec())
+    default = conditions_of(spec.wan or WanSpec())
     overrides: dict[frozenset[str], LinkSpec] = {}
     for position, link in enumerate(spec.links):
         where = f"{source}.links.{position}.between"
@@ -306,12 +318,13 @@ def resolve_topology(
                 f"{source}.datacenters: the profile {spec.profile!r} has no figures for {one} and {other}, "
                 "name the datacenters after its regions"
             )
-        conditions = _conditions(overrides[pair], base) if pair in overrides else base
-        if conditions.jitter_ns > conditions.latency_ns:
-            raise InputError(
-                f"{source}: the jitter between {one} and {other}, {format_duration(conditions.jitter_ns)}, is above "
-                f"their latency of {format_duration(conditions.latency_ns)}: no packet arrives before it was sent"
-            )
+        conditions = conditions_of(overrides[pair], base) if pair in overrides else base
+        for each, value in conditions.impairments.items():
+            if each.is_duration and value > conditions.latency_ns:
+                raise InputError(
+                    f"{source}: the {each.label} between {one} and {other}, {format_duration(value)}, is above "
+                    f"their latency of {format_duration(conditions.latency_ns)}: no packet arrives before it was sent"
+                )
         return conditions
 
     datacenters = tuple(
@@ -339,13 +352,13 @@ def resolve_topology(
     )
 
 
-def _conditions(spec: WanSpec, base: LinkConditions | None = None) -> LinkConditions:
-    written = spec.model_fields_set if base is not None else WanSpec.model_fields.keys()
-    base = base or LinkConditions()
+def conditions_of(spec: WanSpec, base: LinkConditions = LinkConditions()) -> LinkConditions:
+    """Return the conditions as written; what is not written is as in ``base``."""
+    written = spec.model_fields_set
+    impairments = {each.field: getattr(spec, each.name) for each in IMPAIRMENTS if each.name in written}
     return LinkConditions(
         latency_ns=spec.latency if "latency" in written else base.latency_ns,
         rate_bps=spec.rate if "rate" in written else base.rate_bps,
         node_pair_rate_bps=spec.node_pair_rate if "node_pair_rate" in written else base.node_pair_rate_bps,
-        jitter_ns=spec.jitter if "jitter" in written else base.jitter_ns,
-        loss=spec.loss if "loss" in written else base.loss,
+        impairments=replace(base.impairments, **impairments),
     )

@@ -90,7 +90,7 @@ class GuestKernel:
         return None if self._guest is None else process_tree_cpu_s(self._guest.pid)
 
     def settle(self, trim_ns: int) -> None:
-        """Complete the WAN links with jitter and loss, their delays ``trim_ns`` less than asked."""
+        """Complete the WAN links with their impairments, and their delays ``trim_ns`` less than asked."""
         self._ask(f"settle {trim_ns}")
 
     def read_qdiscs(self) -> dict[str, Any]:

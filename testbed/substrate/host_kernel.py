@@ -58,7 +58,7 @@ class HostKernel:
         return SubstrateFacts("kernel", os.uname().release)
 
     def settle(self, trim_ns: int) -> None:
-        """Complete the WAN links with jitter and loss, their delays ``trim_ns`` less than asked."""
+        """Complete the WAN links with their impairments, and their delays ``trim_ns`` less than asked."""
         assert self._programmer is not None
         self._programmer.settle(trim_ns)
 

@@ -49,7 +49,7 @@ def probe_kernel() -> Offer:
         try:
             netlink.link("add", ifname="probe0", kind="veth", peer={"ifname": "probe1"})
             index = netlink.link_lookup(ifname="probe0")[0]
-            options = netem_options(NetemPlan(delay_ns=1_000_000, jitter_ns=0, loss=0.0, limit_packets=1000))
+            options = netem_options(NetemPlan(delay_ns=1_000_000, limit_packets=1000))
             netlink.tc("add", "netem", index, 0x10000, options=options)
         finally:
             netlink.close()

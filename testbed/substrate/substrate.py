@@ -33,7 +33,7 @@ class Substrate(Protocol):
         """
 
     def settle(self, trim_ns: int) -> None:
-        """Complete the WAN links, which come up without jitter and loss: set both, and take ``trim_ns`` off the delay.
+        """Complete the WAN links, which come up unimpaired: set impairments, and take ``trim_ns`` off the delay.
 
         The path itself adds as much. Raises SubstrateError and ReadBackError.
         """

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ground.impairments import Impairments
 from ground.strict_model import InputError
 from netem_profiles import profile
 from netem_profiles.profile import load_profile, load_profile_spec, profile_names
@@ -149,8 +150,8 @@ def test_a_users_own_file_works_as_well_as_a_name(tmp_path: Path) -> None:
 def test_a_pair_takes_from_the_default_what_it_leaves_out(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(OWN + "default: {latency: 20ms, rate: 10Gbit, loss: 0.1%}\n")
     links = load_profile("own.yaml", ["here", "there", "elsewhere"], relative_to=tmp_path)
-    assert links[frozenset(("here", "there"))] == LinkConditions(7_500_000, 10**10, 2 * 10**9, 0, 0.001)
-    assert links[frozenset(("here", "elsewhere"))] == LinkConditions(20_000_000, 10**10, None, 0, 0.001)
+    assert links[frozenset(("here", "there"))] == LinkConditions(7_500_000, 10**10, 2 * 10**9, Impairments(loss=0.001))
+    assert links[frozenset(("here", "elsewhere"))] == LinkConditions(20_000_000, 10**10, None, Impairments(loss=0.001))
 
 
 @pytest.mark.parametrize(

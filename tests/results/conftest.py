@@ -123,10 +123,11 @@ class Pipeline:
 def calibration_rows(latency_ms: float, datacenters: Sequence[str], within_tolerance: bool) -> list[CalibrationRow]:
     error = 1.004 if within_tolerance else 1.3
     goodput_bps = NODE_PAIR_RATE_BPS * 0.957
+    impairments = {"asked_jitter_ms": 0.0, "measured_jitter_ms": 0.02, "asked_loss": 0.0, "measured_loss": 0.0}
     return [
         CalibrationRow(
             *pair, "wan", 2 * latency_ms, 2 * latency_ms + 0.1, goodput_bps, goodput_bps / error,
-            0.0, 0.02, 0.0, 0.0, within_tolerance,
+            impairments, within_tolerance,
         )
         for pair in permutations(datacenters, 2)
     ]  # fmt: skip

@@ -23,7 +23,7 @@ def _told(link: LinkMeasurement) -> str:
     return (
         f"{link.source} to {link.destination}: RTT {link.measured_rtt_ms:.2f} of {link.asked_rtt_ms:.2f} ms, goodput "
         f"{link.measured_goodput_bps / 1e6:.1f} of {(link.asked_goodput_bps or 0) / 1e6:.1f} Mbit/s, jitter "
-        f"{link.measured_jitter_ms:.2f} ms, loss {link.measured_loss:.2%}"
+        f"{link.impairments['jitter_ms'].measured:.2f} ms, loss {link.impairments['loss'].measured:.2%}"
     )
 
 
@@ -61,9 +61,9 @@ def test_jitter_and_loss_are_measured(substrate: str, resolved: Resolve) -> None
     for link in links:
         print(_told(link))
         assert link.within_tolerance, _told(link)
-        assert link.measured_jitter_ms == pytest.approx(2.0, rel=0.15)
+        assert link.impairments["jitter_ms"].measured == pytest.approx(2.0, rel=0.15)
         # 1000 echoes: one way the sampling deviation is about 0.22 percentage points.
-        assert link.measured_loss == pytest.approx(0.01, abs=0.009)
+        assert link.impairments["loss"].measured == pytest.approx(0.01, abs=0.009)
 
 
 def test_a_network_that_is_not_as_asked_is_told_apart(substrate: str, resolved: Resolve) -> None:

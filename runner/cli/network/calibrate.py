@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ground.impairments import IMPAIRMENTS
 from runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.cli.exit_status import told_in_one_line
 from runner.emulation.network_choice import emulated_cells, network_up
@@ -89,15 +90,16 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
                 "asked": {
                     "rtt_ms": link.asked_rtt_ms,
                     "goodput_bps": link.asked_goodput_bps,
-                    "jitter_ms": link.asked_jitter_ms,
-                    "loss": link.asked_loss,
+                    **{each.column: link.impairments[each.column].asked for each in IMPAIRMENTS},
                     **{name: getattr(link, f"asked_{name}") for name in _TRANSFERS},
                 },
                 "measured": {
                     "rtt_ms": round(link.measured_rtt_ms, 3),
                     "goodput_bps": round(link.measured_goodput_bps),
-                    "jitter_ms": round(link.measured_jitter_ms, 3),
-                    "loss": round(link.measured_loss, 5),
+                    **{
+                        each.column: round(link.impairments[each.column].measured, 3 if each.is_duration else 5)
+                        for each in IMPAIRMENTS
+                    },
                     **{name: _rounded(getattr(link, f"measured_{name}")) for name in _TRANSFERS},
                     "burst_bytes": link.burst_bytes,
                 },
@@ -114,13 +116,15 @@ def _rounded(value: float | None) -> float | None:
 
 def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
     """Return asked against measured, a row a directed link; all but RTT and goodput only where some link has it."""
-    impaired = any(link.asked_jitter_ms or link.asked_loss for link in links)
+    impaired = any(link.impairments[each.column].asked for link in links for each in IMPAIRMENTS)
+    impairments = IMPAIRMENTS if impaired else ()
     table = Table(title=title + (f" (dilation {dilation:g})" if dilation != 1 else ""), title_justify="left")
     table.add_column("link")
     for heading in ("RTT ms\nasked", "\nmeasured", "goodput Mbit/s\nasked", "\nmeasured"):
         table.add_column(heading, justify="right")
-    for heading in ("jitter ms\nasked", "\nmeasured", "loss\nasked", "\nmeasured") if impaired else ():
-        table.add_column(heading, justify="right")
+    for each in impairments:
+        table.add_column(f"{each.label}{' ms' if each.is_duration else ''}\nasked", justify="right")
+        table.add_column("\nmeasured", justify="right")
     transfers = {
         name: column for name, column in _TRANSFERS.items() if any(getattr(link, f"asked_{name}") for link in links)
     }
@@ -137,9 +141,9 @@ def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
             "unlimited" if asked_bps is None else f"{asked_bps / 1e6:.1f}",
             f"{link.measured_goodput_bps / 1e6:.1f}",
         ]
-        if impaired:
-            row += [f"{link.asked_jitter_ms:.2f}", f"{link.measured_jitter_ms:.2f}"]
-            row += [f"{link.asked_loss:.2%}", f"{link.measured_loss:.2%}"]
+        for each in impairments:
+            compared, digits = link.impairments[each.column], ".2f" if each.is_duration else ".2%"
+            row += [f"{compared.asked:{digits}}", f"{compared.measured:{digits}}"]
         for name, (_, scale) in transfers.items():
             for value in (getattr(link, f"asked_{name}"), getattr(link, f"measured_{name}")):
                 row.append("" if value is None else f"{value * scale:.1f}")

@@ -45,9 +45,9 @@ def _slowest_path(cell: Cell, variant: ResolvedVariant) -> tuple[float, float]:
     topology, home = cell.topology, cell.topology.datacenters[0].name
     paths = [topology.path(home, home)]
     paths += [topology.path(one.datacenter, other.datacenter) for one, other in variant.pairs]
-    rtt_s = 2 * max(path.latency_ns + 4 * path.jitter_ns for path in paths) / 1e9
+    rtt_s = 2 * max(path.latency_ns + 4 * path.impairments.delay_spread_ns for path in paths) / 1e9
     slowest = [1 / window_bps(variant.transport, cell.spec.clock, path.latency_ns) for path in paths]
     slowest += [1 / path.pair_rate_bps for path in paths if path.pair_rate_bps is not None]
     # Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997.
-    slowest += [rtt_s * sqrt(2 * path.loss / 3) / _SEGMENT_BITS for path in paths]
+    slowest += [rtt_s * sqrt(2 * path.impairments.loss / 3) / _SEGMENT_BITS for path in paths]
     return max(slowest), rtt_s

@@ -35,25 +35,26 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
 
 
 def check_packets_arrive(spec: TopologySpec, topology: Topology, source: str) -> None:
-    """Raise InputError, one line that starts with ``source``, for a link that loses everything: no engine trains then.
+    """Raise InputError, one line that starts with ``source``, for a link that nothing crosses: no engine trains then.
 
     ``spec`` is what ``topology`` was resolved from.
     """
     for link in topology.wan:
-        if link.conditions.loss >= 1:
-            one, other = link.between
-            raise InputError(
-                f"{source}: {_loss_field(spec, link.between)}: 100% between {one} and {other}: nothing arrives, and "
-                "nothing can be trained: give less"
-            )
+        for each, value in link.conditions.impairments.items():
+            if each.if_all and value >= 1:
+                one, other = link.between
+                raise InputError(
+                    f"{source}: {_field(spec, link.between, each.name)}: 100% between {one} and {other}: "
+                    f"{each.if_all}, and nothing can be trained: give less"
+                )
 
 
-def _loss_field(spec: TopologySpec, between: tuple[str, str]) -> str:
-    """Return where in the file the loss of a link stands."""
+def _field(spec: TopologySpec, between: tuple[str, str], name: str) -> str:
+    """Return where in the file a setting of a link stands."""
     for position, link in enumerate(spec.links):
-        if set(link.between) == set(between) and "loss" in link.model_fields_set:
-            return f"topology.links.{position}.loss"
-    return "topology.wan.loss" if spec.profile is None else "topology.profile"
+        if set(link.between) == set(between) and name in link.model_fields_set:
+            return f"topology.links.{position}.{name}"
+    return f"topology.wan.{name}" if spec.profile is None else "topology.profile"
 
 
 def _check_virtual_time(spec: ExperimentSpec, source: str) -> None:

@@ -4,12 +4,15 @@ pyroute2's own netem encodes microseconds through scheduler ticks, cannot set a 
 Importing this module puts this encoder in its place, in this process only.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pyroute2.netlink.rtnl import TC_H_ROOT, tcmsg
 from pyroute2.netlink.rtnl.tcmsg import sched_netem
 
-from testbed.network.gateway_plan import LOSS_DIGITS, NetemPlan
+from ground.impairments import FRACTION_DIGITS, Impairments
+from testbed.network.gateway_plan import NetemPlan
 
 ORDER_KEEPING_RATE_BYTES_PER_S = 10**15
 """Above any rate that can be asked for, so that it shapes nothing: with a rate set, netem keeps packets in order."""
@@ -44,23 +47,55 @@ class _Plugin:
     options = _Options
 
 
+def _share(fraction: float) -> int:
+    return round(_PROBABILITY_ONE * fraction)
+
+
+def _fraction(share: int) -> float:
+    return round(share / _PROBABILITY_ONE, FRACTION_DIGITS)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the kernel is told a value of one impairment, none included, and how it is read from a dump.
+
+    Names that begin with ``TCA_`` are attributes, others are fields of netem's own structure.
+    """
+
+    told: Callable[[Any], dict[str, Any]]
+    read: Callable[[Any], Any]
+
+
+ENCODINGS = {
+    "jitter_ns": Encoding(
+        lambda jitter_ns: {"TCA_NETEM_JITTER64": jitter_ns}, lambda values: values.get_attr("TCA_NETEM_JITTER64")
+    ),
+    "loss": Encoding(lambda loss: {"loss": _share(loss)}, lambda values: _fraction(values["loss"])),
+}
+"""The encoding of every field of ``Impairments``."""
+
+
 def netem_options(plan: NetemPlan) -> dict[str, Any]:
     """Return options of ``IPRoute.tc(..., kind="netem")`` for a plan.
 
     They are complete, so that a replace keeps no old setting.
     """
-    unlimited = ORDER_KEEPING_RATE_BYTES_PER_S if plan.jitter_ns else 0
+    unlimited = ORDER_KEEPING_RATE_BYTES_PER_S if plan.impairments.delay_spread_ns else 0
     rate = unlimited if plan.rate_bytes_per_s is None else plan.rate_bytes_per_s
+    told: dict[str, Any] = {}
+    for each, value in plan.impairments.items():
+        told |= ENCODINGS[each.field].told(value)
     return {
         "delay": 0,
         "limit": plan.limit_packets,
-        "loss": round(_PROBABILITY_ONE * plan.loss),
+        "loss": 0,
         "gap": 0,
         "duplicate": 0,
         "jitter": 0,
+        **{name: value for name, value in told.items() if not name.startswith("TCA_")},
         "attrs": [
             ("TCA_NETEM_LATENCY64", plan.delay_ns),
-            ("TCA_NETEM_JITTER64", plan.jitter_ns),
+            *((name, value) for name, value in told.items() if name.startswith("TCA_")),
             (
                 "TCA_NETEM_RATE",
                 {"rate": min(rate, _UINT32_MAX), "packet_overhead": 0, "cell_size": 0, "cell_overhead": 0},
@@ -77,10 +112,9 @@ def read_back(qdisc: Any) -> NetemPlan:
     rate = values.get_attr("TCA_NETEM_RATE64") or values.get_attr("TCA_NETEM_RATE")["rate"]
     return NetemPlan(
         delay_ns=values.get_attr("TCA_NETEM_LATENCY64"),
-        jitter_ns=values.get_attr("TCA_NETEM_JITTER64"),
-        loss=round(values["loss"] / _PROBABILITY_ONE, LOSS_DIGITS),
         limit_packets=values["limit"],
         rate_bytes_per_s=None if rate in {0, ORDER_KEEPING_RATE_BYTES_PER_S} else rate,
+        impairments=Impairments(**{field: encoding.read(values) for field, encoding in ENCODINGS.items()}),
     )
 
 

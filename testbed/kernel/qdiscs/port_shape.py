@@ -6,7 +6,7 @@ rate of its leaf, and of the port.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -110,7 +110,7 @@ def describe(shape: PortShape) -> dict[str, Any]:
                 "classes": f"1:{minors[0]:x}" if len(minors) == 1 else f"1:{minors[0]:x} to 1:{minors[-1]:x}",
                 "guaranteed_bytes_per_s": guaranteed,
                 "ceiling_bytes_per_s": ceiling,
-                "netem": None if netem is None else asdict(netem),
+                "netem": None if netem is None else netem.document(),
             }
         )
     return {

@@ -68,7 +68,7 @@ def write_run(
     }
     store = RunStore.create(path, "made", written, "c0ffee" * 8)
     for cell in range(len(latencies)):
-        asked = (80.0, 80.1, 1e8, 1e8, 0.0, 0.0, 0.0, 0.0)
+        asked = (80.0, 80.1, 1e8, 1e8, {})
         store.write_calibration(cell, [CalibrationRow("east", "west", "wan", *asked, within_tolerance)])
     for (latency, variant), repeats in times.items():
         for repeat, times_s in enumerate(repeats):

@@ -13,7 +13,9 @@ from results.records.trial_tables import LINK_TABLE
 HEADER = SpanLogHeader(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)
 LOG = SpanLogContents(HEADER, (Span("forward", 0, 0, 5, 9),), complete=True)
 SAMPLE = LinkSample(7, "link", "east", "west", 1500, 1, 0, 0)
-MEASURED = CalibrationRow("east", "west", "wan", 20.0, 20.1, None, None, 0.0, None, 0.0, None, True)
+MEASURED = CalibrationRow(
+    "east", "west", "wan", 20.0, 20.1, None, None, {"asked_loss": 0.01, "measured_loss": None}, True
+)
 
 
 @pytest.fixture

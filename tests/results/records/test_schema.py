@@ -6,6 +6,7 @@ import pytest
 
 from results.records.schema import (
     CALIBRATION,
+    IMPAIRMENT_COLUMNS,
     LATER_COLUMNS,
     LINK_SAMPLES,
     SPANS,
@@ -29,10 +30,23 @@ def test_every_column_says_what_it_means(schema: pa.Schema) -> None:
 
 @pytest.mark.parametrize(
     ("row", "schema", "before"),
-    [(LinkSample, LINK_SAMPLES, 3), (TcpSample, TCP_SAMPLES, 3), (CalibrationRow, CALIBRATION, 1)],
+    [(LinkSample, LINK_SAMPLES, 3), (TcpSample, TCP_SAMPLES, 3)],
 )
 def test_rows_have_the_columns_of_their_table(row: type[LinkSample], schema: pa.Schema, before: int) -> None:
     assert list(row._fields) == schema.names[before:]
+
+
+def test_a_calibrations_row_has_its_impairments_in_columns_of_their_own() -> None:
+    fields = [name for name in CalibrationRow._fields if name != "impairments"]
+    assert {*fields, *IMPAIRMENT_COLUMNS, "cell"} == set(CALIBRATION.names)
+    row = CalibrationRow("east", "west", "wan", 20.0, 20.1, None, 9e6, {"asked_loss": 0.01}, True, burst_bytes=7)
+    found = dict(zip(CALIBRATION.names[1:], row.in_columns(), strict=True))
+    assert {name: found[name] for name in ("measured_goodput_bps", "within_tolerance", "burst_bytes")} == {
+        "measured_goodput_bps": 9e6,
+        "within_tolerance": True,
+        "burst_bytes": 7,
+    }
+    assert {name: found[name] for name in IMPAIRMENT_COLUMNS if found[name] is not None} == {"asked_loss": 0.01}
 
 
 def test_the_spans_table_holds_every_field_of_a_span() -> None:
@@ -79,7 +93,7 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
 
 def test_a_table_from_before_later_columns_reads_with_nulls_in_their_place(tmp_path: Path) -> None:
     file = tmp_path / "calibration"
-    write_table(file, CALIBRATION, [(0, *CalibrationRow("east", "west", "wan", 1, 1, 1, 1, 0, 0, 0, 0, True))])
+    write_table(file, CALIBRATION, [(0, *CalibrationRow("east", "west", "wan", 1, 1, 1, 1, {}, True).in_columns())])
     table = pq.read_table(file)
     older = table.drop_columns([name for name in table.schema.names if name in LATER_COLUMNS])
     pq.write_table(older.replace_schema_metadata(table.schema.metadata), file)

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import results
 from results.records.run_store import RunStore
@@ -15,8 +16,8 @@ def table_of(build_run: BuildRun, rows: list[CalibrationRow]) -> CalibrationTabl
     return calibration_table(results.load(path))
 
 
-def measured(rtt_ms: float, within: bool = True, **more: float | None) -> CalibrationRow:
-    row = CalibrationRow("east", "west", "wan", 20.0, rtt_ms, 191e6, 190e6, 0.0, None, 0.0, None, within)
+def measured(rtt_ms: float, within: bool = True, **more: Any) -> CalibrationRow:
+    row = CalibrationRow("east", "west", "wan", 20.0, rtt_ms, 191e6, 190e6, {}, within)
     return row._replace(**more)
 
 
@@ -41,7 +42,7 @@ def test_what_is_outside_tolerance_is_counted(build_run: BuildRun) -> None:
 
 def test_jitter_and_loss_are_shown_where_they_are_asked_for(build_run: BuildRun) -> None:
     plain = table_of(build_run, [measured(20.1)])
-    lossy = table_of(build_run, [measured(20.1, asked_loss=0.01, measured_loss=0.0098)])
+    lossy = table_of(build_run, [measured(20.1, impairments={"asked_loss": 0.01, "measured_loss": 0.0098})])
     assert plain is not None
     assert lossy is not None
     assert plain.columns == ("RTT", "goodput")

@@ -65,7 +65,7 @@ def test_bursts_are_those_measured_of_trunks_and_those_set_of_ports(timers: Time
         "intra": {"rate": "1Gbit"},
     }
     plan = plan_gateways(resolve_topology(parse_model(TopologySpec, document, "test")), 1, timers)
-    base = (40.0, 40.0, 1e8, 1e8, 0.0, 0.0, 0.0, 0.0, 5)
+    base = (40.0, 40.0, 1e8, 1e8, {}, 5)
     links = [
         LinkMeasurement("east", "west", "wan", *base, burst_bytes=1750),
         LinkMeasurement("west", "east", "wan", *base),

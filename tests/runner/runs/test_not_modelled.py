@@ -144,7 +144,7 @@ def test_a_profile_that_loses_everything_is_named(tmp_path: Path) -> None:
 def test_a_network_that_loses_everything_can_be_brought_up_for_any_program(tmp_path: Path) -> None:
     file = tmp_path / "exp.yaml"
     file.write_text("topology: {datacenters: [{name: a, hosts: 1}, {name: b, hosts: 1}], wan: {loss: 100%}}\n")
-    assert emulated_cells(file, [])[0].topology.wan[0].conditions.loss == 1
+    assert emulated_cells(file, [])[0].topology.wan[0].conditions.impairments.loss == 1
 
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

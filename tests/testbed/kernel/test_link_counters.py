@@ -12,7 +12,7 @@ PORT = WanPort(
     trunk=None,
     sources=("east-0", "east-1"),
     destinations=("west-0", "west-1", "west-2"),
-    netem=NetemPlan(0, 0, 0.0, 1000),
+    netem=NetemPlan(0, 1000),
 )
 MINORS = [
     pair_class(source, destination, len(PORT.destinations))

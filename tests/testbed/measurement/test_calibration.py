@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ground.impairments import UNIMPAIRED
 from ground.strict_model import parse_model
 from testbed.hosts.ping import PingResult
 from testbed.measurement import calibration
-from testbed.measurement.calibration import LinkMeasurement, calibrate, one_way_jitter_ms, one_way_loss, udp_goodput_bps
+from testbed.measurement.calibration import LinkMeasurement, calibrate
 from testbed.measurement.measurement import Flow
 from testbed.measurement.transfer_calibration import Compared, TransferMeasurement
 from testbed.network.goodput import tcp_goodput_bps
@@ -24,10 +25,7 @@ EXACT = LinkMeasurement(
     measured_rtt_ms=80.0,
     asked_goodput_bps=100e6,
     measured_goodput_bps=100e6,
-    asked_jitter_ms=0.0,
-    measured_jitter_ms=0.0,
-    asked_loss=0.0,
-    measured_loss=0.0,
+    impairments={"jitter_ms": Compared(0.0, 0.0), "loss": Compared(0.0, 0.0)},
     echo_requests=100,
 )
 
@@ -63,9 +61,9 @@ class Network:
         self.pings.append((source, destination, count))
         conditions = self._between(source, destination)
         deviation_ms = conditions["jitter_ns"] / 1e6 * math.sqrt(2 / 3)
-        lost = 1 - (1 - conditions["loss"]) ** 2
+        answered = round(count * (1 - conditions["loss"]) ** 2)
         rtt_ms = 2 * conditions["latency_ns"] / 1e6
-        return PingResult(count, lost, rtt_ms, rtt_ms, deviation_ms)
+        return PingResult(count, (rtt_ms - deviation_ms, rtt_ms + deviation_ms) * (answered // 2))
 
     def measure_goodput(self, _: object, flows: list[Flow], *, rtt_s: float, seconds: int) -> list[float]:
         (flow,) = flows
@@ -91,9 +89,9 @@ class Network:
         one, other = (self.topology.host(name).datacenter for name in (source, destination))
         if one == other:
             rate, latency = self.topology.intra_rate_bps, self.topology.intra_latency_ns
-            return {"latency_ns": latency, "rate_bps": rate, "jitter_ns": 0, "loss": 0.0}
+            return {"latency_ns": latency, "rate_bps": rate, **asdict(UNIMPAIRED)}
         conditions = self.topology.conditions(one, other)
-        return {**asdict(conditions), "rate_bps": self.topology.line_rate_bps(one, other)}
+        return {**conditions.document(), "rate_bps": self.topology.line_rate_bps(one, other)}
 
 
 def calibrated(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[LinkMeasurement]:
@@ -109,24 +107,6 @@ def calibrated(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[LinkMe
 def test_tcp_leaves_1448_of_1514_bytes_to_the_payload() -> None:
     assert tcp_goodput_bps(100e6) == pytest.approx(100e6 * 1448 / 1514)
     assert tcp_goodput_bps(1.0) == pytest.approx(0.9564, abs=5e-5)
-
-
-@given(st.floats(1, 1e12), st.floats(0, 1))
-def test_udp_leaves_1448_of_1490_bytes_less_what_is_lost(rate_bps: float, loss: float) -> None:
-    assert udp_goodput_bps(rate_bps, loss) == pytest.approx(rate_bps * 1448 / 1490 * (1 - loss))
-
-
-@given(st.floats(0, 1))
-def test_one_way_loss_is_what_both_ways_together_lose(loss: float) -> None:
-    assert one_way_loss(1 - (1 - loss) ** 2) == pytest.approx(loss, abs=1e-7)
-
-
-@pytest.mark.parametrize("half_width_ms", [0.0, 0.5, 20.0])
-def test_jitter_is_the_half_width_of_the_uniform_delay_each_way(half_width_ms: float) -> None:
-    steps = [half_width_ms * (2 * (step + 0.5) / 200 - 1) for step in range(200)]
-    round_trips = [there + back for there in steps for back in steps]
-    deviation_ms = math.sqrt(sum(each**2 for each in round_trips) / len(round_trips))
-    assert one_way_jitter_ms(deviation_ms) == pytest.approx(half_width_ms, rel=1e-3)
 
 
 def test_what_is_exactly_as_asked_is_within_tolerance() -> None:
@@ -182,17 +162,26 @@ def test_goodput_may_be_off_by_3_percent(asked_bps: float | None, measured_bps: 
     ],
 )
 def test_loss_may_be_off_by_what_sampling_explains(asked: float, measured: float, echoes: int, within: bool) -> None:
-    link = replace(EXACT, asked_loss=asked, measured_loss=measured, echo_requests=echoes)
+    impairments = {**EXACT.impairments, "loss": Compared(asked, measured)}
+    link = replace(EXACT, impairments=impairments, echo_requests=echoes)
     assert link.within_tolerance is within
 
 
-@pytest.mark.parametrize("field", ["measured_rtt_ms", "measured_goodput_bps", "measured_loss"])
-def test_what_could_not_be_measured_is_outside(field: str) -> None:
-    assert not replace(EXACT, **{field: math.nan}).within_tolerance
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"measured_rtt_ms": math.nan},
+        {"measured_goodput_bps": math.nan},
+        {"impairments": {**EXACT.impairments, "loss": Compared(0.0, math.nan)}},
+    ],
+)
+def test_what_could_not_be_measured_is_outside(unknown: dict[str, Any]) -> None:
+    assert not replace(EXACT, **unknown).within_tolerance
 
 
 def test_jitter_is_told_and_not_judged() -> None:
-    assert replace(EXACT, asked_jitter_ms=1.0, measured_jitter_ms=math.nan).within_tolerance
+    impairments = {**EXACT.impairments, "jitter_ms": Compared(1.0, math.nan)}
+    assert replace(EXACT, impairments=impairments).within_tolerance
 
 
 @given(st.floats(1, 100), st.none() | st.floats(1e3, 1e12))
@@ -203,17 +192,16 @@ def test_undilated_times_are_shorter_and_rates_higher(factor: float, goodput_bps
         measured_rtt_ms=81.0 * factor,
         asked_goodput_bps=None if goodput_bps is None else goodput_bps / factor,
         measured_goodput_bps=50e6 / factor,
-        asked_jitter_ms=2.0 * factor,
-        measured_jitter_ms=3.0 * factor,
-        asked_loss=0.01,
-        measured_loss=0.02,
+        impairments={"jitter_ms": Compared(2.0 * factor, 3.0 * factor), "loss": Compared(0.01, 0.02)},
     )
     quick = slow.undilated(factor)
     assert (quick.asked_rtt_ms, quick.measured_rtt_ms) == (pytest.approx(80), pytest.approx(81))
     assert quick.asked_goodput_bps == (None if goodput_bps is None else pytest.approx(goodput_bps))
     assert quick.measured_goodput_bps == pytest.approx(50e6)
-    assert (quick.asked_jitter_ms, quick.measured_jitter_ms) == (pytest.approx(2), pytest.approx(3))
-    assert (quick.asked_loss, quick.measured_loss) == (0.01, 0.02)
+    assert quick.impairments == {
+        "jitter_ms": Compared(pytest.approx(2), pytest.approx(3)),
+        "loss": Compared(0.01, 0.02),
+    }
 
 
 def test_every_wan_link_is_measured_each_way_and_every_datacenter_of_two_hosts_inside(
@@ -256,8 +244,10 @@ def test_a_link_with_jitter_and_loss_is_measured_by_udp_at_more_than_its_rate(mo
     there, back = calibrated(testbed, monkeypatch)
     for link in (there, back):
         assert link.asked_goodput_bps == pytest.approx(100e6 * 1448 / 1490 * 0.99)
-        assert (link.asked_jitter_ms, link.asked_loss) == (2.0, 0.01)
-        assert (link.measured_jitter_ms, link.measured_loss) == (pytest.approx(2.0), pytest.approx(0.01))
+        assert link.impairments == {
+            "jitter_ms": Compared(2.0, pytest.approx(2.0)),
+            "loss": Compared(0.01, pytest.approx(0.01, rel=0.01)),
+        }
         assert link.within_tolerance
     offered = [flow.udp_offered_bps for flow, _ in testbed.flows]
     assert offered == [pytest.approx(1.05 * 100e6 * 1448 / 1490, rel=1e-6)] * 2

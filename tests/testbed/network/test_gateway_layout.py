@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ground.impairments import Impairments
 from ground.strict_model import parse_model
 from testbed.network.gateway_layout import (
     SHORT_PACKETS_MIN,
@@ -23,7 +24,8 @@ FLOOR = 1000
 
 RATES = st.none() | st.integers(1, 10**12)
 DELAYS_NS = st.integers(0, 2 * 10**9)
-CONDITIONS = st.builds(LinkConditions, DELAYS_NS, RATES, RATES, DELAYS_NS, st.floats(0, 1))
+IMPAIRMENTS = st.builds(Impairments, DELAYS_NS, st.floats(0, 1))
+CONDITIONS = st.builds(LinkConditions, DELAYS_NS, RATES, RATES, IMPAIRMENTS)
 
 
 @st.composite
@@ -125,8 +127,8 @@ def test_every_wan_port_has_its_links_conditions_and_a_class_of_its_own_for_each
         assert port.destinations == tuple(host.name for host in topology.datacenter(peer).hosts)
         assert port.netem.rate_bytes_per_s == kept(conditions.pair_rate_bps)
         assert port.trunk is None or port.trunk.rate_bytes_per_s == kept(conditions.rate_bps)
-        assert (port.netem.delay_ns, port.netem.jitter_ns) == (conditions.latency_ns, conditions.jitter_ns)
-        assert port.netem.loss == pytest.approx(conditions.loss, abs=1e-9)
+        assert port.netem.delay_ns == conditions.latency_ns
+        assert port.netem.impairments == conditions.impairments.rounded()
         classes = {
             pair_class(source, destination, len(port.destinations))
             for source in range(len(port.sources))
@@ -172,8 +174,9 @@ def test_packets_cross_one_by_one_only_where_some_are_lost(wan: dict[str, str], 
 @given(st.floats(0, 1))
 def test_loss_is_told_to_nine_digits_which_the_kernel_keeps_exactly(loss: float) -> None:
     datacenters = (Datacenter("e", 0, (Host("e-0", "e", 0, 1),)), Datacenter("w", 1, (Host("w-0", "w", 0, 1),)))
-    topology = Topology(datacenters, 0, None, (WanLink(("e", "w"), LinkConditions(loss=loss)),))
-    planned = wan_ports(plan_gateways(topology, slot=1))["e", "w"].netem.loss
+    wan = (WanLink(("e", "w"), LinkConditions(impairments=Impairments(loss=loss))),)
+    topology = Topology(datacenters, 0, None, wan)
+    planned = wan_ports(plan_gateways(topology, slot=1))["e", "w"].netem.impairments.loss
     assert planned == round(loss, 9)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ground.impairments import UNIMPAIRED, Impairments
 from testbed.network.gateway_plan import (
     FIRST_PAIR_CLASS,
     FarHosts,
@@ -21,10 +22,9 @@ from testbed.network.topology import MAX_EMULATED_HOSTS_PER_DATACENTER
 NETEMS = st.builds(
     NetemPlan,
     st.integers(0, 10**12),
-    st.integers(0, 10**12),
-    st.floats(0, 1),
     st.integers(1, 2**32 - 1),
     st.none() | st.integers(8, 10**12),
+    st.builds(Impairments, st.integers(0, 10**12), st.floats(0, 1)),
 )
 NAMES = st.text(max_size=8)
 SHARED = st.none() | st.builds(SharedRate, st.integers(8, 10**12), st.integers(1, 60 * 10**6))
@@ -87,10 +87,10 @@ def test_a_trim_takes_as_much_off_every_wan_delay_and_stops_at_zero(plan: Gatewa
 
 
 @given(PLANS)
-def test_a_plan_without_chance_differs_in_jitter_and_loss_of_the_wan_alone(plan: GatewayPlan) -> None:
+def test_a_plan_without_chance_differs_in_impairments_of_the_wan_alone(plan: GatewayPlan) -> None:
     calm = plan.without_chance()
     for before, after in zip(wan_netems(plan), wan_netems(calm), strict=True):
-        assert after == replace(before, jitter_ns=0, loss=0.0)
+        assert after == replace(before, impairments=UNIMPAIRED)
     assert [gateway.host_ports for gateway in calm.gateways] == [gateway.host_ports for gateway in plan.gateways]
     assert calm.exact_packets == plan.exact_packets
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ground.impairments import Impairments
 from ground.strict_model import InputError, parse_model
 from testbed.network.topology import LinkConditions, Topology, TopologySpec, check_can_be_emulated, resolve_topology
 
@@ -42,7 +43,7 @@ def test_every_two_datacenters_are_joined_by_the_wan() -> None:
             "wan": {"latency": "40ms", "rate": "100Gbit", "node_pair_rate": "5Gbit", "jitter": "1ms", "loss": "0.1%"},
         }
     )
-    wide = LinkConditions(40_000_000, 10**11, 5 * 10**9, 1_000_000, 0.001)
+    wide = LinkConditions(40_000_000, 10**11, 5 * 10**9, Impairments(jitter_ns=1_000_000, loss=0.001))
     assert [(link.between, link.conditions) for link in topology.wan] == [
         (("east", "central"), wide),
         (("east", "west"), wide),
@@ -196,10 +197,9 @@ def test_dilated_links_hold_as_many_bytes_in_flight(latency_ns: int, rate_bps: i
     slow = topology.dilated(factor)
     conditions = slow.conditions("a", "b")
     assert conditions.latency_ns == round(latency_ns * factor)
-    assert conditions.jitter_ns == round(latency_ns // 2 * factor)
     assert conditions.rate_bps == max(1, round(rate_bps / factor))
     assert conditions.node_pair_rate_bps is None
-    assert conditions.loss == 0.01
+    assert conditions.impairments == Impairments(jitter_ns=round(latency_ns // 2 * factor), loss=0.01)
     assert (slow.intra_latency_ns, slow.intra_rate_bps) == (round(50_000 * factor), round(10**9 / factor))
     assert slow.hosts == topology.hosts
 

@@ -15,7 +15,7 @@ from runner.runs.run_folder import begin_run
 LOG = SpanLogContents(
     SpanLogHeader(0, "east-0", "east", 0, 0, 0), (Span("forward", 1, 0, 0, 1_000_000),), complete=True
 )
-CALIBRATED = CalibrationRow("east", "west", "wan", 20.0, 20.0, 95e6, 95e6, 0.0, 0.0, 0.0, 0.0, within_tolerance=True)
+CALIBRATED = CalibrationRow("east", "west", "wan", 20.0, 20.0, 95e6, 95e6, {}, within_tolerance=True)
 EXPERIMENT: Experiment = parse_experiment(
     {
         "name": "small",

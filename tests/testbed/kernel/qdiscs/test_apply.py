@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pyroute2.iproute.linux import get_arguments_processor
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
+from ground.impairments import Impairments
 from testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
 from testbed.kernel.qdiscs.node_pair_classifier import node_pair_program
 from testbed.kernel.qdiscs.port_shape import (
@@ -20,7 +21,7 @@ from testbed.kernel.qdiscs.port_shape import (
     wan_port_shape,
 )
 from testbed.network.gateway_layout import plan_gateways
-from testbed.network.gateway_plan import LOSS_DIGITS, NetemPlan, SharedRate
+from testbed.network.gateway_plan import NetemPlan, SharedRate
 from testbed.network.shared_rate import MIN_BYTES_PER_S, SUPER_PACKET_NS, Timers
 from testbed.network.topology import Datacenter, Host, LinkConditions, Topology, WanLink
 
@@ -80,10 +81,9 @@ RATES = st.integers(MIN_BYTES_PER_S, UNSHAPED_BYTES_PER_S)
 NETEMS = st.builds(
     NetemPlan,
     delay_ns=st.integers(0, 10**13),
-    jitter_ns=st.integers(0, 10**13),
-    loss=st.floats(0, 1).map(lambda loss: round(loss, LOSS_DIGITS)),
     limit_packets=st.integers(1, 2**32 - 1),
     rate_bytes_per_s=st.none() | st.integers(MIN_BYTES_PER_S, UNSHAPED_BYTES_PER_S - 1),
+    impairments=st.builds(Impairments, st.integers(0, 10**13), st.floats(0, 1)).map(Impairments.rounded),
 )
 CLASSES = st.dictionaries(
     st.integers(DEFAULT_CLASS, 0xF433), st.tuples(RATES, RATES, st.none() | NETEMS), min_size=1, max_size=6

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
+from ground.impairments import IMPAIRMENTS, Impairments
 from ground.units import MAX_RATE_BPS
-from testbed.kernel.qdiscs.netem import ORDER_KEEPING_RATE_BYTES_PER_S, netem_options, read_back
-from testbed.network.gateway_plan import LOSS_DIGITS, NetemPlan
+from testbed.kernel.qdiscs.netem import ENCODINGS, ORDER_KEEPING_RATE_BYTES_PER_S, netem_options, read_back
+from testbed.network.gateway_plan import NetemPlan
 from testbed.network.shared_rate import MIN_BYTES_PER_S, bytes_per_s
 
 PLANS = st.builds(
     NetemPlan,
     delay_ns=st.integers(0, 2**62),
-    jitter_ns=st.integers(0, 2**62),
-    loss=st.floats(0, 1).map(lambda loss: round(loss, LOSS_DIGITS)),
     limit_packets=st.integers(1, 2**32 - 1),
     rate_bytes_per_s=st.none() | st.integers(MIN_BYTES_PER_S, ORDER_KEEPING_RATE_BYTES_PER_S - 1),
+    impairments=st.builds(Impairments, st.integers(0, 2**62), st.floats(0, 1)).map(Impairments.rounded),
 )
-PLAN = NetemPlan(delay_ns=40_000_001, jitter_ns=0, loss=0.0, limit_packets=1000)
+PLAN = NetemPlan(delay_ns=40_000_001, limit_packets=1000)
 
 
 def over_netlink(plan: NetemPlan) -> Any:
@@ -37,20 +37,24 @@ def kernel_options(plan: NetemPlan) -> Any:
     return over_netlink(plan).get_attr("TCA_OPTIONS")
 
 
+def test_every_impairment_can_be_told() -> None:
+    assert ENCODINGS.keys() == {each.field for each in IMPAIRMENTS}
+
+
 @given(PLANS)
 def test_a_plan_reads_back_from_its_message_exactly(plan: NetemPlan) -> None:
     assert read_back(over_netlink(plan)) == plan
 
 
 def test_delays_and_jitter_are_told_in_nanoseconds() -> None:
-    options = kernel_options(replace(PLAN, delay_ns=1, jitter_ns=999_999_999))
+    options = kernel_options(replace(PLAN, delay_ns=1, impairments=Impairments(jitter_ns=999_999_999)))
     assert options.get_attr("TCA_NETEM_LATENCY64") == 1
     assert options.get_attr("TCA_NETEM_JITTER64") == 999_999_999
 
 
 @pytest.mark.parametrize(("loss", "told"), [(0.0, 0), (1.0, 2**32 - 1), (0.5, 2**31), (0.001, 4_294_967)])
 def test_loss_is_told_as_a_share_of_all_32_bits(loss: float, told: int) -> None:
-    assert kernel_options(replace(PLAN, loss=loss))["loss"] == told
+    assert kernel_options(replace(PLAN, impairments=Impairments(loss=loss)))["loss"] == told
 
 
 @given(PLANS)
@@ -82,13 +86,13 @@ def test_a_rate_that_shapes_nothing_keeps_jittered_packets_in_order() -> None:
         return int(kernel_options(plan).get_attr("TCA_NETEM_RATE64"))
 
     assert told(PLAN) == 0
-    assert told(replace(PLAN, jitter_ns=1)) == ORDER_KEEPING_RATE_BYTES_PER_S
-    assert told(replace(PLAN, jitter_ns=1, rate_bytes_per_s=1000)) == 1000
+    assert told(replace(PLAN, impairments=Impairments(jitter_ns=1))) == ORDER_KEEPING_RATE_BYTES_PER_S
+    assert told(replace(PLAN, impairments=Impairments(jitter_ns=1), rate_bytes_per_s=1000)) == 1000
 
 
 @pytest.mark.parametrize("rate_bps", [8 * 10**12, MAX_RATE_BPS])
 def test_no_rate_that_can_be_asked_for_reads_back_as_none(rate_bps: int) -> None:
-    plan = replace(PLAN, jitter_ns=1, rate_bytes_per_s=bytes_per_s(rate_bps))
+    plan = replace(PLAN, impairments=Impairments(jitter_ns=1), rate_bytes_per_s=bytes_per_s(rate_bps))
     assert read_back(over_netlink(plan)) == plan
 
 

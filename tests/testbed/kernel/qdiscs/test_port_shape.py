@@ -1,5 +1,4 @@
 import json
-from dataclasses import asdict
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,8 +32,8 @@ from testbed.network.gateway_plan import (
 )
 from testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
 
-NETEM = NetemPlan(delay_ns=40_000_000, jitter_ns=0, loss=0.0, limit_packets=2000, rate_bytes_per_s=10**7)
-FAR = NetemPlan(delay_ns=0, jitter_ns=0, loss=0.0, limit_packets=1000)
+NETEM = NetemPlan(delay_ns=40_000_000, limit_packets=2000, rate_bytes_per_s=10**7)
+FAR = NetemPlan(delay_ns=0, limit_packets=1000)
 TRUNK = SharedRate(125_000_000, 525)
 TRUNKS = st.none() | st.builds(SharedRate, st.integers(MIN_BYTES_PER_S, 10**11), st.integers(1, 60 * 10**6))
 
@@ -56,7 +55,7 @@ def wan_port(trunk: SharedRate | None, sources: int = 1, destinations: int = 1) 
 def host_port(
     index: int, rate_bytes_per_s: int | None, shared: SharedRate | None = None, far: tuple[FarHosts, ...] = ()
 ) -> HostPort:
-    intra = NetemPlan(50_000, 0, 0.0, 1000, rate_bytes_per_s)
+    intra = NetemPlan(50_000, 1000, rate_bytes_per_s)
     macs = ("02:01:01:00:00:00", "02:02:01:00:00:00")
     return HostPort(f"east-{index}", index, f"10.1.0.{index + 2}", *macs, 0, intra, far, shared)
 
@@ -124,7 +123,7 @@ def test_at_a_port_without_a_rate_only_what_comes_from_the_same_datacenter_is_de
 
 
 def test_at_a_port_with_a_rate_every_other_host_has_a_leaf() -> None:
-    slower = NetemPlan(0, 0, 0.0, 1000, 10**6)
+    slower = NetemPlan(0, 1000, 10**6)
     far = (FarHosts(1, 2, FAR), FarHosts(3, 1, slower))
     ports = [host_port(index, 10**6, TRUNK, far) for index in range(3)]
     shape = host_port_shape(gateway(*ports), ports[1])
@@ -160,7 +159,9 @@ def test_classes_stand_in_ascending_order_and_none_has_the_trunks_number(
 
 def test_a_description_tells_classes_that_are_alike_once() -> None:
     described = describe(wan_port_shape(EAST, wan_port(TRUNK, 2, 2)))
-    alike = {"guaranteed_bytes_per_s": 8, "ceiling_bytes_per_s": 125_000_000, "netem": asdict(NETEM)}
+    netem = {"delay_ns": 40_000_000, "jitter_ns": 0, "loss": 0.0, "limit_packets": 2000, "rate_bytes_per_s": 10**7}
+    assert NETEM.document() == netem
+    alike = {"guaranteed_bytes_per_s": 8, "ceiling_bytes_per_s": 125_000_000, "netem": netem}
     assert described == {
         "htb_trunk_bytes_per_s": 125_000_000,
         "htb_burst_us": 525,

@@ -149,9 +149,9 @@ def parse_yaml(text: str, source: str) -> Any:
             loader.dispose()
     except yaml.MarkedYAMLError as fault:
         place = f"line {fault.problem_mark.line + 1}: " if fault.problem_mark else ""
-        told = one_line(fault.problem or fault.context or "unreadable")
+        reported = one_line(fault.problem or fault.context or "unreadable")
         not_yaml = "" if isinstance(fault, _Fault) else "not YAML: "
-        raise InputError(f"{source}: {place}{not_yaml}{told}") from None
+        raise InputError(f"{source}: {place}{not_yaml}{reported}") from None
     except yaml.reader.ReaderError as fault:
         line = text.count("\n", 0, fault.position) + 1
         raise InputError(f"{source}: line {line}: a control character, which YAML does not allow: remove it") from None
@@ -173,8 +173,8 @@ def read_text(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as fault:
-        told = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
-        raise InputError(f"{source}: cannot be read ({told}): give the path of a readable YAML file") from None
+        text = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
+        raise InputError(f"{source}: cannot be read ({text}): give the path of a readable YAML file") from None
     if len(content) > MAX_FILE_BYTES:
         raise InputError(f"{source}: larger than {MAX_FILE_BYTES // 2**20} MiB, which is no file of this kind")
     try:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
 from workloads.compute.backends.backend import Computation, RankContext, create_backend
-from workloads.compute.device.courier import Courier
+from workloads.compute.device.copy_thread import CopyThread
 from workloads.compute.timer_slack import wake_precisely
 from workloads.message import Message
 from workloads.parent_process import die_with_parent
-from workloads.rank_plan import RankPlan, read_rank_plan
+from workloads.rank_config import RankConfig, read_rank_config
 from workloads.schedules.class_path import create_schedule
 from workloads.schedules.schedule import Schedule, ScheduleError
 from workloads.serving.gpu.gpu_worker import GpuWorker, WorkerThread
@@ -30,7 +30,7 @@ from workloads.serving.gpu.shared_gpu import SharedGpu
 from workloads.start_gate import wait_at_gate
 from workloads.transport.event import Closed, DeviceSummed, Event, Failed, Received, SegmentReceived, SegmentsSent, Sent
 from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.neighbour import TransportError
+from workloads.transport.peer import TransportError
 from workloads.transport.rendezvous import Identity, Rendezvous
 from workloads.transport.ring.ring import RingAllReduce
 from workloads.transport.striped_transport import StripedTransport
@@ -48,7 +48,7 @@ class Rank:
 
     def __init__(
         self,
-        plan: RankPlan,
+        plan: RankConfig,
         transport: StripedTransport,
         events: "SimpleQueue[Event]",
         computation: Computation,
@@ -72,9 +72,9 @@ class Rank:
             SpanLogHeader(plan.rank, plan.host, plan.datacenter, plan.gpu, plan.pipeline, plan.stage),
         )
         self._computed: list[Span] = []
-        self._courier: Courier | None = None
+        self._copy_thread: CopyThread | None = None
         if device is not None and device.overlaps_copies:
-            self._courier = Courier(compute.outgoing, transport.send, lambda fault: events.put(Failed(fault)))
+            self._copy_thread = CopyThread(compute.outgoing, transport.send, lambda fault: events.put(Failed(fault)))
         self._early: dict[int, list[tuple[Message, memoryview]]] = {}
         self._iteration = 0
         self._schedule: Schedule | None = None
@@ -94,11 +94,11 @@ class Rank:
             self._record_prefills()
             self._log.flush()
         self._schedule = None
-        if self._courier is not None:
-            self._courier.close()
+        if self._copy_thread is not None:
+            self._copy_thread.close()
         self._transport.close()
         while not self._closed:
-            self._heed(self._next_event())
+            self._handle(self._next_event())
 
     def complete_log(self) -> None:
         """Complete the log. Nothing may happen any more, in prefill either."""
@@ -118,10 +118,10 @@ class Rank:
     def _run_iteration(self, schedule: Schedule) -> None:
         stage = self._plan.stage
         while not schedule.complete(stage):
-            self._heed_all()
+            self._handle_all()
             action = schedule.next(stage)
             if action is None:
-                self._heed(self._next_event())
+                self._handle(self._next_event())
                 continue
             start_ns, end_ns = self._compute.perform(action)
             schedule.finished(stage, action)
@@ -134,8 +134,8 @@ class Rank:
 
     def _send(self, message: Message) -> None:
         self._unsent += 1
-        if self._courier is not None:
-            self._courier.send(self._iteration, message)
+        if self._copy_thread is not None:
+            self._copy_thread.send(self._iteration, message)
         else:
             self._transport.send(self._iteration, message, self._compute.outgoing(message))
 
@@ -151,14 +151,14 @@ class Rank:
                 gradients,
                 self._element_bytes,
                 self._compute.add,
-                lambda: self._heed(self._next_event()),
+                lambda: self._handle(self._next_event()),
             )
             span = Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), gradients.nbytes)
             self._record(span)
         # What is being sent must not be made anew by the next iteration. It costs no time: nobody ends an iteration
         # before its neighbours have what they need for theirs.
         while self._unsent:
-            self._heed(self._next_event())
+            self._handle(self._next_event())
         if self._plan.gradients is not None and self._iteration == self._plan.iterations - 1:
             assert self._save_gradients is not None
             self._save_gradients(Path(self._plan.gradients))
@@ -171,7 +171,7 @@ class Rank:
         start_ns, self._summed = time.monotonic_ns(), False
         size_bytes = all_reduce.start()
         while not self._summed:
-            self._heed(self._next_event())
+            self._handle(self._next_event())
         self._record(Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), size_bytes))
 
     def _arrived(self, schedule: Schedule, message: Message, payload: memoryview) -> None:
@@ -184,15 +184,15 @@ class Rank:
             self._gpu.idle()
         return self._events.get()
 
-    def _heed_all(self) -> None:
+    def _handle_all(self) -> None:
         while True:
             try:
                 event = self._events.get_nowait()
             except Empty:
                 return
-            self._heed(event)
+            self._handle(event)
 
-    def _heed(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         match event:
             case Failed(error):
                 raise error
@@ -202,7 +202,7 @@ class Rank:
                 self._summed = True
             case SegmentReceived() | SegmentsSent():
                 assert self._ring is not None
-                self._ring.heed(event)
+                self._ring.handle(event)
             case Sent():
                 self._unsent -= 1
                 self._compute.sent(event.message)
@@ -235,12 +235,12 @@ class Rank:
         self._log.record(span._replace(start_ns=span.start_ns - epoch_ns, end_ns=span.end_ns - epoch_ns))
 
     def _record_transfer(self, kind: str, event: Sent | Received) -> None:
-        message, moved_bytes, peer = event.message, event.transfer_bytes, event.neighbour.host
+        message, moved_bytes, peer = event.message, event.transfer_bytes, event.peer.host
         times_ns = event.start_ns, event.end_ns
         self._record(Span(kind, event.iteration, message.microbatch, *times_ns, moved_bytes, peer, message.kind.value))
 
 
-def run_rank(plan: RankPlan) -> None:
+def run_rank(plan: RankConfig) -> None:
     """Run the rank of ``plan`` in this process. Raises what ends it, each with one line that gives the cause."""
     if plan.parent_pid is not None:
         die_with_parent(plan.parent_pid)
@@ -264,7 +264,7 @@ def run_rank(plan: RankPlan) -> None:
         plan.links.window_bytes,
     )
     worker = None if gpu is None else _make_worker(plan, gpu)
-    sockets = rendezvous.meet(plan.meeting_timeout_ns)
+    sockets = rendezvous.rendezvous(plan.rendezvous_timeout_ns)
     events: SimpleQueue[Event] = SimpleQueue()
 
     def report(event: Event) -> None:
@@ -290,7 +290,7 @@ def run_rank(plan: RankPlan) -> None:
         all_reduce.close()
 
 
-def _make_worker(plan: RankPlan, gpu: SharedGpu) -> WorkerThread:
+def _make_worker(plan: RankConfig, gpu: SharedGpu) -> WorkerThread:
     assert plan.serving is not None
     return WorkerThread(GpuWorker(plan.serving, plan.run_token, gpu, lambda note: _say(_who(plan), note)))
 
@@ -307,7 +307,7 @@ class _Failure:
 
 
 def _sum_with(
-    plan: RankPlan, computation: Computation
+    plan: RankConfig, computation: Computation
 ) -> "Callable[[Callable[[Event], None]], DeviceAllReduce] | None":
     """Return what makes the plan's collective, None where it has none; the argument receives the events.
 
@@ -333,7 +333,7 @@ def main(arguments: list[str]) -> int:
         return 1
     who = "wanbed rank"
     try:
-        plan = read_rank_plan(Path(arguments[0]))
+        plan = read_rank_config(Path(arguments[0]))
         who = _who(plan)
         run_rank(plan)
     except (TransportError, ScheduleError, ValueError, OSError, RuntimeError) as failure:
@@ -346,7 +346,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _who(plan: RankPlan) -> str:
+def _who(plan: RankConfig) -> str:
     return f"wanbed rank {plan.rank} ({plan.host})"
 
 

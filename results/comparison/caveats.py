@@ -6,14 +6,14 @@ from typing import Any
 from results.comparison.differences import NOT_SET, Difference, differing
 from results.comparison.manifest_fields import flattened
 from results.comparison.pairing import Pair
-from results.comparison.run_description import first_cell
+from results.comparison.run_description import first_point
 from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
 from results.reading.not_modelled import not_modelled_text, of_variant, simulated_without
 from results.reading.run import Run
 from results.reading.saturation import MachineLoad
 from results.text.number_text import count_text, list_text, shortened
 
-MAX_TOLD = 3
+MAX_LISTED = 3
 """Fields of one section; of more, how many."""
 MAX_VALUE_LENGTH = 40
 
@@ -54,21 +54,21 @@ def _of_section(name: str, found: list[Difference]) -> str:
     if len(found) == 1:
         return f"{found[0].field} differs: {found[0].a} in A, {found[0].b} in B."
     only_a, only_b = (all(text == NOT_SET for text in texts) for texts in ([d.b for d in found], [d.a for d in found]))
-    told = []
-    for each in found[:MAX_TOLD]:
+    lines = []
+    for each in found[:MAX_LISTED]:
         a, b = (shortened(value, MAX_VALUE_LENGTH) for value in (each.a, each.b))
         values = a if only_a else b if only_b else f"{a} in A, {b} in B"
-        told.append(f"{each.field.removeprefix(f'{name}.')} ({values})")
-    if len(found) > MAX_TOLD:
-        told.append(f"{len(found) - MAX_TOLD} more")
+        lines.append(f"{each.field.removeprefix(f'{name}.')} ({values})")
+    if len(found) > MAX_LISTED:
+        lines.append(f"{len(found) - MAX_LISTED} more")
     whose = f"only {'A' if only_a else 'B'} has these {len(found)}" if only_a or only_b else f"{len(found)} differ"
-    return f"{name}: {whose}, {list_text(told)}."
+    return f"{name}: {whose}, {list_text(lines)}."
 
 
 def _circumstances(run: Run) -> dict[str, Any]:
     manifest = run.manifest
     sections = {name: manifest.get(name) for name in _SECTIONS}
-    fields = dict(flattened({**sections, **{name: first_cell(manifest, name) for name in _READ_BACK}}))
+    fields = dict(flattened({**sections, **{name: first_point(manifest, name) for name in _READ_BACK}}))
     fields["substrate.kernel"] = (manifest.get("substrate") or {}).get("kernel")
     return {**fields, "git.revision": (manifest.get("git") or {}).get("revision")}
 
@@ -89,14 +89,14 @@ def _few_repeats(pairs: list[Pair]) -> list[str]:
 def _overloaded(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
     found = []
     sides = (
-        ("A", a, {(pair.a.cell, pair.a.variant) for pair in pairs}),
-        ("B", b, {(pair.b.cell, pair.b.variant) for pair in pairs}),
+        ("A", a, {(pair.a.point, pair.a.variant) for pair in pairs}),
+        ("B", b, {(pair.b.point, pair.b.variant) for pair in pairs}),
     )
     for name, run, compared in sides:
         loads = [
             (trial.variant, load)
             for trial in run.trials
-            if (trial.cell, trial.variant) in compared and (load := MachineLoad.of(trial.facts)).saturated
+            if (trial.point, trial.variant) in compared and (load := MachineLoad.of(trial.facts)).saturated
         ]
         if loads:
             variant, load = loads[0]
@@ -109,7 +109,7 @@ def _not_modelled(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
     names: dict[str, list[str]] = {}
     for name, run, sides in (("A", a, [pair.a for pair in pairs]), ("B", b, [pair.b for pair in pairs])):
         text = not_modelled_text(
-            each for side in sides for each in of_variant(simulated_without(run.manifest, side.cell), side.variant)
+            each for side in sides for each in of_variant(simulated_without(run.manifest, side.point), side.variant)
         )
         if text:
             names.setdefault(text, []).append(name)

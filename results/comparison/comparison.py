@@ -14,10 +14,10 @@ from results.comparison.differences import (
     CALIBRATION,
     COMPLETE,
     Difference,
-    cell_fields,
     differences,
     is_below,
     pair_fields,
+    point_fields,
     run_fields,
     under_test,
 )
@@ -30,7 +30,7 @@ MARGIN = 0.02
 Verdict = Literal["same", "regressed", "improved", "not_comparable", "no_data"]
 
 PairKey = tuple[int, str]
-"""A's cell and variant."""
+"""A's sweep point and variant."""
 
 
 class UnknownFieldError(ValueError):
@@ -97,7 +97,7 @@ class Comparison:
             "noise_floor": max(floors) if floors else None,
             "unclear": self.unclear,
             "seed": self.seed,
-            "cells": [_pair_document(judgement) for judgement in self.judgements],
+            "sweep_points": [_pair_document(judgement) for judgement in self.judgements],
             "differences": [
                 {**_difference_document(each), "allowed": allowed}
                 for allowed, found in ((False, self.check.refused), (True, self.check.allowed))
@@ -114,7 +114,7 @@ class Comparison:
 def _pair_document(judgement: Judgement) -> dict[str, Any]:
     pair = judgement.pair
     return {
-        "cell": dict(pair.cell),
+        "sweep_point": dict(pair.point),
         "variant": pair.a.variant,
         "variant_b": pair.b.variant,
         "ratio": judgement.ratio,
@@ -163,7 +163,7 @@ def check(a: Run, b: Run, *, names: Sequence[tuple[str, str]] = (), allow: Seque
 
 def _check_known(a: Run, b: Run, allow: Sequence[str], found: Sequence[Difference], pairing: Pairing) -> None:
     known = {
-        "cells",
+        "sweep_points",
         "variants",
         CALIBRATION,
         COMPLETE,
@@ -173,8 +173,8 @@ def _check_known(a: Run, b: Run, allow: Sequence[str], found: Sequence[Differenc
     }
     for pair in pairing.pairs:
         for run, side in ((a, pair.a), (b, pair.b)):
-            known |= {".".join(field.split(".")[:3]) for field in cell_fields(run, side.cell)}
-            known |= pair_fields(run, side.cell, side.variant).keys()
+            known |= {".".join(field.split(".")[:3]) for field in point_fields(run, side.point)}
+            known |= pair_fields(run, side.point, side.variant).keys()
     prefixes = {".".join(steps[:end]) for steps in map(_steps, known) for end in range(1, len(steps) + 1)}
     for field in allow:
         if field not in prefixes:
@@ -197,7 +197,7 @@ def compare(
     """Judge every pair against the larger of ``margin`` and its noise floor; judge none of a check that is refused."""
     floors = floors or {}
     judgements = [
-        judge(pair, margin, floors.get((pair.a.cell, pair.a.variant)), seed)
+        judge(pair, margin, floors.get((pair.a.point, pair.a.variant)), seed)
         for pair in checked.pairs
         if not checked.refused
     ]

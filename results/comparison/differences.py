@@ -2,7 +2,7 @@
 
 Networks are compared as they were resolved, whether written out or taken from a profile. Computation is compared as
 what each stage was given to do, since a profile of the same name may hold other figures. A swept path has the same
-value in both cells of a pair, and what the file has in its place is ignored.
+value at both sweep points of a pair, and what the file has in its place is ignored.
 """
 
 import json
@@ -15,7 +15,7 @@ from results.comparison.manifest_fields import flattened
 from results.comparison.pairing import Pair
 from results.reading.not_modelled import of_links, simulated_without
 from results.reading.run import Run
-from results.reading.summary import calibrated_cells
+from results.reading.summary import calibrated_points
 from results.text.number_text import milliseconds_text, percent_text, rate_text
 
 CALIBRATION = "calibration"
@@ -70,8 +70,8 @@ def run_fields(run: Run) -> dict[str, Any]:
     """Return what must be the same for the run as a whole, by path, without what its sweep replaces."""
     manifest = run.manifest
     experiment = manifest.get("experiment") or {}
-    swept = {path for entry in manifest.get("cells") or () for path in entry.get("cell", {})}
-    resolved = any("wan" in entry for entry in manifest.get("cells") or ())
+    swept = {path for entry in manifest.get("sweep_points") or () for path in entry.get("sweep_point", {})}
+    resolved = any("wan" in entry for entry in manifest.get("sweep_points") or ())
     fields = dict(flattened({name: value for name, value in experiment.items() if name not in _NOT_COMPARED}))
     without = (*swept, *(_RESOLVED_WAN if resolved else ()))
     fields = {field: value for field, value in fields.items() if not any(is_below(field, path) for path in without)}
@@ -79,15 +79,15 @@ def run_fields(run: Run) -> dict[str, Any]:
     return {**fields, "substrate": (manifest.get("substrate") or {}).get("name")}
 
 
-def cell_fields(run: Run, cell: int) -> dict[str, Any]:
-    """Return what must be the same in one cell: every link of the WAN as resolved, and how much is trained.
+def point_fields(run: Run, point: int) -> dict[str, Any]:
+    """Return what must be the same in one sweep point: every link of the WAN as resolved, and how much is trained.
 
     What a simulation does not model of a link is not the same as what an emulation has.
     """
-    entry = _cell_entry(run, cell)
+    entry = _point_entry(run, point)
     without = {
         f"{each.field}.{'-'.join(sorted(ends))}"
-        for each in of_links(simulated_without(run.manifest, cell))
+        for each in of_links(simulated_without(run.manifest, point))
         for ends in each.links
     }
     fields: dict[str, Any] = {"training.tokens_per_iteration": entry.get("tokens_per_iteration")}
@@ -109,32 +109,32 @@ def _link_text(name: str, unit: str, value: Any) -> Any:
     return percent_text(value).replace("\u00a0", " ") if name in _FRACTIONS else value
 
 
-def pair_fields(run: Run, cell: int, variant: str) -> dict[str, Any]:
+def pair_fields(run: Run, point: int, variant: str) -> dict[str, Any]:
     """Return what must be the same for both variants of a pair: what every stage has to compute and to send."""
-    work = ((_cell_entry(run, cell).get("variants") or {}).get(variant) or {}).get("work") or {}
+    work = ((_point_entry(run, point).get("variants") or {}).get(variant) or {}).get("work") or {}
     return {f"compute.work.{name}": value for name, value in work.items()}
 
 
-def _cell_entry(run: Run, cell: int) -> Mapping[str, Any]:
-    return next((entry for entry in run.manifest.get("cells") or () if entry.get("index") == cell), {})
+def _point_entry(run: Run, point: int) -> Mapping[str, Any]:
+    return next((entry for entry in run.manifest.get("sweep_points") or () if entry.get("index") == point), {})
 
 
 def differences(a: Run, b: Run, pairs: Iterable[Pair]) -> list[Difference]:
-    """Return everything in which two runs, or their compared cells and variants, differ but must not."""
+    """Return everything in which two runs, or their compared sweep points and variants, differ but must not."""
     pairs = list(pairs)
     found = _unfinished(a, b) + differing(run_fields(a), run_fields(b))
-    for pair in _one_a_cell(pairs):
-        found += _over_links(differing(cell_fields(a, pair.a.cell), cell_fields(b, pair.b.cell), pair.cell_text))
+    for pair in _one_a_point(pairs):
+        found += _over_links(differing(point_fields(a, pair.a.point), point_fields(b, pair.b.point), pair.point_text))
         found += _calibration(a, b, pair)
     for pair in pairs:
         if _cut_alike(a, b, pair):
-            works = pair_fields(a, pair.a.cell, pair.a.variant), pair_fields(b, pair.b.cell, pair.b.variant)
-            found += differing(*works, ", ".join(filter(None, (pair.cell_text, pair.variant_text))))
+            works = pair_fields(a, pair.a.point, pair.a.variant), pair_fields(b, pair.b.point, pair.b.variant)
+            found += differing(*works, ", ".join(filter(None, (pair.point_text, pair.variant_text))))
     return _gathered(found)
 
 
-def _one_a_cell(pairs: Iterable[Pair]) -> Iterable[Pair]:
-    return {(pair.a.cell, pair.b.cell): pair for pair in pairs}.values()
+def _one_a_point(pairs: Iterable[Pair]) -> Iterable[Pair]:
+    return {(pair.a.point, pair.b.point): pair for pair in pairs}.values()
 
 
 def _cut_alike(a: Run, b: Run, pair: Pair) -> bool:
@@ -151,19 +151,19 @@ def _unfinished(a: Run, b: Run) -> list[Difference]:
 
 
 def _calibration(a: Run, b: Run, pair: Pair) -> list[Difference]:
-    of_a, of_b = _calibration_text(a, pair.a.cell), _calibration_text(b, pair.b.cell)
+    of_a, of_b = _calibration_text(a, pair.a.point), _calibration_text(b, pair.b.point)
     if not (of_a or of_b):
         return []
     remedy = "wanbed calibrate FILE tells what the machine holds; run it again, on a quiet machine"
     inside = "within tolerance"
-    return [Difference(CALIBRATION, of_a or inside, of_b or inside, pair.cell_text, remedy)]
+    return [Difference(CALIBRATION, of_a or inside, of_b or inside, pair.point_text, remedy)]
 
 
-def _calibration_text(run: Run, cell: int) -> str:
-    """Return what is wrong with a cell's links, "" if they were as asked; a simulation's are by construction."""
-    if run.simulated or cell in calibrated_cells(run.calibration):
+def _calibration_text(run: Run, point: int) -> str:
+    """Return what is wrong with a sweep point's links, "" if they were as asked; a simulation's are by construction."""
+    if run.simulated or point in calibrated_points(run.calibration):
         return ""
-    rows = run.calibration[run.calibration["cell"] == cell]
+    rows = run.calibration[run.calibration["sweep_point"] == point]
     failed = rows[~rows["within_tolerance"].astype(bool)]
     if failed.empty:
         return "not measured"

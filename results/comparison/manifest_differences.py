@@ -19,7 +19,7 @@ _DERIVED = (
     "config_hash",
     "complete",
     "load_average",
-    "cells",
+    "sweep_points",
     "qdiscs",
     "wan_delay_trim_ns",
     "calibration",
@@ -55,7 +55,7 @@ def manifest_differences(manifests: Sequence[Mapping[str, Any]]) -> list[Manifes
 
 
 @dataclass(frozen=True)
-class ToldDifferences:
+class ReportedDifferences:
     """The differences as a report shows them.
 
     ``of_emulation`` is what a simulation does not have and all emulations have alike: it characterizes neither.
@@ -66,14 +66,14 @@ class ToldDifferences:
     derived: tuple[ManifestDifference, ...]
 
 
-def told_differences(runs: Sequence[Run]) -> ToldDifferences:
+def reported_differences(runs: Sequence[Run]) -> ReportedDifferences:
     """Sort the ``manifest_differences`` of these runs by what they mean."""
     found = manifest_differences([run.manifest for run in runs])
     derived = tuple(each for each in found if each.derived)
     rest = [each for each in found if not each.derived]
     simulated = [run.simulated for run in runs]
     of_emulation = tuple(each for each in rest if _of_emulation(each, simulated))
-    return ToldDifferences(tuple(each for each in rest if each not in of_emulation), of_emulation, derived)
+    return ReportedDifferences(tuple(each for each in rest if each not in of_emulation), of_emulation, derived)
 
 
 def _of_emulation(difference: ManifestDifference, simulated: Sequence[bool]) -> bool:

@@ -63,7 +63,7 @@ def markdown(comparison: Comparison) -> str:
         f"margin: {percent_text(comparison.margin)}, confidence: 95 %",
     ]
     if comparison.judgements:
-        headings = ("cell", "variant", "A", "B", "B / A", "95 % interval", "verdict", "")
+        headings = ("sweep_point", "variant", "A", "B", "B / A", "95 % interval", "verdict", "")
         parts.append(_table(headings, map(pair_row, comparison.judgements)))
     for title, found in (
         ("What stands in the way (`--allow FIELD` accepts one)", checked.refused),
@@ -78,15 +78,15 @@ def markdown(comparison: Comparison) -> str:
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *([escaped(cell) for cell in row] for row in rows)]
+    lines = [headings, ["---"] * len(headings), *([escaped(point) for point in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def pair_row(judgement: Judgement) -> tuple[str, ...]:
-    """Return cell, variant, A, B, ratio, interval, verdict and its reading, as text."""
+    """Return sweep point, variant, A, B, ratio, interval, verdict and its reading, as text."""
     pair = judgement.pair
     return (
-        pair.cell_text,
+        pair.point_text,
         pair.variant_text,
         seconds_text(pair.a.median_s),
         seconds_text(pair.b.median_s),

@@ -1,4 +1,4 @@
-"""Pair the trials of two runs that belong together: by cell, that is its swept values, and by variant."""
+"""Pair the trials of two runs that belong together: by sweep point, that is its swept values, and by variant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from results.comparison.repeatability import repeatable_within
 from results.metrics.bootstrap import median_of_medians
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.saturation import Saturation
 from results.reading.summary import swept_values
@@ -19,14 +19,14 @@ class PairingError(ValueError):
 
 @dataclass(frozen=True)
 class Side:
-    """One variant in one cell of one run: the iteration times of each repeat, in seconds.
+    """One variant in one sweep point of one run: the iteration times of each repeat, in seconds.
 
     ``exact`` marks a simulation, which gives the same every time. ``repeatable_within`` is by how much, as a fraction,
     two runs of it may differ, where that is known without repeats. ``saturated`` counts the repeats whose machine did
     not keep up.
     """
 
-    cell: int
+    point: int
     variant: str
     times_s: tuple[tuple[float, ...], ...]
     exact: bool
@@ -53,14 +53,14 @@ class Side:
 class Pair:
     """Two sides to compare: B's against A's, at the same swept values."""
 
-    cell: Mapping[str, str]
+    point: Mapping[str, str]
     a: Side
     b: Side
 
     @property
-    def cell_text(self) -> str:
+    def point_text(self) -> str:
         """The swept values as a reader calls them; empty where nothing was swept."""
-        return cell_text(self.cell)
+        return point_text(self.point)
 
     @property
     def variant_text(self) -> str:
@@ -70,7 +70,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Unpaired:
-    """A cell or variant that only one of the runs has: ``cells`` or ``variants``, "A" or "B", and which."""
+    """A sweep point or variant that only one of the runs has: ``points`` or ``variants``, "A" or "B", and which."""
 
     field: str
     run: str
@@ -79,17 +79,17 @@ class Unpaired:
 
 @dataclass(frozen=True)
 class Pairing:
-    """Every pair in A's order of cells and variants, and the cells and variants left over."""
+    """Every pair in A's order of sweep points and variants, and the sweep points and variants left over."""
 
     pairs: tuple[Pair, ...]
     unpaired: tuple[Unpaired, ...]
 
 
 def pair_runs(a: Run, b: Run, names: Sequence[tuple[str, str]] = ()) -> Pairing:
-    """Pair every cell and variant of A with B's of the same swept values and name.
+    """Pair every sweep point and variant of A with B's of the same swept values and name.
 
     ``names`` pairs a variant of A with one of B by another name. Of one and the same run given twice those pairs alone
-    are compared. A cell or variant counts if the manifest has it, though no trial of it may have finished.
+    are compared. A sweep point or variant counts if the manifest has it, though no trial of it may have finished.
 
     Raises PairingError for a name that a run does not have, one paired twice, and a run compared with itself.
     """
@@ -110,33 +110,33 @@ def pair_runs(a: Run, b: Run, names: Sequence[tuple[str, str]] = ()) -> Pairing:
         paired += [(name, name) for name in a.variants if name in set(b.variants) - taken[1] and name not in taken[0]]
         order = {name: position for position, name in enumerate(a.variants)}
         paired.sort(key=lambda pair: order[pair[0]])
-    cells_a, cells_b = _cells(a), _cells(b)
+    points_a, points_b = _points(a), _points(b)
     sides_a, sides_b = _Sides.of(a), _Sides.of(b)
     pairs = tuple(
         Pair(
-            swept_values(a.manifest, cells_a[key]),
-            sides_a.side(cells_a[key], own),
-            sides_b.side(cells_b[key], other),
+            swept_values(a.manifest, points_a[key]),
+            sides_a.side(points_a[key], own),
+            sides_b.side(points_b[key], other),
         )
-        for key in cells_a
-        if key in cells_b
+        for key in points_a
+        if key in points_b
         for own, other in paired
     )
     return Pairing(pairs, () if twice else tuple(_left_over(a, b, paired)))
 
 
-_CellKey = frozenset[tuple[str, str]]
+_SweepPointKey = frozenset[tuple[str, str]]
 
 
-def _cells(run: Run) -> dict[_CellKey, int]:
-    numbers = [entry["index"] for entry in run.manifest.get("cells") or () if "index" in entry]
-    numbers += [trial.cell for trial in run.trials]
+def _points(run: Run) -> dict[_SweepPointKey, int]:
+    numbers = [entry["index"] for entry in run.manifest.get("sweep_points") or () if "index" in entry]
+    numbers += [trial.point for trial in run.trials]
     return {frozenset(swept_values(run.manifest, number).items()): number for number in dict.fromkeys(numbers)}
 
 
 @dataclass(frozen=True)
 class _Sides:
-    """A run's trials by cell and variant."""
+    """A run's trials by sweep point and variant."""
 
     run: Run
     times_s: Mapping[tuple[int, str], Sequence[tuple[float, ...]]]
@@ -147,27 +147,31 @@ class _Sides:
         times_s: dict[tuple[int, str], list[tuple[float, ...]]] = {}
         facts: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
         for trial, own_s in zip(run.trials, run.summary["iteration_times_s"], strict=True):
-            times_s.setdefault((trial.cell, trial.variant), []).append(tuple(own_s))
-            facts.setdefault((trial.cell, trial.variant), []).append(trial.facts)
+            times_s.setdefault((trial.point, trial.variant), []).append(tuple(own_s))
+            facts.setdefault((trial.point, trial.variant), []).append(trial.facts)
         return cls(run, times_s, facts)
 
-    def side(self, cell: int, variant: str) -> Side:
-        key = cell, variant
+    def side(self, point: int, variant: str) -> Side:
+        key = point, variant
         return Side(
-            cell,
+            point,
             variant,
             tuple(self.times_s.get(key, ())),
             self.run.simulated,
-            repeatable_within(self.run, cell),
+            repeatable_within(self.run, point),
             Saturation.of(self.facts.get(key, ())).saturated,
         )
 
 
 def _left_over(a: Run, b: Run, paired: Sequence[tuple[str, str]]) -> list[Unpaired]:
-    cells_a, cells_b = _cells(a), _cells(b)
+    points_a, points_b = _points(a), _points(b)
     found = [
-        Unpaired("cells", name, cell_text(dict(swept_values(run.manifest, own[key]))) or "the one without swept values")
-        for name, run, own, other in (("A", a, cells_a, cells_b), ("B", b, cells_b, cells_a))
+        Unpaired(
+            "sweep_points",
+            name,
+            point_text(dict(swept_values(run.manifest, own[key]))) or "the one without swept values",
+        )
+        for name, run, own, other in (("A", a, points_a, points_b), ("B", b, points_b, points_a))
         for key in own
         if key not in other
     ]

@@ -5,7 +5,7 @@ from typing import Any
 
 from ground.impairments import NOT_SIMULATED
 from results.comparison.manifest_differences import incomparable
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.not_modelled import (
     NotModelled,
     gathered,
@@ -16,11 +16,11 @@ from results.reading.not_modelled import (
 )
 from results.reading.run import Run
 from results.reading.saturation import MachineLoad
-from results.reading.summary import calibrated_cells, swept_values
+from results.reading.summary import calibrated_points, swept_values
 from results.text.number_text import count_text, list_text, size_text
 
-MAX_VALUES_TOLD = 12
-"""Of a swept path, and cells of a warning."""
+MAX_VALUES_LISTED = 12
+"""Of a swept path, and sweep points of a warning."""
 
 
 def _at(document: Any, *path: str) -> Any:
@@ -32,9 +32,9 @@ def _at(document: Any, *path: str) -> Any:
 
 def expected_trials(run: Run) -> int | None:
     """Return how many trials the whole sweep has, None if the manifest does not record it."""
-    cells, variants = run.manifest.get("cells"), run.manifest.get("variants")
+    points, variants = run.manifest.get("sweep_points"), run.manifest.get("variants")
     repeats = run.manifest.get("repeats") or _at(run.manifest, "experiment", "repeats") or 1
-    return len(cells) * len(variants) * int(repeats) if cells and variants else None
+    return len(points) * len(variants) * int(repeats) if points and variants else None
 
 
 def what_was_run(run: Run) -> str:
@@ -64,29 +64,29 @@ def what_was_run(run: Run) -> str:
         but = f" {list_text(own)} {'cut' if len(own) > 1 else 'cuts'} the training differently." if own else ""
         sentences.append(f"Each trial: {list_text(counts)}{unmeasured}.{but}")
     swept: dict[str, list[str]] = {}
-    for entry in run.manifest.get("cells") or ():
-        for path, value in entry.get("cell", {}).items():
+    for entry in run.manifest.get("sweep_points") or ():
+        for path, value in entry.get("sweep_point", {}).items():
             swept.setdefault(path, []).append(value)
     if swept:
-        axes = [cell_text({path: _values_text(list(dict.fromkeys(values)))}) for path, values in swept.items()]
+        axes = [point_text({path: _values_text(list(dict.fromkeys(values)))}) for path, values in swept.items()]
         sentences.append(f"Swept: {'; '.join(axes)}.")
     return " ".join(filter(None, sentences))
 
 
 def _values_text(values: list[str]) -> str:
     """List a swept path's values, of many only the first ones and the last."""
-    if len(values) <= MAX_VALUES_TOLD:
+    if len(values) <= MAX_VALUES_LISTED:
         return ", ".join(values)
-    return f"{', '.join(values[: MAX_VALUES_TOLD - 2])}, ... to {values[-1]} ({len(values)} values)"
+    return f"{', '.join(values[: MAX_VALUES_LISTED - 2])}, ... to {values[-1]} ({len(values)} values)"
 
 
 def not_modelled_in(run: Run) -> tuple[NotModelled, ...]:
     """Return what was asked for and the simulations of a run's trials do not have; nothing for an emulation."""
-    return gathered(each for cell in _cells(run) for each in simulated_without(run.manifest, cell))
+    return gathered(each for point in _points(run) for each in simulated_without(run.manifest, point))
 
 
-def _cells(run: Run) -> list[int]:
-    return sorted({trial.cell for trial in run.trials})
+def _points(run: Run) -> list[int]:
+    return sorted({trial.point for trial in run.trials})
 
 
 def links_reading(run: Run) -> str:
@@ -113,17 +113,17 @@ def warnings(run: Run) -> list[str]:
             f"{not_modelled_text(without)} changed nothing: the "
             "figures are those of links without, and an emulation of the same file gives others."
         )
-    if planned := gathered(each for cell in _cells(run) for each in planned_without(run.manifest, cell)):
+    if planned := gathered(each for point in _points(run) for each in planned_without(run.manifest, point)):
         found.append(
             f"The planner, which simulates, placed stages without {not_modelled_text(planned)}: with it another place "
             "may be better."
         )
-    cells = {trial.cell for trial in run.trials}
-    measured = cells if run.simulated else {int(cell) for cell in run.calibration["cell"].unique()}
-    unmeasured = sorted(cells - measured)
+    points = {trial.point for trial in run.trials}
+    measured = points if run.simulated else {int(point) for point in run.calibration["sweep_point"].unique()}
+    unmeasured = sorted(points - measured)
     if unmeasured:
         found.append(
-            f"The links were not calibrated{_in_cells(run, unmeasured)}: whether the network was what was asked is "
+            f"The links were not calibrated{_in_points(run, unmeasured)}: whether the network was what was asked is "
             "unknown, and the figures must not be compared with others."
         )
     loads = [(trial.variant, MachineLoad.of(trial.facts)) for trial in run.trials]
@@ -140,15 +140,15 @@ def warnings(run: Run) -> list[str]:
             f"Torch did not run: its times are those of the compute profile {list_text(sorted(profiles))}, which need "
             "not be those of the machine it would run on."
         )
-    calibrated = cells if run.simulated else calibrated_cells(run.calibration)
-    outside = sorted((cells & measured) - calibrated)
+    calibrated = points if run.simulated else calibrated_points(run.calibration)
+    outside = sorted((points & measured) - calibrated)
     if outside:
         found.append(
-            f"Calibration found links outside tolerance{_in_cells(run, outside)}: the network was not what was asked, "
+            f"Calibration found links outside tolerance{_in_points(run, outside)}: the network was not what was asked, "
             "and the figures must not be compared with others."
         )
     small = dict.fromkeys(
-        str(said) for of_cell in (run.manifest.get("small_transfers") or {}).values() for said in of_cell
+        str(said) for of_point in (run.manifest.get("small_transfers") or {}).values() for said in of_point
     )
     return [*found, *(f"{said}." for said in small)]
 
@@ -169,7 +169,7 @@ def overlay_warnings(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
     failed = [
         label
         for run, label in zip(runs, labels, strict=True)
-        if not run.simulated and {trial.cell for trial in run.trials} - calibrated_cells(run.calibration)
+        if not run.simulated and {trial.point for trial in run.trials} - calibrated_points(run.calibration)
     ]
     if failed:
         found.append(
@@ -179,10 +179,10 @@ def overlay_warnings(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
     return found
 
 
-def _in_cells(run: Run, cells: list[int]) -> str:
-    texts = [cell_text(swept_values(run.manifest, cell)) for cell in cells[:MAX_VALUES_TOLD]]
-    if len(cells) > MAX_VALUES_TOLD:
-        texts.append(f"{len(cells) - MAX_VALUES_TOLD} more")
+def _in_points(run: Run, points: list[int]) -> str:
+    texts = [point_text(swept_values(run.manifest, point)) for point in points[:MAX_VALUES_LISTED]]
+    if len(points) > MAX_VALUES_LISTED:
+        texts.append(f"{len(points) - MAX_VALUES_LISTED} more")
     return f" at {list_text(texts)}" if all(texts) else ""
 
 
@@ -197,10 +197,10 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def first_cell(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return what was read back of the first cell's network under this name; a run's cells do not differ in it."""
-    of_cells = manifest.get(name)
-    first: Any = next(iter(of_cells.values()), {}) if isinstance(of_cells, Mapping) else {}
+def first_point(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return what was read back of the first sweep point's network under this name; all of a run have the same."""
+    of_points = manifest.get(name)
+    first: Any = next(iter(of_points.values()), {}) if isinstance(of_points, Mapping) else {}
     return first if isinstance(first, Mapping) else {}
 
 
@@ -216,7 +216,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
     manifest = run.manifest
     sysctls = {
         name.removeprefix("net.ipv4."): value
-        for name, value in first_cell(manifest, "sysctls").items()
+        for name, value in first_point(manifest, "sysctls").items()
         if not isinstance(value, Mapping)
     }
     host = dict(manifest.get("host") or {})
@@ -243,7 +243,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("substrate", _text(substrate.pop("name", "")) + reason),
         ("substrate details", _text(substrate)),
         *variants,
-        ("MTU", _mtu_text(first_cell(manifest, "offloads"))),
+        ("MTU", _mtu_text(first_point(manifest, "offloads"))),
         ("congestion control", _text(sysctls.pop("tcp_congestion_control", ""))),
         ("TCP settings", _text(sysctls)),
         ("tokens per iteration", _text(manifest.get("tokens_per_iteration") or "")),

@@ -1,8 +1,8 @@
 """Estimate the uncertainty of a median iteration time, by the hierarchical percentile bootstrap.
 
-The measurements of one variant in one cell are a sequence of repeats, each a sequence of iteration times in seconds.
-Iterations of one repeat resemble each other more than those of another, so that each resample draws repeats first, and
-then iterations within each drawn repeat, both with replacement and as many as there are. Its statistic is
+The measurements of one variant in one sweep point are a sequence of repeats, each a sequence of iteration times in
+seconds. Iterations of one repeat resemble each other more than those of another, so that each resample draws repeats
+first, and then iterations within each drawn repeat, both with replacement and as many as there are. Its statistic is
 
     median over repeats of (median over the repeat's iterations)
 

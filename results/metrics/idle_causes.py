@@ -164,10 +164,10 @@ def _tensors(spans: pd.DataFrame, users: Numbers) -> tuple[Numbers, Numbers, Num
     end_ns = spans["end_ns"].to_numpy(np.int64)
     received = (kinds == "receive").to_numpy()
     sources = ((ACTIVATION, (kinds == _FORWARD).to_numpy(), -1), (GRADIENT, kinds.isin(_BACKWARD).to_numpy(), 1))
-    for number, (name, making, neighbour) in enumerate(sources):
+    for number, (name, making, peer) in enumerate(sources):
         asking = np.flatnonzero(tensor == number)
         arriving = received & (tensors == name).to_numpy()
-        made_ns[asking] = _look_up(keys, making, end_ns, keys.of(users[asking], neighbour))
+        made_ns[asking] = _look_up(keys, making, end_ns, keys.of(users[asking], peer))
         arrived_ns[asking] = _look_up(keys, arriving, end_ns, keys.of(users[asking]))
     return made_ns, arrived_ns, tensor
 

@@ -113,10 +113,10 @@ def gpu_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) 
     """
     for device in sorted({row["device"] for row in samples}):
         for column, (quantity, factor) in _OF_GPUS.items():
-            told = [row for row in samples if row["device"] == device and row[column] is not None]
-            if told:
-                time_ns = np.array([row["time_ns"] for row in told], np.int64)
-                thousandths = np.array([round(row[column] * factor * 1000) for row in told], np.int64)
+            lines = [row for row in samples if row["device"] == device and row[column] is not None]
+            if lines:
+                time_ns = np.array([row["time_ns"] for row in lines], np.int64)
+                thousandths = np.array([round(row[column] * factor * 1000) for row in lines], np.int64)
                 yield Steps(GPU, device, "", quantity, *within(time_ns, thousandths, begin_ns, end_ns))
 
 

@@ -111,9 +111,9 @@ class _Track:
 
 
 def _about(row: dict[str, Any]) -> dict[str, Any]:
-    told = {name: row[name] for name in ("request", "outcome", "prompt_tokens", "output_tokens", "chunks", "kv_bytes")}
+    lines = {name: row[name] for name in ("request", "outcome", "prompt_tokens", "output_tokens", "chunks", "kv_bytes")}
     reason = {"reason": row["reason"]} if row["reason"] else {}
     group = {"group": row["group"]} if row["group"] >= 0 else {}
     arrival_ns, moved_ns = row["arrival_ns"], row["kv_moved_ns"]
     ttft = {} if moved_ns is None else {"ttft_ns": moved_ns - arrival_ns}
-    return {**told, **reason, **group, "was_held": row["was_held"], **ttft}
+    return {**lines, **reason, **group, "was_held": row["was_held"], **ttft}

@@ -7,7 +7,7 @@ from typing import Any
 
 from results.reading.run_documents import read_manifest, read_trials
 
-MAX_CHOICES_TOLD = 20
+MAX_CHOICES_LISTED = 20
 
 _NONE_SUCH = "there is none such"
 _UNFINISHED = "no trial of it has finished, continue the run with wanbed run --resume"
@@ -23,10 +23,10 @@ class NoTrialsError(ValueError):
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """A trial's folder, its identity, and the swept values of its cell. ``settings`` are its manifest and facts."""
+    """A trial's folder, identity and swept values. ``settings`` are its manifest and facts."""
 
     folder: Path
-    cell: int
+    point: int
     values: Mapping[str, Any]
     variant: str
     repeat: int
@@ -34,8 +34,8 @@ class FinishedTrial:
 
     @property
     def key(self) -> tuple[int, str, int]:
-        """Cell, variant and repeat, which identify every row of the trial's tables."""
-        return self.cell, self.variant, self.repeat
+        """Sweep point, variant and repeat, which identify every row of the trial's tables."""
+        return self.point, self.variant, self.repeat
 
     @property
     def title(self) -> str:
@@ -48,10 +48,11 @@ class FinishedTrial:
 class Selection:
     """A selection of trials; the default is everything.
 
-    Each entry of ``cells`` is a cell's index or one of its swept values, ``path=value``; all of them have to hold.
+    Each entry of ``points`` is a sweep point's index or one of its swept values, ``path=value``; all of them have to
+    hold.
     """
 
-    cells: Sequence[str] = ()
+    points: Sequence[str] = ()
     variant: str | None = None
     repeat: int | None = None
     iteration: int | None = None
@@ -59,23 +60,25 @@ class Selection:
     def of(
         self, trials: Sequence[FinishedTrial], sweep: Mapping[int, Mapping[str, Any]] | None = None
     ) -> list[FinishedTrial]:
-        """Return the trials selected, in their order; ``sweep`` has the swept values of all cells, unfinished ones too.
+        """Return the trials selected, in their order; ``sweep`` has the values of all sweep points.
 
         Raises NoSuchTrialError if there is none.
         """
-        finished = {trial.cell: trial.values for trial in trials}
-        all_cells = {**(sweep or {}), **finished}
-        for wanted in self.cells:
-            if not any(_is_cell(cell, values, wanted) for cell, values in finished.items()):
-                absent = not any(_is_cell(cell, values, wanted) for cell, values in all_cells.items())
-                told = (f"{cell} ({_values_text(values)})" if values else cell for cell, values in finished.items())
-                raise NoSuchTrialError(f"--cell {wanted}: {_NONE_SUCH if absent else _UNFINISHED}, {choices(told)}")
-        chosen = [trial for trial in trials if all(_is_cell(trial.cell, trial.values, each) for each in self.cells)]
+        finished = {trial.point: trial.values for trial in trials}
+        all_points = {**(sweep or {}), **finished}
+        for wanted in self.points:
+            if not any(_is_point(point, values, wanted) for point, values in finished.items()):
+                absent = not any(_is_point(point, values, wanted) for point, values in all_points.items())
+                text = (f"{point} ({_values_text(values)})" if values else point for point, values in finished.items())
+                raise NoSuchTrialError(f"--point {wanted}: {_NONE_SUCH if absent else _UNFINISHED}, {choices(text)}")
+        chosen = [trial for trial in trials if all(_is_point(trial.point, trial.values, each) for each in self.points)]
         if not chosen:
-            unfinished = any(all(_is_cell(*cell, wanted) for wanted in self.cells) for cell in all_cells.items())
+            unfinished = any(all(_is_point(*point, wanted) for wanted in self.points) for point in all_points.items())
             if unfinished:
-                raise NoSuchTrialError(f"--cell {' --cell '.join(self.cells)}: {_UNFINISHED}")
-            raise NoSuchTrialError(f"--cell {' --cell '.join(self.cells)}: no cell is all of these, give fewer")
+                raise NoSuchTrialError(f"--point {' --point '.join(self.points)}: {_UNFINISHED}")
+            raise NoSuchTrialError(
+                f"--point {' --point '.join(self.points)}: no sweep point is all of these, give fewer"
+            )
         for option, asked in (("variant", self.variant), ("repeat", self.repeat)):
             there = [getattr(trial, option) for trial in chosen]
             if asked is not None and asked not in there:
@@ -84,10 +87,10 @@ class Selection:
         return chosen
 
 
-def _is_cell(cell: int, values: Mapping[str, Any], wanted: str) -> bool:
+def _is_point(point: int, values: Mapping[str, Any], wanted: str) -> bool:
     path, equals, value = wanted.partition("=")
     if not equals:
-        return wanted.strip() == str(cell)
+        return wanted.strip() == str(point)
     return path.strip() in values and str(values[path.strip()]) == value.strip()
 
 
@@ -97,29 +100,29 @@ def _values_text(values: Mapping[str, Any]) -> str:
 
 def choices(values: Iterable[object]) -> str:
     """List what there is to choose, each once, in the given order."""
-    told = [str(value) for value in dict.fromkeys(values)]
-    more = f" and {len(told) - MAX_CHOICES_TOLD} more" if len(told) > MAX_CHOICES_TOLD else ""
-    return f"choose of: {'; '.join(told[:MAX_CHOICES_TOLD])}{more}" if told else "there is nothing to choose"
+    lines = [str(value) for value in dict.fromkeys(values)]
+    more = f" and {len(lines) - MAX_CHOICES_LISTED} more" if len(lines) > MAX_CHOICES_LISTED else ""
+    return f"choose of: {'; '.join(lines[:MAX_CHOICES_LISTED])}{more}" if lines else "there is nothing to choose"
 
 
-def swept_cells(manifest: Mapping[str, Any]) -> dict[int, Mapping[str, str]]:
-    """Return the swept values of every cell of a run by its index, including cells without a finished trial."""
-    return {entry["index"]: entry["cell"] for entry in manifest.get("cells", ())}
+def swept_points(manifest: Mapping[str, Any]) -> dict[int, Mapping[str, str]]:
+    """Return the swept values of every sweep point of a run by index, also of those without a finished trial."""
+    return {entry["index"]: entry["sweep_point"] for entry in manifest.get("sweep_points", ())}
 
 
 def finished_trials(run: Path) -> tuple[Mapping[str, Any], list[FinishedTrial]]:
     """Return the manifest of a run's folder and its finished trials.
 
-    The trials are ordered by cell, variant as the manifest lists them, and repeat. Reads no trace. Raises RunError if
-    there is no run or it is damaged, and NoTrialsError if no trial has finished.
+    The trials are ordered by sweep point, variant as the manifest lists them, and repeat. Reads no trace. Raises
+    RunError if there is no run or it is damaged, and NoTrialsError if no trial has finished.
     """
     manifest = read_manifest(run)
-    swept = swept_cells(manifest)
+    swept = swept_points(manifest)
     trials = [
         FinishedTrial(
             found.folder,
-            found.cell,
-            swept.get(found.cell, {}),
+            found.point,
+            swept.get(found.point, {}),
             found.variant,
             found.repeat,
             {**manifest, **found.facts},

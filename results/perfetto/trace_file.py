@@ -16,7 +16,14 @@ from results.perfetto.contention import contention_of
 from results.perfetto.counters import gpu_steps, link_steps, tcp_steps
 from results.perfetto.flows import Flows, match_transfers
 from results.perfetto.request_events import request_events, requests_of
-from results.perfetto.selection import FinishedTrial, NoSuchTrialError, Selection, choices, finished_trials, swept_cells
+from results.perfetto.selection import (
+    FinishedTrial,
+    NoSuchTrialError,
+    Selection,
+    choices,
+    finished_trials,
+    swept_points,
+)
 from results.perfetto.trace_events import counter_events, flow_events, json_text, slice_events
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_events import iteration_events, trial_event
@@ -53,7 +60,7 @@ def write_trace(run: Path, destination: Path, selection: Selection) -> TraceCoun
     NoTrialsError if no trial has finished, and NoSuchTrialError if the run has nothing that was selected.
     """
     manifest, finished = finished_trials(run)
-    trials = selection.of(finished, swept_cells(manifest))
+    trials = selection.of(finished, swept_points(manifest))
     with _whole_or_not_at_all(destination) as file:
         writer = _Writer(file)
         writer.begin(manifest)

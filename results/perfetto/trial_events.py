@@ -17,7 +17,7 @@ _WORK = (*COMPUTE_KINDS, "all_reduce")
 
 def trial_event(trial: FinishedTrial, tracks: Tracks, begin_ns: int, end_ns: int) -> str:
     """Return the slice of a whole trial, one line."""
-    about = {"cell": trial.cell, "swept": trial.values, "variant": trial.variant, "repeat": trial.repeat}
+    about = {"sweep_point": trial.point, "swept": trial.values, "variant": trial.variant, "repeat": trial.repeat}
     return (
         f'{{"ph":"X","pid":{tracks.trials},"tid":{tracks.trial_thread},"ts":{microseconds(begin_ns)},'
         f'"dur":{microseconds(end_ns - begin_ns)},"name":{json_text(trial.title)},"cat":"trial",'
@@ -41,18 +41,18 @@ def iteration_events(spans: Spans, trial: FinishedTrial, tracks: Tracks, shift_n
     place = f'"pid":{tracks.trials},"tid":{tracks.trial_thread},"cat":"iteration"'
     events = []
 
-    def tell(phase: str, lane: int, time_ns: int, name: str, about: Mapping[str, Any]) -> None:
+    def emit(phase: str, lane: int, time_ns: int, name: str, about: Mapping[str, Any]) -> None:
         at = f'"id2":{{"local":{lane + 1}}},"ts":{microseconds(time_ns + shift_ns)}'
         events.append(f'{{"ph":"{phase}",{place},{at},"name":"{name}","args":{json_text(about)}}},\n')
 
     for lane in np.unique(lanes).tolist():
         own = np.flatnonzero(lanes == lane)[np.argsort(start_ns[lanes == lane])].tolist()
-        tell("b", lane, int(start_ns[own[0]]), "iterations", {})
+        emit("b", lane, int(start_ns[own[0]]), "iterations", {})
         for each in own:
             about = {"iteration": int(iterations[each]), "measured": bool(iterations[each] >= warmup)}
             for phase, time_ns in (("b", int(start_ns[each])), ("e", int(end_ns[each]))):
-                tell(phase, lane, time_ns, f"iteration {iterations[each]}", about)
-        tell("e", lane, int(end_ns[own[-1]]), "iterations", {})
+                emit(phase, lane, time_ns, f"iteration {iterations[each]}", about)
+        emit("e", lane, int(end_ns[own[-1]]), "iterations", {})
     return events
 
 

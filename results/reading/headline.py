@@ -1,4 +1,4 @@
-"""Build the report's main table: what each variant of each run achieved in each cell, over its repeats."""
+"""Build the report's main table: what each variant of each run achieved in each sweep point, over its repeats."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _FIGURES = (
 
 @dataclass(frozen=True)
 class HeadlineRow:
-    """One variant of one run in one cell. Figures are medians over repeats; None is unknown.
+    """One variant of one run in one sweep point. Figures are medians over repeats; None is unknown.
 
     ``repeat_times_s`` is the iteration time of every repeat that measured one. ``interval_s`` holds their median with
     95 % confidence (``results.metrics.bootstrap``), drawn from ``iterations`` measured ones in all repeats; None
@@ -37,7 +37,7 @@ class HeadlineRow:
     """
 
     run: str
-    cell: int
+    point: int
     values: Mapping[str, str]
     variant: str
     repeats: int
@@ -82,8 +82,8 @@ class HeadlineRow:
 
     @property
     def where(self) -> str:
-        """The cell's swept values as a reader calls them."""
-        return cell_text(self.values)
+        """The sweep point's swept values as a reader calls them."""
+        return point_text(self.values)
 
     @property
     def prefilled(self) -> bool:
@@ -91,8 +91,8 @@ class HeadlineRow:
         return self.gpu_utilization_with_prefill != self.gpu_utilization
 
 
-def cell_text(values: Mapping[str, Any]) -> str:
-    """Return a cell's swept values as a reader calls them; empty where nothing was swept."""
+def point_text(values: Mapping[str, Any]) -> str:
+    """Return a sweep point's swept values as a reader calls them; empty where nothing was swept."""
     return ", ".join(f"{_PATH_NAMES.get(path, path)} {value}" for path, value in values.items())
 
 
@@ -102,32 +102,32 @@ def _median(values: npt.NDArray[np.float64]) -> float | None:
 
 
 def headline(run: Run, label: str = "") -> list[HeadlineRow]:
-    """Return a row for each cell and variant that has a finished trial, in the order of the run's trials.
+    """Return a row for each sweep point and variant that has a finished trial, in the order of the run's trials.
 
-    ``speed_up`` is the first variant's iteration time in that cell over this one's. ``label`` distinguishes the run
-    from others.
+    ``speed_up`` is the first variant's iteration time in that sweep point over this one's. ``label`` distinguishes the
+    run from others.
     """
     figures = {name: run.summary[name].to_numpy(np.float64, na_value=np.nan) for name in _FIGURES}
     all_times_s: list[list[float]] = list(run.summary["iteration_times_s"])
     calibrated = run.summary["calibrated"].to_numpy(bool)
     trials_of: dict[tuple[int, str], list[int]] = {}
     for position, trial in enumerate(run.trials):
-        trials_of.setdefault((trial.cell, trial.variant), []).append(position)
+        trials_of.setdefault((trial.point, trial.variant), []).append(position)
     baseline = run.variants[0] if run.variants else ""
     times_s: dict[tuple[int, str], float | None] = {}
     rows = []
-    for (cell, variant), positions in trials_of.items():
+    for (point, variant), positions in trials_of.items():
         of_trials = {name: values[positions] for name, values in figures.items()}
         measured_s = of_trials["iteration_time_s"]
         measured_s = measured_s[~np.isnan(measured_s)]
-        time_s = times_s[cell, variant] = _median(measured_s)
-        baseline_s = times_s.get((cell, baseline))
+        time_s = times_s[point, variant] = _median(measured_s)
+        baseline_s = times_s.get((point, baseline))
         of_repeats_s = [all_times_s[position] for position in positions]
         rows.append(
             HeadlineRow(
                 run=label,
-                cell=cell,
-                values=swept_values(run.manifest, cell),
+                point=point,
+                values=swept_values(run.manifest, point),
                 variant=variant,
                 repeats=len(positions),
                 iterations=sum(map(len, of_repeats_s)),
@@ -149,7 +149,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
     return rows
 
 
-def by_cell(rows: Sequence[HeadlineRow]) -> list[tuple[str, list[HeadlineRow]]]:
+def by_point(rows: Sequence[HeadlineRow]) -> list[tuple[str, list[HeadlineRow]]]:
     """Group the rows of all runs by swept values, in order of appearance; order each group by variant, then run."""
     variants, runs = (list(dict.fromkeys(names)) for names in ([r.variant for r in rows], [r.run for r in rows]))
     groups: dict[str, list[HeadlineRow]] = {}

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from ground.impairments import IMPAIRMENTS
 from results.records.run_store import RunError
 
-MAX_TOLD = 60
+MAX_LISTED = 60
 """Characters of a wrong value."""
 
 _DAMAGED = "the file is damaged or edited: restore it, or run again"
@@ -64,9 +64,9 @@ class _NotModelled(_Facts):
         return self
 
 
-class _Cell(_Facts):
+class _SweepPoint(_Facts):
     index: Int32
-    cell: dict[str, str]
+    sweep_point: dict[str, str]
     tokens_per_iteration: Count | None = None
     wan: list[_Link] | None = None
     not_modelled: list[_NotModelled] | None = None
@@ -139,7 +139,7 @@ class _Manifest(_Settings):
     seed: int | None = None
     experiment: _Experiment | None = None
     variants: list[_Variant] = Field(default_factory=list)
-    cells: list[_Cell] = Field(default_factory=list)
+    sweep_points: list[_SweepPoint] = Field(default_factory=list)
     training: Document | None = None
     substrate: _Substrate | None = None
     virtual_time: _VirtualTime | None = None
@@ -164,7 +164,7 @@ class _Prefill(_Facts):
 
 
 class _TrialFacts(_Settings):
-    cell: Int32
+    sweep_point: Int32
     variant: str
     repeat: Int32
     machine_load: _MachineLoad | None = None
@@ -175,11 +175,11 @@ class _TrialFacts(_Settings):
 
 def check_manifest(document: Document, source: object) -> None:
     """Raise RunError, ``source: field: fault, remedy`` in one line, unless every command can read the manifest."""
-    cells = _checked(_Manifest, document, source).cells
+    sweep_points = _checked(_Manifest, document, source).sweep_points
     first: dict[int, int] = {}
-    for position, cell in enumerate(cells):
-        if first.setdefault(cell.index, position) != position:
-            where = f"cells.{position}.index: {cell.index} is that of cells.{first[cell.index]} too"
+    for position, point in enumerate(sweep_points):
+        if first.setdefault(point.index, position) != position:
+            where = f"sweep_points.{position}.index: {point.index} is that of sweep_points.{first[point.index]} too"
             raise RunError(f"{source}: {where}, {_DAMAGED}")
 
 
@@ -202,5 +202,5 @@ def _told(fault: ErrorDetails) -> str:
     if fault["type"] == "missing":
         return f"{where}: this field is missing"
     value = json.dumps(fault["input"], default=str)
-    value = value if len(value) <= MAX_TOLD else f"{value[:MAX_TOLD]}..."
+    value = value if len(value) <= MAX_LISTED else f"{value[:MAX_LISTED]}..."
     return f"{where}: {fault['msg'][:1].lower()}{fault['msg'][1:]}, not {value}"

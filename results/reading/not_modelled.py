@@ -53,20 +53,20 @@ class NotModelled:
         return f"{self.setting} ({list_text([*names[:MAX_NAMED], *more])})"
 
 
-def simulated_without(manifest: Mapping[str, Any], cell: int) -> tuple[NotModelled, ...]:
-    """Return what the simulation of a cell does not have; nothing for an emulation.
+def simulated_without(manifest: Mapping[str, Any], point: int) -> tuple[NotModelled, ...]:
+    """Return what the simulation of a sweep point does not have; nothing for an emulation.
 
     For a manifest from before this was recorded, its links decide: none of them had impairments.
     """
-    entry = _entry(manifest, cell)
+    entry = _entry(manifest, point)
     if "not_modelled" in entry:
         return _read(entry["not_modelled"])
     return _read_off_links(entry) if manifest.get("engine") == _SIMULATE else ()
 
 
-def planned_without(manifest: Mapping[str, Any], cell: int) -> tuple[NotModelled, ...]:
+def planned_without(manifest: Mapping[str, Any], point: int) -> tuple[NotModelled, ...]:
     """Return what the planner, which simulates, did not know of when it placed stages of an emulation."""
-    return _read(_entry(manifest, cell).get("planned_without"))
+    return _read(_entry(manifest, point).get("planned_without"))
 
 
 def of_variant(found: Iterable[NotModelled], variant: str) -> tuple[NotModelled, ...]:
@@ -80,7 +80,7 @@ def of_links(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
 
 
 def gathered(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
-    """Return each setting once, where several cells have it, with all its links or variants."""
+    """Return each setting once, where several sweep points have it, with all its links or variants."""
     links: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
     variants: dict[tuple[str, str], dict[str, None]] = {}
     for each in found:
@@ -102,12 +102,12 @@ def not_modelled_text(found: Iterable[NotModelled]) -> str:
     return list_text([*texts[:MAX_SETTINGS], *more])
 
 
-def _entry(manifest: Mapping[str, Any], cell: int) -> Mapping[str, Any]:
-    cells = manifest.get("cells") or ()
-    # Cells stand in their own order, unless somebody has edited the manifest.
-    if 0 <= cell < len(cells) and cells[cell].get("index") == cell:
-        return dict(cells[cell])
-    return next((entry for entry in cells if entry.get("index") == cell), {})
+def _entry(manifest: Mapping[str, Any], point: int) -> Mapping[str, Any]:
+    points = manifest.get("sweep_points") or ()
+    # Sweep points stand in their own order, unless somebody has edited the manifest.
+    if 0 <= point < len(points) and points[point].get("index") == point:
+        return dict(points[point])
+    return next((entry for entry in points if entry.get("index") == point), {})
 
 
 def _read(written: Any) -> tuple[NotModelled, ...]:

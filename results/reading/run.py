@@ -20,8 +20,8 @@ class Run:
     """A run: its manifest and what its finished trials left.
 
     The data frames have the columns of ``results.records.schema``; ``summary`` those of
-    ``results.reading.summary.FIELDS``, its rows in the order of ``trials``: by cell, then variant as the manifest lists
-    them, then repeat.
+    ``results.reading.summary.FIELDS``, its rows in the order of ``trials``: by sweep point, then variant as the
+    manifest lists them, then repeat.
     """
 
     path: Path
@@ -65,7 +65,7 @@ def load_run(path: Path) -> Run:
         _frame(table.columns, (read_trial_table(trial.folder, trial.key, table.file) for trial in in_folders))
         for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE)
     )
-    calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/cell-*.parquet"))))
+    calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/point-*.parquet"))))
     summary = summarize(manifest, trials, spans, link_samples, calibration)
     samples = link_samples, tcp_samples, prefill_requests, gpu_samples
     return Run(path, manifest, tuple(trials), spans, *samples, calibration, summary)

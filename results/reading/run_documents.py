@@ -15,15 +15,15 @@ class FoundTrial:
     """A finished trial's folder, its identity, and the contents of its trial.json."""
 
     folder: Path
-    cell: int
+    point: int
     variant: str
     repeat: int
     facts: Mapping[str, Any]
 
     @property
     def key(self) -> tuple[int, str, int]:
-        """Cell, variant and repeat, which identify every row of the trial's tables."""
-        return self.cell, self.variant, self.repeat
+        """Sweep point, variant and repeat, which identify every row of the trial's tables."""
+        return self.point, self.variant, self.repeat
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
@@ -34,18 +34,18 @@ def read_manifest(run: Path) -> dict[str, Any]:
 
 
 def read_trials(run: Path, manifest: Mapping[str, Any]) -> list[FoundTrial]:
-    """Read a run's finished trials: by cell, variant as the manifest lists them, and repeat.
+    """Read a run's finished trials: by sweep point, variant as the manifest lists them, and repeat.
 
     Raises RunError, one line that starts with a path, if a trial.json is damaged, if two claim to be the same trial,
     and if one claims to be another trial than the one whose folder it lies in.
     """
     found: dict[tuple[int, str, int], FoundTrial] = {}
-    for file in sorted(run.glob(f"trials/cell-*/*/repeat-*/{TRIAL_FACTS}")):
+    for file in sorted(run.glob(f"trials/point-*/*/repeat-*/{TRIAL_FACTS}")):
         if file.parent.suffix == PARTIAL:
             continue
         facts = read_json(file)
         check_trial_facts(facts, file)
-        trial = FoundTrial(file.parent, facts["cell"], facts["variant"], facts["repeat"], facts)
+        trial = FoundTrial(file.parent, facts["sweep_point"], facts["variant"], facts["repeat"], facts)
         same = found.setdefault(trial.key, trial)
         if same is not trial:
             raise RunError(f"{file}: twice {_text(trial)}, here and in {same.folder}: remove the one that was copied")
@@ -59,9 +59,9 @@ def read_trials(run: Path, manifest: Mapping[str, Any]) -> list[FoundTrial]:
     order = {variant["name"]: position for position, variant in enumerate(manifest.get("variants", ()))}
     return sorted(
         found.values(),
-        key=lambda trial: (trial.cell, order.get(trial.variant, len(order)), trial.variant, trial.repeat),
+        key=lambda trial: (trial.point, order.get(trial.variant, len(order)), trial.variant, trial.repeat),
     )
 
 
 def _text(trial: FoundTrial) -> str:
-    return f"cell {trial.cell}, {' '.join(trial.variant.split())}, repeat {trial.repeat}"
+    return f"sweep point {trial.point}, {' '.join(trial.variant.split())}, repeat {trial.repeat}"

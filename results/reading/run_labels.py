@@ -30,9 +30,9 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
         for position, label in enumerate(labels):
             groups[label].append(position)
         for positions in groups.values():
-            told = further([runs[position] for position in positions])
-            if len(set(told)) > 1:
-                for position, more in zip(positions, told, strict=True):
+            text = further([runs[position] for position in positions])
+            if len(set(text)) > 1:
+                for position, more in zip(positions, text, strict=True):
                     labels[position] = f"{labels[position]}, {more}"
     return labels
 

@@ -11,7 +11,7 @@ from results.reading.not_modelled import of_links, of_variant, simulated_without
 from results.reading.saturation import MachineLoad
 
 FIELDS = (
-    "cell",
+    "sweep_point",
     "variant",
     "repeat",
     "iteration_time_s",
@@ -44,7 +44,7 @@ _TYPES = {
     "cores_saturated_fraction": "float64",
     "network_core_busy_fraction": "float64",
 }
-_TRIAL = ["cell", "variant", "repeat"]
+_TRIAL = ["sweep_point", "variant", "repeat"]
 
 SIMULATE = "simulate"
 """The engine whose links are as asked by construction, but for what it does not model: nothing is calibrated."""
@@ -54,25 +54,25 @@ SIMULATE = "simulate"
 class Trial:
     """A finished trial: its identity and the contents of trial.json."""
 
-    cell: int
+    point: int
     variant: str
     repeat: int
     facts: Mapping[str, Any]
 
 
-def swept_values(manifest: Mapping[str, Any], cell: int) -> dict[str, str]:
-    """Return the swept path and value pairs of a cell, {} where nothing was swept."""
-    cells = manifest.get("cells", ())
-    # Cells stand in their own order, unless somebody has edited the manifest.
-    if 0 <= cell < len(cells) and cells[cell].get("index") == cell:
-        return dict(cells[cell]["cell"])
-    return next((dict(entry["cell"]) for entry in cells if entry.get("index") == cell), {})
+def swept_values(manifest: Mapping[str, Any], point: int) -> dict[str, str]:
+    """Return the swept path and value pairs of a sweep point, {} where nothing was swept."""
+    points = manifest.get("sweep_points", ())
+    # Sweep points stand in their own order, unless somebody has edited the manifest.
+    if 0 <= point < len(points) and points[point].get("index") == point:
+        return dict(points[point]["sweep_point"])
+    return next((dict(entry["sweep_point"]) for entry in points if entry.get("index") == point), {})
 
 
-def calibrated_cells(calibration: pd.DataFrame) -> set[int]:
-    """Return the cells whose links were measured and are all within tolerance."""
-    verdicts = calibration.groupby("cell")["within_tolerance"].all()
-    return {int(cell) for cell in verdicts[verdicts.astype(bool)].index}
+def calibrated_points(calibration: pd.DataFrame) -> set[int]:
+    """Return the sweep points whose links were measured and are all within tolerance."""
+    verdicts = calibration.groupby("sweep_point")["within_tolerance"].all()
+    return {int(point) for point in verdicts[verdicts.astype(bool)].index}
 
 
 def summarize(
@@ -84,26 +84,26 @@ def summarize(
 ) -> pd.DataFrame:
     """Return a data frame of ``FIELDS``, one row a trial, in the order of ``trials``.
 
-    ``cell`` is the dictionary of swept values; what could not be measured is missing (NaN, or NA for a count).
+    ``point`` is the dictionary of swept values; what could not be measured is missing (NaN, or NA for a count).
     """
     spans_of = dict(tuple(spans.groupby(_TRIAL)))
     samples_of = dict(tuple(link_samples.groupby(_TRIAL)))
-    calibrated = calibrated_cells(calibration)
+    calibrated = calibrated_points(calibration)
     rows = []
     for trial in trials:
-        without = simulated_without(manifest, trial.cell)
-        key = (trial.cell, trial.variant, trial.repeat)
+        without = simulated_without(manifest, trial.point)
+        key = (trial.point, trial.variant, trial.repeat)
         settings = {**manifest, **trial.facts}
         load = MachineLoad.of(trial.facts)
         figures = _figures(settings, spans_of.get(key, spans[:0]), samples_of.get(key, link_samples[:0]))
         rows.append(
             {
-                "cell": swept_values(manifest, trial.cell),
+                "sweep_point": swept_values(manifest, trial.point),
                 "variant": trial.variant,
                 "repeat": trial.repeat,
                 **figures,
                 "calibrated": (settings.get("engine") == SIMULATE and not of_links(without))
-                or trial.cell in calibrated,
+                or trial.point in calibrated,
                 "saturated": load.saturated,
                 "cores_saturated_fraction": load.cores_saturated,
                 "network_core_busy_fraction": load.network_core_busy,

@@ -16,7 +16,9 @@ def write_summary(run: Run) -> Path:
     ``results.load`` does not read it: its contents follow from the traces, and the program that reads the traces
     computes them.
     """
-    rows = [{**row, "cell": json.dumps(row["cell"], ensure_ascii=False)} for row in summary_rows(run.summary)]
+    rows = [
+        {**row, "sweep_point": json.dumps(row["sweep_point"], ensure_ascii=False)} for row in summary_rows(run.summary)
+    ]
     path = run.path / SUMMARY_FILE
     with written_whole(path) as partial:
         write_table(partial, SUMMARY, [[row[name] for name in SUMMARY.names] for row in rows])

@@ -9,9 +9,11 @@ from results.reading.summary import Trial
 
 
 def rows_of_trial(frame: pd.DataFrame, trial: Trial) -> pd.DataFrame:
-    """Return the trial's rows of a frame that has the columns cell, variant and repeat."""
+    """Return the trial's rows of a frame that has the columns sweep point, variant and repeat."""
     # Text is compared last, and in the few rows that are left: of a million that is most of the time.
-    near: pd.DataFrame = frame[(frame["cell"].to_numpy() == trial.cell) & (frame["repeat"].to_numpy() == trial.repeat)]
+    near: pd.DataFrame = frame[
+        (frame["sweep_point"].to_numpy() == trial.point) & (frame["repeat"].to_numpy() == trial.repeat)
+    ]
     own: pd.DataFrame = near[(near["variant"] == trial.variant).to_numpy(bool)]
     return own
 

@@ -4,9 +4,9 @@
 
     <name>-<time>-<hash>/
         manifest.json                     "complete": false until the run has ended
-        calibration/cell-<NNN>.parquet
+        calibration/point-<NNN>.parquet
         summary.parquet                   once the run has ended
-        trials/cell-<NNN>/<variant>/repeat-<K>/{spans, link_samples, tcp_samples, prefill_requests}.parquet, trial.json
+        trials/point-<NNN>/<variant>/repeat-<K>/{spans, link_samples, tcp_samples, prefill_requests}.parquet, trial.json
                                                gpu_samples.parquet   where NVML was sampled
 
 Every file appears whole under its name or not at all, and a trial's folder as one: it is written as
@@ -55,7 +55,7 @@ class TrialRecord:
     there hold for this trial in place of the manifest's.
     """
 
-    cell: int
+    point: int
     variant: str
     repeat: int
     spans: Sequence[SpanLogContents] | TrialSpans
@@ -73,9 +73,9 @@ def slug(name: str) -> str:
     return name if kept == name and not looks_hashed else f"{kept}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
-def cell_name(cell: int) -> str:
-    """Return the name of a cell's folder and calibration."""
-    return f"cell-{cell:03d}"
+def point_name(point: int) -> str:
+    """Return the name of a sweep point's folder and calibration."""
+    return f"point-{point:03d}"
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -152,36 +152,36 @@ class RunStore:
         ended = datetime.now(UTC).isoformat(timespec="seconds")
         self.update_manifest({**(facts or {}), "ended": ended, "complete": True})
 
-    def _calibration_path(self, cell: int) -> Path:
-        return self.path / "calibration" / f"{cell_name(cell)}.parquet"
+    def _calibration_path(self, point: int) -> Path:
+        return self.path / "calibration" / f"{point_name(point)}.parquet"
 
-    def has_calibration(self, cell: int) -> bool:
-        """Return whether this cell's links have been measured."""
-        return self._calibration_path(cell).is_file()
+    def has_calibration(self, point: int) -> bool:
+        """Return whether this sweep point's links have been measured."""
+        return self._calibration_path(point).is_file()
 
-    def write_calibration(self, cell: int, rows: Iterable[CalibrationRow]) -> None:
-        """Keep what calibration measured in one cell, in place of what was there."""
-        path = self._calibration_path(cell)
+    def write_calibration(self, point: int, rows: Iterable[CalibrationRow]) -> None:
+        """Keep what calibration measured in one sweep point, in place of what was there."""
+        path = self._calibration_path(point)
         path.parent.mkdir(exist_ok=True)
         with written_whole(path) as partial:
-            write_table(partial, CALIBRATION, [(cell, *row.in_columns()) for row in rows])
+            write_table(partial, CALIBRATION, [(point, *row.in_columns()) for row in rows])
 
-    def trial_path(self, cell: int, variant: str, repeat: int) -> Path:
+    def trial_path(self, point: int, variant: str, repeat: int) -> Path:
         """Return the path of a trial's folder, which exists once the trial has finished."""
-        return trial_path(self.path, cell, variant, repeat)
+        return trial_path(self.path, point, variant, repeat)
 
-    def has_trial(self, cell: int, variant: str, repeat: int) -> bool:
+    def has_trial(self, point: int, variant: str, repeat: int) -> bool:
         """Return whether this trial has finished."""
-        return self.trial_path(cell, variant, repeat).is_dir()
+        return self.trial_path(point, variant, repeat).is_dir()
 
     def write_trial(self, trial: TrialRecord) -> Path:
         """Write a finished trial into this run, as the function ``write_trial`` does."""
         return write_trial(self.path, trial)
 
 
-def trial_path(run: Path, cell: int, variant: str, repeat: int) -> Path:
+def trial_path(run: Path, point: int, variant: str, repeat: int) -> Path:
     """Return the path of a trial's folder in the run's folder ``run``, which exists once the trial has finished."""
-    return run / "trials" / cell_name(cell) / slug(variant) / f"repeat-{repeat}"
+    return run / "trials" / point_name(point) / slug(variant) / f"repeat-{repeat}"
 
 
 def write_trial(run: Path, trial: TrialRecord) -> Path:
@@ -190,7 +190,7 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
     Several processes may do so at the same time, each with other trials. Raises ValueError if a rank's log is cut off,
     since the trial has not finished then, and FileExistsError if this trial is there already.
     """
-    path = trial_path(run, trial.cell, trial.variant, trial.repeat)
+    path = trial_path(run, trial.point, trial.variant, trial.repeat)
     if path.exists():
         raise FileExistsError(f"{path}: this trial is there already")
     for log in () if isinstance(trial.spans, TrialSpans) else trial.spans:
@@ -199,7 +199,7 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
     partial = path.with_name(path.name + PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    key = (trial.cell, trial.variant, trial.repeat)
+    key = (trial.point, trial.variant, trial.repeat)
     if isinstance(trial.spans, TrialSpans):
         write_tables(partial / SPANS_FILE, SPANS, trial.spans.tables(key))
     else:
@@ -210,14 +210,14 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
             write_tables(partial / table.file, table.columns, rows.tables(key))
         elif rows or table.always:
             write_table(partial / table.file, table.columns, [(*key, *row) for row in rows])
-    own = {"cell": trial.cell, "variant": trial.variant, "repeat": trial.repeat}
+    own = {"sweep_point": trial.point, "variant": trial.variant, "repeat": trial.repeat}
     _write_json(partial / TRIAL_FACTS, {**trial.facts, **own})
     return partial.rename(path)
 
 
 def remove_partial_trials(run: Path) -> None:
     """Remove what is left of trials whose writing was cut off; nobody may be writing one now."""
-    for partial in run.glob(f"trials/cell-*/*/repeat-*{PARTIAL}"):
+    for partial in run.glob(f"trials/point-*/*/repeat-*{PARTIAL}"):
         shutil.rmtree(partial, ignore_errors=True)
 
 

@@ -33,9 +33,9 @@ def _schema(*columns: Column) -> pa.Schema:
 
 
 _TRIAL = (
-    ("cell", pa.int32(), "index of the combination of swept values, from 0"),
+    ("sweep_point", pa.int32(), "index of the combination of swept values, from 0"),
     ("variant", pa.string(), "name of the variant, as the user wrote it"),
-    ("repeat", pa.int32(), "which repetition of this cell and variant, from 0"),
+    ("repeat", pa.int32(), "which repetition of this sweep point and variant, from 0"),
 )
 
 
@@ -128,31 +128,35 @@ IMPAIRMENT_COLUMNS = frozenset(name for name, *_ in _IMPAIRMENTS)
 """The columns of ``CALIBRATION`` that follow from the impairments there are."""
 
 CALIBRATION = _schema(
-    ("cell", pa.int32(), "index of the combination of swept values, from 0"),
+    ("sweep_point", pa.int32(), "index of the combination of swept values, from 0"),
     ("source", pa.string(), "where the measurement was sent from"),
     ("destination", pa.string(), "where it was sent to"),
     ("scope", pa.string(), "wan: between datacenters; intra: inside one"),
-    ("asked_rtt_ms", pa.float64(), "round-trip time the topology asks for"),
+    ("configured_rtt_ms", pa.float64(), "round-trip time the topology asks for"),
     ("measured_rtt_ms", pa.float64(), "round-trip time measured"),
-    ("asked_goodput_bps", pa.float64(), "payload rate that the link's rate leaves after headers, null if unlimited"),
+    (
+        "configured_goodput_bps",
+        pa.float64(),
+        "payload rate that the link's rate leaves after headers, null if unlimited",
+    ),
     ("measured_goodput_bps", pa.float64(), "payload rate measured, null if not measured"),
     *_IMPAIRMENTS,
     ("within_tolerance", pa.bool_(), "whether what was measured is close enough to what was asked"),
     (
-        "asked_short_ms",
+        "configured_short_ms",
         pa.float64(),
         "wire bytes / rate + latency of a short transfer after a pause, null if unlimited",
     ),
     ("measured_short_ms", pa.float64(), "how long it took, null if not measured"),
-    ("asked_both_ways_ms", pa.float64(), "the same while the other direction is busy, with its acknowledgements"),
+    ("configured_both_ways_ms", pa.float64(), "the same while the other direction is busy, with its acknowledgements"),
     ("measured_both_ways_ms", pa.float64(), "how long it took, null if not measured"),
     (
-        "asked_share_bps",
+        "configured_share_bps",
         pa.float64(),
         "payload rate of each of some node pairs that fill the trunk, null if they cannot",
     ),
     ("measured_share_bps", pa.float64(), "that of the pair farthest from it, null if not measured"),
-    ("asked_together_bps", pa.float64(), "payload rate of all of them together"),
+    ("configured_together_bps", pa.float64(), "payload rate of all of them together"),
     ("measured_together_bps", pa.float64(), "the same, measured, null if not measured"),
     ("burst_bytes", pa.int64(), "what the trunk let go at once beyond its rate after a pause, null if not measured"),
 )
@@ -161,9 +165,9 @@ LATER_COLUMNS = frozenset(CALIBRATION.names[CALIBRATION.names.index("within_tole
 """Of files of this schema version, those that some do not have, from before there were such; there they are null."""
 
 SUMMARY = _schema(
-    ("cell", pa.string(), "the swept paths and their values, as a JSON object; {} where nothing was swept"),
+    ("sweep_point", pa.string(), "the swept paths and their values, as a JSON object; {} where nothing was swept"),
     ("variant", pa.string(), "name of the variant, as the user wrote it"),
-    ("repeat", pa.int32(), "which repetition of this cell and variant, from 0"),
+    ("repeat", pa.int32(), "which repetition of this sweep point and variant, from 0"),
     ("iteration_time_s", pa.float64(), "median of the next, null if none was measured"),
     ("iteration_times_s", pa.list_(pa.float64()), "how long each iteration after warm-up took"),
     ("gpu_utilization", pa.float64(), "share of GPU time computed in for training after warm-up, null if unknown"),
@@ -171,7 +175,7 @@ SUMMARY = _schema(
     ("wan_bytes", pa.int64(), "bytes that crossed between datacenters in the trial, with headers, null if unknown"),
     ("wan_goodput_bps", pa.float64(), "payload rate across the WAN after warm-up, null if unknown"),
     ("tokens_per_s", pa.float64(), "tokens trained on a second, null if unknown"),
-    ("calibrated", pa.bool_(), "whether the cell's links were measured and all within tolerance, or simulated"),
+    ("calibrated", pa.bool_(), "whether the sweep point's links were measured and all within tolerance, or simulated"),
     ("saturated", pa.bool_(), "whether cores set the trial's pace, by the next two: more than 0.1, or than 0.6"),
     ("cores_saturated_fraction", pa.float64(), "share of the trial's time with all cores busy, null if not recorded"),
     (
@@ -285,7 +289,7 @@ class PrefillRequest(NamedTuple):
 
 
 class CalibrationRow(NamedTuple):
-    """One measured path; the columns of ``CALIBRATION`` after the cell. None: not measured, or unlimited.
+    """One measured path; the columns of ``CALIBRATION`` after the sweep point. None: not measured, or unlimited.
 
     ``impairments`` holds the ``IMPAIRMENT_COLUMNS`` by name; one that it lacks was not measured.
     """
@@ -293,19 +297,19 @@ class CalibrationRow(NamedTuple):
     source: str
     destination: str
     scope: str
-    asked_rtt_ms: float | None
+    configured_rtt_ms: float | None
     measured_rtt_ms: float | None
-    asked_goodput_bps: float | None
+    configured_goodput_bps: float | None
     measured_goodput_bps: float | None
     impairments: Mapping[str, float | None]
     within_tolerance: bool
-    asked_short_ms: float | None = None
+    configured_short_ms: float | None = None
     measured_short_ms: float | None = None
-    asked_both_ways_ms: float | None = None
+    configured_both_ways_ms: float | None = None
     measured_both_ways_ms: float | None = None
-    asked_share_bps: float | None = None
+    configured_share_bps: float | None = None
     measured_share_bps: float | None = None
-    asked_together_bps: float | None = None
+    configured_together_bps: float | None = None
     measured_together_bps: float | None = None
     burst_bytes: int | None = None
 

@@ -20,7 +20,7 @@ END = "<!-- end of tables -->\n"
 
 _TABLES = {
     **{f"{table.file}: {table.title}": table.columns for table in TRIAL_TABLES.values()},
-    "calibration/cell-NNN.parquet: the links, measured before the first trial": CALIBRATION,
+    "calibration/point-NNN.parquet: the links, measured before the first trial": CALIBRATION,
     f"{SUMMARY_FILE}: one row a trial": SUMMARY,
 }
 _UNITS = {

@@ -21,7 +21,7 @@ def upgraded(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _tensors(spans: pa.Table) -> list[str]:
-    trial = ("cell", "variant", "repeat", "pipeline")
+    trial = ("sweep_point", "variant", "repeat", "pipeline")
     columns = [spans.column(name).to_pylist() for name in (*trial, "stage", "host", "kind", "peer")]
     rows = list(zip(*columns, strict=True))
     hosts = {(*key, stage): host for *key, stage, host, _, _ in rows}

@@ -16,7 +16,7 @@ from results.records.span_columns import Column, SpanColumns
 from results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, SpanLogHeader
 
 TrialKey = tuple[int, str, int]
-"""Which trial: (cell, variant, repeat)."""
+"""Which trial: (sweep point, variant, repeat)."""
 
 _ROWS = 2**20
 _TRANSFERS = SPAN_KINDS.index("send"), SPAN_KINDS.index("receive")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from results.records.run_store import RunError, cell_name
+from results.records.run_store import RunError, point_name
 from results.records.schema import (
     CALIBRATION,
     IMPAIRMENT_COLUMNS,
@@ -63,7 +63,7 @@ def read_trial_table(folder: Path, key: TrialKey, name: str) -> pa.Table:
     if may_lack and not path.exists():
         return _read(None, known.columns)
     table = _read(path, known.columns)
-    for column, own in zip(("cell", "variant", "repeat"), key, strict=True):
+    for column, own in zip(("sweep_point", "variant", "repeat"), key, strict=True):
         other = pc.not_equal(table.column(column), pa.scalar(own, table.schema.field(column).type))
         _refuse(other, path, column, f"is not the trial's, {own!r}", table)
     if name == SPANS_FILE:
@@ -77,11 +77,11 @@ def read_trial_table(folder: Path, key: TrialKey, name: str) -> pa.Table:
 
 
 def read_calibration(path: Path) -> pa.Table:
-    """Read what was measured in one cell. Raises RunError, as ``read_trial_table`` does."""
+    """Read what was measured in one sweep point. Raises RunError, as ``read_trial_table`` does."""
     table = _read(path, CALIBRATION)
-    for cell in pc.unique(table.column("cell")).to_pylist():
-        if path.stem != (own := cell_name(int(cell or 0))):
-            raise RunError(f"{path}: column cell: {cell} belongs in {own}{path.suffix}, {_REMEDY}")
+    for point in pc.unique(table.column("sweep_point")).to_pylist():
+        if path.stem != (own := point_name(int(point or 0))):
+            raise RunError(f"{path}: column sweep point: {point} belongs in {own}{path.suffix}, {_REMEDY}")
     return table
 
 

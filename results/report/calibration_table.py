@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ground.impairments import IMPAIRMENTS
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.summary import swept_values
 from results.text.impairment_text import impairment_text
@@ -36,7 +36,7 @@ class CalibrationLine:
 
 @dataclass(frozen=True)
 class CalibrationTable:
-    """Hold the table, cell by cell, and one line that reads it."""
+    """Hold the table, sweep point by sweep point, and one line that reads it."""
 
     columns: tuple[str, ...]
     groups: tuple[tuple[str, tuple[CalibrationLine, ...]], ...]
@@ -76,15 +76,15 @@ def calibration_table(run: Run) -> CalibrationTable | None:
         for name, column in _COLUMNS.items()
         if name in _ALWAYS or (rows[f"asked_{column[0]}"].fillna(0) > 0).any()
     }
-    error = (rows["measured_rtt_ms"] / rows["asked_rtt_ms"] - 1).abs()
+    error = (rows["measured_rtt_ms"] / rows["configured_rtt_ms"] - 1).abs()
     order = rows.assign(error=error).sort_values(["within_tolerance", "error"], ascending=[True, False], kind="stable")
     chosen = rows.loc[sorted(order.index[:MAX_ROWS])]
     groups = tuple(
         (
-            cell_text(swept_values(run.manifest, int(str(cell)))),
+            point_text(swept_values(run.manifest, int(str(point)))),
             tuple(_line(row, shown) for row in own.to_dict("records")),
         )
-        for cell, own in chosen.groupby("cell", sort=True)
+        for point, own in chosen.groupby("sweep_point", sort=True)
     )
     return CalibrationTable(tuple(shown), groups, _reading(rows, len(chosen)))
 
@@ -105,8 +105,8 @@ def _reading(rows: pd.DataFrame, shown: int) -> str:
     outside = int((~rows["within_tolerance"].astype(bool)).sum())
     paths = count_text(len(rows), "measurement")
     verdict = f"{outside} of {paths} are outside tolerance" if outside else f"All {paths} are within tolerance"
-    rtt_off_ms = (rows["measured_rtt_ms"] - rows["asked_rtt_ms"]).abs().max()
-    goodput_off = (rows["measured_goodput_bps"] / rows["asked_goodput_bps"] - 1).abs().max()
+    rtt_off_ms = (rows["measured_rtt_ms"] - rows["configured_rtt_ms"]).abs().max()
+    goodput_off = (rows["measured_goodput_bps"] / rows["configured_goodput_bps"] - 1).abs().max()
     worst: list[str] = []
     if pd.notna(rtt_off_ms):
         worst.append(f"RTT is off by {milliseconds_text(rtt_off_ms)}")

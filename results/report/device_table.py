@@ -8,7 +8,7 @@ import pandas as pd
 
 from results import metrics
 from results.metrics import DeviceContention, Window
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.summary import Trial, swept_values
 from results.reading.trial_frames import measured_window, rows_of_trial
@@ -61,13 +61,13 @@ def _of_trial(run: Run, trial: Trial) -> list[DeviceRow]:
     if window is None or not window.length_ns:
         return []
     samples = rows_of_trial(run.gpu_samples, trial)
-    told = trial.facts["devices"]
+    text = trial.facts["devices"]
     rows = []
     for contention in metrics.device_contention(spans, metrics.devices_of_seats(trial.facts), window):
-        ranks = [each for each in told if each["device"] == contention.device]
+        ranks = [each for each in text if each["device"] == contention.device]
         rows.append(
             DeviceRow(
-                where=cell_text(swept_values(run.manifest, trial.cell)),
+                where=point_text(swept_values(run.manifest, trial.point)),
                 variant=trial.variant,
                 repeat=trial.repeat,
                 device=contention.device,
@@ -112,7 +112,7 @@ def device_table(run: Run) -> DeviceTable | None:
     sampled, checked = any(row.nvml_utilization for row in rows), any(row.checked_share for row in rows)
     staged = any(row.to_host_bytes or row.to_device_bytes for row in rows)
     columns = [
-        *(["cell"] if swept else []),
+        *(["sweep_point"] if swept else []),
         "variant",
         *(["repeat"] if repeats else []),
         "device",

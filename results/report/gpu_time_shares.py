@@ -16,14 +16,14 @@ PARTS = (TRAINING, PREFILL, *IDLE_CAUSES)
 
 @dataclass(frozen=True)
 class GpuTimeShares:
-    """The GPU time of one variant in one cell, all its training GPUs and repeats together.
+    """The GPU time of one variant in one sweep point, all its training GPUs and repeats together.
 
     ``parts_ns`` are whole nanoseconds for each of ``PARTS``, which add up to ``total_ns``, the sum over repeats of the
     number of GPUs times the measured window.
     """
 
     run: str
-    cell: int
+    point: int
     values: Mapping[str, str]
     variant: str
     parts_ns: Mapping[str, int]
@@ -39,25 +39,25 @@ class GpuTimeShares:
         return self.parts_ns[part] / self.total_ns
 
 
-def gpu_time_shares(run: Run, label: str = "", cells: Sequence[int] | None = None) -> list[GpuTimeShares]:
-    """Return one for each cell and variant that has a measured window, in the order of the run's trials.
+def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = None) -> list[GpuTimeShares]:
+    """Return one for each sweep point and variant that has a measured window, in the order of the run's trials.
 
-    Only those of ``cells``, if given.
+    Only those of ``points``, if given.
     """
     parts_ns: dict[tuple[int, str], dict[str, int]] = {}
     for trial in run.trials:
-        if cells is not None and trial.cell not in cells:
+        if points is not None and trial.point not in points:
             continue
         spans = rows_of_trial(run.spans, trial)
         window = measured_window(run, trial, spans)
         if window is None or not window.length_ns:
             continue
-        sums = parts_ns.setdefault((trial.cell, trial.variant), dict.fromkeys(PARTS, 0))
+        sums = parts_ns.setdefault((trial.point, trial.variant), dict.fromkeys(PARTS, 0))
         sums[TRAINING] += int(metrics.gpu_busy(spans, window)["busy_ns"].sum())
         sums[PREFILL] += int(metrics.prefill_ns(spans, window).sum())
         for cause, idle_ns in metrics.idle_causes(spans, window).sum().items():
             sums[str(cause)] += int(idle_ns)
     return [
-        GpuTimeShares(label, cell, swept_values(run.manifest, cell), variant, sums, sum(sums.values()))
-        for (cell, variant), sums in parts_ns.items()
+        GpuTimeShares(label, point, swept_values(run.manifest, point), variant, sums, sum(sums.values()))
+        for (point, variant), sums in parts_ns.items()
     ]

@@ -91,12 +91,12 @@ def _transferring(planned_s: Sequence[float], transfers: pd.DataFrame) -> str:
     if not off:
         return ""
     boundary = max(off, key=lambda boundary: abs(off[boundary]))
-    told = (
+    text = (
         f"transfers between stages {boundary} and {boundary + 1} take {seconds_text(mean_s[boundary])} on average "
         f"where {seconds_text(planned_s[boundary])} were planned"
     )
     own = transfers[(transfers["boundary"] == boundary).to_numpy(bool)]
-    return told + (_why_slower(own, transfers) if off[boundary] > 0 else "")
+    return text + (_why_slower(own, transfers) if off[boundary] > 0 else "")
 
 
 def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
@@ -105,11 +105,11 @@ def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
     links = ordered.groupby(["cell", "tensor"], sort=False)
     before_ns = links["end_ns"].cummax().groupby([ordered["cell"], ordered["tensor"]], sort=False).shift()
     paused = (ordered["start_ns"] - before_ns > PAUSE_NS).to_numpy(bool)
-    told = ""
+    text = ""
     if paused.any() and not paused.all():
         after_s, else_s = (float(ordered["took_ns"][which].mean()) / 1e9 for which in (paused, ~paused))
         if after_s > _SLOW_START * else_s:
-            told = (
+            text = (
                 f" (slow start: {seconds_text(after_s)} after a pause of more than {seconds_text(PAUSE_NS / 1e9)}, "
                 f"{seconds_text(else_s)} else)"
             )
@@ -118,8 +118,8 @@ def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
     beside = pd.Series(contended_ns(*columns), index=across.index).reindex(own.index).fillna(0).sum()
     share = float(beside / own["took_ns"].sum())
     if share > _CONTENDED_SHARE:
-        told += f" (contention: {percent_text(share)} of that beside transfers of other cells between the datacenters)"
-    return told
+        text += f" (contention: {percent_text(share)} of that beside transfers of other cells between the datacenters)"
+    return text
 
 
 def _held(spans: pd.DataFrame) -> str:

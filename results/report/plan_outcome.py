@@ -7,7 +7,7 @@ optimizer, which no plan orders.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.summary import Trial, swept_values
 from results.reading.trial_frames import rows_of_trial, warmup_iterations
@@ -71,7 +71,7 @@ def plan_table(outcomes: Sequence[PlanOutcome]) -> PlanTable | None:
         for outcome in outcomes
     ]
     return PlanTable(
-        ("cell", "variant", "plan by rates alone", "plan", "outcome", "difference", "why"),
+        ("sweep_point", "variant", "plan by rates alone", "plan", "outcome", "difference", "why"),
         rows,
         "From an iteration's first computation to its last one's end, the median of the measured iterations. What the "
         "plan has beyond rates alone is TCP's: windows that open slowly, and again after pauses. Beyond "
@@ -106,7 +106,7 @@ def _of_trial(run: Run, trial: Trial) -> PlanOutcome | None:
     plan = trial.facts.get("plan") or {}
     differs = abs(outcome_s / planned_s - 1) > TOLERANCE
     return PlanOutcome(
-        cell_text(swept_values(run.manifest, trial.cell)),
+        point_text(swept_values(run.manifest, trial.point)),
         trial.variant,
         trial.repeat,
         planned_s,

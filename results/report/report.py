@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ground.atomic_write import write_whole
-from results.comparison.manifest_differences import ManifestDifference, ToldDifferences, told_differences
+from results.comparison.manifest_differences import ManifestDifference, ReportedDifferences, reported_differences
 from results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
-from results.reading.headline import HeadlineRow, by_cell, headline, interval_note, saturation_note
+from results.reading.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
 from results.reading.run import Run, load_run
 from results.reading.run_labels import run_labels, run_name
 from results.report.calibration_table import CalibrationTable, calibration_table
@@ -24,7 +24,7 @@ from results.report.report_charts import ReportCharts, report_charts
 from results.text import number_text
 from results.text.text_direction import isolated
 
-MAX_OPEN_CELLS = 40
+MAX_OPEN_POINTS = 40
 """In a table that is open: one of more is folded, so that the charts come first."""
 
 MAX_DIFFERENCES = 200
@@ -80,7 +80,7 @@ def write_report(runs: Sequence[Path | Run], destination: Path) -> None:
     styles = _styles(loaded)
     charts = report_charts(loaded, rows, prefill, styles)
     several = len(loaded) > 1
-    differences = told_differences(list(loaded.values())) if several else ToldDifferences((), (), ())
+    differences = reported_differences(list(loaded.values())) if several else ReportedDifferences((), (), ())
     page = (
         page_environment()
         .get_template(_TEMPLATE)
@@ -97,7 +97,7 @@ def write_report(runs: Sequence[Path | Run], destination: Path) -> None:
             derived_differences=_cut(differences.derived),
             sections=[_section(label, run, charts) for label, run in loaded.items()],
             styles=styles,
-            most_open_cells=MAX_OPEN_CELLS,
+            most_open_points=MAX_OPEN_POINTS,
         )
     )
     write_whole(destination, isolated(number_text.visible(page)))
@@ -125,7 +125,7 @@ def _styles(runs: Mapping[str, Run]) -> Styles:
 
 def _table(rows: Sequence[HeadlineRow]) -> _Table:
     return _Table(
-        groups=by_cell(rows),
+        groups=by_point(rows),
         several_runs=len({row.run for row in rows}) > 1,
         several_repeats=any(row.repeats > 1 for row in rows),
         measured=any(not (row.simulated and row.calibrated) for row in rows),

@@ -8,7 +8,7 @@ from results.reading.run import Run
 from results.report.charts.chart import Chart
 from results.report.charts.connections import connections_chart
 from results.report.charts.drawing.colours import Styles
-from results.report.charts.gpu_time import drawn_cells, gpu_time_chart
+from results.report.charts.gpu_time import drawn_points, gpu_time_chart
 from results.report.charts.iteration_time import iteration_time_chart
 from results.report.charts.link_throughput import link_throughput_chart
 from results.report.charts.timeline import MAX_SPANS, timeline_chart
@@ -21,7 +21,7 @@ from results.report.prefill.prefill_service import PrefillRow
 class ReportCharts:
     """The charts of a report: ``shared`` show all runs together, ``prefill`` theirs, ``own`` each run by its label.
 
-    ``shares`` is how the GPUs' time was spent, in the cells that are drawn.
+    ``shares`` is how the GPUs' time was spent, in the sweep points that are drawn.
     """
 
     shared: tuple[Chart, ...]
@@ -44,10 +44,10 @@ def report_charts(
         label: timeline_chart(run, styles, f"run-{position}", label if several else "", MAX_SPANS // len(runs))
         for position, (label, run) in enumerate(runs.items())
     }
-    shares, cells = _shares(runs, rows)
+    shares, points = _shares(runs, rows)
     shared = [
         iteration_time_chart(rows, styles, "all"),
-        gpu_time_chart(shares, cells, "all"),
+        gpu_time_chart(shares, points, "all"),
         *([] if several else timelines.values()),
         link_throughput_chart(runs, styles, "all"),
         connections_chart(runs, styles, "all"),
@@ -58,12 +58,12 @@ def report_charts(
 
 
 def _shares(runs: Mapping[str, Run], rows: list[HeadlineRow]) -> tuple[list[GpuTimeShares], int]:
-    """Return the shares that are drawn, and how many cells there are, drawn or not."""
-    cells = list(dict.fromkeys(row.where for row in rows))
-    bars_a_cell = len({(row.run, row.variant) for row in rows})
-    chosen = {cells[number] for number in drawn_cells(range(len(cells)), bars_a_cell)}
+    """Return the shares that are drawn, and how many sweep points there are, drawn or not."""
+    points = list(dict.fromkeys(row.where for row in rows))
+    bars_a_point = len({(row.run, row.variant) for row in rows})
+    chosen = {points[number] for number in drawn_points(range(len(points)), bars_a_point)}
     shares: list[GpuTimeShares] = []
     for label, run in runs.items():
-        own = sorted({row.cell for row in rows if row.run == label and row.where in chosen})
+        own = sorted({row.point for row in rows if row.run == label and row.where in chosen})
         shares += gpu_time_shares(run, label, own)
-    return shares, len(cells)
+    return shares, len(points)

@@ -8,7 +8,7 @@ from typing import Any
 
 from results.comparison.manifest_differences import manifest_differences
 from results.metrics import IDLE_CAUSES
-from results.reading.headline import HeadlineRow, by_cell, headline, interval_note, saturation_note
+from results.reading.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
 from results.reading.run import Run
 from results.reading.run_labels import run_labels
 from results.report.gpu_time_shares import PARTS, GpuTimeShares, gpu_time_shares
@@ -27,7 +27,7 @@ from results.text.number_text import (
 )
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a cell of text a formula, to a spreadsheet that opens it."""
+"""What makes a sweep point of text a formula, to a spreadsheet that opens it."""
 
 FORMATS = ("csv", "md", "json")
 
@@ -37,9 +37,9 @@ _SHARES = tuple(f"{'idle_' if part in IDLE_CAUSES else ''}{part}_fraction" for p
 def table_text(runs: Sequence[Run], form: str) -> str:
     """Return the tables of these runs in one of ``FORMATS``, ending with a line break.
 
-    csv has a row for each run, cell and variant, swept values first, exact figures with their unit in the column's
-    name; a name that a spreadsheet would take for a formula has an apostrophe before it. json has those rows, the
-    outcomes of the requests of each and its impact on training, the calibration, and what differs between the
+    csv has a row for each run, sweep point and variant, swept values first, exact figures with their unit in the
+    column's name; a name that a spreadsheet would take for a formula has an apostrophe before it. json has those rows,
+    the outcomes of the requests of each and its impact on training, the calibration, and what differs between the
     manifests; md has the main table and, where anything was prefilled, those about it.
     """
     labels = run_labels(runs)
@@ -57,8 +57,8 @@ def table_text(runs: Sequence[Run], form: str) -> str:
 def _records(
     rows: Sequence[HeadlineRow], shares: Sequence[GpuTimeShares], prefill: Sequence[PrefillRow]
 ) -> list[dict[str, Any]]:
-    prefill_of_row = {(each.run, each.cell, each.variant): each for each in prefill}
-    shares_of = {(each.run, each.cell, each.variant): each for each in shares}
+    prefill_of_row = {(each.run, each.point, each.variant): each for each in prefill}
+    shares_of = {(each.run, each.point, each.variant): each for each in shares}
     records = []
     for row in rows:
         low_s, high_s = row.interval_s or (None, None)
@@ -86,11 +86,11 @@ def _records(
             "simulated": row.simulated,
             "not_modelled": list(row.not_modelled),
         }
-        own = shares_of.get((row.run, row.cell, row.variant))
+        own = shares_of.get((row.run, row.point, row.variant))
         parts = [own.share(part) if own else None for part in PARTS]
         # Columns that would be empty throughout are left out.
-        served = prefill_figures(prefill_of_row.get((row.run, row.cell, row.variant))) if prefill else {}
-        records.append({"cell": dict(row.values), **figures, **dict(zip(_SHARES, parts, strict=True)), **served})
+        served = prefill_figures(prefill_of_row.get((row.run, row.point, row.variant))) if prefill else {}
+        records.append({"sweep_point": dict(row.values), **figures, **dict(zip(_SHARES, parts, strict=True)), **served})
     return records
 
 
@@ -103,10 +103,10 @@ def _csv(rows: Sequence[HeadlineRow], records: Sequence[Mapping[str, Any]]) -> s
     swept = list(dict.fromkeys(path for row in rows for path in row.values))
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    columns = [name for name in records[0] if name != "cell"]
+    columns = [name for name in records[0] if name != "sweep_point"]
     writer.writerow([*map(_plain, swept), *columns])
     for record in records:
-        texts = [*(record["cell"].get(path, "") for path in swept), *(record[name] for name in columns)]
+        texts = [*(record["sweep_point"].get(path, "") for path in swept), *(record[name] for name in columns)]
         writer.writerow(map(_plain, texts))
     return buffer.getvalue()
 
@@ -149,7 +149,7 @@ def _json(
 def _markdown(rows: Sequence[HeadlineRow]) -> str:
     several = len({row.run for row in rows}) > 1
     swept = any(row.where for row in rows)
-    names = [*(["cell"] if swept else []), "variant", *(["run"] if several else [])]
+    names = [*(["sweep_point"] if swept else []), "variant", *(["run"] if several else [])]
     prefilled = any(row.prefilled for row in rows)
     figures = ["iteration time", "95 % interval", "speed-up", "GPU utilization", "WAN bytes per trial", "WAN goodput"]
     if prefilled:
@@ -158,10 +158,10 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
         table_line([*names, *figures, "calibrated"]),
         table_line([*("---" for _ in names), *("---:" for _ in figures), "---"]),
     ]
-    for where, own in by_cell(rows):
+    for where, own in by_point(rows):
         for row in own:
             named = [*([where] if swept else []), row.variant, *([row.run] if several else [])]
-            told = (
+            text = (
                 seconds_text(row.iteration_time_s),
                 _interval(row),
                 ratio_text(row.speed_up),
@@ -171,7 +171,7 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
                 rate_text(row.wan_goodput_bps),
                 _standing(row),
             )
-            lines.append(table_line([*map(markdown_text, named), *told]))
+            lines.append(table_line([*map(markdown_text, named), *text]))
     notes = [note for note in (interval_note(rows), saturation_note(rows)) if note]
     return "\n".join([*lines, *(line for note in notes for line in ("", note))]) + "\n"
 
@@ -180,8 +180,8 @@ def _interval(row: HeadlineRow) -> str:
     """Return the interval of the iteration time, or why there is none."""
     if row.interval_s:
         return seconds_interval_text(row.interval_s)
-    told = [row.without_interval or UNKNOWN, *([seconds_interval_text(row.range_s)] if row.range_s else [])]
-    return ": ".join(told)
+    lines = [row.without_interval or UNKNOWN, *([seconds_interval_text(row.range_s)] if row.range_s else [])]
+    return ": ".join(lines)
 
 
 def _standing(row: HeadlineRow) -> str:

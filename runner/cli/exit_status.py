@@ -30,7 +30,7 @@ def fail(message: str, status: int) -> NoReturn:
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
+def one_line_errors() -> Iterator[None]:
     """Turn every foreseen failure of the block into one line and its exit status; others keep their traceback.
 
     A file or folder that cannot be used is bad input. A polite end (SIGTERM, SIGHUP) unwinds the block like an

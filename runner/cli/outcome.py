@@ -18,21 +18,23 @@ _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
 
 
-def tell(line: str) -> None:
+def log(line: str) -> None:
     """Print a line that is no result to standard error."""
     print(f"wanbed: {line}", file=sys.stderr, flush=True)
 
 
 def list_trials(experiment: Experiment, as_json: bool) -> None:
     """Print every trial in the order in which it would run."""
-    cells = {cell.index: dict(cell.values) for cell in experiment.cells()}
+    points = {point.index: dict(point.values) for point in experiment.points()}
     trials = experiment.trials()
     if as_json:
-        listed = [{"cell": cells[cell], "variant": variant, "repeat": repeat} for cell, variant, repeat in trials]
+        listed = [
+            {"sweep_point": points[point], "variant": variant, "repeat": repeat} for point, variant, repeat in trials
+        ]
         print(json.dumps({"run": None, "trials": listed}, indent=2))
         return
-    for cell, variant, repeat in trials:
-        values = ", ".join(f"{path}={value}" for path, value in cells[cell].items())
+    for point, variant, repeat in trials:
+        values = ", ".join(f"{path}={value}" for path, value in points[point].items())
         print(f"{values or experiment.name}: {variant}, repeat {repeat}")
 
 
@@ -72,7 +74,7 @@ def _caption(without: tuple[NotModelled, ...]) -> Text:
 def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotModelled, ...]) -> Table:
     table = Table(caption=_caption(without) if simulated else None, caption_justify="left")
     judged = not simulated or bool(of_links(without))
-    for heading in ("cell", "variant"):
+    for heading in ("sweep_point", "variant"):
         table.add_column(heading)
     for heading in ("iteration\nseconds", "GPU\nutilization", "WAN MB in\nthe trial", "tokens/s"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -81,7 +83,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
     for row in rows:
         measured = [_standing(row)] if judged else []
         table.add_row(
-            ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["cell"].items()),
+            ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["sweep_point"].items()),
             Text(row["variant"]),
             _figure(row["iteration_time_s"], ".3f"),
             _figure(row["gpu_utilization"], ".1%"),

@@ -1,4 +1,4 @@
-"""Choose and bring up the network of a command that runs no workload: that of an experiment's first cell."""
+"""Choose and bring up the network of a command that runs no workload: that of an experiment's first sweep point."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.planner.experiment_file import load_experiment
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.network.topology import Topology, check_can_be_emulated
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from testbed.testbed import Testbed
 
 
-def emulated_cells(path: Path, overrides: Sequence[str]) -> tuple[Cell, ...]:
-    """Return every cell of an experiment, whose networks can be brought up whatever its engine. Raises InputError."""
-    cells = load_experiment(path, overrides, trains=False).cells()
-    for cell in cells:
-        check_can_be_emulated(cell.topology, f"{path}: topology")
-    return cells
+def emulated_points(path: Path, overrides: Sequence[str]) -> tuple[SweepPoint, ...]:
+    """Return the sweep points of an experiment, whose networks can be brought up. Raises InputError."""
+    points = load_experiment(path, overrides, trains=False).points()
+    for point in points:
+        check_can_be_emulated(point.topology, f"{path}: topology")
+    return points
 
 
-def first_cell(path: Path, overrides: Sequence[str]) -> Cell:
-    """Return an experiment's only cell or, with a sweep, its first, reporting so. Raises InputError."""
-    cells = emulated_cells(path, overrides)
-    if len(cells) > 1:
-        values = ", ".join(f"{name}={value}" for name, value in cells[0].values.items())
-        print(f"wanbed: the first of {len(cells)} swept cells: {values}", file=sys.stderr)
-    return cells[0]
+def first_point(path: Path, overrides: Sequence[str]) -> SweepPoint:
+    """Return an experiment's only sweep point or, with a sweep, its first, reporting so. Raises InputError."""
+    points = emulated_points(path, overrides)
+    if len(points) > 1:
+        values = ", ".join(f"{name}={value}" for name, value in points[0].values.items())
+        print(f"wanbed: the first of {len(points)} sweep points: {values}", file=sys.stderr)
+    return points[0]
 
 
 def source_of(path: Path) -> str:

@@ -36,7 +36,7 @@ def noise_experiment(run: Run, variants: Collection[str], repeats: int) -> Exper
     return parse_experiment(document, source, Path())
 
 
-def run_again(run: Run, experiment: Experiment, runs: Path, tell: Callable[[str], None]) -> Run:
+def run_again(run: Run, experiment: Experiment, runs: Path, log: Callable[[str], None]) -> Run:
     """Emulate ``experiment`` into a new folder below ``runs``, on the substrate that ``run`` was emulated on."""
     # Mininet comes with these, which a machine that only simulates lacks.
     from runner.emulation.emulation import emulate  # noqa: PLC0415
@@ -48,7 +48,7 @@ def run_again(run: Run, experiment: Experiment, runs: Path, tell: Callable[[str]
     dilation = float(run.manifest["dilation"])
     store = begin_run(experiment, runs, {"dilation": dilation, "capacity_bps": None, "noise_of": run.path.name})
     trials = len(experiment.trials())
-    tell(f"{store.path}: {trials} trials, to measure the noise of this machine")
+    log(f"{store.path}: {trials} trials, to measure the noise of this machine")
     with exclusively(store.path), Progress(trials) as progress:
         emulate(
             experiment,
@@ -57,7 +57,7 @@ def run_again(run: Run, experiment: Experiment, runs: Path, tell: Callable[[str]
             substrate=substrate,
             source=str(store.path.resolve()),
             progress=progress,
-            tell=tell,
+            log=log,
         )
         store.finish()
     return load(store.path)
@@ -69,14 +69,14 @@ def check_noise(run: Run, noise: Run) -> Check:
 
 
 def noise_floors(noise: Check, pairs: Collection[Pair], seed: int = 0) -> Mapping[PairKey, float]:
-    """Return the floor of every pair, by A's cell and variant, from the noise run's repeats of A's variant.
+    """Return the floor of every pair, by A's sweep point and variant, from the noise run's repeats of A's variant.
 
     A pair of which the noise run measured nothing has none. With an ``--allow`` of other iteration counts the floor is
     that of A's count.
     """
-    repeated = {(each.a.cell, each.a.variant): each.b.times_s for each in noise.pairs if each.b.iterations}
+    repeated = {(each.a.point, each.a.variant): each.b.times_s for each in noise.pairs if each.b.iterations}
     return {
         key: noise_floor(repeated[key], pair.a, pair.b, seed)
         for pair in pairs
-        if (key := (pair.a.cell, pair.a.variant)) in repeated
+        if (key := (pair.a.point, pair.a.variant)) in repeated
     }

@@ -12,18 +12,18 @@ from typing import Any
 from results.records.run_store import TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_tables import PREFILL_TABLE
-from runner.emulation.ranks.peer_plans import plan_peers
-from runner.emulation.ranks.rank_plans import TrialSetting, plan_ranks
+from runner.emulation.ranks.baseline_configs import configure_baseline
+from runner.emulation.ranks.rank_configs import TrialSetting, configure_ranks
 from runner.emulation.ranks.rank_processes import run_ranks
 from runner.emulation.ranks.start_gate import StartGate
 from runner.emulation.serving.prefill_measurement import measured_profile
+from runner.emulation.serving.serving_configs import plan_serving
 from runner.emulation.serving.serving_outcome import gather
-from runner.emulation.serving.serving_plans import plan_serving
 from runner.emulation.serving.serving_processes import serving
 from runner.emulation.telemetry.samplers import SAMPLERS
 from runner.emulation.telemetry.sampling import sampling
 from runner.resolve.dilation import undilated_span
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.runs.cut_connections import cut_facts
 from runner.runs.plan_record import plan_facts
@@ -32,17 +32,17 @@ from testbed.testbed import Testbed
 from testbed.virtual_time.repeatability import wait_for_whole_second
 from workloads.prefill.prefill_profile import UNMEASURED
 
-RANK, PEER_RANK = "workloads.rank", "workloads.peers.torch_rank"
+RANK, BASELINE_RANK = "workloads.rank", "workloads.baselines.torch_rank"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of one variant of one cell; ``variant`` counts the cell's variants.
+    """One run of one variant of one sweep point; ``variant`` counts the sweep point's variants.
 
     ``gradients`` is a folder that receives what torch's last iteration has summed, one file a rank; None keeps nothing.
     """
 
-    cell: Cell
+    point: SweepPoint
     variant: int
     repeat: int
     dilation: float
@@ -58,7 +58,7 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
     Raises TrialError, one line with the first rank that failed and its own words, SubstrateError, and MissingError for
     a kernel that does not report the state of connections.
     """
-    cell, variant = trial.cell, trial.cell.variants[trial.variant]
+    point, variant = trial.point, trial.point.variants[trial.variant]
     folder = testbed.folder / "trial"
     folder.mkdir()
     if in_virtual_time():
@@ -79,16 +79,16 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
             if service.profile == UNMEASURED:
                 service = replace(service, profile=measured_profile(testbed, service, folder, setting.parent_pid))
             # A plan is made with times of a profile, and torch takes its own.
-            ahead = planned_bubbles(cell.topology, variant) if service.inference is None else {}
+            ahead = planned_bubbles(point.topology, variant) if service.inference is None else {}
             serves = plan_serving(service, setting, ahead)
         with (
             sampling(SAMPLERS, testbed, setting.epoch_ns, trial.dilation) as samples,
             serving(testbed, () if serves is None else serves.processes, folder) as faults,
         ):
             if variant.peer:
-                run_ranks(testbed, PEER_RANK, plan_peers(cell, variant, setting), folder, meanwhile)
+                run_ranks(testbed, BASELINE_RANK, configure_baseline(point, variant, setting), folder, meanwhile)
             else:
-                plans = plan_ranks(cell, variant, setting, None if serves is None else serves.gpus)
+                plans = configure_ranks(point, variant, setting, None if serves is None else serves.gpus)
                 with StartGate(setting.start_gate, len(plans)) as gate:
                     run_ranks(testbed, RANK, plans, folder, meanwhile, gate=gate)
         ranks = range(len(variant.placement.places))
@@ -107,19 +107,19 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
     finally:
         shutil.rmtree(folder)
     return TrialRecord(
-        cell.index,
+        point.index,
         variant.name,
         trial.repeat,
         logs,
         {**samples.tables, PREFILL_TABLE: () if prefill is None else prefill.requests},
         {
-            "warmup_iterations": cell.spec.training.warmup,
-            "tokens_per_iteration": cell.tokens_per_iteration,
+            "warmup_iterations": point.spec.training.warmup,
+            "tokens_per_iteration": point.tokens_per_iteration,
             "dilation": trial.dilation,
             "connections": [[*hosts, count] for hosts, count in trial.connections.items()],
-            **cut_facts(cell.topology, variant),
+            **cut_facts(point.topology, variant),
             "pipelines_per_cell": variant.pipelines_per_cell,
-            **plan_facts(cell.topology, variant),
+            **plan_facts(point.topology, variant),
             "losses": mean_losses(logs),
             **({"devices": devices} if (devices := device_facts(logs)) else {}),
             # In virtual time nobody samples it.

@@ -1,13 +1,13 @@
 """Run all trials of an emulated run that its folder lacks, and report their progress."""
 
 from results.records.run_store import RunStore
-from runner.emulation.emulation import Tell, emulate
+from runner.emulation.emulation import Log, emulate
 from runner.resolve.experiment import Experiment
 from runner.runs.progress import Progress
 
 
 def run_trials(
-    experiment: Experiment, store: RunStore, *, substrate: str, source: str, tell: Tell, keep_gradients: bool = False
+    experiment: Experiment, store: RunStore, *, substrate: str, source: str, log: Log, keep_gradients: bool = False
 ) -> None:
     """Run the trials at the dilation that the manifest gives, and mark the run complete.
 
@@ -15,7 +15,7 @@ def run_trials(
     """
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)
-    tell(f"{store.path}: {len(trials)} trials, {finished} of them finished before")
+    log(f"{store.path}: {len(trials)} trials, {finished} of them finished before")
     with Progress(len(trials), finished) as progress:
         emulate(
             experiment,
@@ -24,7 +24,7 @@ def run_trials(
             substrate=substrate,
             source=source,
             progress=progress,
-            tell=tell,
+            log=log,
             keep_gradients=keep_gradients,
         )
         store.finish()

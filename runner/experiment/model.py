@@ -1,7 +1,7 @@
 """Models of the experiment file as written: the fields that this version runs, and none that it would ignore.
 
 Every field that can have a sensible default has one, stated in its section's docstring. Anything else in the file is
-refused. What the fields mean together (does the model fit the topology?) is checked when cells are resolved.
+refused. What the fields mean together (does the model fit the topology?) is checked when sweep points are resolved.
 """
 
 from collections.abc import Mapping
@@ -233,7 +233,7 @@ class TrainingSpec(StrictModel):
 class VariantTrainingSpec(StrictModel):
     """The fields that a variant sets differently from ``training``; what is left out is as there.
 
-    All variants of a cell train on equally many sequences an iteration.
+    All variants of a sweep point train on equally many sequences an iteration.
     """
 
     stages: Annotated[int, whole_number(1, MAX_STAGES)] | None = None

@@ -1,4 +1,4 @@
-"""Expand a sweep into its cells: every combination of the values that it lists."""
+"""Expand a sweep into its sweep points: every combination of the values that it lists."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from ground.strict_model import InputError
 from runner.experiment.field_path import Steps, parse_path
 
-MAX_CELLS = 1000
+MAX_SWEEP_POINTS = 1000
 MAX_TRIALS = 100_000
 """The most trials in one run: each is a folder."""
 
@@ -22,18 +22,18 @@ def value_text(value: Any) -> str:
 
 
 def swept_paths(sweep: Mapping[str, Sequence[Any]], source: str) -> dict[str, Steps]:
-    """Return the steps of every swept path, in the order in which cells vary.
+    """Return the steps of every swept path, in the order in which sweep points vary.
 
     Raises InputError, one line that starts with ``source``, for a path that does not exist (with the nearest name) or
     that is one for the whole run, for two paths of which one lies inside the other, for a value that is there twice,
-    and for more than ``MAX_CELLS`` cells.
+    and for more than ``MAX_SWEEP_POINTS`` sweep_points.
     """
     paths: dict[str, Steps] = {}
     for path in sorted(sweep):
         where = f"{source}: sweep: {path}"
         steps = parse_path(path, where)
         if steps[0] in _ONE_FOR_THE_RUN and (steps[0] != "variants" or len(steps) < 3 or steps[2] == "name"):
-            raise InputError(f"{where}: a run has one for all its cells, leave it out of the sweep")
+            raise InputError(f"{where}: a run has one for all its sweep points, leave it out of the sweep")
         for other, earlier in paths.items():
             if steps[: len(earlier)] == earlier or earlier[: len(steps)] == steps:
                 raise InputError(f"{where}: is swept by {other} as well, leave one of them out")
@@ -44,17 +44,19 @@ def swept_paths(sweep: Mapping[str, Sequence[Any]], source: str) -> dict[str, St
             if not text.isprintable():
                 raise InputError(f"{where}: the value {text!r} has unprintable characters")
         paths[path] = steps
-    cells = prod(len(values) for values in sweep.values())
-    if cells > MAX_CELLS:
-        raise InputError(f"{source}: sweep: {cells} cells, more than the {MAX_CELLS} that one run takes: split it")
+    points = prod(len(values) for values in sweep.values())
+    if points > MAX_SWEEP_POINTS:
+        raise InputError(
+            f"{source}: sweep: {points} sweep points, more than the {MAX_SWEEP_POINTS} that one run takes: split it"
+        )
     return paths
 
 
 def combinations(sweep: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Any], ...]:
-    """Return every cell's values by path: values in the order written, the alphabetically last path varying fastest.
+    """Return each sweep point's values by path, in the order written, the alphabetically last path varying fastest.
 
-    The order of the paths in the file does not matter, so that a cell's index means the same after the file has been
-    written out again. Without a sweep there is one cell, {}.
+    The order of the paths in the file does not matter, so that a sweep point's index means the same after the file has
+    been written out again. Without a sweep there is one sweep point, {}.
     """
     paths = sorted(sweep)
     return tuple(dict(zip(paths, values, strict=True)) for values in product(*(sweep[path] for path in paths)))

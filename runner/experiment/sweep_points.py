@@ -1,4 +1,4 @@
-"""Read an experiment's document: every cell of its sweep with its network; nothing is placed on it yet."""
+"""Read an experiment's document: every sweep point of its sweep with its network; nothing is placed on it yet."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from testbed.network.topology import LinkConditions, Topology, TopologySpec, res
 
 
 @dataclass(frozen=True)
-class CellSpec:
+class SweepPointSpec:
     """One combination of swept values, as text by path, and its network; ``source`` starts error messages."""
 
     index: int
@@ -54,11 +54,13 @@ def with_topology_inline(document: Mapping[str, Any], directory: Path, source: s
     return {**document, "topology": topology}
 
 
-def cell_specs(spec: ExperimentSpec, document: Mapping[str, Any], source: str, directory: Path) -> Iterator[CellSpec]:
-    """Yield the cells of ``spec``, which is that of ``document``, in the order in which they are counted.
+def sweep_point_specs(
+    spec: ExperimentSpec, document: Mapping[str, Any], source: str, directory: Path
+) -> Iterator[SweepPointSpec]:
+    """Yield the sweep points of ``spec``, which is that of ``document``, in the order in which they are counted.
 
-    Raises InputError, one line with source, field and remedy, for a sweep that cannot be, and for the first cell whose
-    fields or network cannot.
+    Raises InputError, one line with source, field and remedy, for a sweep that cannot be, and for the first sweep point
+    whose fields or network cannot.
     """
     paths = swept_paths(spec.sweep, source)
     for index, values in enumerate(combinations(spec.sweep)):
@@ -72,7 +74,7 @@ def cell_specs(spec: ExperimentSpec, document: Mapping[str, Any], source: str, d
         for path, value in values.items():
             swept = with_value(swept, paths[path], value, f"{source}: sweep: {path}")
         own = parse_model(ExperimentSpec, with_topology_inline(swept, directory, here), here)
-        yield CellSpec(index, texts, own, _resolve_wan(own.topology, here, directory), here)
+        yield SweepPointSpec(index, texts, own, _resolve_wan(own.topology, here, directory), here)
 
 
 def _file_name(path: Path) -> str:

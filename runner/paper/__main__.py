@@ -8,8 +8,8 @@ import typer
 from ground.strict_model import InputError
 from results import load
 from results.reading.run import Run
-from runner.cli.exit_status import fail, told_in_one_line
-from runner.cli.outcome import tell
+from runner.cli.exit_status import fail, one_line_errors
+from runner.cli.outcome import log
 from runner.paper.execution import jobs_left, run_jobs
 from runner.paper.part import Part, parts_named
 from runner.paper.reference import PartResult, write_reference
@@ -55,7 +55,7 @@ def paper(
     What was finished before is not run again. A part that fails is told in one line, and the rest is kept; the exit
     status is 4 then.
     """
-    with told_in_one_line():
+    with one_line_errors():
         chosen = _engine(engine)
         parts = parts_named(only or [])
         volumes = [Volume.of(part.experiment(chosen)) for part in parts]
@@ -63,8 +63,8 @@ def paper(
             print(volume_table(volumes), end="")
             return
         left = jobs_left(parts, chosen, runs)
-        tell(f"{len(parts) - len(left)} of {len(parts)} parts are complete")
-        failed = run_jobs(left, chosen, runs, tell, side_by_side=jobs)
+        log(f"{len(parts) - len(left)} of {len(parts)} parts are complete")
+        failed = run_jobs(left, chosen, runs, log, side_by_side=jobs)
         results = [result for part in parts if (result := _result(part, chosen, runs)) is not None]
         if not results:
             fail("no part has a result: the lines above say why", NO_DATA)
@@ -90,7 +90,7 @@ def _result(part: Part, engine: Engine, runs: Path) -> PartResult | None:
     run: Run | None = None if store is None else load(store.path)
     if run is None or run.summary.empty:
         return None
-    tell(f"{part.name}: {run.path}")
+    log(f"{part.name}: {run.path}")
     return PartResult(part, run, compare(run, simulate_variant) if engine == "emulate" else ())
 
 

@@ -21,7 +21,7 @@ from runner.runs.faults import DONE, OUTSIDE_TOLERANCE
 from runner.runs.run_folder import FEW, latest_run
 from wanbed.own_modules import module_command
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class _Children:
                 process.terminate()
 
 
-def run_jobs(jobs: Sequence[Job], engine: str, runs: Path, tell: Tell, *, side_by_side: int = FEW) -> list[str]:
+def run_jobs(jobs: Sequence[Job], engine: str, runs: Path, report: Log, *, side_by_side: int = FEW) -> list[str]:
     """Run every job, some at a time, each on one core; return a line for each that failed.
 
     Whatever ends this, the children end too.
@@ -95,11 +95,11 @@ def run_jobs(jobs: Sequence[Job], engine: str, runs: Path, tell: Tell, *, side_b
             if children.ending:
                 return
             log = runs / f"{job.part.name}.log"
-            tell(f"{job.part.name}: {'goes on' if job.begun else 'begins'} on core {core}, {log} tells how far it is")
+            report(f"{job.part.name}: {'goes on' if job.begun else 'begins'} on core {core}, {log} tells how far it is")
             began_s = time.monotonic()
             status = children.run(job.command(engine, runs, core), log)
             outcome = f"{job.part.name}: {_outcome(status, log)} after {(time.monotonic() - began_s) / 60:.1f} min"
-            tell(outcome)
+            report(outcome)
             if status not in {DONE, OUTSIDE_TOLERANCE}:
                 failed.append(outcome)
 

@@ -1,4 +1,4 @@
-"""Gather the outcomes of a part, one for each cell and variant: all that claims and tables are made of."""
+"""Gather the outcomes of a part, one for each sweep point and variant: all that claims and tables are made of."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from runner.paper.goodput import steady_goodput_bps
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one variant in one cell of one part.
+    """The outcome of one variant in one sweep point of one part.
 
     ``latency`` is the swept one-way WAN latency as written, "" where it was not swept. ``steady_goodput_bps`` is
     ``runner.paper.goodput``'s. ``deadline_overruns`` is how often training had to wait for prefill, None where there
@@ -31,13 +31,13 @@ class Outcome:
 
 
 def outcomes_of(part: str, run: Run) -> list[Outcome]:
-    """Return one outcome for each cell and variant of the run that has a finished trial, in the order of its trials."""
-    overruns = {(row.cell, row.variant): row.deadline_overruns for row in prefill_rows(run)}
+    """Return one outcome for each sweep point and variant with a finished trial, in the order of the trials."""
+    overruns = {(row.point, row.variant): row.deadline_overruns for row in prefill_rows(run)}
     goodput_bps: dict[tuple[int, str], float | None] = {}
     for trial in run.trials:
         spans = rows_of_trial(run.spans, trial)
         window = measured_window(run, trial, spans)
-        goodput_bps[trial.cell, trial.variant] = None if window is None else steady_goodput_bps(spans, window)
+        goodput_bps[trial.point, trial.variant] = None if window is None else steady_goodput_bps(spans, window)
     return [
         Outcome(
             part,
@@ -46,8 +46,8 @@ def outcomes_of(part: str, run: Run) -> list[Outcome]:
             row.iteration_time_s,
             row.gpu_utilization,
             row.gpu_utilization_with_prefill,
-            goodput_bps[row.cell, row.variant],
-            overruns.get((row.cell, row.variant)),
+            goodput_bps[row.point, row.variant],
+            overruns.get((row.point, row.variant)),
             row.calibrated,
         )
         for row in headline(run)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ground.atomic_write import write_whole
 from results.comparison.run_description import facts, warnings, what_was_run
-from results.reading.headline import HeadlineRow, by_cell, headline
+from results.reading.headline import HeadlineRow, by_point, headline
 from results.reading.run import Run
 from results.report.charts.chart import Chart
 from results.report.charts.drawing.colours import Styles
@@ -143,9 +143,9 @@ def _section(result: PartResult, charts: Sequence[Chart]) -> _Section:
         run=run.path.resolve().name,
         description=what_was_run(run),
         warnings=warnings(run),
-        groups=by_cell(headline(run, result.part.name)),
+        groups=by_point(headline(run, result.part.name)),
         charts=charts,
         styles=Styles.of({result.part.name: run.variants}),
-        simulated_s={(each.cell, each.variant): each for each in result.comparisons},
+        simulated_s={(each.point, each.variant): each for each in result.comparisons},
         facts=facts(run),
     )

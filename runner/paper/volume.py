@@ -36,7 +36,7 @@ class Volume:
     @classmethod
     def of(cls, experiment: Experiment) -> "Volume":
         """Return the volume of running that experiment."""
-        cells = experiment.cells()
+        cells = experiment.points()
         total_bytes = sum(
             experiment.repeats * cell.spec.training.iterations * iteration_bytes(variant)
             for cell in cells

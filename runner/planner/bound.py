@@ -19,7 +19,7 @@ from math import inf
 
 from runner.experiment.model import TransportSpec
 from runner.planner.candidate import Candidate, Runs
-from runner.resolve.stage_work import StageWork
+from runner.resolve.stage_costs import StageCosts
 from testbed.network.topology import Topology
 
 _BELOW = 1 - 1e-9
@@ -49,7 +49,7 @@ class IterationBound:
     def __init__(
         self,
         topology: Topology,
-        work: StageWork,
+        work: StageCosts,
         transport: TransportSpec,
         microbatches: int,
         *,

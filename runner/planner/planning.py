@@ -14,10 +14,10 @@ from runner.planner.exhaustive import TooManyCandidatesError
 from runner.planner.pricing import PricedIterations, simulated_pricing
 from runner.planner.search import Found, search_better, search_exhaustively, search_greedily
 from runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
-from runner.resolve.boundary_profiles import pipelines_to_share, transfer_in_forwards
+from runner.resolve.boundary_costs import pipelines_to_share, transfer_in_forwards
 from runner.resolve.placement import place_stages
 from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_work import StageWork
+from runner.resolve.stage_costs import StageCosts
 from runner.tcp.effects import effects_of
 from testbed.network.topology import Topology
 from workloads.schedules.schedule import Schedule
@@ -48,7 +48,7 @@ class PlanningTask:
     clock: Clock
     schedule: type[Schedule]
     options: str
-    work: StageWork
+    work: StageCosts
     iterations: PricedIterations
     resolve: Callable[[Candidate], ResolvedVariant] = field(compare=False)
     source: str = field(compare=False)

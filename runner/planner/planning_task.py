@@ -7,9 +7,9 @@ from runner.planner.candidate import Candidate
 from runner.planner.planning import PlanningTask, planned_placement
 from runner.planner.pricing import PricedIterations
 from runner.planner.search_space import most_pipelines
-from runner.resolve.stage_work import stage_work
+from runner.resolve.stage_costs import stage_costs
 from runner.resolve.variant_resolution import Layout, WrittenVariant, resolve_variant, schedule_class, training_cut
-from workloads.peers.peer_plan import PEER_SCHEDULES
+from workloads.baselines.baseline_config import BASELINE_SCHEDULES
 
 
 def planned_places(written: WrittenVariant, pipelines: int) -> tuple[str, ...]:
@@ -24,7 +24,7 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
     """
     spec, topology, source = written.spec, written.topology, written.source
     variant, here = spec.variants[written.position], f"{source}: variants.{written.position}"
-    if variant.schedule in PEER_SCHEDULES:
+    if variant.schedule in BASELINE_SCHEDULES:
         raise InputError(f"{here}.schedule: {variant.schedule} is torch's own, which is not simulated: it has no plan")
     schedule = schedule_class(variant, here)
     if schedule.whole_replicas:
@@ -44,7 +44,7 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         spec.clock,
         schedule,
         json.dumps(variant.options, sort_keys=True),
-        stage_work(
+        stage_costs(
             spec, cut.stages, pipelines or max(most_pipelines(topology, cut.stages), 1), source, written.directory
         ),
         PricedIterations.of(spec.training.iterations, spec.training.warmup),

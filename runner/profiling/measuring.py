@@ -23,7 +23,7 @@ from workloads.profiling.model_parts import POSITIONS, StageToMeasure, model_tim
 from workloads.profiling.prompt_measurement import measure_prompt
 from workloads.profiling.stage_measurement import measure_stage
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 Value = TypeVar("Value")
 
 _VERSIONS = ("python", "wanbed", "torch", "nvidia-ml-py")
@@ -44,7 +44,7 @@ class Pace:
 class Measurement:
     """Measure one device at one pace. ``tell`` gets a line as each thing begins, and one now and then after."""
 
-    def __init__(self, at_hand: DeviceAtHand, pace: Pace, tell: Tell) -> None:
+    def __init__(self, at_hand: DeviceAtHand, pace: Pace, log: Log) -> None:
         if at_hand.kind == "cuda" and not torch.cuda.is_available():
             raise MissingError(
                 f"{at_hand.name} is there, and torch {torch.__version__} does not see it: pip install a torch that is "
@@ -53,7 +53,7 @@ class Measurement:
         torch.set_num_threads(pace.threads)
         self._at_hand = at_hand
         self._pace = pace
-        self._tell = tell
+        self._log = log
         self._device: TorchDevice = create_device(at_hand.kind)
 
     def stages(self, task: StagesTask) -> MeasuredProfile:
@@ -81,7 +81,7 @@ class Measurement:
         """Measure the profile of the task's prompts. Raises MissingError where memory runs out all the same."""
         ceiling, before = self._begin(task.product_sizes, task.precision)
         model = task.model
-        self._tell(f"{model.name}: making the weights of {len(task.layers)} layers")
+        self._log(f"{model.name}: making the weights of {len(task.layers)} layers")
         stage = _enough_memory(
             lambda: InferenceStage(model, task.layers, seed=_SEED, device=self._device, precision=task.precision)
         )
@@ -147,7 +147,7 @@ class Measurement:
         """Measure the ceiling; return it, and the state of the device once it is warm from that."""
         ceilings = []
         for size in sizes:
-            self._tell(f"{self._at_hand.name}: the product of {size} x {size} matrices in {precision}")
+            self._log(f"{self._at_hand.name}: the product of {size} x {size} matrices in {precision}")
             pace = self._pace
             product = measure_product(
                 self._device,
@@ -177,14 +177,14 @@ class Measurement:
 
     def _begun(self, what: str, repeats: int) -> Callable[[], None]:
         """Report that something begins; return a function to be called after each of its repeats."""
-        self._tell(f"{what}: {repeats} repeats")
+        self._log(f"{what}: {repeats} repeats")
         done = 0
 
         def repeat_done() -> None:
             nonlocal done
             done += 1
             if done % self._pace.repeats == 0 and done < repeats:
-                self._tell(f"{what}: {done} of {repeats} repeats done")
+                self._log(f"{what}: {done} of {repeats} repeats done")
 
         return repeat_done
 

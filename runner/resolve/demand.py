@@ -70,8 +70,8 @@ def network_demand(topology: Topology, pairs: Iterable[Pair]) -> NetworkDemand:
 
 def _link_demand_bps(topology: Topology, link: tuple[str, str], pair_rates_bps: list[int | None]) -> int:
     trunk_bps = topology.conditions(*link).rate_bps
-    asked_bps = sum(rate_bps for rate_bps in pair_rates_bps if rate_bps is not None)
-    return asked_bps if trunk_bps is None else min(asked_bps, trunk_bps)
+    configured_bps = sum(rate_bps for rate_bps in pair_rates_bps if rate_bps is not None)
+    return configured_bps if trunk_bps is None else min(configured_bps, trunk_bps)
 
 
 def connections_wanted(pair_rate_bps: float, single_connection_bps: float) -> int:

@@ -1,4 +1,4 @@
-"""Resolve an experiment: every cell of its sweep is worked out and checked before anything runs."""
+"""Resolve an experiment: every sweep point of its sweep is worked out and checked before anything runs."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ground.shown_text import one_line
 from ground.strict_model import InputError, parse_model
 from runner.experiment.model import ExperimentSpec
 from runner.experiment.sweep import MAX_TRIALS
-from runner.experiment.sweep_points import CellSpec, cell_specs, with_topology_inline
+from runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, with_topology_inline
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from runner.resolve.demand import NetworkDemand, network_demand
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -20,18 +20,19 @@ from runner.resolve.variant_resolution import Choose, resolve_variants
 from testbed.network.topology import Topology
 
 MAX_PLACES = 10_000_000
-"""The most hosts and placed stages, each a few hundred bytes, in all cells and variants of a run together."""
+"""The most hosts and placed stages, each a few hundred bytes, in all sweep points and variants of a run together."""
 
 TrialKey = tuple[int, str, int]
-"""Identifies a trial: (cell, variant, repeat)."""
+"""Identifies a trial: (sweep point, variant, repeat)."""
 
 
 @dataclass(frozen=True)
-class Cell:
+class SweepPoint:
     """One combination of swept values, with nothing left to default.
 
     ``values`` holds the swept values as text by path, {} without a sweep; ``variants`` the things compared, whose names
-    are the same in every cell of a run. ``text`` is the file that the model learns from, None for synthetic tokens.
+    are the same in every sweep point of a run. ``text`` is the file that the model learns from, None for synthetic
+    tokens.
     """
 
     index: int
@@ -53,7 +54,7 @@ class Cell:
         return max(demands, key=lambda demand: demand.total_bps)
 
     def resolved(self) -> dict[str, Any]:
-        """Return what this cell runs, beyond what ``spec`` says, in plain JSON types: working units, no references."""
+        """Return what runs here, beyond what ``spec`` says, in plain JSON types: working units, no references."""
         return {
             "wan": [{"between": list(link.between), **link.conditions.document()} for link in self.topology.wan],
             "variants": {variant.name: variant.document() for variant in self.variants},
@@ -62,35 +63,35 @@ class Cell:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A file that has been read, with its overrides applied, all of whose cells can run as far as pure checks go."""
+    """A file with its overrides applied, all of whose sweep points can run as far as pure checks go."""
 
     spec: ExperimentSpec
-    resolved_cells: tuple[Cell, ...]
+    resolved_points: tuple[SweepPoint, ...]
 
     @property
     def name(self) -> str:
         """The name of the run."""
         return self.spec.name
 
-    def cells(self) -> tuple[Cell, ...]:
-        """Return a cell for every combination of the swept values, one cell where nothing is swept."""
-        return self.resolved_cells
+    def points(self) -> tuple[SweepPoint, ...]:
+        """Return a sweep point for every combination of the swept values, one sweep point where nothing is swept."""
+        return self.resolved_points
 
     @property
     def repeats(self) -> int:
-        """The number of times each variant of a cell is run: 1 in a simulation, since it gives the same every time."""
+        """The number of times each variant is run: 1 in a simulation, which gives the same every time."""
         return 1 if self.spec.engine == "simulate" else self.spec.repeats
 
     def trials(self) -> list[TrialKey]:
-        """Return every trial: cell by cell, and in each the variants in turn, repeat by repeat.
+        """Return every trial: sweep point by sweep point, and in each the variants in turn, repeat by repeat.
 
         Interleaving lets a machine that drifts drift alike for all variants.
         """
         return [
-            (cell.index, variant.name, repeat)
-            for cell in self.cells()
+            (point.index, variant.name, repeat)
+            for point in self.points()
             for repeat in range(self.repeats)
-            for variant in cell.variants
+            for variant in point.variants
         ]
 
     def document(self) -> dict[str, Any]:
@@ -102,12 +103,12 @@ class Experiment:
 
     @cached_property
     def config_hash(self) -> str:
-        """SHA-256 over the resolved configuration and what its cells resolve to, hexadecimal.
+        """SHA-256 over the resolved configuration and what its sweep points resolve to, hexadecimal.
 
         The same whatever the order of keys in the file and however a quantity or default was written; another one when
         a profile that is named gives other figures. ``name`` counts as well.
         """
-        content = {"experiment": self.document(), "cells": [cell.resolved() for cell in self.cells()]}
+        content = {"experiment": self.document(), "sweep_points": [point.resolved() for point in self.points()]}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return sha256(text.encode()).hexdigest()
 
@@ -123,36 +124,36 @@ def resolve_experiment(
     """
     document = with_topology_inline(document, directory, source)
     spec = parse_model(ExperimentSpec, document, source)
-    cells: list[Cell] = []
+    points: list[SweepPoint] = []
     places = 0
-    for cell in cell_specs(spec, document, source, directory):
-        places += len(cell.topology.hosts)
+    for point in sweep_point_specs(spec, document, source, directory):
+        places += len(point.topology.hosts)
         _check_places(places, f"{source}: topology.datacenters")
-        resolved = _resolve_cell(cell, directory, choose, trains=trains)
+        resolved = _resolve_point(point, directory, choose, trains=trains)
         places += sum(len(variant.placement.places) for variant in resolved.variants)
         _check_places(places, f"{source}: training.stages")
-        cells.append(resolved)
-    trials = len(cells) * len(spec.variants) * spec.repeats
+        points.append(resolved)
+    trials = len(points) * len(spec.variants) * spec.repeats
     if trials > MAX_TRIALS:
         raise InputError(
-            f"{source}: repeats: {trials} trials with all cells and variants, more than the {MAX_TRIALS} of one run: "
-            "give fewer repeats, or split the run"
+            f"{source}: repeats: {trials} trials at all points of all variants, more than the {MAX_TRIALS} of one "
+            "run: give fewer repeats, or split the run"
         )
-    return Experiment(spec, tuple(cells))
+    return Experiment(spec, tuple(points))
 
 
 def _check_places(places: int, source: str) -> None:
     if places > MAX_PLACES:
         raise InputError(
-            f"{source}: {places} hosts and GPUs that compute a stage, over all cells and variants, more than "
-            f"{MAX_PLACES}: give fewer hosts, cells or variants"
+            f"{source}: {places} hosts and GPUs that compute a stage, over all sweep points and variants, more than "
+            f"{MAX_PLACES}: give fewer hosts, sweep points or variants"
         )
 
 
-def _resolve_cell(cell: CellSpec, directory: Path, choose: Choose, *, trains: bool) -> Cell:
-    spec, source, training = cell.spec, cell.source, cell.spec.training
+def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, trains: bool) -> SweepPoint:
+    spec, source, training = point.spec, point.source, point.spec.training
     if trains:
-        check_packets_arrive(spec.topology, cell.topology, source)
+        check_packets_arrive(spec.topology, point.topology, source)
     if training.iterations <= training.warmup:
         raise InputError(
             f"{source}: training.iterations: {training.iterations}, of which {training.warmup} warm up, leaves none to "
@@ -167,9 +168,9 @@ def _resolve_cell(cell: CellSpec, directory: Path, choose: Choose, *, trains: bo
     backend = spec.compute.backend
     if backend.real_time and spec.dilation not in {"auto", 1}:
         raise InputError(f"{source}: dilation: what {backend.title} computes cannot be dilated: give 1 or auto")
-    variants = resolve_variants(spec, cell.topology, source, directory, choose)
-    check_engine(spec, cell.topology, variants, source)
-    return Cell(cell.index, cell.values, spec, cell.topology, variants, _text(spec, source, directory))
+    variants = resolve_variants(spec, point.topology, source, directory, choose)
+    check_engine(spec, point.topology, variants, source)
+    return SweepPoint(point.index, point.values, spec, point.topology, variants, _text(spec, source, directory))
 
 
 def _text(spec: ExperimentSpec, source: str, directory: Path) -> Path | None:

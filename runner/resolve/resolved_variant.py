@@ -1,4 +1,4 @@
-"""Describe one variant of a cell with nothing left to default: what each GPU computes, and which ranks communicate."""
+"""Describe one variant of a sweep point with nothing left to default: what GPUs compute, and which ranks communicate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from typing import Any
 from runner.experiment.model import Clock, TransportSpec, VariantSpec
 from runner.resolve.connection_count import tcp_settings
 from runner.resolve.placement import Pair, Placement
-from runner.resolve.stage_work import StageWork
+from runner.resolve.stage_costs import StageCosts
 from testbed.network.tcp_settings import TcpSettings
-from workloads.prefill.service_plan import ServicePlan
+from workloads.prefill.service_config import ServiceConfig
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import CellPlan, options_for
 
@@ -29,13 +29,13 @@ class ResolvedVariant:
     placement: Placement
     microbatches: int
     memory_bound: int | None
-    work: StageWork
+    work: StageCosts
     schedule: str
     peer: bool
     pipelines_per_cell: int
     plan: CellPlan | None
     clock: Clock
-    service: ServicePlan | None = None
+    service: ServiceConfig | None = None
 
     @property
     def name(self) -> str:

@@ -7,18 +7,18 @@ from pathlib import Path
 from ground.strict_model import InputError
 from runner.experiment.model import MAX_STAGES, Clock, ExperimentSpec, TransportSpec, VariantSpec
 from runner.experiment.quantities import AUTO
-from runner.resolve.boundary_profiles import pipelines_to_share
-from runner.resolve.cell_profile import cell_profile
+from runner.resolve.boundary_costs import pipelines_to_share
+from runner.resolve.cell_costs import cell_costs
 from runner.resolve.checks.all_reduce_check import check_all_reduce
 from runner.resolve.checks.trial_extent import check_extent
 from runner.resolve.placement import Asked, Placement, place_stages
 from runner.resolve.prefill.prefill_resolution import with_service
 from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_work import StageWork, stage_work
+from runner.resolve.stage_costs import StageCosts, stage_costs
 from testbed.network.topology import Topology
-from workloads.peers.peer_plan import PEER_SCHEDULES, TORCH_DDP, check_peer_shape
+from workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP, check_baseline_shape
 from workloads.schedules.class_path import create_schedule, load_schedule
-from workloads.schedules.planning.cell_plan import CellPlan, CellProfile, options_for
+from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, options_for
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
 from workloads.schedules.registry import schedule_class_path
 from workloads.schedules.schedule import Schedule
@@ -65,7 +65,7 @@ Choose = Callable[[WrittenVariant, int], tuple[str, ...]]
 def resolve_variants(
     spec: ExperimentSpec, topology: Topology, source: str, directory: Path, choose: Choose
 ) -> tuple[ResolvedVariant, ...]:
-    """Return every variant of a cell.
+    """Return every variant of a sweep point.
 
     Raises InputError, one line that starts with ``source``, for one that cannot run, and where two of them train on
     different numbers of sequences an iteration, which could not be compared.
@@ -91,13 +91,13 @@ def resolve_variants(
 
 
 def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> ResolvedVariant:
-    """Return the variant: a layout replaces its own pipelines, cells and places.
+    """Return the variant: a layout replaces its own pipelines, sweep points and places.
 
     Raises InputError, one line that starts with its source, for one that cannot run.
     """
     spec, topology, source, directory = written.spec, written.topology, written.source, written.directory
     variant, here = spec.variants[written.position], f"{source}: variants.{written.position}"
-    peer = variant.schedule in PEER_SCHEDULES
+    peer = variant.schedule in BASELINE_SCHEDULES
     schedule = None if peer else schedule_class(variant, here)
     whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas
     cut = training_cut(spec, variant, topology, whole_replicas, source)
@@ -113,7 +113,7 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> Resolved
         topology, cut.stages, cut.pipelines, asked, whole_replicas=whole_replicas, source=place_source
     )
     check_all_reduce(spec, variant, placement, here)
-    work = stage_work(spec, cut.stages, cut.pipelines, source, directory)
+    work = stage_costs(spec, cut.stages, cut.pipelines, source, directory)
     check_extent(spec, topology, placement, variant.transport, work, microbatches=cut.microbatches, source=source)
     if isinstance(where, Layout):
         pipelines_per_cell = where.pipelines_per_cell
@@ -134,9 +134,7 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> Resolved
     )
     if schedule is None:
         return resolved
-    return replace(
-        resolved, plan=_checked_plan(schedule, cell_profile(topology, resolved), variant, f"{here}.schedule")
-    )
+    return replace(resolved, plan=_checked_plan(schedule, cell_costs(topology, resolved), variant, f"{here}.schedule"))
 
 
 def training_cut(
@@ -163,7 +161,7 @@ def training_cut(
 
 def schedule_class(variant: VariantSpec, here: str) -> type[Schedule]:
     """Return the class of a variant's schedule. Raises InputError, one line that starts with ``here``."""
-    path = schedule_class_path(variant.schedule, f"{here}.schedule", also=PEER_SCHEDULES)
+    path = schedule_class_path(variant.schedule, f"{here}.schedule", also=BASELINE_SCHEDULES)
     try:
         return load_schedule(path)
     except ValueError as refusal:
@@ -179,7 +177,7 @@ def _check_peer(spec: ExperimentSpec, variant: VariantSpec, cut: TrainingCut, he
             "compute.checkpointing: false"
         )
     try:
-        check_peer_shape(variant.schedule, cut.stages, cut.microbatches)
+        check_baseline_shape(variant.schedule, cut.stages, cut.microbatches)
     except ValueError as refusal:
         raise InputError(f"{here}.training.{refusal}") from None
     if cut.memory_bound is not None:
@@ -195,7 +193,7 @@ def _check_peer(spec: ExperimentSpec, variant: VariantSpec, cut: TrainingCut, he
 
 
 def _pipelines_per_cell(
-    topology: Topology, placement: Placement, transport: TransportSpec, work: StageWork, here: str, *, clock: Clock
+    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, here: str, *, clock: Clock
 ) -> int:
     if transport.sharing == "none":
         return 1
@@ -225,7 +223,7 @@ def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> No
                     )
 
 
-def _checked_plan(schedule: type[Schedule], profile: CellProfile, variant: VariantSpec, source: str) -> CellPlan | None:
+def _checked_plan(schedule: type[Schedule], profile: CellCosts, variant: VariantSpec, source: str) -> CellPlan | None:
     """Return the plan, None unless the schedule is made ahead; check either way that the schedule can be made."""
     path = f"{schedule.__module__}:{schedule.__qualname__}"
     try:

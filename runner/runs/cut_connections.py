@@ -6,7 +6,7 @@ from typing import Any
 from results.text.number_text import count_text, percent_text
 from runner.experiment.quantities import MAX_CONNECTIONS
 from runner.resolve.connection_count import CutPair, cut_pairs
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.network.topology import Topology
 
@@ -22,13 +22,13 @@ def cut_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
     return {"connections_cut": cuts} if cuts else {}
 
 
-def cut_lines(cells: Iterable[Cell]) -> list[str]:
+def cut_lines(points: Iterable[SweepPoint]) -> list[str]:
     """Return a line for each variant of an experiment that is cut anywhere, with its worst node pair."""
     found: dict[str, list[tuple[CutPair, Mapping[str, str]]]] = {}
-    for cell in cells:
-        for variant in cell.variants:
-            for cut in cuts_of(cell.topology, variant):
-                found.setdefault(variant.name, []).append((cut, cell.values))
+    for point in points:
+        for variant in point.variants:
+            for cut in cuts_of(point.topology, variant):
+                found.setdefault(variant.name, []).append((cut, point.values))
     return [cut_line(name, cuts) for name, cuts in found.items()]
 
 

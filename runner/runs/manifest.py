@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runner.resolve.experiment import Cell, Experiment
+from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.machine_facts import machine_facts
 from runner.runs.not_modelled import as_written, planned_without, simulated_without
 from runner.runs.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
@@ -20,14 +20,14 @@ def gather_manifest(
 
     ``created`` is the current time if None, and is written in UTC. ``checkout`` is the folder whose git revision is
     recorded. What cannot be found out is null. ``warmup_iterations`` and ``tokens_per_iteration`` are null where a
-    sweep gives its cells different ones, and stand in each entry of ``cells`` in any case. A simulation's ``clock`` is
-    virtual and its ``repeats`` are 1. The substrate, the dilation, and what is read back of qdiscs, sysctls and
-    offloads are not in here: they are known when the testbed is up.
+    sweep gives its sweep points different ones, and stand in each entry of ``points`` in any case. A simulation's
+    ``clock`` is virtual and its ``repeats`` are 1. The substrate, the dilation, and what is read back of qdiscs,
+    sysctls and offloads are not in here: they are known when the testbed is up.
     """
-    cells = experiment.cells()
+    points = experiment.points()
     spec = experiment.spec
     document = experiment.document()
-    computed_by = foreign_compute(cell.spec.compute.kind for cell in cells)
+    computed_by = foreign_compute(point.spec.compute.kind for point in points)
     return {
         "name": experiment.name,
         "created": (created or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds"),
@@ -41,20 +41,20 @@ def gather_manifest(
             {"name": variant["name"], "schedule": variant["schedule"], "transport": variant["transport"]}
             for variant in document["variants"]
         ],
-        "cells": [
+        "sweep_points": [
             {
-                "index": cell.index,
-                "cell": dict(cell.values),
-                "warmup_iterations": cell.spec.training.warmup,
-                "tokens_per_iteration": cell.tokens_per_iteration,
-                **_without(cell),
-                **cell.resolved(),
+                "index": point.index,
+                "sweep_point": dict(point.values),
+                "warmup_iterations": point.spec.training.warmup,
+                "tokens_per_iteration": point.tokens_per_iteration,
+                **_without(point),
+                **point.resolved(),
             }
-            for cell in cells
+            for point in points
         ],
         "training": document["training"],
-        "warmup_iterations": _if_same([cell.spec.training.warmup for cell in cells]),
-        "tokens_per_iteration": _if_same([cell.tokens_per_iteration for cell in cells]),
+        "warmup_iterations": _if_same([point.spec.training.warmup for point in points]),
+        "tokens_per_iteration": _if_same([point.tokens_per_iteration for point in points]),
         "versions": library_versions(),
         "git": git_state(checkout),
         "foreign_schedules": foreign_schedules(variant.schedule for variant in spec.variants),
@@ -63,28 +63,28 @@ def gather_manifest(
     }
 
 
-def _without(cell: Cell) -> dict[str, Any]:
-    """Return what a cell asks for and its simulation, or the planner that placed its stages, does not model."""
-    simulated = cell.spec.engine == "simulate"
+def _without(point: SweepPoint) -> dict[str, Any]:
+    """Return what a sweep point asks for and its simulation, or the planner that placed its stages, does not model."""
+    simulated = point.spec.engine == "simulate"
     return {
-        "not_modelled": as_written(simulated_without(cell.spec, cell.topology) if simulated else ()),
-        "planned_without": as_written(() if simulated else planned_without(cell.spec, cell.topology)),
+        "not_modelled": as_written(simulated_without(point.spec, point.topology) if simulated else ()),
+        "planned_without": as_written(() if simulated else planned_without(point.spec, point.topology)),
     }
 
 
-def told_once(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def without_repetition(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Merge the facts of many owners: ``{owner: {name: value}}`` becomes ``{name: value}``.
 
     Where owners differ the value is ``{owner: value}`` of those that have one.
     """
     names = dict.fromkeys(name for own in facts.values() for name in own)
-    told: dict[str, Any] = {}
+    lines: dict[str, Any] = {}
     for name in names:
         values = {owner: own[name] for owner, own in facts.items() if name in own}
         first = next(iter(values.values()))
         agree = len(values) == len(facts) and all(value == first for value in values.values())
-        told[name] = first if agree else values
-    return told
+        lines[name] = first if agree else values
+    return lines
 
 
 def _if_same(values: list[int]) -> int | None:

@@ -33,7 +33,7 @@ def links_without(topology: Topology) -> tuple[NotModelled, ...]:
 def simulated_without(
     spec: ExperimentSpec, topology: Topology, names: Collection[str] | None = None
 ) -> tuple[NotModelled, ...]:
-    """Return all that a cell's simulation does not model; with ``names``, that of those variants."""
+    """Return all that a sweep point's simulation does not model; with ``names``, that of those variants."""
     found = list(links_without(topology))
     for variant in spec.variants:
         if names is None or variant.name in names:
@@ -64,7 +64,7 @@ def left_to_times(specs: Iterable[ExperimentSpec], where: str) -> list[str]:
 
 
 def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModelled, ...]:
-    """Return what the planner did not model where it placed stages of a cell; () where it placed none."""
+    """Return what the planner did not model where it placed stages of a sweep point; () where it placed none."""
     planned = [variant.name for variant in spec.variants if variant.placement == AUTO]
     return simulated_without(spec, topology, planned) if planned else ()
 

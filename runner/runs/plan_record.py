@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.resolve.cell_profile import cell_profile
+from runner.resolve.cell_costs import cell_costs
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.network.topology import Topology
 from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.planning.cell_plan import CellProfile
+from workloads.schedules.planning.cell_plan import CellCosts
 from workloads.schedules.planning.plan_run import PlanRun, iteration_ns
 
 
@@ -23,7 +23,7 @@ def plan_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
     if plan is None:
         return {"planned_iteration_time_s": None}
     facts: dict[str, Any] = {"planned_iteration_time_s": plan.makespan_ns / 1e9}
-    profile = cell_profile(topology, variant)
+    profile = cell_costs(topology, variant)
     run = PlanRun(plan, profile)
     try:
         run.iterate()
@@ -42,7 +42,7 @@ def plan_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
     }
 
 
-def _computing_ns(profile: CellProfile, stage: int, order: Sequence[Action]) -> int:
+def _computing_ns(profile: CellCosts, stage: int, order: Sequence[Action]) -> int:
     durations = {
         ActionKind.FORWARD: profile.forward_ns,
         ActionKind.RECOMPUTE: profile.recompute_ns,
@@ -51,7 +51,7 @@ def _computing_ns(profile: CellProfile, stage: int, order: Sequence[Action]) -> 
     return sum(durations[action.kind][stage] for action in order)
 
 
-def _without_memory(profile: CellProfile) -> CellProfile:
+def _without_memory(profile: CellCosts) -> CellCosts:
     return replace(profile, boundaries=tuple(replace(boundary, links=None) for boundary in profile.boundaries))
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from results.records.schema import PrefillRequest
 from workloads.prefill.control.outcome import RequestRecord, count_outcomes
-from workloads.prefill.service_plan import ServicePlan
+from workloads.prefill.service_config import ServiceConfig
 
 NO_GROUP = -1
 
 
 def prefill_rows(
-    service: ServicePlan, records: Iterable[RequestRecord], output_tokens: Mapping[int, int]
+    service: ServiceConfig, records: Iterable[RequestRecord], output_tokens: Mapping[int, int]
 ) -> list[PrefillRequest]:
     """Return one row a request, in order of arrival; ``output_tokens`` are by the request's number."""
     return [
@@ -39,7 +39,7 @@ def prefill_rows(
 
 
 def prefill_facts(
-    service: ServicePlan,
+    service: ServiceConfig,
     records: Iterable[RequestRecord],
     *,
     deadline_overruns: int,
@@ -74,7 +74,7 @@ def prefill_facts(
     }
 
 
-def _weight_bytes(service: ServicePlan) -> int:
+def _weight_bytes(service: ServiceConfig) -> int:
     model, last = service.model, service.depth - 1
     layers = enumerate(model.stage_layers(service.depth))
     return max(model.weight_bytes(count, embedding=stage == 0, head=stage == last) for stage, count in layers)

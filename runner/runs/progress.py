@@ -63,9 +63,9 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
-    def trial_started(self, cell: Mapping[str, str], variant: str, repeat: int) -> None:
+    def trial_started(self, point: Mapping[str, str], variant: str, repeat: int) -> None:
         """Report the trial that runs from now on; ``repeat`` counts from 0."""
-        values = [f"{path}={value}" for path, value in cell.items()]
+        values = [f"{path}={value}" for path, value in point.items()]
         self._current = ", ".join([*values, variant, f"repeat {repeat}"])
         self._trial_started_s = self._clock()
         self.refresh()
@@ -80,22 +80,22 @@ class Progress:
         if self._bar:
             self.refresh()
         else:
-            self._tell(now_s)
+            self._report(now_s)
 
-    def trial_ended_beside_others(self, cell: Mapping[str, str], variant: str) -> None:
+    def trial_ended_beside_others(self, point: Mapping[str, str], variant: str) -> None:
         """Count one of several trials that run side by side, which has ended and is kept.
 
         The estimate is then from the time since this run's start. Lines are printed as seldom as from ``refresh``, and
         at the last trial's end.
         """
-        self._current = ", ".join([*(f"{path}={value}" for path, value in cell.items()), variant])
+        self._current = ", ".join([*(f"{path}={value}" for path, value in point.items()), variant])
         self._in_trials_s = self._clock() - self._started_s
         self._trial_started_s = None
         self._finished += 1
         if self._bar or self._done < self._trials:
             self.refresh()
         else:
-            self._tell(self._clock())
+            self._report(self._clock())
 
     def refresh(self) -> None:
         """Show the time as it is now; call it as often as convenient while a trial runs."""
@@ -103,7 +103,7 @@ class Progress:
         if self._bar:
             self._bar.update(self._task, completed=self._done, description=self._line(now_s))
         elif now_s - self._told_s >= PLAIN_INTERVAL_S:
-            self._tell(now_s)
+            self._report(now_s)
 
     def remaining_s(self) -> float | None:
         """Return the estimated seconds until the last trial ends; None before the first one has."""
@@ -117,7 +117,7 @@ class Progress:
     def _done(self) -> int:
         return self._finished_before + self._finished
 
-    def _tell(self, now_s: float) -> None:
+    def _report(self, now_s: float) -> None:
         self._told_s = now_s
         if not self._silent:
             print(self._line(now_s), file=self._stream, flush=True)

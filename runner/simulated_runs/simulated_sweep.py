@@ -39,15 +39,15 @@ def simulate_sweep(
 ) -> None:
     """Simulate every trial that the store lacks, ``jobs`` at a time; one at a time needs no other process.
 
-    Raises SimulationError, one line with cell and variant, for a schedule that fails or deadlocks, TrialError for a
-    process that is killed, and OSError where the store cannot be written. Trials that had finished by then are in the
-    store, and of the others nothing is left, running or half written.
+    Raises SimulationError, one line with sweep point and variant, for a schedule that fails or deadlocks, TrialError
+    for a process that is killed, and OSError where the store cannot be written. Trials that had finished by then are in
+    the store, and of the others nothing is left, running or half written.
     """
     pending = [
-        SimulatedTrial.of(cell, variant)
-        for cell in experiment.cells()
-        for variant in cell.variants
-        if not store.has_trial(cell.index, variant.name, 0)
+        SimulatedTrial.of(point, variant)
+        for point in experiment.points()
+        for variant in point.variants
+        if not store.has_trial(point.index, variant.name, 0)
     ]
     processes = min(jobs, len(pending))
     if processes > 1:

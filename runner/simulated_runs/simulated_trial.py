@@ -13,7 +13,7 @@ from results.records.schema import PrefillRequest
 from results.records.span_log import SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
 from results.records.trial_tables import LINK_TABLE, PREFILL_TABLE
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
 from runner.runs.plan_record import plan_facts
@@ -32,13 +32,13 @@ NO_PLACE = -1
 
 @dataclass(frozen=True)
 class SimulatedTrial:
-    """All that a process needs to simulate one variant of one cell.
+    """All that a process needs to simulate one variant of one sweep point.
 
     ``planning_profile`` is the compute profile whose times stand for those of a computation in real time, None without
     one.
     """
 
-    cell: int
+    point: int
     values: Mapping[str, str]
     topology: Topology
     variant: ResolvedVariant
@@ -48,22 +48,22 @@ class SimulatedTrial:
     planning_profile: str | None
 
     @classmethod
-    def of(cls, cell: Cell, variant: ResolvedVariant) -> "SimulatedTrial":
-        """Return the trial of a variant of that cell."""
-        compute, training = cell.spec.compute, cell.spec.training
+    def of(cls, point: SweepPoint, variant: ResolvedVariant) -> "SimulatedTrial":
+        """Return the trial of a variant of that sweep point."""
+        compute, training = point.spec.compute, point.spec.training
         return cls(
-            cell.index,
-            cell.values,
-            cell.topology,
+            point.index,
+            point.values,
+            point.topology,
             variant,
             training.iterations,
             training.warmup,
-            cell.tokens_per_iteration,
+            point.tokens_per_iteration,
             compute.times_profile if compute.backend.real_time else None,
         )
 
     def __str__(self) -> str:
-        """Return cell and variant, as a message names them."""
+        """Return sweep point and variant, as a message names them."""
         values = ", ".join(f"{path}={value}" for path, value in self.values.items())
         return ": ".join(filter(None, (values, self.variant.name)))
 
@@ -79,7 +79,7 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
     ]
     owners += _pool_owners(variant, len(owners))
     return TrialRecord(
-        trial.cell,
+        trial.point,
         variant.name,
         0,
         TrialSpans(owners, simulation.spans),

@@ -24,7 +24,7 @@ from workloads.prefill.control.prefill_group import GroupGpus
 from workloads.prefill.messages import BubbleReport, Piece, PieceDone
 from workloads.prefill.prefill_settings import FillPolicy
 from workloads.prefill.request import Request
-from workloads.prefill.service_plan import DatacenterService, ServicePlan
+from workloads.prefill.service_config import DatacenterService, ServiceConfig
 
 _NO_MICROBATCH = -1
 _PREFILL = KIND_CODES["prefill"]
@@ -68,7 +68,7 @@ class PrefillSimulation:
     has none. ``end`` closes the service and returns its result.
     """
 
-    def __init__(self, service: ServicePlan, line: Line, plans: Mapping[int, IterationPlan]) -> None:
+    def __init__(self, service: ServiceConfig, line: Line, plans: Mapping[int, IterationPlan]) -> None:
         self._service, self._line, self._plans = service, line, plans
         self._latency_ns = line.latency_ns
         self._events = EventQueue()
@@ -194,12 +194,12 @@ class PrefillSimulation:
         datacenter, done = what
         self._command(now_ns, datacenter, datacenter.controller.piece_done(now_ns, done))
 
-    def _activation_told(self, now_ns: int, what: tuple[_Datacenter, Piece]) -> None:
+    def _activation_arrived(self, now_ns: int, what: tuple[_Datacenter, Piece]) -> None:
         datacenter, piece = what
-        told = datacenter.controller.activation_arrived(now_ns, piece.request, piece.stage + 1, piece.chunk)
-        self._command(now_ns, datacenter, told)
+        text = datacenter.controller.activation_arrived(now_ns, piece.request, piece.stage + 1, piece.chunk)
+        self._command(now_ns, datacenter, text)
 
-    def _kv_told(self, now_ns: int, what: tuple[_Datacenter, int]) -> None:
+    def _kv_arrived(self, now_ns: int, what: tuple[_Datacenter, int]) -> None:
         datacenter, request = what
         self._command(now_ns, datacenter, datacenter.controller.kv_moved(now_ns, request))
 
@@ -256,7 +256,7 @@ class PrefillSimulation:
     def _activation(self, now_ns: int, what: tuple[_Gpu, Piece]) -> None:
         gpu, piece = what
         gpu.filler.input_arrived(piece.request, piece.chunk)
-        self._events.at(now_ns + self._latency_ns, self._activation_told, (gpu.datacenter, piece))
+        self._events.at(now_ns + self._latency_ns, self._activation_arrived, (gpu.datacenter, piece))
         self._fill(now_ns, gpu)
 
     def _kv_there(self, now_ns: int, what: tuple[_Datacenter, int]) -> None:
@@ -264,7 +264,7 @@ class PrefillSimulation:
         datacenter.kv_missing[request] -= 1
         if not datacenter.kv_missing[request]:
             del datacenter.kv_missing[request]
-            self._events.at(now_ns + self._latency_ns, self._kv_told, (datacenter, request))
+            self._events.at(now_ns + self._latency_ns, self._kv_arrived, (datacenter, request))
 
     def _sent(self, now_ns: int, source: str, destination: str, size_bytes: int) -> int:
         """Return when the last byte arrives of what is sent now."""

@@ -23,8 +23,8 @@ from runner.simulator.rings.rings import Rings, ring_ends
 from runner.simulator.simulation import NO_PEER, Simulation
 from runner.simulator.training import Training, Transfers
 from runner.tcp.channel import Channel
-from runner.tcp.dealing import Dealing
 from runner.tcp.effects import TcpEffects
+from runner.tcp.striping import Striping
 from testbed.network.topology import Topology
 from workloads.message import MessageKind
 from workloads.transport.frames.cutting import Cutting
@@ -133,8 +133,8 @@ class _Boundaries:
         ends = self._ends[pipeline, stage, kind]
         if not variant.shares(boundary):
             cutting = Cutting(variant.work.activation_bytes[boundary], 1, self._network.connections_between(ends))
-            (dealing,) = self._dealings([ends], cutting)
-            self.transfers[pipeline, stage, kind] = OwnTransfers(self._channels[ends], self._framed(cutting), dealing)
+            (striping,) = self._stripings([ends], cutting)
+            self.transfers[pipeline, stage, kind] = OwnTransfers(self._channels[ends], self._framed(cutting), striping)
             return
         cell = variant.cell(pipeline)
         if pipeline != cell.start:
@@ -156,14 +156,14 @@ class _Boundaries:
             self._network.line((mates[0][0], mates[-1][0])),
             self._network.line((mates[0][1], mates[-1][1])),
             turns,
-            self._dealings(mates, cutting),
+            self._stripings(mates, cutting),
         )
 
-    def _dealings(self, mates: Sequence[Ends], cutting: Cutting) -> list[Dealing | None]:
+    def _stripings(self, mates: Sequence[Ends], cutting: Cutting) -> list[Striping | None]:
         """Return how the chunks of each share go over the connections of its node pair, None where there is but one."""
         counts = [self._network.connections_between(ends) for ends in mates]
         return [
-            Dealing(connections, len(cutting.share(share)), cutting.largest_bytes) if connections > 1 else None
+            Striping(connections, len(cutting.share(share)), cutting.largest_bytes) if connections > 1 else None
             for share, connections in enumerate(counts)
         ]
 

@@ -6,8 +6,8 @@ The windows are the simulator's own, so that a plan and its simulation agree on 
 from dataclasses import dataclass
 
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.dealing import Dealing
 from runner.tcp.line import Line
+from runner.tcp.striping import Striping
 from runner.tcp.window import opened
 from testbed.network.tcp_settings import TcpSettings
 
@@ -22,13 +22,13 @@ class BoundaryTcp:
 
     ``size_bytes`` is the pair's share of a transfer, dealt as ``dealing`` says; ``settings`` are those of
     the hosts' TCP. ``mates_ns`` is what a chunk takes from one
-    cell mate to the next, on either side: 0 where nothing is shared.
+    sweep point mate to the next, on either side: 0 where nothing is shared.
     """
 
     line: Line
     size_bytes: int
     settings: TcpSettings
-    dealing: Dealing
+    striping: Striping
     mates_ns: int = 0
 
     def opened(self) -> "OpenBoundary":
@@ -46,10 +46,10 @@ class OpenBoundary:
 
     def __init__(self, tcp: BoundaryTcp) -> None:
         self._tcp = tcp
-        self._channel = PrivateChannel(tcp.line, opened(tcp.line, tcp.dealing.connections, tcp.settings))
+        self._channel = PrivateChannel(tcp.line, opened(tcp.line, tcp.striping.connections, tcp.settings))
 
     def send(self, ready_ns: int) -> tuple[int, int]:
         """Send the next transfer, behind those before it; return when it has left, and when all of it has arrived."""
         tcp = self._tcp
-        _, whole_ns = self._channel.transmit(ready_ns + tcp.mates_ns, tcp.size_bytes, tcp.dealing)
+        _, whole_ns = self._channel.transmit(ready_ns + tcp.mates_ns, tcp.size_bytes, tcp.striping)
         return self._channel.free_ns, whole_ns + tcp.line.latency_ns + tcp.mates_ns

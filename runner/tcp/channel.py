@@ -4,8 +4,8 @@ from array import array
 from collections.abc import Callable
 from typing import Protocol
 
-from runner.tcp.dealing import Dealing
 from runner.tcp.line import Line
+from runner.tcp.striping import Striping
 from runner.tcp.window import BOUNDED, TcpWindow
 
 Left = Callable[[int, int], None]
@@ -30,7 +30,7 @@ class Channel(Protocol):
         available_ns: int,
         size_bytes: int,
         left: Left,
-        dealing: Dealing | None = None,
+        striping: Striping | None = None,
         *,
         accepted: Accepted | None = None,
         at_once: bool = True,
@@ -72,17 +72,17 @@ class PrivateChannel:
         available_ns: int,
         size_bytes: int,
         left: Left,
-        dealing: Dealing | None = None,
+        striping: Striping | None = None,
         *,
         accepted: Accepted | None = None,
         at_once: bool = True,
     ) -> None:
         """Send as ``Channel.queue`` does; both are called at once."""
-        left(*self.transmit(available_ns, size_bytes, dealing))
+        left(*self.transmit(available_ns, size_bytes, striping))
         if accepted is not None:
             accepted(self.accepted_ns)
 
-    def transmit(self, available_ns: int, size_bytes: int, dealing: Dealing | None = None) -> tuple[int, int]:
+    def transmit(self, available_ns: int, size_bytes: int, striping: Striping | None = None) -> tuple[int, int]:
         """Queue a transfer; return when its first byte leaves and when its last one has."""
         now_ns = max(available_ns, self._free_ns)
         start_ns: int | None = None
@@ -106,7 +106,7 @@ class PrivateChannel:
             now_ns, unsent = end_ns, unsent - part
         self._free_ns = now_ns
         start_ns = now_ns if start_ns is None else start_ns
-        last_ns = window.last_byte_ns(start_ns, now_ns, dealing, self._whole)
+        last_ns = window.last_byte_ns(start_ns, now_ns, striping, self._whole)
         self.accepted_ns += last_ns - now_ns
         return start_ns, last_ns
 

@@ -1,7 +1,7 @@
 """Limit what a group of TCP connections between two hosts may send, and when: window law, slow start, and restarts.
 
 All n connections of a group are taken together: they hold n times the window of one. That ignores that each carries
-whole chunks, which ``runner.tcp.dealing`` handles.
+whole chunks, which ``runner.tcp.striping`` handles.
 
 - At most ``window`` bytes are in flight, in whole pairs of segments (``let_out_bytes``), so that a rate is at most
   ``window / RTT`` (Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997, for a
@@ -24,8 +24,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from runner.tcp.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
-from runner.tcp.dealing import Connections, Dealing
 from runner.tcp.line import PAYLOAD_BYTES, Line
+from runner.tcp.striping import Connections, Striping
 from testbed.network.tcp_settings import TcpSettings
 
 SEGMENT_BYTES = PAYLOAD_BYTES
@@ -115,21 +115,21 @@ class TcpWindow:
         self._waited_ns = 0
         self._each = each
 
-    def last_byte_ns(self, first_ns: int, left_ns: int, dealing: Dealing | None, line: Line) -> int:
+    def last_byte_ns(self, first_ns: int, left_ns: int, striping: Striping | None, line: Line) -> int:
         """Return when the last byte of a transfer leaves that line, if its first one left at ``first_ns``.
 
         All windows together would have let it go at ``left_ns``; ``dealing`` says which connections had to carry it.
         """
-        if self._each is None or dealing is None:
+        if self._each is None or striping is None:
             return left_ns
-        waiting = self._each.waiting(dealing, first_ns)
+        waiting = self._each.waiting(striping, first_ns)
         end_ns = max(left_ns, first_ns + waiting.rounds * self._rtt_ns + line.duration_ns(waiting.burst_bytes))
-        self._each.sent(dealing, end_ns)
+        self._each.sent(striping, end_ns)
         return end_ns
 
-    def lets_out(self, dealing: Dealing | None, now_ns: int) -> bool:
+    def lets_out(self, striping: Striping | None, now_ns: int) -> bool:
         """Return whether each connection lets out at once what it is dealt."""
-        return self._each is None or dealing is None or self._each.let_out(dealing, now_ns)
+        return self._each is None or striping is None or self._each.let_out(striping, now_ns)
 
     def opens_for(self, bytes_per_rtt: int) -> bool:
         """Return whether sending so much in an RTT, without idle, need not wait; as of the last ``allowance``."""

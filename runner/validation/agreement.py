@@ -18,7 +18,7 @@ from results.records.run_store import read_json
 from runner.validation.comparison import Comparison
 
 AGREEMENT_FILE = "agreement.json"
-VIRTUAL_CELL_LIMIT = 0.05
+VIRTUAL_POINT_LIMIT = 0.05
 VIRTUAL_MEDIAN_LIMIT = 0.02
 
 
@@ -60,11 +60,11 @@ class Agreement:
     def failures(self) -> tuple[str, ...]:
         """A sentence for each thing that is beyond the limits."""
         found = []
-        beyond = [each for each in self.comparisons if abs(each.error) > VIRTUAL_CELL_LIMIT]
+        beyond = [each for each in self.comparisons if abs(each.error) > VIRTUAL_POINT_LIMIT]
         if beyond:
             found.append(
                 f"{len(beyond)} of {len(self.comparisons)} simulated iteration times are more than "
-                f"{VIRTUAL_CELL_LIMIT:.0%} off those in virtual time."
+                f"{VIRTUAL_POINT_LIMIT:.0%} off those in virtual time."
             )
         if self.median_error > VIRTUAL_MEDIAN_LIMIT:
             found.append(
@@ -104,7 +104,7 @@ def _document(agreement: Agreement) -> dict[str, Any]:
                 "run": compared.run,
                 "comparisons": [
                     {
-                        "cell": each.cell,
+                        "sweep_point": each.point,
                         "values": dict(each.values),
                         "variant": each.variant,
                         "virtual_s": each.emulated_s,
@@ -127,7 +127,7 @@ def _compared(document: Mapping[str, Any]) -> Compared:
 def _comparisons(documents: Sequence[Mapping[str, Any]]) -> list[Comparison]:
     return [
         Comparison(
-            cell=int(each["cell"]),
+            point=int(each["sweep_point"]),
             values={str(path): str(value) for path, value in each["values"].items()},
             variant=str(each["variant"]),
             repeats=1,

@@ -52,8 +52,8 @@ def simulated(
         "training": {"iterations": 1, "warmup": 0, **training},
         "variants": [{"name": "validation", **variant}],
     }
-    (cell,) = parse_experiment(document, "validation", Path()).cells()
-    return simulate(cell.topology, cell.variants[0], 1, effects=effects)
+    (point,) = parse_experiment(document, "validation", Path()).points()
+    return simulate(point.topology, point.variants[0], 1, effects=effects)
 
 
 def iteration_ns(simulation: Simulation) -> int:

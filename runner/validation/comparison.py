@@ -1,4 +1,4 @@
-"""Simulate every cell and variant of an emulated run: what the machine measured beside what the model predicts."""
+"""Simulate every sweep point and variant of an emulated run, and put measured beside predicted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from typing import Any
 from ground.impairments import NOT_SIMULATED
 from ground.shown_text import one_line
 from ground.strict_model import InputError
-from results.reading.headline import HeadlineRow, cell_text, headline
+from results.reading.headline import HeadlineRow, headline, point_text
 from results.reading.not_modelled import not_modelled_text
 from results.reading.run import Run
 from results.reading.saturation import MachineLoad
-from results.reading.summary import calibrated_cells
+from results.reading.summary import calibrated_points
 from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Cell, Experiment
+from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.not_modelled import links_without
 from runner.simulator.simulation import Simulate
 
@@ -23,13 +23,13 @@ OUTSIDE, SATURATED, RECOUNTED = "links outside tolerance", "machine saturated", 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One variant in one cell. Times are of an iteration.
+    """One variant in one sweep point. Times are of an iteration.
 
     ``emulated_s`` is the median over repeats, ``fastest_s`` and ``slowest_s`` their range; ``simulated_s`` follows from
     the experiment's file alone. ``cautions`` say what is wrong with the emulated figure, if anything is.
     """
 
-    cell: int
+    point: int
     values: Mapping[str, str]
     variant: str
     repeats: int
@@ -46,22 +46,22 @@ class Comparison:
 
 
 def compare(run: Run, simulate: Simulate) -> tuple[Comparison, ...]:
-    """Simulate every cell and variant that has a finished trial, in the order of the run's trials.
+    """Simulate every sweep point and variant that has a finished trial, in the order of the run's trials.
 
     Raises InputError, one line, for a run that was not emulated with replayed compute, one with links that the
     simulator does not model, and one whose experiment means something else to this version than what was run.
     """
     experiment = _experiment(run)
-    cells = {cell.index: cell for cell in experiment.cells()}
-    known = {(cell.index, variant.name) for cell in cells.values() for variant in cell.variants}
+    points = {point.index: point for point in experiment.points()}
+    known = {(point.index, variant.name) for point in points.values() for variant in point.variants}
     for trial in run.trials:
-        if (trial.cell, trial.variant) not in known:
+        if (trial.point, trial.variant) not in known:
             raise InputError(
-                f"{one_line(str(run.path))}: its experiment has no cell {trial.cell} with variant {trial.variant!r}, "
+                f"{one_line(str(run.path))}: its experiment has no point {trial.point} with variant {trial.variant!r}, "
                 "of which it has a trial: remove that trial's folder"
             )
-    calibrated = calibrated_cells(run.calibration)
-    return tuple(_compare(run, row, cells[row.cell], row.cell in calibrated, simulate) for row in headline(run))
+    calibrated = calibrated_points(run.calibration)
+    return tuple(_compare(run, row, points[row.point], row.point in calibrated, simulate) for row in headline(run))
 
 
 def _experiment(run: Run) -> Experiment:
@@ -72,31 +72,31 @@ def _experiment(run: Run) -> Experiment:
     if run.manifest.get("engine") != "emulate":
         raise InputError(f"{here}: it was not emulated: give a run of wanbed run")
     experiment = parse_experiment(document, f"{here}: its experiment", Path(run.path))
-    for cell in experiment.cells():
-        if (backend := cell.spec.compute.backend).real_time:
+    for point in experiment.points():
+        if (backend := point.spec.compute.backend).real_time:
             raise InputError(
                 f"{here}: what {backend.title} computes takes no time that is known: give a run of replayed compute"
             )
-        if without := links_without(cell.topology):
-            at = f" at {where}" if (where := cell_text(cell.values)) else ""
+        if without := links_without(point.topology):
+            at = f" at {where}" if (where := point_text(point.values)) else ""
             raise InputError(
                 f"{here}: the simulator does not model {not_modelled_text(without)}{at}: give a run whose links have "
                 f"neither {' nor '.join(each.label for each in NOT_SIMULATED)}"
             )
-        if not _is_what_ran(cell, run.manifest):
+        if not _is_what_ran(point, run.manifest):
             raise InputError(
-                f"{here}: this version resolves cell {cell.index} to something else than what was run: run it again, "
-                "or validate with the version that ran it"
+                f"{here}: this version resolves sweep point {point.index} to something else than was run: run it "
+                "again, or validate with the version that ran it"
             )
     return experiment
 
 
-def _is_what_ran(cell: Cell, manifest: Mapping[str, Any]) -> bool:
-    """Return whether all that the manifest says of a cell still holds; what only this version says does not count."""
+def _is_what_ran(point: SweepPoint, manifest: Mapping[str, Any]) -> bool:
+    """Return whether all that the manifest says of a sweep point still holds; later fields do not count."""
     ran: Mapping[str, Any] = next(
-        (entry for entry in manifest.get("cells", ()) if entry.get("index") == cell.index), {}
+        (entry for entry in manifest.get("sweep_points", ()) if entry.get("index") == point.index), {}
     )
-    return _holds({"wan": ran.get("wan"), "variants": ran.get("variants")}, cell.resolved())
+    return _holds({"wan": ran.get("wan"), "variants": ran.get("variants")}, point.resolved())
 
 
 def _holds(said: Any, found: Any) -> bool:
@@ -113,13 +113,13 @@ def _holds(said: Any, found: Any) -> bool:
     return bool(said == found)
 
 
-def _compare(run: Run, row: HeadlineRow, cell: Cell, calibrated: bool, simulate: Simulate) -> Comparison:
-    variant = next(variant for variant in cell.variants if variant.name == row.variant)
+def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, simulate: Simulate) -> Comparison:
+    variant = next(variant for variant in point.variants if variant.name == row.variant)
     if row.iteration_time_s is None or row.fastest_s is None or row.slowest_s is None:
         raise InputError(f"{one_line(str(run.path))}: the trials of {variant.name!r} hold no measured iteration")
-    trials = [trial for trial in run.trials if (trial.cell, trial.variant) == (row.cell, row.variant)]
+    trials = [trial for trial in run.trials if (trial.point, trial.variant) == (row.point, row.variant)]
     dilation = float(run.manifest.get("dilation") or 1)
-    simulation = simulate(cell.topology, variant, cell.spec.training.iterations, dilation=dilation)
+    simulation = simulate(point.topology, variant, point.spec.training.iterations, dilation=dilation)
     cautions = {
         OUTSIDE: not calibrated,
         SATURATED: any(MachineLoad.of(trial.facts).saturated for trial in trials),
@@ -128,14 +128,14 @@ def _compare(run: Run, row: HeadlineRow, cell: Cell, calibrated: bool, simulate:
         ),
     }
     return Comparison(
-        cell=row.cell,
+        point=row.point,
         values=row.values,
         variant=row.variant,
         repeats=row.repeats,
         emulated_s=row.iteration_time_s,
         fastest_s=row.fastest_s,
         slowest_s=row.slowest_s,
-        simulated_s=simulation.iteration_time_ns(cell.spec.training.warmup) / 1e9,
+        simulated_s=simulation.iteration_time_ns(point.spec.training.warmup) / 1e9,
         cautions=tuple(caution for caution, holds in cautions.items() if holds),
     )
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from results.text.number_text import count_text
 from runner.resolve.connection_count import count_connections
 from runner.resolve.demand import network_demand
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.resolve.placement import Pair
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.network.topology import Topology
@@ -17,15 +17,15 @@ SIZE_BOUNDS = (64 * KIB, MIB, 16 * MIB)
 _SIZE_WORDS = ("up to 64 KiB", "64 KiB to 1 MiB", "1 to 16 MiB", "above 16 MiB")
 
 
-def traits(cell: Cell) -> tuple[str, ...]:
-    """Return the traits of the cell's only variant, each a few words that all experiments with the trait share."""
-    (variant,) = cell.variants
+def traits(point: SweepPoint) -> tuple[str, ...]:
+    """Return the traits of the point's only variant, each a few words that all experiments with the trait share."""
+    (variant,) = point.variants
     return (
         variant.spec.schedule,
-        *_of_places(cell.topology, variant),
+        *_of_places(point.topology, variant),
         *_of_transfers(variant),
-        *_of_rates(cell.topology, variant),
-        *_of_transport(cell.topology, variant),
+        *_of_rates(point.topology, variant),
+        *_of_transport(point.topology, variant),
     )
 
 

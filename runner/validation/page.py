@@ -5,15 +5,15 @@ from typing import Any
 
 from ground.units import format_duration
 from results.comparison.run_description import warnings
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.text.number_text import count_text
-from runner.validation.agreement import VIRTUAL_CELL_LIMIT, VIRTUAL_MEDIAN_LIMIT, Agreement
+from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT, Agreement
 from runner.validation.check import Check
 from runner.validation.comparison import Comparison
 from runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
 from runner.validation.random.random_page import RandomSection
-from runner.validation.validation import CELL_LIMIT, MEDIAN_LIMIT, Validation
+from runner.validation.validation import MEDIAN_LIMIT, POINT_LIMIT, Validation
 
 
 def page(
@@ -96,7 +96,7 @@ def _comparisons(validation: Validation, run: Run, picture: str | None) -> str:
     parts = [
         paragraph(
             "The simulator knows what the experiment's file says and no more. Allowed is an error of "
-            f"{CELL_LIMIT:.0%} in each iteration time and of {MEDIAN_LIMIT:.0%} in their median; above zero, the "
+            f"{POINT_LIMIT:.0%} in each iteration time and of {MEDIAN_LIMIT:.0%} in their median; above zero, the "
             "simulator is too slow."
         ),
         paragraph(_provenance(run)),
@@ -123,11 +123,11 @@ def _virtual_time(agreement: Agreement) -> list[str]:
     rows = [
         (
             plain(compared.experiment),
-            plain(cell_text(each.values)),
+            plain(point_text(each.values)),
             plain(each.variant),
             seconds_text(each.emulated_s),
             seconds_text(each.simulated_s),
-            f"**{error_text(each.error)}**" if abs(each.error) > VIRTUAL_CELL_LIMIT else error_text(each.error),
+            f"**{error_text(each.error)}**" if abs(each.error) > VIRTUAL_POINT_LIMIT else error_text(each.error),
             ", ".join(map(plain, each.cautions)),
         )
         for compared in agreement.experiments
@@ -135,11 +135,14 @@ def _virtual_time(agreement: Agreement) -> list[str]:
     ]
     return [
         paragraph(
-            "Every cell of the paper's reproduction, at real rates and sizes, with real TCP in a kernel whose clock "
+            "Every sweep point of the paper's reproduction, at real rates and sizes, with real TCP in a kernel whose "
+            "clock "
             "jumps over idle time: nothing disturbs it. Allowed is an error of "
-            f"{VIRTUAL_CELL_LIMIT:.0%} in each iteration time and of {VIRTUAL_MEDIAN_LIMIT:.0%} in their median."
+            f"{VIRTUAL_POINT_LIMIT:.0%} in each iteration time and of {VIRTUAL_MEDIAN_LIMIT:.0%} in their median."
         ),
-        table(("experiment", "cell", "variant", "virtual time", "simulated", "error", "but"), rows, right=(3, 4, 5)),
+        table(
+            ("experiment", "sweep_point", "variant", "virtual time", "simulated", "error", "but"), rows, right=(3, 4, 5)
+        ),
     ]
 
 
@@ -149,13 +152,13 @@ def _comparison_rows(
     """Return headings, rows and the columns of numbers, without columns that would be empty."""
     swept, careful = any(each.values for each in comparisons), any(each.cautions for each in comparisons)
     headings = (
-        *(("cell",) if swept else ()),
+        *(("sweep_point",) if swept else ()),
         *("variant", "emulated", "range of repeats", "simulated", "error"),
         *(("but",) if careful else ()),
     )
     rows = [
         (
-            *((plain(cell_text(each.values)),) if swept else ()),
+            *((plain(point_text(each.values)),) if swept else ()),
             plain(each.variant),
             seconds_text(each.emulated_s),
             f"{seconds_text(each.fastest_s)} to {seconds_text(each.slowest_s)}" if each.repeats > 1 else "1 repeat",
@@ -202,11 +205,11 @@ def _durations(durations_ns: Sequence[int]) -> str:
 
 
 def _judged(error: float) -> str:
-    return f"**{error_text(error)}**" if abs(error) > CELL_LIMIT else error_text(error)
+    return f"**{error_text(error)}**" if abs(error) > POINT_LIMIT else error_text(error)
 
 
 def _which(comparison: Comparison) -> str:
-    at = plain(cell_text(comparison.values))
+    at = plain(point_text(comparison.values))
     return plain(comparison.variant) + (f" at {at}" if at else "")
 
 
@@ -235,7 +238,7 @@ def document(
         "closed_forms": checks(validation.closed_forms),
         "comparisons": [
             {
-                "cell": dict(each.values),
+                "sweep_point": dict(each.values),
                 "variant": each.variant,
                 "repeats": each.repeats,
                 "emulated_s": each.emulated_s,

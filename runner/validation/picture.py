@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from results.report.charts.drawing.colours import variant_styles
 from runner.validation.comparison import Comparison
-from runner.validation.validation import CELL_LIMIT
+from runner.validation.validation import POINT_LIMIT
 
 _SETTINGS: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -40,9 +40,9 @@ def draw_picture(comparisons: Sequence[Comparison], path: Path) -> None:
         times, errors = figure.subplots(1, 2)
         span = _span(comparisons)
         x = np.geomspace(*span, 100)
-        times.fill_between(x, x * (1 - CELL_LIMIT), x * (1 + CELL_LIMIT), color=_BAND, linewidth=0)
+        times.fill_between(x, x * (1 - POINT_LIMIT), x * (1 + POINT_LIMIT), color=_BAND, linewidth=0)
         times.plot(x, x, color=_LINE, linewidth=1)
-        errors.axhspan(-100 * CELL_LIMIT, 100 * CELL_LIMIT, color=_BAND, linewidth=0)
+        errors.axhspan(-100 * POINT_LIMIT, 100 * POINT_LIMIT, color=_BAND, linewidth=0)
         errors.axhline(0, color=_LINE, linewidth=1)
         shown = []
         for variant, style in styles.items():
@@ -54,7 +54,7 @@ def draw_picture(comparisons: Sequence[Comparison], path: Path) -> None:
         times.set_yscale("log")
         times.set_ylim(*span)
         times.set_ylabel("simulated iteration time (s)")
-        errors.set_ylabel(f"error (%), band: {CELL_LIMIT:.0%} either way")
+        errors.set_ylabel(f"error (%), band: {POINT_LIMIT:.0%} either way")
         for axis in (times, errors):
             axis.set_xscale("log")
             axis.set_xlim(*span)

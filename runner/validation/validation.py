@@ -12,7 +12,7 @@ from runner.validation.closed_forms import CLOSED_FORMS
 from runner.validation.comparison import Comparison, compare
 from runner.validation.golden import GOLDEN_VALUES, golden_check
 
-CELL_LIMIT = 0.05
+POINT_LIMIT = 0.05
 MEDIAN_LIMIT = 0.03
 
 
@@ -48,10 +48,10 @@ class Validation:
             inexact = sum(not check.exact for check in checks)
             if inexact:
                 found.append(f"{inexact} of {len(checks)} {name} are not exact.")
-        beyond = [each for each in self.comparisons if abs(each.error) > CELL_LIMIT]
+        beyond = [each for each in self.comparisons if abs(each.error) > POINT_LIMIT]
         if beyond:
             found.append(
-                f"{len(beyond)} of {len(self.comparisons)} simulated iteration times are more than {CELL_LIMIT:.0%} "
+                f"{len(beyond)} of {len(self.comparisons)} simulated iteration times are more than {POINT_LIMIT:.0%} "
                 "off the emulated ones."
             )
         if self.comparisons and self.median_error > MEDIAN_LIMIT:

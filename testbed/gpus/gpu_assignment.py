@@ -74,5 +74,5 @@ def assign_gpus(topology: Topology, uuids: Sequence[str], *, sharing: int = 1, s
             f"{source}: compute.sharing: the hosts have {count} GPUs and this machine {has}{shared}: {remedy}, use "
             "fewer hosts, or give compute.device: cpu"
         )
-    dealt = (uuids[seat % len(uuids)] for seat in range(count))
-    return GpuAssignment({host: tuple(next(dealt) for _ in range(gpus)) for host, gpus in wanted.items()})
+    striped = (uuids[seat % len(uuids)] for seat in range(count))
+    return GpuAssignment({host: tuple(next(striped) for _ in range(gpus)) for host, gpus in wanted.items()})

@@ -63,11 +63,11 @@ def parse_ping(output: str) -> PingResult:
     """
     sent = _SENT.search(output)
     if sent is None or int(sent.group(1)) == 0:
-        raise ValueError(with_last_words("ping sent nothing", output))
+        raise ValueError(with_stderr_tail("ping sent nothing", output))
     return PingResult(int(sent.group(1)), tuple(sorted(float(found) for found in _REPLY.findall(output))))
 
 
-def with_last_words(what: str, output: str) -> str:
+def with_stderr_tail(what: str, output: str) -> str:
     """Return what happened, and the last line that a program printed."""
     words = output.strip().splitlines()
     return f"{what}: {words[-1]}" if words else what

@@ -60,19 +60,19 @@ class LinkMeasurement:
     source: str
     destination: str
     scope: str
-    asked_rtt_ms: float
+    configured_rtt_ms: float
     measured_rtt_ms: float
-    asked_goodput_bps: float | None
+    configured_goodput_bps: float | None
     measured_goodput_bps: float
     impairments: Mapping[str, Compared]
     echo_requests: int
-    asked_short_ms: float | None = None
+    configured_short_ms: float | None = None
     measured_short_ms: float | None = None
-    asked_both_ways_ms: float | None = None
+    configured_both_ways_ms: float | None = None
     measured_both_ways_ms: float | None = None
-    asked_share_bps: float | None = None
+    configured_share_bps: float | None = None
     measured_share_bps: float | None = None
-    asked_together_bps: float | None = None
+    configured_together_bps: float | None = None
     measured_together_bps: float | None = None
     burst_bytes: int | None = None
 
@@ -83,18 +83,20 @@ class LinkMeasurement:
         RTT within max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), paces 3 %, impairments as their measures judge.
         """
         # Written so that a NaN, which is what a dead link measures, is outside.
-        rtt = abs(self.measured_rtt_ms - self.asked_rtt_ms) <= max(RTT_TOLERANCE_MS, RTT_TOLERANCE * self.asked_rtt_ms)
+        rtt = abs(self.measured_rtt_ms - self.configured_rtt_ms) <= max(
+            RTT_TOLERANCE_MS, RTT_TOLERANCE * self.configured_rtt_ms
+        )
         paces = (
-            (self.asked_goodput_bps, self.measured_goodput_bps),
-            (self.asked_share_bps, self.measured_share_bps),
-            (self.asked_together_bps, self.measured_together_bps),
+            (self.configured_goodput_bps, self.measured_goodput_bps),
+            (self.configured_share_bps, self.measured_share_bps),
+            (self.configured_together_bps, self.measured_together_bps),
         )
         goodput = all(_near(asked, measured, GOODPUT_TOLERANCE) for asked, measured in paces)
         short = all(
             _near(asked, measured, GOODPUT_TOLERANCE, SHORT_TOLERANCE_MS)
             for asked, measured in (
-                (self.asked_short_ms, self.measured_short_ms),
-                (self.asked_both_ways_ms, self.measured_both_ways_ms),
+                (self.configured_short_ms, self.measured_short_ms),
+                (self.configured_both_ways_ms, self.measured_both_ways_ms),
             )
         )
         impaired = all(
@@ -123,7 +125,7 @@ def _near(asked: float | None, measured: float | None, share: float, least: floa
     return asked is None or (measured is not None and abs(measured - asked) <= max(least, share * asked))
 
 
-def calibrate(testbed: "Testbed", told: Callable[[LinkMeasurement], None] = lambda _: None) -> list[LinkMeasurement]:
+def calibrate(testbed: "Testbed", text: Callable[[LinkMeasurement], None] = lambda _: None) -> list[LinkMeasurement]:
     """Measure every WAN link in each direction, and the network inside every datacenter that has two hosts.
 
     Links are measured one after another, each between the first hosts of its datacenters. One that is outside tolerance
@@ -136,7 +138,7 @@ def calibrate(testbed: "Testbed", told: Callable[[LinkMeasurement], None] = lamb
         if not link.within_tolerance:
             link = _measure(testbed, path, _SECONDS_AGAIN)
         measured.append(link)
-        told(link)
+        text(link)
     testbed.use_tcp(TcpSettings())
     return measured
 
@@ -173,19 +175,19 @@ def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> Lin
     rate = conditions.pair_rate_bps
     if impaired and rate is not None:
         echoes = ping(testbed.spawn, *path.hosts, _PINGS_IMPAIRED)
-        asked_goodput_bps: float | None = udp_goodput_bps(rate, conditions.impairments)
+        configured_goodput_bps: float | None = udp_goodput_bps(rate, conditions.impairments)
     else:
         echoes = ping(testbed.spawn, *path.hosts, _PINGS_VIRTUAL if in_virtual_time() else _PINGS)
-        asked_goodput_bps = None if rate is None else tcp_goodput_bps(rate)
+        configured_goodput_bps = None if rate is None else tcp_goodput_bps(rate)
     measure = _bounded_goodput_bps if in_virtual_time() else _timed_goodput_bps
     goodput_bps = measure(testbed, path, seconds, impaired=impaired)
     link = LinkMeasurement(
         source=path.datacenters[0],
         destination=path.datacenters[1],
         scope=path.scope,
-        asked_rtt_ms=2 * conditions.latency_ns / 1e6,
+        configured_rtt_ms=2 * conditions.latency_ns / 1e6,
         measured_rtt_ms=echoes.median_ms,
-        asked_goodput_bps=asked_goodput_bps,
+        configured_goodput_bps=configured_goodput_bps,
         measured_goodput_bps=goodput_bps,
         impairments=compare(conditions.impairments, echoes),
         echo_requests=echoes.sent,

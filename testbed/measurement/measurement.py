@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from testbed.hosts.ping import PATIENCE_S, MeasurementError, start, with_last_words
+from testbed.hosts.ping import PATIENCE_S, MeasurementError, start, with_stderr_tail
 
 if TYPE_CHECKING:
     from testbed.testbed import Testbed
@@ -86,7 +86,7 @@ def _await_listening(server: "subprocess.Popen[str]", flow: Flow) -> None:
         if "Server listening" in line:
             return
         said += line
-    raise MeasurementError(with_last_words(f"{flow.destination}: iperf3 does not listen", said))
+    raise MeasurementError(with_stderr_tail(f"{flow.destination}: iperf3 does not listen", said))
 
 
 def _client(testbed: "Testbed", flow: Flow, settling: int, seconds: int) -> list[str]:

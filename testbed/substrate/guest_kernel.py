@@ -103,7 +103,7 @@ class GuestKernel:
 
     def _ask(self, request: str) -> dict[str, Any]:
         with self._asking:
-            self._say(request)
+            self._request(request)
             return self._answer(_ANSWER_DEADLINE_S)
 
     def _counters(self, values: list[int]) -> Counters:
@@ -169,14 +169,14 @@ class GuestKernel:
         with open(host_namespace, "rb") as namespace:
             own.link("set", index=index, ifname=HOST_INTERFACE, net_ns_fd=namespace.fileno())
 
-    def _say(self, request: str) -> None:
+    def _request(self, request: str) -> None:
         assert self._guest is not None
         assert self._guest.stdin is not None
         try:
             self._guest.stdin.write(request.encode() + b"\n")
             self._guest.stdin.flush()
         except BrokenPipeError:
-            raise SubstrateError(self._obituary("ended")) from None
+            raise SubstrateError(self._exit_text("ended")) from None
 
     def _answer(self, patience_s: float) -> dict[str, Any]:
         deadline = time.monotonic() + patience_s
@@ -205,15 +205,15 @@ class GuestKernel:
                 if ready.select(max(0.0, min(left_s, _NUDGE_S))):
                     data = os.read(self._guest.stdout.fileno(), 65536)
                     if not data:
-                        raise SubstrateError(self._obituary("ended"))
+                        raise SubstrateError(self._exit_text("ended"))
                     self._pending = pending + data
                 elif left_s > 0:
-                    self._say("")
+                    self._request("")
                 else:
-                    raise SubstrateError(self._obituary(f"did not answer within {patience_s:.0f} s"))
+                    raise SubstrateError(self._exit_text(f"did not answer within {patience_s:.0f} s"))
         line, _, self._pending = pending.partition(b"\n")
         return line
 
-    def _obituary(self, what: str) -> str:
+    def _exit_text(self, what: str) -> str:
         log = (self._folder / "guest.log").read_text(errors="replace").strip().splitlines()
         return f"the guest kernel {what}; its last words: {log[-1] if log else 'none'}"

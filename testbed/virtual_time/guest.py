@@ -34,7 +34,7 @@ from testbed.virtual_time.guest_place import GuestPlace
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
 from testbed.virtual_time.management_console import CONTROL_ALT_DELETE, REGISTERS, order
 from testbed.virtual_time.outside_view import OutsideView
-from testbed.virtual_time.processes.inner_processes import InnerProcess, parse_processes, told, waiting
+from testbed.virtual_time.processes.inner_processes import InnerProcess, described, parse_processes, waiting
 from testbed.virtual_time.watchdog import PATIENT, Look, Patience, Watchdog
 
 _LOOK_INTERVAL_S = 0.03
@@ -92,7 +92,7 @@ def run_inside(
             if status is not None:
                 return status
             if ended:
-                raise GuestError(f"virtual time ended: its kernel died: {guest.last_words()}")
+                raise GuestError(f"virtual time ended: its kernel died: {guest.stderr_tail()}")
             if time.monotonic() - watched_s > _WATCH_INTERVAL_S:
                 watched_s = time.monotonic()
                 look = guest.look(passed if sign is None else sign())
@@ -166,8 +166,8 @@ class Guest:
         except BrokenPipeError:
             pass
         if not self._process.stdout.readline():
-            told = self._process.stderr.read().decode(errors="replace").strip()
-            raise MissingError(f"virtual time does not start here: {told}: `wanbed doctor` tells what it needs")
+            described = self._process.stderr.read().decode(errors="replace").strip()
+            raise MissingError(f"virtual time does not start here: {described}: `wanbed doctor` tells what it needs")
         self._exchange = os.open(f"/proc/{self._process.pid}/root{OUTSIDE_EXCHANGE}", os.O_PATH | os.O_DIRECTORY)
         starting.callback(os.close, self._exchange)
         self._view = OutsideView(self._process.pid, self._kernel.record.clock_address)
@@ -214,7 +214,7 @@ class Guest:
         text = self.read(STATUS)
         return int(text) if text.endswith("\n") else None
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the last line that the guest's kernel logged, of a panic its cause."""
         lines = [_KERNEL_TIME.sub("", line) for line in self.read(KERNEL_LOG).splitlines() if line.strip()]
         panics = [line for line in lines if _PANIC in line]
@@ -250,12 +250,12 @@ class Guest:
         processes = parse_processes(text)
         if not spins:
             found = waiting(processes, str(OUTSIDE_EXCHANGE / INIT))
-            return f"virtual time is stuck, all wait, and nothing happens: {told(found)}"
+            return f"virtual time is stuck, all wait, and nothing happens: {described(found)}"
         # What has not been asked by then, or has ended since, is known to the kernel by its name alone.
         running = [InnerProcess(int(at_processor[1]), "R", at_processor[2])] if at_processor else []
         numbers = [process.number for process in running]
         running = [process for process in processes if process.number in numbers] or running
-        return f"virtual time is stuck, it computes and does not wait, so that no time passes: {told(running)}"
+        return f"virtual time is stuck, it computes and does not wait, so that no time passes: {described(running)}"
 
     def wait(self, seconds: float) -> bool:
         """Wait for so long, or until the guest has ended; return whether it has."""

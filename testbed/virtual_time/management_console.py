@@ -23,7 +23,7 @@ REGISTERS, CONTROL_ALT_DELETE = "sysrq p", "cad"
 def order(console: Path, text: str, patience_s: float) -> str | None:
     """Give an order and return the answer, None if none comes or no kernel is there any more."""
     deadline = time.monotonic() + patience_s
-    told = []
+    lines = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as ours:
         try:
             # A name of its own, which the kernel picks, is where the answer goes.
@@ -33,8 +33,8 @@ def order(console: Path, text: str, patience_s: float) -> str | None:
                 ours.settimeout(max(0.001, deadline - time.monotonic()))
                 answer = ours.recv(4096)
                 _, more, length = _ANSWER.unpack_from(answer)
-                told.append(answer[_ANSWER.size : _ANSWER.size + length].rstrip(b"\0").decode(errors="replace"))
+                lines.append(answer[_ANSWER.size : _ANSWER.size + length].rstrip(b"\0").decode(errors="replace"))
                 if not more:
-                    return "".join(told)
+                    return "".join(lines)
         except OSError:
             return None

@@ -1,8 +1,8 @@
-"""How long a sweep of 1,000 small cells takes from the file to the report, and where the time goes.
+"""How long a sweep of 1,000 small sweep points takes from the file to the report, and where the time goes.
 
-``python tests/bench/bench_simulated_sweep.py [--jobs N]``. A cell is 4 GPUs in 2 datacenters, 4 stages, 8 microbatches
-and 3 iterations of one variant; 40 latencies are swept with 25 rates. Afterwards the whole command is timed as a user
-types it.
+``python tests/bench/bench_simulated_sweep.py [--jobs N]``. A sweep point is 4 GPUs in 2 datacenters, 4 stages, 8
+microbatches and 3 iterations of one variant; 40 latencies are swept with 25 rates. Afterwards the whole command is
+timed as a user types it.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from runner.runs.progress import Progress
 from runner.runs.run_folder import begin_run
 from runner.simulated_runs.simulated_sweep import simulate_sweep
 
-CELLS = 1000
+POINTS = 1000
 DOCUMENT: dict[str, Any] = {
     "topology": {
         "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
@@ -51,11 +51,11 @@ def timed(what: str, step: Callable[[], Value]) -> Value:
 
 def breakdown(file: Path, jobs: int) -> int:
     """Print the time of every step of a sweep, and return how many trials there are in the end."""
-    experiment = timed("read the file and resolve every cell", lambda: load_experiment(file, engine="simulate"))
+    experiment = timed("read the file and resolve every sweep point", lambda: load_experiment(file, engine="simulate"))
     store = timed("begin the run", lambda: begin_run(experiment, file.parent, {"dilation": 1.0}))
 
     def sweep() -> None:
-        with Progress(CELLS, stream=open(os.devnull, "w")) as progress:
+        with Progress(POINTS, stream=open(os.devnull, "w")) as progress:
             simulate_sweep(experiment, store, jobs=jobs, progress=progress)
         store.finish()
 
@@ -71,7 +71,7 @@ def whole_command(file: Path, jobs: int) -> None:
     subprocess.run([*command, "--runs", str(file.parent / "runs")], check=True, capture_output=True)
 
 
-def test_a_sweep_of_a_thousand_small_cells() -> None:
+def test_a_sweep_of_a_thousand_small_sweep_points() -> None:
     main(["--jobs", str(len(os.sched_getaffinity(0)))])
 
 
@@ -83,8 +83,8 @@ def main(arguments: list[str] | None = None) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "sweep.yaml"
         file.write_text(yaml.safe_dump(DOCUMENT), encoding="utf-8")
-        print(f"\n{CELLS} cells of 4 GPUs on {jobs} cores")
-        assert breakdown(file, jobs) == CELLS
+        print(f"\n{POINTS} cells of 4 GPUs on {jobs} cores")
+        assert breakdown(file, jobs) == POINTS
         timed("wanbed simulate FILE, all included", lambda: whole_command(file, jobs))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from runner.planner.experiment_file import parse_experiment
 from runner.simulator.variant_simulation import simulate_variant
 
-STAGES, PER_CELL, MICROBATCHES = 10, 4, 64
+STAGES, PER_POINT, MICROBATCHES = 10, 4, 64
 SIZES = ((120, True), (120, False), (600, True), (600, False), (2_000, True), (2_000, False), (10_240, True))
 WHOLE_SIZES = (10_240,)
 
@@ -44,7 +44,7 @@ def document(gpus: int, *, trunk: str, gpus_per_host: int) -> dict[str, Any]:
             {
                 "name": "atlas",
                 "schedule": "atlas",
-                "transport": {"connections": "auto", "sharing": "temporal", "pipelines_per_cell": PER_CELL},
+                "transport": {"connections": "auto", "sharing": "temporal", "pipelines_per_cell": PER_POINT},
             }
         ],
     }
@@ -65,10 +65,10 @@ def test_scale() -> None:
     for gpus, symmetry in (*SIZES, *((gpus, False) for gpus in WHOLE_SIZES)):
         found = measured(gpus, symmetry=symmetry)
         iterations.setdefault(gpus, set()).add(found["iteration_s"])
-        told = f"{found['resolve_s']:9.2f}  {found['simulate_s']:10.2f}  {found['spans']:9.0f}"
+        text = f"{found['resolve_s']:9.2f}  {found['simulate_s']:10.2f}  {found['spans']:9.0f}"
         per_event = "" if symmetry else f"{found['simulate_s'] / found['spans'] * 1e6:.1f}"
         print(
-            f"{gpus:6d}  {'yes' if symmetry else 'no':11s}  {told}  {per_event:>12s}  {found['peak_mib']:8.0f}"
+            f"{gpus:6d}  {'yes' if symmetry else 'no':11s}  {text}  {per_event:>12s}  {found['peak_mib']:8.0f}"
             f"  {found['iteration_s']:.3f}"
         )
     assert all(len(times) == 1 for times in iterations.values())
@@ -88,9 +88,9 @@ def main(asked: str) -> None:
     """Simulate what ``asked`` says, and print what it took."""
     written, symmetry = json.loads(asked)
     begin = time.perf_counter()
-    (cell,) = parse_experiment(written, "benchmark", Path()).cells()
+    (point,) = parse_experiment(written, "benchmark", Path()).points()
     resolved = time.perf_counter()
-    simulation = simulate_variant(cell.topology, cell.variants[0], 1, symmetry=symmetry)
+    simulation = simulate_variant(point.topology, point.variants[0], 1, symmetry=symmetry)
     done = time.perf_counter()
     print(
         json.dumps(

@@ -25,8 +25,8 @@ from typing import NamedTuple
 from workloads.message import Message, MessageKind
 from workloads.transport.event import Closed, Event, Failed, Received
 from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.links_plan import BoundaryPlan, LinksPlan
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.peer import Peer
 from workloads.transport.rendezvous import Identity, Rendezvous
 from workloads.transport.striped_transport import StripedTransport
 
@@ -58,11 +58,11 @@ def cpu_s(who: int) -> float:
 
 def transport_end(rank: int, port: int, connections: int, messages: int, result: Connection) -> None:
     """Rank 0 sends every message, rank 1 receives them; what is reported is bytes a second and this end's CPU time."""
-    peer = Neighbour(1 - rank, f"host-{1 - rank}", LOOPBACK, port, connections)
-    boundary = BoundaryPlan(peer.rank, ACTIVATION_BYTES)
+    peer = Peer(1 - rank, f"host-{1 - rank}", LOOPBACK, port, connections)
+    boundary = BoundaryConfig(peer.rank, ACTIVATION_BYTES)
     ends = (None, boundary) if rank == 0 else (boundary, None)
-    plan = LinksPlan(rank, 0, rank, (peer,), *ends, (), microbatches=messages, iterations=1)
-    sockets = Rendezvous(Identity(TOKEN, rank, LOOPBACK, port), plan.peers, None, sys.exit).meet(8_000_000_000)
+    plan = LinksConfig(rank, 0, rank, (peer,), *ends, (), microbatches=messages, iterations=1)
+    sockets = Rendezvous(Identity(TOKEN, rank, LOOPBACK, port), plan.peers, None, sys.exit).rendezvous(8_000_000_000)
     pool, events = BufferPool(), SimpleQueue[Event]()
     transport = StripedTransport(plan, sockets, pool, events.put)
     # Written to, because memory that never was is one page of zeros that the processor's cache holds.

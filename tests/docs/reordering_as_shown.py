@@ -17,7 +17,7 @@ from results.report.calibration_table import calibration_table
 from runner.cli.network.calibrate import _document, _table
 from runner.emulation.emulation import _row
 from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.runs.manifest import gather_manifest
 from runner.runs.not_modelled import as_written, links_without
 from testbed.hosts.ping import PingResult
@@ -39,9 +39,9 @@ EXPERIMENT: dict[str, Any] = {
 FIVE_PERCENT = Impairments(reordering=0.05)  # type: ignore[call-arg]
 
 
-def cell(**wan: str) -> Cell:
+def point(**wan: str) -> SweepPoint:
     topology = {**EXPERIMENT["topology"], "wan": {**EXPERIMENT["topology"]["wan"], **wan}}
-    (only,) = parse_experiment({**EXPERIMENT, "topology": topology}, "exp.yaml", Path()).cells()
+    (only,) = parse_experiment({**EXPERIMENT, "topology": topology}, "exp.yaml", Path()).points()
     return only
 
 
@@ -56,12 +56,12 @@ IN_ORDER = PingResult(1000, (40.1,) * 1000)
 
 
 def test_an_experiment_file_asks_for_it() -> None:
-    assert cell().topology.conditions("east", "west").impairments == FIVE_PERCENT
+    assert point().topology.conditions("east", "west").impairments == FIVE_PERCENT
 
 
 def test_more_than_all_packets_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match=r"^exp.yaml: topology.wan.reordering: '101%' is above 100%$"):
-        cell(reordering="101%")
+        point(reordering="101%")
 
 
 def test_a_network_preset_may_have_it(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_a_network_preset_may_have_it(tmp_path: Path) -> None:
     assert {each.impairments for each in load_profile(str(preset), ("east", "west")).values()} == {FIVE_PERCENT}
 
 
-def test_a_qdisc_is_told_and_reads_back_the_same() -> None:
-    plan = GatewayPlan.from_json(plan_gateways(cell().topology, slot=1).to_json())
+def test_a_qdisc_is_reported_and_reads_back_the_same() -> None:
+    plan = GatewayPlan.from_json(plan_gateways(point().topology, slot=1).to_json())
     assert plan.exact_packets
     netem = plan.gateways[0].wan_ports[0].netem
     for asked in (netem, replace(netem, impairments=Impairments())):
@@ -92,12 +92,12 @@ def test_calibration_judges_it_by_echoes(echoes: PingResult, within: bool) -> No
 
 
 def test_goodput_has_what_skips_the_rate() -> None:
-    assert measured(OVERTAKING).asked_goodput_bps == pytest.approx(1.05 * 100e6 * 1448 / 1490)
+    assert measured(OVERTAKING).configured_goodput_bps == pytest.approx(1.05 * 100e6 * 1448 / 1490)
 
 
 def test_calibrate_prints_it() -> None:
     link = measured(OVERTAKING)
-    (document,) = _document([(cell(), link)], 1.0)["links"]
+    (document,) = _document([(point(), link)], 1.0)["links"]
     assert (document["asked"]["reordering"], document["measured"]["reordering"]) == (
         0.05,
         pytest.approx(0.05, abs=1e-3),
@@ -111,7 +111,7 @@ def test_a_run_and_its_report_have_it(tmp_path: Path) -> None:
     row = _row(measured(OVERTAKING))
     store.write_calibration(0, [row, CalibrationRow(*row[:7], {}, within_tolerance=True)])
     run = results.load(store.path)
-    assert run.manifest["cells"][0]["wan"][0]["reordering"] == 0.05
+    assert run.manifest["sweep_points"][0]["wan"][0]["reordering"] == 0.05
     table = calibration_table(run)
     assert table is not None
     assert table.columns == ("RTT", "goodput", "reordering")
@@ -119,7 +119,7 @@ def test_a_run_and_its_report_have_it(tmp_path: Path) -> None:
 
 
 def test_a_simulation_says_that_it_has_none() -> None:
-    (lacking,) = as_written(links_without(cell().topology))
+    (lacking,) = as_written(links_without(point().topology))
     assert lacking == {
         "field": "topology.wan.reordering", "asked": "5%", "links": [["east", "west"]], "variants": []
     }  # fmt: skip

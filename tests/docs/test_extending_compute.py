@@ -12,7 +12,7 @@ import pytest
 
 from ground.strict_model import InputError
 from results.records.span_log import read_span_log
-from runner.emulation.ranks.rank_plans import TrialSetting, plan_ranks
+from runner.emulation.ranks.rank_configs import TrialSetting, configure_ranks
 from runner.planner.experiment_file import load_experiment
 from runner.runs.not_modelled import left_to_times
 from runner.runs.software_versions import foreign_compute
@@ -21,7 +21,7 @@ from runner.simulator.variant_simulation import simulate_variant
 from testbed.network.topology import Host
 from tests.docs.pages import DOCS, blocks
 from workloads.compute.backends.registry import ENTRY_POINT_GROUP
-from workloads.rank_plan import RankPlan
+from workloads.rank_config import RankConfig
 
 SECTION = "A compute back end"
 PAGE = DOCS / "extending.md"
@@ -60,17 +60,17 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "products.yaml"
 
 
-def planned(file: Path, *overrides: str) -> list[RankPlan]:
+def planned(file: Path, *overrides: str) -> list[RankConfig]:
     """The plans of the ranks of an experiment's only trial, over loopback and without an emulation around them."""
-    (cell,) = load_experiment(file, overrides).cells()
-    (variant,) = cell.variants
+    (point,) = load_experiment(file, overrides).points()
+    (variant,) = point.variants
     setting: dict[str, Any] = {"addresses": Loopback(), "parent_pid": os.getpid(), "folder": file.parent}
     counts = {(one.host.name, other.host.name): 1 for one, other in variant.pairs}
     trial = TrialSetting(**setting, connections=counts, dilation=1.0, run_token="ab" * 16, epoch_ns=0)
-    return [replace(plan, start_gate=None) for plan in plan_ranks(cell, variant, trial)]
+    return [replace(plan, start_gate=None) for plan in configure_ranks(point, variant, trial)]
 
 
-def run(plans: list[RankPlan], folder: Path) -> list[tuple[int, str]]:
+def run(plans: list[RankConfig], folder: Path) -> list[tuple[int, str]]:
     """Run the ranks; return the exit status and standard error of each."""
     processes = []
     for plan in plans:
@@ -110,7 +110,7 @@ def test_pipelines_sum_gradients_of_the_size_in_the_file(file: Path) -> None:
         assert sums == [32 * 1024] * 2
 
 
-def test_what_the_class_refuses_is_told_of_the_file(file: Path) -> None:
+def test_what_the_class_refuses_is_reported_of_the_file(file: Path) -> None:
     with pytest.raises(InputError, match=r"compute: options: size: 0 is not from 1 to 16384$"):
         load_experiment(file, ["compute.options.size=0"])
     with pytest.raises(InputError, match=r"compute: options: products:Products: .*'depth'$"):
@@ -132,15 +132,15 @@ def test_its_facts_decide_what_goes_with_it(file: Path, setting: str, fault: str
 
 
 def test_a_simulation_goes_by_the_times_in_the_file(file: Path) -> None:
-    (cell,) = load_experiment(file, [], engine="simulate").cells()
-    spans = simulate_variant(cell.topology, cell.variants[0], 1).spans
+    (point,) = load_experiment(file, [], engine="simulate").points()
+    spans = simulate_variant(point.topology, point.variants[0], 1).spans
     forwards = spans.kind == KIND_CODES["forward"]
     assert set(spans.end_ns[forwards] - spans.start_ns[forwards]) == {5_000_000}
-    told = left_to_times([cell.spec, cell.spec], "a simulation")
-    assert told == ["numpy does not run in a simulation: the experiment file gives its times"]
+    text = left_to_times([point.spec, point.spec], "a simulation")
+    assert text == ["numpy does not run in a simulation: the experiment file gives its times"]
 
 
 def test_the_manifest_names_its_package(file: Path) -> None:
-    (cell,) = load_experiment(file, []).cells()
+    (point,) = load_experiment(file, []).points()
     expected = {"compute": "products", "class": "products:Products", "distribution": "products", "version": "1.0"}
-    assert foreign_compute([cell.spec.compute.kind]) == [expected]
+    assert foreign_compute([point.spec.compute.kind]) == [expected]

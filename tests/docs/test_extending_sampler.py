@@ -64,7 +64,7 @@ def test_its_rows_are_in_a_file_of_the_trial(page: tuple[ModuleType, Registry], 
     table = pq.read_table(trial / "load_averages.parquet")
     assert all((field.metadata or {})[b"meaning"] for field in table.schema)
     first, second, last = table.to_pylist()
-    assert {"cell": 0, "variant": "gpipe", "repeat": 1}.items() <= first.items()
+    assert {"sweep_point": 0, "variant": "gpipe", "repeat": 1}.items() <= first.items()
     # Half a second of the machine's clock is a quarter of the experiment's.
     assert second["time_ns"] - first["time_ns"] >= 0.25e9
     assert first["time_ns"] < second["time_ns"] < last["time_ns"] <= (time.monotonic_ns() - epoch_ns) / 2

@@ -41,8 +41,8 @@ def test_the_commands_that_need_no_root_do_what_the_page_says(package: Path) -> 
         if ON_REAL_TCP not in command:
             done = run(command, package)
             assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    (told,) = (block for block in blocks("") if "of 1 pair" in block)
-    assert told.strip() in done.stdout
+    (text,) = (block for block in blocks("") if "of 1 pair" in block)
+    assert text.strip() in done.stdout
 
 
 def test_the_schedule_is_found_by_its_name_alone(package: Path) -> None:

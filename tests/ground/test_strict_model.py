@@ -34,8 +34,8 @@ def test_models_are_frozen() -> None:
 
 
 def test_an_unknown_field_is_refused_with_its_path_and_the_nearest_name() -> None:
-    told = refusal({"lamps": [{"colour": "red"}, {"color": "red"}]})
-    assert told.startswith("room.yaml: lamps.1.color: unknown field, did you mean 'colour'?")
+    text = refusal({"lamps": [{"colour": "red"}, {"color": "red"}]})
+    assert text.startswith("room.yaml: lamps.1.color: unknown field, did you mean 'colour'?")
 
 
 def test_an_unknown_field_like_no_other_is_refused_with_the_names_there_are() -> None:
@@ -51,21 +51,21 @@ def test_a_missing_field_is_named() -> None:
 
 
 def test_a_wrong_unit_is_refused_with_the_remedy() -> None:
-    told = refusal({"light": {"colour": "red", "warmup": 40}})
-    assert told == "room.yaml: light.warmup: 40 has no unit: write a duration like 40ms, 50us or 2s"
+    text = refusal({"light": {"colour": "red", "warmup": 40}})
+    assert text == "room.yaml: light.warmup: 40 has no unit: write a duration like 40ms, 50us or 2s"
 
 
-def test_of_several_faults_the_unknown_field_is_told_and_the_rest_counted() -> None:
-    told = refusal({"light": {"colour": 3, "warmup": 40, "bulb": 1}})
-    assert told.startswith("room.yaml: light.bulb: unknown field")
-    assert told.endswith("(and 2 more)")
+def test_of_several_faults_the_unknown_field_is_reported_and_the_rest_counted() -> None:
+    text = refusal({"light": {"colour": 3, "warmup": 40, "bulb": 1}})
+    assert text.startswith("room.yaml: light.bulb: unknown field")
+    assert text.endswith("(and 2 more)")
 
 
 @pytest.mark.parametrize("document", [None, [], "text", 5])
 def test_what_is_no_mapping_is_refused_in_one_line(document: object) -> None:
-    told = refusal(document)
-    assert told.startswith("room.yaml: the document: ")
-    assert "\n" not in told
+    text = refusal(document)
+    assert text.startswith("room.yaml: the document: ")
+    assert "\n" not in text
 
 
 def test_a_negative_latency_is_refused_with_its_path() -> None:

@@ -21,10 +21,10 @@ TREES = st.recursive(SCALARS, lambda below: st.lists(below, max_size=4) | st.dic
 def refusal(text: str) -> str:
     with pytest.raises(InputError) as caught:
         parse_yaml(text, "exp.yaml")
-    told = str(caught.value)
-    assert told.startswith("exp.yaml: ")
-    assert told.isprintable()
-    return told
+    line = str(caught.value)
+    assert line.startswith("exp.yaml: ")
+    assert line.isprintable()
+    return line
 
 
 @given(TREES)
@@ -62,9 +62,9 @@ def bomb(levels: int, width: int) -> str:
 
 @pytest.mark.parametrize("text", [bomb(9, 9), bomb(30, 2), "b: &b {x: 1}\n" + "c: {<<: [" + "*b, " * 40_000 + "*b]}"])
 def test_an_alias_bomb_is_refused_before_it_goes_off(text: str) -> None:
-    told = refusal(text)
-    assert f"more than {MAX_VALUES} values once its aliases are written out, use fewer" in told
-    assert "line " in told
+    line = refusal(text)
+    assert f"more than {MAX_VALUES} values once its aliases are written out, use fewer" in line
+    assert "line " in line
 
 
 def test_a_bomb_of_merges_is_refused() -> None:
@@ -87,7 +87,7 @@ def test_a_ladder_of_aliases_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "text"),
     [
         ("a: 1\nb: 2\na: 3", "line 3: the field 'a' is there twice, leave one of them out"),
         ("a: {b: 1, b: 1}", "line 1: the field 'b' is there twice, leave one of them out"),
@@ -109,18 +109,18 @@ def test_a_ladder_of_aliases_is_refused() -> None:
         ("<<: 5", "line 1: not YAML: "),
     ],
 )
-def test_bad_yaml_is_refused_in_one_line_with_its_place(text: str, told: str) -> None:
-    assert refusal(text).startswith(f"exp.yaml: {told}")
+def test_bad_yaml_is_refused_in_one_line_with_its_place(text: str, line: str) -> None:
+    assert refusal(text).startswith(f"exp.yaml: {line}")
 
 
 @given(st.text(alphabet="ab:&*<>[]{}-!?|'\"#,% \n\t0.9=~", max_size=40))
 def test_any_text_is_a_tree_or_one_line(text: str) -> None:
-    told = ""
+    line = ""
     try:
         parse_yaml(text, "exp.yaml")
     except InputError as refused:
-        told = str(refused)
-    assert told.isprintable()
+        line = str(refused)
+    assert line.isprintable()
 
 
 def test_a_file_is_a_mapping(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_file_is_a_mapping(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "text"),
     [
         (b"", "empty, not a mapping: write fields like `name: value`"),
         (b"# only a remark\n", "empty, not a mapping"),
@@ -140,12 +140,12 @@ def test_a_file_is_a_mapping(tmp_path: Path) -> None:
         (b"#" * (MAX_FILE_BYTES + 1), "larger than 1 MiB"),
     ],
 )
-def test_a_file_that_holds_no_mapping_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_file_that_holds_no_mapping_is_refused(tmp_path: Path, content: bytes, text: str) -> None:
     path = tmp_path / "exp.yaml"
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
         read_document(path)
-    assert str(caught.value).startswith(f"{path}: {told}")
+    assert str(caught.value).startswith(f"{path}: {text}")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -123,7 +123,12 @@ class Pipeline:
 def calibration_rows(latency_ms: float, datacenters: Sequence[str], within_tolerance: bool) -> list[CalibrationRow]:
     error = 1.004 if within_tolerance else 1.3
     goodput_bps = NODE_PAIR_RATE_BPS * 0.957
-    impairments = {"asked_jitter_ms": 0.0, "measured_jitter_ms": 0.02, "asked_loss": 0.0, "measured_loss": 0.0}
+    impairments = {
+        "configured_jitter_ms": 0.0,
+        "measured_jitter_ms": 0.02,
+        "configured_loss": 0.0,
+        "measured_loss": 0.0,
+    }
     return [
         CalibrationRow(
             *pair, "wan", 2 * latency_ms, 2 * latency_ms + 0.1, goodput_bps, goodput_bps / error,
@@ -145,7 +150,7 @@ def manifest_for(
         for pair in combinations(datacenters, 2)
     ]
     swept = [{"topology.wan.latency": value} for value in latencies] if len(latencies) > 1 else [{}]
-    cells = [{"index": i, "cell": values, "wan": wan} for i, values in enumerate(swept)]
+    points = [{"index": i, "sweep_point": values, "wan": wan} for i, values in enumerate(swept)]
     return {
         "name": name,
         "experiment": {
@@ -176,7 +181,7 @@ def manifest_for(
             {"name": variant, "schedule": "gpipe", "transport": {"connections": position * 8 or 1}}
             for position, variant in enumerate(variants)
         ],
-        "cells": cells,
+        "sweep_points": points,
         "training": {
             "stages": 6,
             "pipelines": 1,
@@ -216,11 +221,13 @@ def build_run(tmp_path: Path) -> BuildRun:
             if prefill and variant in prefill:
                 described["variants"][position] |= {**described["variants"][position - 1], "name": variant}
         store = RunStore.create(tmp_path / "runs", name, described, "c0ffee" * 8)
-        trials = [(cell, variant, k) for cell in range(len(latencies)) for variant in variants for k in range(repeats)]
-        for cell, variant, repeat in trials[:finished_trials]:
-            latency_ms = int(latencies[cell].removesuffix("ms"))
-            if not store.has_calibration(cell):
-                store.write_calibration(cell, calibration_rows(latency_ms, datacenters, within_tolerance))
+        trials = [
+            (point, variant, k) for point in range(len(latencies)) for variant in variants for k in range(repeats)
+        ]
+        for point, variant, repeat in trials[:finished_trials]:
+            latency_ms = int(latencies[point].removesuffix("ms"))
+            if not store.has_calibration(point):
+                store.write_calibration(point, calibration_rows(latency_ms, datacenters, within_tolerance))
             # A variant that prefills trains as the one before it does.
             trains_as = [each for each in variants if each not in (prefill or {})]
             connections = 8 * (trains_as.index(variant) if variant in trains_as else len(trains_as) - 1) or 1
@@ -230,7 +237,7 @@ def build_run(tmp_path: Path) -> BuildRun:
             if prefill and variant in prefill:
                 logs, requests, facts["prefill"] = with_prefill(logs, prefill[variant], list(DURATION_MS), repeat)
             record = TrialRecord(
-                cell, variant, repeat, logs, {LINK_TABLE: pipeline.samples(), PREFILL_TABLE: requests}, facts
+                point, variant, repeat, logs, {LINK_TABLE: pipeline.samples(), PREFILL_TABLE: requests}, facts
             )
             store.write_trial(record)
         if finished_trials is None:

@@ -60,21 +60,21 @@ def read_in_every_way(run: Run, other: Run) -> None:
 
 def refusal(path: Path) -> str:
     """What loading and tracing say of a run, which is the same, "" if they read it."""
-    told = []
+    lines = []
     for read in (results.load, lambda run: write_trace(run, run / "trace.json", Selection())):
         try:
             read(path)
         except RunError as refused:
-            told.append(str(refused))
+            lines.append(str(refused))
         else:
-            told.append("")
-    assert told[0] == told[1]
-    return told[0]
+            lines.append("")
+    assert lines[0] == lines[1]
+    return lines[0]
 
 
 @pytest.fixture
 def two_runs(build_run: BuildRun, tmp_path: Path) -> tuple[Path, Run]:
-    """A run to be damaged, one cell and two variants of which one prefills, and the same run read before that."""
+    """A run to be damaged, with two variants of which one prefills, and the same run read before that."""
     path = build_run(
         variants=("alone", "filled"), latencies=("40ms",), prefill={"filled": 20.0}, datacenters=("east", "west")
     )
@@ -104,15 +104,23 @@ def test_a_run_with_anything_wrong_in_a_document_is_refused_in_one_line_or_read_
 
 
 @pytest.mark.parametrize(
-    ("at", "value", "told"),
+    ("at", "value", "text"),
     [
         (("name",), ABSENT, "name: this field is missing"),
         (("variants",), None, "variants: input should be a valid list, not null"),
         (("variants", 0), 7, "variants.0: input should be "),
-        (("cells", 0, "index"), "0", 'cells.0.index: input should be a valid integer, not "0"'),
-        (("cells", 0, "cell"), None, "cells.0.cell: input should be a valid dictionary, not null"),
-        (("cells", 1, "index"), 0, "cells.1.index: 0 is that of cells.0 too"),
-        (("cells", 0, "wan", 0, "between"), ["east"], "cells.0.wan.0.between: list should have at least 2 items"),
+        (("sweep_points", 0, "index"), "0", 'sweep_points.0.index: input should be a valid integer, not "0"'),
+        (
+            ("sweep_points", 0, "sweep_point"),
+            None,
+            "sweep_points.0.sweep_point: input should be a valid dictionary, not null",
+        ),
+        (("sweep_points", 1, "index"), 0, "sweep_points.1.index: 0 is that of sweep_points.0 too"),
+        (
+            ("sweep_points", 0, "wan", 0, "between"),
+            ["east"],
+            "sweep_points.0.wan.0.between: list should have at least 2 items",
+        ),
         (("warmup_iterations",), True, "warmup_iterations: input should be a valid integer, not true"),
         (("tokens_per_iteration",), -5, "tokens_per_iteration: input should be greater than or equal to 0, not -5"),
         (("dilation",), 0, "dilation: input should be greater than 0, not 0"),
@@ -120,15 +128,15 @@ def test_a_run_with_anything_wrong_in_a_document_is_refused_in_one_line_or_read_
         (("name",), ["x" * 500 + "\n"], "name: input should be a valid string, not "),
     ],
 )
-def test_a_wrong_field_is_told_with_its_path_and_value(
-    build_run: BuildRun, at: Steps, value: object, told: str
+def test_a_wrong_field_is_reported_with_its_path_and_value(
+    build_run: BuildRun, at: Steps, value: object, text: str
 ) -> None:
     path = build_run()
     manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     (path / "manifest.json").write_text(json.dumps(with_value(manifest, at, value)), encoding="utf-8")
     with pytest.raises(RunError) as refused:
         results.load(path)
-    assert str(refused.value).startswith(f"{path / 'manifest.json'}: {told}")
+    assert str(refused.value).startswith(f"{path / 'manifest.json'}: {text}")
     assert str(refused.value).endswith("the file is damaged or edited: restore it, or run again")
     assert len(str(refused.value)) < len(str(path)) + 250
     assert "\n" not in str(refused.value)
@@ -141,7 +149,9 @@ def test_an_empty_manifest_is_none() -> None:
 
 def test_what_an_older_or_newer_run_says_or_leaves_out_is_no_fault() -> None:
     least = {"name": "a", "created": "then", "config_hash": "c", "complete": False}
-    check_manifest({**least, "from_the_future": [1], "cells": [{"index": 0, "cell": {}, "new": 1}]}, "m.json")
+    check_manifest(
+        {**least, "from_the_future": [1], "sweep_points": [{"index": 0, "sweep_point": {}, "new": 1}]}, "m.json"
+    )
 
 
 @pytest.mark.parametrize("text", ['{"name": NaN}', '{"name": 1e999}', '{"name": "\\ud800"}', "[" * 100_000, "\xff"])
@@ -154,18 +164,22 @@ def test_what_is_no_plain_json_is_refused(build_run: BuildRun, text: str) -> Non
 
 def test_a_copied_trial_is_refused_as_twice_the_same(build_run: BuildRun, tmp_path: Path) -> None:
     path = build_run(finished_trials=1, variants=("gpipe", "atlas"))
-    folder = path / "trials/cell-000/gpipe"
+    folder = path / "trials/point-000/gpipe"
     shutil.copytree(folder / "repeat-0", folder / "repeat-1")
-    with pytest.raises(RunError, match=r"repeat-1/trial\.json: twice cell 0, gpipe, repeat 0, here and in .*repeat-0"):
+    with pytest.raises(
+        RunError, match=r"repeat-1/trial\.json: twice sweep point 0, gpipe, repeat 0, here and in .*repeat-0"
+    ):
         results.load(path)
-    with pytest.raises(RunError, match="twice cell 0, gpipe, repeat 0"):
+    with pytest.raises(RunError, match="twice sweep point 0, gpipe, repeat 0"):
         write_trace(path, tmp_path / "trace.json", Selection())
 
 
-@pytest.mark.parametrize("place", ["cell-000/gpipe/repeat-1", "cell-001/gpipe/repeat-0", "cell-000/atlas/repeat-0"])
+@pytest.mark.parametrize("place", ["point-000/gpipe/repeat-1", "point-001/gpipe/repeat-0", "point-000/atlas/repeat-0"])
 def test_a_trial_in_the_folder_of_another_is_refused(build_run: BuildRun, place: str) -> None:
     path = build_run(finished_trials=1, variants=("gpipe", "atlas"))
     (path / "trials" / place).parent.mkdir(parents=True, exist_ok=True)
-    (path / "trials/cell-000/gpipe/repeat-0").rename(path / "trials" / place)
-    with pytest.raises(RunError, match=r"trial\.json: it says cell 0, gpipe, repeat 0, which belongs in .*gpipe/rep"):
+    (path / "trials/point-000/gpipe/repeat-0").rename(path / "trials" / place)
+    with pytest.raises(
+        RunError, match=r"trial\.json: it says sweep point 0, gpipe, repeat 0, which belongs in .*gpipe/rep"
+    ):
         results.load(path)

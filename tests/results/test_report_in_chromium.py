@@ -91,7 +91,7 @@ def cut_off(page: Page) -> list[str]:
 
 
 def narrowest_name_px(page: Page) -> float:
-    """The width of the narrowest cell of the main table that names a variant or a run."""
+    """The width of the narrowest sweep point of the main table that names a variant or a run."""
     width: float = page.evaluate(
         "Math.min(...[...document.querySelectorAll('.headline tbody th[scope=row], .headline td.run')]"
         ".map(each => each.getBoundingClientRect().width))"

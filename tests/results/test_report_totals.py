@@ -61,10 +61,10 @@ def rows_of(path: Path) -> dict[tuple[str, str], dict[str, str]]:
 
 def test_wan_bytes_are_the_sum_over_the_links_counters(build_run: BuildRun) -> None:
     path = build_run()
-    told = rows_of(path)
+    text = rows_of(path)
     for facts, _, samples in trials_of(path):
-        latency = ("10ms", "40ms")[facts["cell"]]
-        assert int(told[latency, facts["variant"]]["wan_bytes"]) == wan_bytes(samples)
+        latency = ("10ms", "40ms")[facts["sweep_point"]]
+        assert int(text[latency, facts["variant"]]["wan_bytes"]) == wan_bytes(samples)
 
 
 def test_the_parts_of_the_gpus_time_are_the_window_of_every_gpu_to_the_nanosecond(build_run: BuildRun) -> None:
@@ -72,14 +72,14 @@ def test_the_parts_of_the_gpus_time_are_the_window_of_every_gpu_to_the_nanosecon
     total_ns: dict[tuple[int, str], int] = {}
     training_ns: dict[tuple[int, str], int] = {}
     for facts, spans, _ in trials_of(path):
-        key = (facts["cell"], facts["variant"])
+        key = (facts["sweep_point"], facts["variant"])
         begin_ns, end_ns = window_ns(spans, 1)
         gpus = len({(span["host"], span["gpu"]) for span in spans})
         total_ns[key] = total_ns.get(key, 0) + gpus * (end_ns - begin_ns)
         training_ns[key] = training_ns.get(key, 0) + busy_ns(spans, begin_ns, end_ns)
     found = gpu_time_shares(results.load(path))
-    assert {(each.cell, each.variant): each.total_ns for each in found} == total_ns
-    assert {(each.cell, each.variant): each.parts_ns["training"] for each in found} == training_ns
+    assert {(each.point, each.variant): each.total_ns for each in found} == total_ns
+    assert {(each.point, each.variant): each.parts_ns["training"] for each in found} == training_ns
     for each in found:
         assert sum(each.parts_ns.values()) == each.total_ns
         assert sum(each.share(part) for part in PARTS) == pytest.approx(1)
@@ -107,28 +107,28 @@ def test_prefill_and_what_is_left_idle_are_what_training_left(build_run: BuildRu
 
 def test_what_became_of_the_requests_is_what_their_table_says(build_run: BuildRun) -> None:
     path = build_run(variants=("alone", "filled"), latencies=("40ms",), prefill={"filled": 60.0}, repeats=2)
-    told = rows_of(path)["", "filled"]
+    text = rows_of(path)["", "filled"]
     offered: list[dict[str, Any]] = []
     tokens, gpu_ns = 0, 0
     for facts, spans, _ in trials_of(path):
         if facts["variant"] == "filled":
             begin_ns, end_ns = window_ns(spans, 1)
-            folder = path / "trials" / "cell-000" / "filled" / f"repeat-{facts['repeat']}"
+            folder = path / "trials" / "point-000" / "filled" / f"repeat-{facts['repeat']}"
             rows = pq.read_table(folder / "prefill_requests.parquet").to_pylist()
             offered += [row for row in rows if begin_ns <= row["arrival_ns"] < end_ns]
             ended = [row for row in rows if row["prefilled_ns"] and begin_ns <= row["prefilled_ns"] <= end_ns]
             tokens += sum(row["prompt_tokens"] for row in ended)
             gpu_ns += 6 * (end_ns - begin_ns)
-    assert int(told["prefill_offered_requests"]) == len(offered)
+    assert int(text["prefill_offered_requests"]) == len(offered)
     for outcome in ("admitted", "rejected"):
-        assert int(told[f"prefill_{outcome}_requests"]) == sum(row["outcome"] == outcome for row in offered) > 0
-    assert told["prefill_rejected_slo_requests"] == told["prefill_rejected_requests"]
+        assert int(text[f"prefill_{outcome}_requests"]) == sum(row["outcome"] == outcome for row in offered) > 0
+    assert text["prefill_rejected_slo_requests"] == text["prefill_rejected_requests"]
     for name, end in (("ttft", "kv_moved_ns"), ("ttft_without_kv", "prefilled_ns")):
         times = sorted(row[end] - row["arrival_ns"] for row in offered if row[end])
         for percent in (50, 90, 95, 99):
             wanted = next(t for n, t in enumerate(times, start=1) if 100 * n >= percent * len(times))
-            assert float(told[f"prefill_{name}_p{percent}_s"]) == wanted / 1e9
-    assert float(told["prefill_tokens_per_gpu_hour"]) == pytest.approx(tokens / (gpu_ns / 3.6e12))
+            assert float(text[f"prefill_{name}_p{percent}_s"]) == wanted / 1e9
+    assert float(text["prefill_tokens_per_gpu_hour"]) == pytest.approx(tokens / (gpu_ns / 3.6e12))
 
 
 def test_the_training_part_is_the_utilization_of_the_table(build_run: BuildRun) -> None:

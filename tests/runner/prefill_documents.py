@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Cell, Experiment
+from runner.resolve.experiment import Experiment, SweepPoint
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def experiment(directory: Path = Path(), **changes: Any) -> Experiment:
     return parse_experiment(document(**changes), "exp.yaml", directory)
 
 
-def cell(directory: Path = Path(), **changes: Any) -> Cell:
-    return experiment(directory, **changes).cells()[0]
+def point(directory: Path = Path(), **changes: Any) -> SweepPoint:
+    return experiment(directory, **changes).points()[0]
 
 
 def with_prefill(**changes: Any) -> dict[str, Any]:

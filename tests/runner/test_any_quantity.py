@@ -69,13 +69,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(field=st.sampled_from(FIELDS), text=texts)
 @settings(max_examples=600, deadline=None)
 def test_any_text_in_any_field_is_an_experiment_or_a_refusal_of_one_short_line(file: Path, field, text: str) -> None:
-    told = ""
+    line = ""
     try:
         load_experiment(file, [f"{field}={text}"])
     except InputError as refused:
-        told = str(refused)
-    assert told.isprintable()
-    assert len(told) < len(str(file)) + 600
+        line = str(refused)
+    assert line.isprintable()
+    assert len(line) < len(str(file)) + 600
 
 
 @pytest.mark.parametrize("field", FIELDS)

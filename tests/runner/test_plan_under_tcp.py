@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import effects_of
@@ -16,9 +16,9 @@ RATES = ("1Gbit", "2Gbit", "3Gbit", "5Gbit")
 WARMUP = 1
 
 
-def cells(
+def points(
     datacenters: int, stages_each: int, pipelines: int, *, latency: str, rates: tuple[str, ...] = RATES, **asked: Any
-) -> tuple[Cell, ...]:
+) -> tuple[SweepPoint, ...]:
     transport = {"connections": "auto", "window": "6MiB", **asked.pop("transport", {})}
     document = {
         "topology": {
@@ -40,7 +40,7 @@ def cells(
         "sweep": {"topology.wan.node_pair_rate": list(rates)},
         "engine": "simulate",
     }
-    return parse_experiment(document, "exp.yaml", Path()).cells()
+    return parse_experiment(document, "exp.yaml", Path()).points()
 
 
 def compute(forward_ms: int, activation: str) -> dict[str, str]:
@@ -48,9 +48,9 @@ def compute(forward_ms: int, activation: str) -> dict[str, str]:
     return {"forward": forward, "recompute": forward, "backward": f"{2 * forward_ms}ms", "activation": activation}
 
 
-def simulated(cell: Cell) -> Simulation:
-    variant = cell.variants[0]
-    return simulate_variant(cell.topology, variant, 3, effects=effects_of(variant.transport))
+def simulated(point: SweepPoint) -> Simulation:
+    variant = point.variants[0]
+    return simulate_variant(point.topology, variant, 3, effects=effects_of(variant.transport))
 
 
 def acting_ns(simulation: Simulation, iteration: int) -> int:
@@ -64,21 +64,21 @@ def acting_ns(simulation: Simulation, iteration: int) -> int:
 GRIDS = {
     # Planned by rates alone, these took 0.96 s at 3 Gbit/s and 1.12 s at 5 Gbit/s: the plan itself was longer.
     "two stages over four connections": (
-        cells(
+        points(
             2, 1, 2, latency="10ms", microbatches=8, compute=compute(30, "16MiB"), transport={"connections": 4}
         ),
         1,
     ),
     # 0.59 s at 1 Gbit/s and 0.66 s at 5 Gbit/s: planned were 0.58 s at either.
     "three stages whose transfers are all ramp": (
-        cells(
+        points(
             3, 1, 1, latency="10ms", microbatches=8, compute=compute(15, "2MiB"), transport={"sharing": "temporal"}
         ),
         2,
     ),
     # 0.48, 0.55 and 0.53 s at 2, 3 and 5 Gbit/s.
-    "a cell of two": (
-        cells(
+    "a sweep point of two": (
+        points(
             2,
             1,
             2,
@@ -95,7 +95,7 @@ GRIDS = {
 @pytest.mark.parametrize("grid", GRIDS)
 def test_more_bandwidth_does_not_make_atlas_slower_by_more_than_a_round_trip_a_boundary(grid: str) -> None:
     swept, boundaries = GRIDS[grid]
-    times_ns = [simulated(cell).iteration_time_ns(WARMUP) for cell in swept]
+    times_ns = [simulated(point).iteration_time_ns(WARMUP) for point in swept]
     print([round(time_ns / 1e9, 3) for time_ns in times_ns])
     # Another number of connections deals chunks otherwise, which may cost a transfer one more round trip.
     allowed_ns = boundaries * 20_000_000
@@ -104,8 +104,8 @@ def test_more_bandwidth_does_not_make_atlas_slower_by_more_than_a_round_trip_a_b
 
 
 def planned_and_taken_ns(latency: str, rate: str) -> tuple[int, float]:
-    (cell,) = cells(3, 2, 2, latency=latency, microbatches=8, compute=compute(20, "16MiB"), rates=(rate,))
-    plan, simulation = cell.variants[0].plan, simulated(cell)
+    (point,) = points(3, 2, 2, latency=latency, microbatches=8, compute=compute(20, "16MiB"), rates=(rate,))
+    plan, simulation = point.variants[0].plan, simulated(point)
     assert plan is not None
     return plan.makespan_ns, sum(acting_ns(simulation, iteration) for iteration in (1, 2)) / 2
 
@@ -125,10 +125,10 @@ def test_a_plan_forgets_that_acknowledgements_wait_behind_the_other_direction() 
 @pytest.mark.parametrize("keeping", [{"slow_start_after_idle": False}, {"congestion": "bbr"}])
 def test_a_plan_knows_which_connections_keep_their_windows(keeping: dict[str, Any]) -> None:
     def planned_ns(**transport: Any) -> int:
-        (cell,) = cells(
+        (point,) = points(
             2, 2, 1, latency="40ms", rates=("5Gbit",), microbatches=8, compute=compute(20, "32MiB"), transport=transport
         )
-        plan = cell.variants[0].plan
+        plan = point.variants[0].plan
         assert plan is not None
         return plan.makespan_ns
 

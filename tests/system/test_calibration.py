@@ -21,8 +21,9 @@ LINKS = {
 
 def _told(link: LinkMeasurement) -> str:
     return (
-        f"{link.source} to {link.destination}: RTT {link.measured_rtt_ms:.2f} of {link.asked_rtt_ms:.2f} ms, goodput "
-        f"{link.measured_goodput_bps / 1e6:.1f} of {(link.asked_goodput_bps or 0) / 1e6:.1f} Mbit/s, jitter "
+        f"{link.source} to {link.destination}: RTT {link.measured_rtt_ms:.2f} of {link.configured_rtt_ms:.2f} ms, "
+        f"goodput "
+        f"{link.measured_goodput_bps / 1e6:.1f} of {(link.configured_goodput_bps or 0) / 1e6:.1f} Mbit/s, jitter "
         f"{link.impairments['jitter_ms'].measured:.2f} ms, loss {link.impairments['loss'].measured:.2%}"
     )
 
@@ -66,7 +67,7 @@ def test_jitter_and_loss_are_measured(substrate: str, resolved: Resolve) -> None
         assert link.impairments["loss"].measured == pytest.approx(0.01, abs=0.009)
 
 
-def test_a_network_that_is_not_as_asked_is_told_apart(substrate: str, resolved: Resolve) -> None:
+def test_a_network_that_is_not_as_asked_is_distinguished(substrate: str, resolved: Resolve) -> None:
     """The hosts get a slower network than the one the measurement is held against."""
     document = {
         "datacenters": [{"name": "a", "hosts": 1}, {"name": "b", "hosts": 1}],

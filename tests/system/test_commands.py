@@ -113,9 +113,9 @@ def test_shell_is_mininets_prompt_and_exec_joins_it(held: "subprocess.Popen[str]
     done = wanbed("exec", file, "west-0", "--", "hostname")
     assert done.stdout == "west-0\n"
     assert "which is up already" in done.stderr
-    told, _ = held.communicate("east-0 hostname\neast-1 ping -c 2 -i 0.05 west-0\nexit\n", timeout=30)
-    assert "east-1" not in told.split("PING")[0]
-    assert "2 received" in told
+    text, _ = held.communicate("east-0 hostname\neast-1 ping -c 2 -i 0.05 west-0\nexit\n", timeout=30)
+    assert "east-1" not in text.split("PING")[0]
+    assert "2 received" in text
     assert held.returncode == 0
 
 
@@ -195,8 +195,8 @@ def test_an_interrupted_run_takes_everything_down_with_it(file: Path, substrate:
         time.sleep(0.05)
     time.sleep(3)
     run.send_signal(signal.SIGINT)
-    _, told = run.communicate(timeout=30)
-    assert run.returncode == 128 + signal.SIGINT, told
+    _, line = run.communicate(timeout=30)
+    assert run.returncode == 128 + signal.SIGINT, line
     assert not identifiers_of(run.pid)
     assert not any(marked_processes(identifier) for identifier in mine)
 
@@ -219,11 +219,11 @@ def test_a_rank_that_dies_ends_the_run_with_one_line(file: Path, substrate: str,
     victim = _rank_of(mine, "rank-2.json")
     subprocess.run(["kill", "-9", str(victim)], check=True)
     start = time.monotonic()
-    _, told = run.communicate(timeout=60)
+    _, reported = run.communicate(timeout=60)
     assert time.monotonic() - start < 20
     assert run.returncode == 4
-    failure = [line for line in told.splitlines() if "trials done" not in line]
-    assert len(failure) == 1, told
+    failure = [line for line in reported.splitlines() if "trials done" not in line]
+    assert len(failure) == 1, reported
     assert "rank" in failure[0]
 
 

@@ -73,27 +73,27 @@ def test_5_percent_slower_is_caught_with_5_repeats(baseline: Path, slower: Path)
     refused = compared(baseline, slower, status=3)
     assert {each["field"].partition(".")[0] for each in refused["differences"]} == {"compute"}
     document = compared(baseline, slower, "--allow", "compute", status=1)
-    (cell,) = document["cells"]
+    (point,) = document["sweep_points"]
     # Three microbatches at one stage and one at the other take 20 of an iteration's 412 ms longer.
-    assert 1.03 < cell["ratio"] < 1.07
-    assert cell["interval"][0] > 1.02
+    assert 1.03 < point["ratio"] < 1.07
+    assert point["interval"][0] > 1.02
 
 
 def test_the_same_thing_run_twice_passes_and_is_the_noise_of_this_machine(
     baseline: Path, slower: Path, tmp_path: Path
 ) -> None:
     document = compared(baseline, slower, "--allow", "compute", "--margin", "20%", "--noise", 5, "--runs", tmp_path)
-    (cell,) = document["cells"]
-    assert 0 <= cell["noise_floor"] < 0.2
-    assert (cell["verdict"], cell["margin"]) == ("same", 0.2)
+    (point,) = document["sweep_points"]
+    assert 0 <= point["noise_floor"] < 0.2
+    assert (point["verdict"], point["margin"]) == ("same", 0.2)
     (again,) = tmp_path.iterdir()
     manifest = json.loads((again / "manifest.json").read_text(encoding="utf-8"))
     assert (manifest["noise_of"], manifest["complete"]) == (baseline.name, True)
     document = compared(baseline, again)
     assert document["differences"] == []
-    (cell,) = document["cells"]
-    assert cell["verdict"] in {"same", "unclear"}
-    assert (cell["repeats"], cell["iterations"]) == ({"a": 5, "b": 5}, {"a": 10, "b": 10})
+    (point,) = document["sweep_points"]
+    assert point["verdict"] in {"same", "unclear"}
+    assert (point["repeats"], point["iterations"]) == ({"a": 5, "b": 5}, {"a": 10, "b": 10})
 
 
 def test_a_link_that_no_machine_holds_fails_calibration_and_is_refused(baseline: Path, run_of: RunOf) -> None:

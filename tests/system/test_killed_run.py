@@ -36,7 +36,7 @@ MOMENTS_S = (0.6, 0.9, 1.3, 1.8, 2.4, 3.0, 4.0, 5.0, 7.0, 14.0)
 
 
 @pytest.fixture
-def neighbour(substrate: str, resolved: Callable[[dict[str, Any]], Topology]) -> Iterator[Testbed]:
+def peer(substrate: str, resolved: Callable[[dict[str, Any]], Topology]) -> Iterator[Testbed]:
     """Another testbed, up all the while."""
     document = {
         "datacenters": [{"name": "here", "hosts": 1}, {"name": "there", "hosts": 1}],
@@ -64,9 +64,7 @@ def clean() -> None:
     subprocess.run([*WANBED, "clean"], check=True, capture_output=True, timeout=60)
 
 
-def test_nothing_is_left_of_a_run_killed_at_any_of_ten_moments(
-    neighbour: Testbed, substrate: str, tmp_path: Path
-) -> None:
+def test_nothing_is_left_of_a_run_killed_at_any_of_ten_moments(peer: Testbed, substrate: str, tmp_path: Path) -> None:
     file = tmp_path / "experiment.yaml"
     file.write_text(EXPERIMENT)
     links = set(os.listdir("/sys/class/net"))
@@ -91,15 +89,15 @@ def test_nothing_is_left_of_a_run_killed_at_any_of_ten_moments(
         assert not any(draft.name.endswith(identifier) for draft in STATE_ROOT.glob(".*") for identifier in caught)
     assert len(caught) >= len(MOMENTS_S) // 2, "most moments must have caught a testbed that was there"
     assert with_namespaces >= len(MOMENTS_S) // 2, "most moments must have caught namespaces"
-    assert ping(neighbour.spawn, "here-0", "there-0", 20).lost < 0.5
+    assert ping(peer.spawn, "here-0", "there-0", 20).lost < 0.5
     for folder in (tmp_path / "runs").iterdir():
         # Without a manifest it was killed between making the folder and writing into it.
         if (folder / "manifest.json").exists():
             assert not results.load(folder).complete
 
 
-def test_clean_says_whom_it_leaves_alone(neighbour: Testbed) -> None:
+def test_clean_says_whom_it_leaves_alone(peer: Testbed) -> None:
     done = subprocess.run([*WANBED, "clean"], check=True, capture_output=True, text=True, timeout=60)
-    assert neighbour.identifier in done.stdout
+    assert peer.identifier in done.stdout
     assert "left alone" in done.stdout
-    assert ping(neighbour.spawn, "here-0", "there-0", 20).lost < 0.5
+    assert ping(peer.spawn, "here-0", "there-0", 20).lost < 0.5

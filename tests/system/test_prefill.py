@@ -131,12 +131,12 @@ def test_no_gpu_ever_does_two_things_at_once(run: Run, variant: str) -> None:
 
 
 def test_every_request_has_one_outcome_and_they_add_up(run: Run) -> None:
-    rows, told = requests(run, SERVED), facts(run, SERVED)["counts"]
-    outcomes = {name: told[name] for name in ("admitted", "held", "off_loaded")}
-    rejected = sum(count for name, count in told.items() if name.startswith("rejected_"))
+    rows, text = requests(run, SERVED), facts(run, SERVED)["counts"]
+    outcomes = {name: text[name] for name in ("admitted", "held", "off_loaded")}
+    rejected = sum(count for name, count in text.items() if name.startswith("rejected_"))
     assert sum(outcomes.values()) + rejected == len(rows) == rows["request"].nunique()
     assert rows["request"].tolist() == list(range(len(rows)))
-    assert (rows["outcome"] == "admitted").sum() == told["admitted"] > 20
+    assert (rows["outcome"] == "admitted").sum() == text["admitted"] > 20
     spans = run.spans[(run.spans["variant"] == SERVED) & (run.spans["kind"] == PREFILL)]
     assert set(spans["request"]) <= set(rows.loc[rows["outcome"] == "admitted", "request"])
 

@@ -84,7 +84,7 @@ def both_ways(*pairs: Pair) -> list[Pair]:
     return [*pairs, *(pair[::-1] for pair in pairs)]
 
 
-def test_a_pair_reaches_its_cap_and_no_more_while_its_neighbours_are_idle(testbed: Testbed) -> None:
+def test_a_pair_reaches_its_cap_and_no_more_while_its_peers_are_idle(testbed: Testbed) -> None:
     for pair in both_ways(("a-0", "wide-0")):
         rates_once_reached(testbed, [pair], all_at_cap)
 

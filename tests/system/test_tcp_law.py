@@ -36,8 +36,8 @@ def test_one_untuned_connection_and_many(substrate: str, resolved: Callable[[dic
         far = {
             n: measure_goodput(testbed, [Flow("here-0", "far-0", n)], rtt_s=FAR_RTT_S, seconds=3)[0] for n in (1, 2, 8)
         }
-    told = {"10 ms": near * DILATION / 1e6, **{f"40 ms x {n}": rate * DILATION / 1e6 for n, rate in far.items()}}
-    print({name: f"{rate:.0f} Mbit/s" for name, rate in told.items()})
+    lines = {"10 ms": near * DILATION / 1e6, **{f"40 ms x {n}": rate * DILATION / 1e6 for n, rate in far.items()}}
+    print({name: f"{rate:.0f} Mbit/s" for name, rate in lines.items()})
     assert 3.5 < near / far[1] < 4.5
     assert far[2] >= 0.9 * 2 * far[1]
     assert far[8] >= 0.93 * CAP_BPS / DILATION

@@ -45,12 +45,12 @@ SLACK_BYTES = 100_000_000 / 8 * (0.1 + 2 * LATENCY_MS / 1e3)
 @pytest.fixture
 def trial(substrate: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The TCP samples and the node pairs' counters of one trial."""
-    cell = parse_experiment(EXPERIMENT, "exp.yaml", Path()).cells()[0]
-    (variant,) = cell.variants
-    with bring_up(cell.topology, substrate=substrate) as testbed:
+    point = parse_experiment(EXPERIMENT, "exp.yaml", Path()).points()[0]
+    (variant,) = point.variants
+    with bring_up(point.topology, substrate=substrate) as testbed:
         testbed.use_tcp(variant.tcp)
-        connections = count_connections(cell.topology, variant.pairs, variant.transport, variant.clock)
-        record = run_trial(testbed, Trial(cell, 0, 0, 1.0, connections))
+        connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+        record = run_trial(testbed, Trial(point, 0, 0, 1.0, connections))
     links = pd.DataFrame(record.tables[LINK_TABLE], columns=LINK_SAMPLES.names[3:])
     return pd.DataFrame(record.tables[TCP_TABLE], columns=TCP_SAMPLES.names[3:]), links[links.scope == "node_pair"]
 
@@ -59,8 +59,8 @@ def test_connections_are_as_the_topology_the_transport_and_the_counters_say(
     trial: tuple[pd.DataFrame, pd.DataFrame],
 ) -> None:
     tcp, links = trial
-    told = tcp.groupby(["source", "destination"])
-    assert set(told.groups) == {("east-0", "west-0"), ("west-0", "east-0")}
+    text = tcp.groupby(["source", "destination"])
+    assert set(text.groups) == {("east-0", "west-0"), ("west-0", "east-0")}
     ends = {(east, west) for east, west in zip(tcp.source_port, tcp.destination_port, strict=True)}
     assert len(ends) == 2 * CONNECTIONS, "both ends of every connection"
     assert {(west, east) for east, west in ends} == ends
@@ -76,7 +76,7 @@ def test_connections_are_as_the_topology_the_transport_and_the_counters_say(
     assert tcp.window_limited_ns.max() > 0
     assert (tcp.acked_bytes <= tcp.sent_bytes + 1).all(), "and the one that opened it has its SYN acknowledged"
 
-    for (source, destination), end in told:
+    for (source, destination), end in text:
         wire = links[(links.source == source) & (links.destination == destination)]
         totals = end.groupby("time_ns")[["acked_bytes", "sent_bytes"]].sum()
         crossed = np.interp(totals.index, wire.time_ns, wire.wire_bytes)
@@ -146,9 +146,9 @@ def test_a_general_netlink_library_reads_the_same(stalled: str) -> None:
     sender = next(state for state in before if state.source == "far")
     assert sender.unsent_bytes > 0
     assert sender.delivery_rate_bps
-    told = {names[message["idiag_src"]]: message for message in messages}
+    lines = {names[message["idiag_src"]]: message for message in messages}
     for state in before:
-        information = told[state.source].get_attr("INET_DIAG_INFO")
-        assert state.congestion == told[state.source].get_attr("INET_DIAG_CONG")
+        information = lines[state.source].get_attr("INET_DIAG_INFO")
+        assert state.congestion == lines[state.source].get_attr("INET_DIAG_CONG")
         for field, (name, factor) in SAME.items():
             assert (getattr(state, field) or 0) == information[name] * factor, field

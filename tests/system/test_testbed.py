@@ -106,9 +106,9 @@ def test_sysctls_and_offloads_read_back_of_hosts_and_gateways(substrate: str, re
     assert sysctls["east-0"]["net.ipv4.tcp_congestion_control"] == "reno"
     assert (sysctls["east-0"]["net.ipv4.tcp_rmem"] or "").endswith(" 1048576")
     assert offloads.keys() == {"east-0 eth0", "west-0 eth0", "east host0", "east wan1", "west host0", "west wan0"}
-    for told in offloads.values():
-        assert told["mtu_bytes"] == 1500
-        assert told["tcp-segmentation-offload"] is True
+    for text in offloads.values():
+        assert text["mtu_bytes"] == 1500
+        assert text["tcp-segmentation-offload"] is True
 
 
 def test_a_program_left_in_the_background_ends_with_the_testbed(substrate: str, resolved: Resolve) -> None:

@@ -108,7 +108,7 @@ def test_the_gradients_are_those_of_one_process_at_every_replica(
     run: Run, reference: Mapping[str, ReferenceTraining], variant: str
 ) -> None:
     stages = 1 if "training" in VARIANTS[variant] else STAGES
-    folder = run.path / "gradients" / "cell-000" / slug(variant) / "repeat-0"
+    folder = run.path / "gradients" / "point-000" / slug(variant) / "repeat-0"
     ranks = [dict(np.load(folder / f"rank-{rank}.npz")) for rank in range(8)]
     for pipeline in range(8 // stages):
         own = ranks[pipeline * stages : (pipeline + 1) * stages]

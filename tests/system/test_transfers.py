@@ -12,8 +12,8 @@ SUPER_PACKET_S = max(SUPER_PACKET_NS / 1e9, 8 * 2 * FRAME_BYTES / RATE_BPS)
 @pytest.fixture(scope="module")
 def in_virtual_time() -> list[Told]:
     """By the number of node pairs at once, from 1."""
-    told: list[Told] = printed_inside("tests.system.transfers", kernel_or_skip())
-    return told
+    lines: list[Told] = printed_inside("tests.system.transfers", kernel_or_skip())
+    return lines
 
 
 def test_in_virtual_time_a_transfer_of_any_size_takes_as_long_after_any_pause(in_virtual_time: list[Told]) -> None:
@@ -32,9 +32,9 @@ def test_in_virtual_time_two_pairs_fill_a_trunk_and_gain_a_packet_at_most(in_vir
 @pytest.mark.measures
 def test_on_the_real_clock_a_transfer_is_as_fast_as_the_line_and_never_faster(substrate: str) -> None:
     """A machine that is busy delays one or the other, and makes none of them faster: the shortest of three counts."""
-    told = transfers(substrate, 1, (4 * 2**10, 16 * 2**20), (0.1, 0.1, 10.0))
-    told += transfers(substrate, 1, (256 * 2**10, 2**20), (0.1, 0.1, 1.0))
-    for size in {each[0] for each in told}:
-        asked_s, shortest_s = min((asked_s, measured_s) for own, _, asked_s, measured_s in told if own == size)
+    text = transfers(substrate, 1, (4 * 2**10, 16 * 2**20), (0.1, 0.1, 10.0))
+    text += transfers(substrate, 1, (256 * 2**10, 2**20), (0.1, 0.1, 1.0))
+    for size in {each[0] for each in text}:
+        asked_s, shortest_s = min((asked_s, measured_s) for own, _, asked_s, measured_s in text if own == size)
         print(f"{size} bytes: {shortest_s * 1e3:.2f} ms of {asked_s * 1e3:.2f}")
         assert shortest_s == pytest.approx(asked_s, rel=0.03, abs=0.001), size

@@ -19,8 +19,8 @@ from testbed.measurement.measurement import Flow, measure_goodput, settling_s
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up
-from workloads.transport.links_plan import BoundaryPlan, LinksPlan
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.peer import Peer
 
 pytestmark = pytest.mark.measures
 
@@ -40,7 +40,7 @@ class End:
 
     def order(self, iteration: int, microbatches: list[int], receives: int, at_ns: int) -> None:
         document = {"iteration": iteration, "microbatches": microbatches, "receives": receives, "at_ns": at_ns}
-        self._tell(json.dumps(document) + "\n")
+        self._log(json.dumps(document) + "\n")
 
     def received(self) -> list[list[int]]:
         """Microbatch, first byte and last byte of each transfer that the last order waited for."""
@@ -56,7 +56,7 @@ class End:
         used_s: float = self._say()["cpu_s"]
         return used_s
 
-    def _tell(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line)
         self._process.stdin.flush()
@@ -71,7 +71,7 @@ class End:
 
 
 @contextmanager
-def started(testbed: Testbed, plans: list[LinksPlan], hosts: list[str], folder: Path) -> Iterator[list[End]]:
+def started(testbed: Testbed, plans: list[LinksConfig], hosts: list[str], folder: Path) -> Iterator[list[End]]:
     """Each plan's transport on its host, all connected."""
     with ExitStack() as running:
         processes = []
@@ -128,13 +128,13 @@ def transport_goodput(
     microbatches = int((settling + SECONDS) * rate_bps / 8 / ACTIVATION_BYTES)
     hosts = ["east-0", "west-0"]
     peers = [
-        Neighbour(rank, host, testbed.addresses.address(testbed.topology.host(host)), PORT, connections)
+        Peer(rank, host, testbed.addresses.address(testbed.topology.host(host)), PORT, connections)
         for rank, host in enumerate(hosts)
     ]
-    to_west, to_east = BoundaryPlan(1, ACTIVATION_BYTES), BoundaryPlan(0, ACTIVATION_BYTES)
+    to_west, to_east = BoundaryConfig(1, ACTIVATION_BYTES), BoundaryConfig(0, ACTIVATION_BYTES)
     plans = [
-        LinksPlan(0, 0, 0, (peers[1],), None, to_west, (), microbatches, 1, window_bytes),
-        LinksPlan(1, 0, 1, (peers[0],), to_east, None, (), microbatches, 1, window_bytes),
+        LinksConfig(0, 0, 0, (peers[1],), None, to_west, (), microbatches, 1, window_bytes),
+        LinksConfig(1, 0, 1, (peers[0],), to_east, None, (), microbatches, 1, window_bytes),
     ]
     with started(testbed, plans, hosts, folder) as ends:
         (received,) = ordered(ends, 0, {0: list(range(microbatches))}, {1: microbatches}).values()
@@ -174,8 +174,8 @@ def test_the_transport_is_as_fast_as_iperf3_over_as_many_connections(
             theirs.append(iperf3_goodput(testbed))
     print(f"one connection: {single_bps / 1e6:.0f} Mbit/s")
     for name, rounds in (("transport", ours), (f"iperf3 -P {CONNECTIONS}", theirs)):
-        told = ", ".join(f"{goodput / 1e6:.0f} Mbit/s at {cpu_s:.2f} CPU s/GB" for goodput, cpu_s in rounds)
-        print(f"{name}: {told}")
+        text = ", ".join(f"{goodput / 1e6:.0f} Mbit/s at {cpu_s:.2f} CPU s/GB" for goodput, cpu_s in rounds)
+        print(f"{name}: {text}")
     assert single_bps < GOODPUT_RATE_BPS / 4
     assert median(goodput for goodput, _ in ours) >= 0.95 * median(goodput for goodput, _ in theirs)
 
@@ -233,7 +233,7 @@ def cell_started(testbed: Testbed, size_bytes: int, folder: Path, *, shared: boo
     """C pipelines of two stages, one in each datacenter; their connections are warm when this yields."""
     hosts = [f"{('east', 'west')[rank % 2]}-{rank // 2}" for rank in range(2 * C)]
     peers = [
-        Neighbour(rank, host, testbed.addresses.address(testbed.topology.host(host)), PORT, 1)
+        Peer(rank, host, testbed.addresses.address(testbed.topology.host(host)), PORT, 1)
         for rank, host in enumerate(hosts)
     ]
     turns = tuple((pipeline, 0) for pipeline in range(C)) if shared else ()
@@ -242,9 +242,9 @@ def cell_started(testbed: Testbed, size_bytes: int, folder: Path, *, shared: boo
         pipeline, stage = divmod(rank, 2)
         mates = tuple(2 * each + stage for each in range(C)) if shared else ()
         linked = tuple(peers[to] for to in sorted({*mates, rank ^ 1} - {rank}))
-        boundary = BoundaryPlan(rank ^ 1, size_bytes, mates, turns)
+        boundary = BoundaryConfig(rank ^ 1, size_bytes, mates, turns)
         ends = (None, boundary) if stage == 0 else (boundary, None)
-        plans.append(LinksPlan(rank, pipeline, stage, linked, *ends, (), 1, 3))
+        plans.append(LinksConfig(rank, pipeline, stage, linked, *ends, (), 1, 3))
     with started(testbed, plans, hosts, folder) as running:
         ordered(running, 0, {rank: [0] for rank in range(0, 2 * C, 2)}, dict.fromkeys(range(1, 2 * C, 2), 1))
         yield running

@@ -112,7 +112,7 @@ def test_an_hour_takes_a_moment_and_a_program_dies_of_a_signal_as_it_does(kernel
 
 
 @pytest.mark.parametrize("spin", ["while True: pass", "import os\nwhile True: os.getppid()"])
-def test_a_guest_that_spins_is_told_with_the_process_that_does(kernel: VirtualKernel, spin: str) -> None:
+def test_a_guest_that_spins_is_reported_with_the_process_that_does(kernel: VirtualKernel, spin: str) -> None:
     with pytest.raises(
         GuestError, match=r"stuck, it computes and does not wait, .*: python[^,]*while True[^,]*$"
     ) as caught:
@@ -121,16 +121,16 @@ def test_a_guest_that_spins_is_told_with_the_process_that_does(kernel: VirtualKe
     assert "\n" not in str(caught.value)
 
 
-def test_a_guest_in_which_all_wait_is_told_with_those_that_do(kernel: VirtualKernel) -> None:
+def test_a_guest_in_which_all_wait_is_reported_with_those_that_do(kernel: VirtualKernel) -> None:
     each_for_the_other = "import os, socket; a, b = socket.socketpair(); (a if os.fork() else b).recv(1)"
     with pytest.raises(GuestError, match=r"stuck, all wait, and nothing happens: ") as caught:
         inside(kernel, f"sleep 5 & {sys.executable} -c '{each_for_the_other}'", patience=Patience(quiet_virtual_s=3600))
-    told = str(caught.value).partition("happens: ")[2].split("), ")
-    assert [each.partition(" ")[0] for each in told] == [Path(sys.executable).name] * 2
+    text = str(caught.value).partition("happens: ")[2].split("), ")
+    assert [each.partition(" ")[0] for each in text] == [Path(sys.executable).name] * 2
     assert "\n" not in str(caught.value)
 
 
-def test_a_kernel_that_dies_is_told_with_its_last_word(kernel: VirtualKernel) -> None:
+def test_a_kernel_that_dies_is_reported_with_its_last_word(kernel: VirtualKernel) -> None:
     with pytest.raises(GuestError, match=r"^virtual time ended: its kernel died: Kernel panic"):
         inside(kernel, "echo c > /proc/sysrq-trigger")
 
@@ -152,11 +152,11 @@ def test_nothing_is_left_of_a_guest_whose_command_was_killed_or_interrupted(
     )
     assert soon(lambda: len(guests(marker)) > 3), "programs run inside"
     run.send_signal(number)
-    _, told = run.communicate(timeout=60)
+    _, text = run.communicate(timeout=60)
     assert soon(lambda: not guests(marker))
     if number == signal.SIGINT:
         assert run.returncode == 128 + signal.SIGINT
-        assert told.decode() == "wanbed: interrupted, nothing of it is left running\n"
+        assert text.decode() == "wanbed: interrupted, nothing of it is left running\n"
 
 
 def test_exec_passes_everything_through(file: Path) -> None:

@@ -56,14 +56,14 @@ def test_links_are_exact(links: dict[str, Any]) -> None:
     between = [link for link in links["calibrated"] if link["scope"] == "wan"]
     assert len(between) == 12
     for link in between:
-        assert link["asked_rtt_ms"] == 40.0
+        assert link["configured_rtt_ms"] == 40.0
         assert link["measured_rtt_ms"] == pytest.approx(40.0, abs=0.01), link
-        assert link["measured_goodput_bps"] == pytest.approx(link["asked_goodput_bps"], rel=0.01), link
+        assert link["measured_goodput_bps"] == pytest.approx(link["configured_goodput_bps"], rel=0.01), link
 
 
 def test_a_measurement_ends_where_nothing_limits_a_rate(links: dict[str, Any]) -> None:
     (inside,) = [link for link in links["calibrated"] if link["scope"] == "intra"]
-    assert inside["asked_goodput_bps"] is None
+    assert inside["configured_goodput_bps"] is None
     assert inside["measured_rtt_ms"] == pytest.approx(0.1, abs=0.01)
     assert inside["measured_goodput_bps"] > 100e9
 

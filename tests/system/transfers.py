@@ -36,7 +36,7 @@ def network() -> Topology:
 
 def transfers(substrate: str, pairs: int, sizes: Iterable[int], pauses_s: Iterable[float]) -> Told:
     """Make them, on so many node pairs at once."""
-    told: Told = []
+    lines: Told = []
     with bring_up(network(), substrate=substrate, source="transfers") as testbed:
         testbed.use_tcp(TcpSettings(congestion="reno", slow_start_after_idle=False))
         for size in sizes:
@@ -48,8 +48,8 @@ def transfers(substrate: str, pairs: int, sizes: Iterable[int], pauses_s: Iterab
                 for pause_s in pauses_s:
                     time.sleep(pause_s)
                     asked_s = 8 * pairs * wire_bytes(size) / RATE_BPS + LATENCY_S
-                    told.append((size, pause_s, asked_s, max(transfers_s(connections, size, RATE_BPS))))
-    return told
+                    lines.append((size, pause_s, asked_s, max(transfers_s(connections, size, RATE_BPS))))
+    return lines
 
 
 if __name__ == "__main__":

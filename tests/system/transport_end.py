@@ -16,19 +16,19 @@ from typing import Any
 from workloads.message import Message, MessageKind
 from workloads.transport.event import Closed, Event, Failed, Received, Sent
 from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.links_plan import BoundaryPlan, LinksPlan
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.peer import Peer
 from workloads.transport.rendezvous import Identity, Rendezvous
 from workloads.transport.striped_transport import StripedTransport
 
-MEETING_TIMEOUT_NS = 20_000_000_000
+RENDEZVOUS_TIMEOUT_NS = 20_000_000_000
 
 
-def boundary(document: dict[str, Any] | None) -> BoundaryPlan | None:
+def boundary(document: dict[str, Any] | None) -> BoundaryConfig | None:
     if document is None:
         return None
     turns = tuple((pipeline, microbatch) for pipeline, microbatch in document["outgoing_turns"])
-    return BoundaryPlan(document["rank"], document["transfer_bytes"], tuple(document["mates"]), turns)
+    return BoundaryConfig(document["rank"], document["transfer_bytes"], tuple(document["mates"]), turns)
 
 
 def say(document: dict[str, Any]) -> None:
@@ -44,17 +44,17 @@ def main(path: str) -> None:
     with open(path, encoding="utf-8") as setup_file:
         setup = json.load(setup_file)
     document = setup["plan"]
-    plan = LinksPlan(
+    plan = LinksConfig(
         **document
         | {
-            "peers": tuple(Neighbour(**peer) for peer in document["peers"]),
+            "peers": tuple(Peer(**peer) for peer in document["peers"]),
             "previous": boundary(document["previous"]),
             "following": boundary(document["following"]),
             "ring": tuple(document["ring"]),
         }
     )
     identity = Identity(bytes(16), plan.rank, setup["address"], setup["port"])
-    sockets = Rendezvous(identity, plan.peers, None, sys.exit, plan.window_bytes).meet(MEETING_TIMEOUT_NS)
+    sockets = Rendezvous(identity, plan.peers, None, sys.exit, plan.window_bytes).rendezvous(RENDEZVOUS_TIMEOUT_NS)
     pool, events = BufferPool(), SimpleQueue[Event]()
     transport = StripedTransport(plan, sockets, pool, events.put)
     transport.start()

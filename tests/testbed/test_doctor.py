@@ -47,7 +47,7 @@ def test_the_guest_is_chosen_for_a_reason(monkeypatch: pytest.MonkeyPatch) -> No
     assert diagnosis.missing == ()
 
 
-def test_without_netem_both_ways_to_get_it_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_netem_both_ways_to_get_it_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     diagnosis = on_a_machine(monkeypatch, NO_NETEM, NO_GUEST)
     assert (diagnosis.substrate, diagnosis.reason) == (None, "no netem anywhere")
     assert [(each.why, each.install) for each in diagnosis.missing] == [
@@ -57,7 +57,7 @@ def test_without_netem_both_ways_to_get_it_are_told(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("program", HOST_PROGRAMS)
-def test_a_program_that_hosts_need_is_told_with_its_package(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+def test_a_program_that_hosts_need_is_reported_with_its_package(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.setattr(shutil, "which", lambda asked: None if asked == program else asked)
     (missing,) = on_a_machine(monkeypatch, HAS_NETEM, HAS_GUEST).missing
     assert (missing.what, missing.install) == (program, f"apt-get install {HOST_PROGRAMS[program]}")
@@ -74,7 +74,7 @@ def test_gpus_without_nvml_are_those_that_the_driver_lists(monkeypatch: pytest.M
     assert (missing.what, missing.install) == ("NVML", "pip install 'wanbed[gpu]'")
 
 
-def test_gpus_are_told_with_memory_driver_and_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_reported_with_memory_driver_and_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakePynvml([FakeGpu("GPU-1", "NVIDIA H200", 141 * 2**30)]))
     diagnosis = on_a_machine(monkeypatch, HAS_NETEM, HAS_GUEST)
     assert diagnosis.missing == ()

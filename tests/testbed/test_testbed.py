@@ -61,7 +61,7 @@ def test_a_program_that_is_not_installed_is_named_with_its_package_before_anythi
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_machine_without_netem_is_told_before_anything_is_made(
+def test_a_machine_without_netem_is_reported_before_anything_is_made(
     topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(_: str) -> Offer:

@@ -61,14 +61,14 @@ def test_the_command_works_through_to_its_report(run_among_theirs: Run, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("module", "told"),
+    ("module", "text"),
     [
         ("workloads.rank", "wanbed rank: usage: python -m workloads.rank PLAN.json"),
         ("workloads.serving.pool_process", "usage: python -m workloads.serving.pool_process PLAN.json"),
     ],
 )
-def test_a_process_on_a_host_runs_our_module(run_among_theirs: Run, module: str, told: str) -> None:
-    assert run_among_theirs(*module_command(module)).stderr.strip().endswith(told)
+def test_a_process_on_a_host_runs_our_module(run_among_theirs: Run, module: str, text: str) -> None:
+    assert run_among_theirs(*module_command(module)).stderr.strip().endswith(text)
 
 
 def test_a_module_gets_its_arguments_and_gives_its_status(run_among_theirs: Run, tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.workloads.loopback_ranks import ROOT, Start
-from workloads.rank_plan import RankPlan
+from workloads.rank_config import RankConfig
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     processes: list[subprocess.Popen[str]] = []
 
-    def start_rank(plan: RankPlan) -> "subprocess.Popen[str]":
+    def start_rank(plan: RankConfig) -> "subprocess.Popen[str]":
         path = tmp_path / f"plan-{plan.rank}.json"
         plan.write(path)
         process = subprocess.Popen(

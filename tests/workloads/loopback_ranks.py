@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from workloads.compute.backends.backend import ComputeConfig
-from workloads.compute.replay import ReplayDurations, ReplaySizes, ReplayWork
-from workloads.rank_plan import RankPlan
+from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
+from workloads.rank_config import RankConfig
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.transport.links_plan import BoundaryPlan, LinksPlan
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.peer import Peer
 
 ROOT = Path(__file__).parents[2]
 LOOPBACK = "127.0.0.1"
@@ -40,22 +40,22 @@ def boundary_bytes(boundary: int) -> int:
     return (boundary + 1) * 300_000
 
 
-def make_plans(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes: object) -> list[RankPlan]:
+def make_configs(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes: object) -> list[RankConfig]:
     """Plans of ranks with one stage each; where there are several pipelines, they are one cell that shares everything,
     and 100,000 bytes of gradients are summed."""
     stages, token = shape.stages, secrets.token_hex(16)
     ports, epoch_ns = free_ports(stages * pipelines), time.monotonic_ns()
 
-    def boundary(pipeline: int, stage: int, step: int) -> BoundaryPlan:
+    def boundary(pipeline: int, stage: int, step: int) -> BoundaryConfig:
         mates = tuple(mate * stages + stage for mate in range(pipelines)) if pipelines > 1 else ()
-        return BoundaryPlan(pipeline * stages + stage + step, boundary_bytes(stage if step > 0 else stage - 1), mates)
+        return BoundaryConfig(pipeline * stages + stage + step, boundary_bytes(stage if step > 0 else stage - 1), mates)
 
     plans = []
     for rank in range(stages * pipelines):
         pipeline, stage = divmod(rank, stages)
         replicas = tuple(mate * stages + stage for mate in range(pipelines))
         peers = {*replicas, *({rank - 1} if stage else ()), *({rank + 1} if stage + 1 < stages else ())} - {rank}
-        plan = RankPlan(
+        plan = RankConfig(
             rank=rank,
             host=f"host-{rank}",
             datacenter="east",
@@ -67,7 +67,7 @@ def make_plans(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes
             schedule=ONE_FORWARD_ONE_BACKWARD,
             compute=ComputeConfig(
                 backend=REPLAY,
-                costs=ReplayWork(
+                costs=ReplayCosts(
                     ReplayDurations(
                         2 * MILLISECOND_NS, 4 * MILLISECOND_NS, MILLISECOND_NS if shape.recomputes(stage) else 0
                     ),
@@ -86,12 +86,12 @@ def make_plans(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes
                 seed=3,
                 learning_rate=1e-3,
             ),
-            links=LinksPlan(
+            links=LinksConfig(
                 rank=rank,
                 pipeline=pipeline,
                 stage=stage,
                 peers=tuple(
-                    Neighbour(peer, f"host-{peer}", LOOPBACK, ports[peer] if peer > rank else None, 3)
+                    Peer(peer, f"host-{peer}", LOOPBACK, ports[peer] if peer > rank else None, 3)
                     for peer in sorted(peers)
                 ),
                 previous=boundary(pipeline, stage, -1) if stage else None,
@@ -113,18 +113,18 @@ def make_plans(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes
     return plans
 
 
-def with_costs(plan: RankPlan, **changes: object) -> RankPlan:
+def with_costs(plan: RankConfig, **changes: object) -> RankConfig:
     """The same rank with other durations or sizes."""
     costs = replace(plan.compute.costs, **changes)  # type: ignore[arg-type]
     return replace(plan, compute=replace(plan.compute, costs=costs))
 
 
-def endless(plan: RankPlan) -> RankPlan:
+def endless(plan: RankConfig) -> RankConfig:
     """The same rank with a first forward that never ends."""
     return with_costs(plan, durations=ReplayDurations(10**15, 1))
 
 
-Start = Callable[[RankPlan], "subprocess.Popen[str]"]
+Start = Callable[[RankConfig], "subprocess.Popen[str]"]
 
 
 def outcome(process: "subprocess.Popen[str]") -> tuple[int, str]:

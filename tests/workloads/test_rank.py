@@ -17,13 +17,13 @@ from tests.workloads.loopback_ranks import (
     PATIENCE_S,
     ROOT,
     Start,
-    make_plans,
+    make_configs,
     outcome,
     with_costs,
 )
 from workloads.compute.replay import ReplayDurations, ReplaySizes
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.transport.links_plan import BoundaryPlan
+from workloads.transport.links_config import BoundaryConfig
 
 
 def counted(log: SpanLogContents) -> Counter[tuple[str, int]]:
@@ -35,7 +35,7 @@ def counted(log: SpanLogContents) -> Counter[tuple[str, int]]:
 def test_every_rank_runs_every_microbatch_and_writes_what_it_did(
     tmp_path: Path, start: Start, stages: int, schedule: str
 ) -> None:
-    plans = make_plans(tmp_path, PipelineShape(stages, 4, recompute=True), schedule=schedule)
+    plans = make_configs(tmp_path, PipelineShape(stages, 4, recompute=True), schedule=schedule)
     processes = [start(plan) for plan in plans]
     assert [outcome(process) for process in processes] == [(0, "")] * stages
     for plan in plans:
@@ -63,7 +63,7 @@ def test_every_rank_runs_every_microbatch_and_writes_what_it_did(
 
 
 def test_replicas_share_their_links_and_sum_their_gradients_once_an_iteration(tmp_path: Path, start: Start) -> None:
-    plans = make_plans(tmp_path, PipelineShape(2, 4), pipelines=3)
+    plans = make_configs(tmp_path, PipelineShape(2, 4), pipelines=3)
     assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * 6
     for plan in plans:
         log = read_span_log(Path(plan.span_log))
@@ -82,7 +82,7 @@ def test_replicas_share_their_links_and_sum_their_gradients_once_an_iteration(tm
 def test_the_optimizer_follows_the_sum(tmp_path: Path, start: Start) -> None:
     plans = [
         with_costs(plan, durations=replace(plan.compute.costs.durations, optimizer_ns=3_000_000))
-        for plan in make_plans(tmp_path, PipelineShape(1, 2), pipelines=2)
+        for plan in make_configs(tmp_path, PipelineShape(1, 2), pipelines=2)
     ]
     assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * 2
     for plan in plans:
@@ -95,7 +95,7 @@ def test_the_optimizer_follows_the_sum(tmp_path: Path, start: Start) -> None:
 
 
 def test_effects_follow_their_causes_across_ranks(tmp_path: Path, start: Start) -> None:
-    plans = make_plans(tmp_path, PipelineShape(2, 4), schedule=GPIPE)
+    plans = make_configs(tmp_path, PipelineShape(2, 4), schedule=GPIPE)
     assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * 2
     first, second = (
         {(span.kind, span.iteration, span.microbatch): span for span in read_span_log(Path(plan.span_log)).spans}
@@ -111,7 +111,7 @@ def test_effects_follow_their_causes_across_ranks(tmp_path: Path, start: Start) 
 
 
 def test_a_rank_loads_none_of_the_heavy_modules(tmp_path: Path) -> None:
-    plan = make_plans(tmp_path, PipelineShape(1, 2))[0]
+    plan = make_configs(tmp_path, PipelineShape(1, 2))[0]
     plan.write(tmp_path / "plan.json")
     program = (
         "import sys, workloads.rank\n"
@@ -126,9 +126,9 @@ def test_a_rank_loads_none_of_the_heavy_modules(tmp_path: Path) -> None:
 def test_a_slow_stage_does_not_pile_up_what_it_receives(tmp_path: Path, start: Start) -> None:
     # All 8 activations arrive while the first is computed. Two buffers are in use where one message overlaps the next.
     size_bytes = 32 * 2**20
-    plans = make_plans(tmp_path, PipelineShape(2, 8), schedule=GPIPE, iterations=1)
+    plans = make_configs(tmp_path, PipelineShape(2, 8), schedule=GPIPE, iterations=1)
     slow = with_costs(
-        replace(plans[1], links=replace(plans[1].links, previous=BoundaryPlan(0, size_bytes), iterations=1)),
+        replace(plans[1], links=replace(plans[1].links, previous=BoundaryConfig(0, size_bytes), iterations=1)),
         durations=ReplayDurations(100 * MILLISECOND_NS, MILLISECOND_NS),
         sizes=ReplaySizes(0, size_bytes),
     )
@@ -141,7 +141,7 @@ def test_a_slow_stage_does_not_pile_up_what_it_receives(tmp_path: Path, start: S
     command = [sys.executable, "-c", program, str(tmp_path / "slow.json")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as receiving:
         fast = with_costs(
-            replace(plans[0], links=replace(plans[0].links, following=BoundaryPlan(1, size_bytes), iterations=1)),
+            replace(plans[0], links=replace(plans[0].links, following=BoundaryConfig(1, size_bytes), iterations=1)),
             sizes=ReplaySizes(size_bytes, 0),
         )
         assert outcome(start(fast)) == (0, "")

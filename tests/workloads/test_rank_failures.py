@@ -21,14 +21,14 @@ from tests.workloads.loopback_ranks import (
     ROOT,
     Start,
     endless,
-    make_plans,
+    make_configs,
     outcome,
 )
-from workloads.rank_plan import RankPlan
+from workloads.rank_config import RankConfig
 from workloads.schedules.pipeline_shape import PipelineShape
 
 
-def await_first_iteration(plan: RankPlan) -> None:
+def await_first_iteration(plan: RankConfig) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while True:
         path = Path(plan.span_log)
@@ -42,7 +42,7 @@ def await_first_iteration(plan: RankPlan) -> None:
 def test_when_a_rank_is_killed_every_other_fails_with_one_line_that_names_a_peer(
     tmp_path: Path, start: Start, victim: int
 ) -> None:
-    plans = make_plans(tmp_path, PipelineShape(3, 4), iterations=100_000)
+    plans = make_configs(tmp_path, PipelineShape(3, 4), iterations=100_000)
     processes = [start(plan) for plan in plans]
     await_first_iteration(plans[victim])
     processes[victim].kill()
@@ -58,7 +58,7 @@ def test_when_a_rank_is_killed_every_other_fails_with_one_line_that_names_a_peer
 
 
 def test_a_rank_in_the_middle_of_a_long_action_fails_too(tmp_path: Path, start: Start) -> None:
-    plans = [endless(plan) for plan in make_plans(tmp_path, PipelineShape(2, 1))]
+    plans = [endless(plan) for plan in make_configs(tmp_path, PipelineShape(2, 1))]
     first, second = (start(plan) for plan in plans)
     wait_until_joined(plans[1])
     second.kill()
@@ -67,7 +67,7 @@ def test_a_rank_in_the_middle_of_a_long_action_fails_too(tmp_path: Path, start: 
     assert "rank 1 (host-1" in errors
 
 
-def wait_until_joined(plan: RankPlan) -> None:
+def wait_until_joined(plan: RankConfig) -> None:
     """The span log is made once all connections stand."""
     deadline = time.monotonic() + PATIENCE_S
     while not Path(plan.span_log).exists():
@@ -75,8 +75,8 @@ def wait_until_joined(plan: RankPlan) -> None:
         time.sleep(0.02)
 
 
-def test_a_rank_whose_neighbour_never_starts_says_so(tmp_path: Path, start: Start) -> None:
-    plans = make_plans(tmp_path, PipelineShape(3, 1), meeting_timeout_ns=1000 * MILLISECOND_NS)
+def test_a_rank_whose_peer_never_starts_says_so(tmp_path: Path, start: Start) -> None:
+    plans = make_configs(tmp_path, PipelineShape(3, 1), rendezvous_timeout_ns=1000 * MILLISECOND_NS)
     lines = [outcome(process)[1] for process in (start(plans[0]), start(plans[2]))]
     assert lines[0].startswith(f"wanbed rank 0 (host-0): rank 1 (host-1, {LOOPBACK}) port ")
     assert "answered 0 of 3 connections (Connection refused) within 1 s" in lines[0]
@@ -84,7 +84,7 @@ def test_a_rank_whose_neighbour_never_starts_says_so(tmp_path: Path, start: Star
 
 
 def test_a_foreign_client_is_refused_and_the_run_goes_on(tmp_path: Path, start: Start) -> None:
-    plans = make_plans(tmp_path, PipelineShape(2, 2))
+    plans = make_configs(tmp_path, PipelineShape(2, 2))
     second = start(plans[1])
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -108,7 +108,7 @@ def test_a_foreign_client_is_refused_and_the_run_goes_on(tmp_path: Path, start: 
 
 
 def test_a_rank_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
-    plan = endless(make_plans(tmp_path, PipelineShape(1, 1))[0])
+    plan = endless(make_configs(tmp_path, PipelineShape(1, 1))[0])
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path / "plan.json")],
         cwd=ROOT,
@@ -140,7 +140,7 @@ rank.wait()
 
 
 def test_a_rank_whose_parent_has_ended_already_does_not_begin(tmp_path: Path, start: Start) -> None:
-    plan = make_plans(tmp_path, PipelineShape(1, 1), parent_pid=1)[0]
+    plan = make_configs(tmp_path, PipelineShape(1, 1), parent_pid=1)[0]
     assert outcome(start(plan)) == (
         1,
         "wanbed rank 0 (host-0): its parent is not process 1: that one has ended\n",
@@ -159,7 +159,7 @@ def test_a_rank_whose_parent_has_ended_already_does_not_begin(tmp_path: Path, st
 def test_a_plan_that_cannot_be_followed_is_one_line(
     tmp_path: Path, start: Start, changes: dict[str, object], line: str
 ) -> None:
-    plan = make_plans(tmp_path, PipelineShape(2, 1), **changes)[1]
+    plan = make_configs(tmp_path, PipelineShape(2, 1), **changes)[1]
     status, errors = outcome(start(plan))
     assert status == 1
     assert errors.startswith("wanbed rank 1 (host-1): ")

@@ -8,7 +8,7 @@ import pytest
 from results.records.span_log import COMPUTE_KINDS, read_span_log
 from tests.workloads.loopback_ranks import Start
 from tests.workloads.model.reference_training import train_reference
-from tests.workloads.torch_plans import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_plans
+from tests.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
 
 PATIENCE_S = 300
 ITERATIONS = 3
@@ -17,7 +17,7 @@ ITERATIONS = 3
 def test_a_pipeline_in_bf16_learns_as_one_process_does_and_each_rank_tells_of_its_device(
     tmp_path: Path, start: Start
 ) -> None:
-    plans = make_torch_plans(tmp_path, 2, iterations=ITERATIONS, precision="bf16", check_iteration=1)
+    plans = make_torch_configs(tmp_path, 2, iterations=ITERATIONS, precision="bf16", check_iteration=1)
     processes = [start(plan) for plan in plans]
     assert [process.wait(PATIENCE_S) for process in processes] == [0, 0]
     losses: dict[int, float] = defaultdict(float)

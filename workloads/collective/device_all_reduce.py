@@ -10,10 +10,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from workloads.collective.collective_plan import NCCL, CollectivePlan, check_devices, collective_environment
-from workloads.peers.rendezvous_store import open_store
+from workloads.baselines.rendezvous_store import open_store
+from workloads.collective.collective_config import NCCL, CollectiveConfig, check_devices, collective_environment
 from workloads.transport.event import DeviceSummed, Failed
-from workloads.transport.neighbour import TransportError
+from workloads.transport.peer import TransportError
 
 Report = Callable[[DeviceSummed | Failed], None]
 
@@ -38,7 +38,7 @@ class DeviceAllReduce:
     cannot do, TransportError where the replicas do not meet.
     """
 
-    def __init__(self, plan: CollectivePlan, gradients: Tensor, device: str, report: Report) -> None:
+    def __init__(self, plan: CollectiveConfig, gradients: Tensor, device: str, report: Report) -> None:
         check_backend(plan.backend)
         os.environ.update(collective_environment(plan))
         self._plan = plan

@@ -71,7 +71,7 @@ class ReplaySizes:
 
 
 @dataclass(frozen=True)
-class ReplayWork:
+class ReplayCosts:
     """One stage, replayed: how long its actions take, and how much they send."""
 
     durations: ReplayDurations
@@ -88,7 +88,7 @@ class ReplayCompute(Compute):
 
     def __init__(
         self,
-        work: ReplayWork,
+        work: ReplayCosts,
         check: Callable[[], None],
         pool: BufferPool | None = None,
         gpu: TrainingGpu | None = None,

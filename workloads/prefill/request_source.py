@@ -74,7 +74,7 @@ class RequestSource:
         return poisson(self.rate_per_s, lengths, seed=self.seed)
 
 
-def dealt(requests: Iterator[Request], weights: Sequence[int]) -> Iterator[tuple[int, Request]]:
+def striped(requests: Iterator[Request], weights: Sequence[int]) -> Iterator[tuple[int, Request]]:
     """Deal requests to as many receivers as there are ``weights``, in turns and in proportion to these.
 
     Each goes to the receiver that has least for its weight, the first of equals. Raises ValueError if no weight is > 0.

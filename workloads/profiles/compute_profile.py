@@ -25,7 +25,7 @@ from workloads.profiles.measured_conditions import MeasuredConditions, MeasuredT
 
 
 @dataclass(frozen=True)
-class StageTimes:
+class MeasuredStageCosts:
     """The times of one stage for each action of one microbatch, and for the optimizer's step."""
 
     forward_ns: int
@@ -66,7 +66,7 @@ class ComputeProfile(StrictModel):
     source: tuple[ProfileSource, ...] = Field(min_length=1)
 
     @abstractmethod
-    def stage_times(self, config: GptConfig, stages: int) -> tuple[StageTimes, ...]:
+    def stage_times(self, config: GptConfig, stages: int) -> tuple[MeasuredStageCosts, ...]:
         """Return the times of each stage. Raises InputError, one line, if the profile does not hold for the model.
 
         Raises ValueError if the model does not have so many stages.
@@ -96,14 +96,14 @@ class EstimatedProfile(ComputeProfile):
     memory_bandwidth_bytes_per_s: PerSecond
     optimizer_bytes_per_parameter: float = Field(ge=0, le=1e6)
 
-    def stage_times(self, config: GptConfig, stages: int) -> tuple[StageTimes, ...]:
+    def stage_times(self, config: GptConfig, stages: int) -> tuple[MeasuredStageCosts, ...]:
         """Return the times of each stage. Raises ValueError if the model does not have so many stages."""
         return tuple(self._times_of(config, stage, stages) for stage in range(stages))
 
-    def _times_of(self, config: GptConfig, stage: int, stages: int) -> StageTimes:
+    def _times_of(self, config: GptConfig, stage: int, stages: int) -> MeasuredStageCosts:
         forward_ns = round(config.forward_flops(stage, stages) / (self.peak_flops_per_s * self.efficiency) * 1e9)
         moved_bytes = config.parameters(stage, stages) * self.optimizer_bytes_per_parameter
-        return StageTimes(
+        return MeasuredStageCosts(
             forward_ns=forward_ns,
             backward_ns=2 * forward_ns,
             recompute_ns=forward_ns,
@@ -170,10 +170,10 @@ class ModelTimes(StrictModel):
     head: PartTimes
     stages: tuple[MeasuredStage, ...] = ()
 
-    def stage_times(self, layers: int, *, first: bool, last: bool) -> StageTimes:
+    def stage_times(self, layers: int, *, first: bool, last: bool) -> MeasuredStageCosts:
         """Return the times of a stage of so many layers: the sum over its parts."""
         parts = ((self.layer, layers), (self.embedding, int(first)), (self.head, int(last)))
-        return StageTimes(
+        return MeasuredStageCosts(
             **{name: sum(getattr(part, name) * count for part, count in parts) for name in PartTimes.model_fields}
         )
 
@@ -196,7 +196,7 @@ class MeasuredProfile(ComputeProfile):
         rest = {name: value for name, value in written.items() if name not in ModelTimes.model_fields}
         return {**rest, "models": [{name: written[name] for name in ModelTimes.model_fields if name in written}]}
 
-    def stage_times(self, config: GptConfig, stages: int) -> tuple[StageTimes, ...]:
+    def stage_times(self, config: GptConfig, stages: int) -> tuple[MeasuredStageCosts, ...]:
         """Return the times of each stage. Raises InputError for a model that was not measured, in all but its layers.
 
         Raises ValueError if the model does not have so many stages.

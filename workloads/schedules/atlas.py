@@ -3,7 +3,7 @@
 from typing import Any
 
 from ground.shown_text import shown
-from workloads.schedules.planning.cell_plan import CellPlan, CellProfile
+from workloads.schedules.planning.cell_plan import CellCosts, CellPlan
 from workloads.schedules.planning.cell_planner import plan_cell
 from workloads.schedules.planning.cell_simulation import TurnRule
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
@@ -19,7 +19,7 @@ class Atlas(PlannedSchedule):
     """
 
     @classmethod
-    def plan(cls, profile: CellProfile, *, turns: str | None = None, **unknown: Any) -> CellPlan:
+    def plan(cls, profile: CellCosts, *, turns: str | None = None, **unknown: Any) -> CellPlan:
         """Plan one iteration of the cell.
 
         ``turns`` allows only one rule for which transfer goes first on a shared boundary: ``first-come``,

@@ -26,12 +26,12 @@ from workloads.prefill.control.outcome import RequestRecord
 from workloads.prefill.messages import BubbleReport, PieceDone, from_document, to_document
 from workloads.prefill.prefill_settings import FillPolicy
 from workloads.prefill.request import Request
-from workloads.serving.controller_plan import ControllerPlan
-from workloads.serving.correspondent import Correspondent
+from workloads.serving.controller_config import ControllerConfig
 from workloads.serving.frame_channel import Document, FrameChannel
 from workloads.serving.gpu.precise_timer import PreciseTimer
-from workloads.serving.meeting import Listener
-from workloads.transport.neighbour import TransportError
+from workloads.serving.peer_channel import PeerChannel
+from workloads.serving.rendezvous import Listener
+from workloads.transport.peer import TransportError
 
 _TIMES = [field.name for field in fields(RequestRecord) if field.name.endswith("_ns")]
 _ARRIVALS_AT_ONCE = 64
@@ -41,7 +41,7 @@ _ARRIVALS_AT_ONCE = 64
 class ControllerProcess:
     """The process of a controller. Construct it, then call ``run``."""
 
-    def __init__(self, plan: ControllerPlan) -> None:
+    def __init__(self, plan: ControllerConfig) -> None:
         service, own = plan.service, plan.own
         self._plan = plan
         self._controller = PrefillController(own.name, own.groups, service.model, service.profile, service.settings)
@@ -54,7 +54,7 @@ class ControllerProcess:
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._news, selectors.EVENT_READ, lambda mask: None)
         self._listener = Listener(plan.listen, plan.run_token, self._selector, self._called, _say)
-        self._gpus: dict[int, Correspondent] = {}
+        self._gpus: dict[int, PeerChannel] = {}
         self._early: dict[int, list[Document]] = {}
         self._arrivals: Iterator[Request] = (r for datacenter, r in service.arrivals() if datacenter == own)
         self._next: Request | None = None
@@ -113,14 +113,14 @@ class ControllerProcess:
             if gpu is not None:
                 self._left(gpu)
 
-        def heed(document: Document) -> None:
+        def handle(document: Document) -> None:
             self._told(document)
             if continues and document.get("message") == "CacheMoved":
                 request = self._requests[document["request"]]
                 caller.send({"message": "Continue", "request": request.number, "tokens": request.output_tokens})
 
         continues = self._plan.service.inference is not None
-        caller = Correspondent(self._selector, channel, heed, gone)
+        caller = PeerChannel(self._selector, channel, handle, gone)
         if gpu is not None:
             self._gpus[gpu] = caller
             if self._begin_ns is None:
@@ -128,7 +128,7 @@ class ControllerProcess:
                 self._await_next()
             for document in self._early.pop(gpu, ()):
                 caller.send(document)
-        caller.heed_all(documents)
+        caller.handle_all(documents)
 
     def _left(self, gpu: int) -> None:
         self._to_come.discard(gpu)
@@ -169,7 +169,7 @@ def main(arguments: list[str]) -> int:
         _say("usage: python -m workloads.serving.controller_process PLAN.json")
         return 1
     try:
-        plan = read_plan(ControllerPlan, Path(arguments[0]))
+        plan = read_plan(ControllerConfig, Path(arguments[0]))
         if plan.parent_pid is not None:
             die_with_parent(plan.parent_pid)
         wake_precisely()

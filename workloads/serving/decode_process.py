@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from workloads.parent_process import die_with_parent
 from workloads.plan_file import read_plan
-from workloads.serving.correspondent import Correspondent
 from workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
-from workloads.serving.meeting import Listener, ServingError, call, say_hello
-from workloads.serving.serving_plans import DecodePlan
-from workloads.transport.neighbour import TransportError
+from workloads.serving.peer_channel import PeerChannel
+from workloads.serving.rendezvous import Listener, ServingError, call, send_hello
+from workloads.serving.serving_configs import DecodeConfig
+from workloads.transport.peer import TransportError
 
 if TYPE_CHECKING:
     from workloads.inference.sequence_decoder import SequenceDecoder
@@ -37,7 +37,7 @@ class _Cache:
 class DecodeProcess:
     """The process of a decode host. Construct it, then call ``run``."""
 
-    def __init__(self, plan: DecodePlan) -> None:
+    def __init__(self, plan: DecodeConfig) -> None:
         self._plan = plan
         self._selector = selectors.DefaultSelector()
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -49,7 +49,7 @@ class DecodeProcess:
         self._caches: dict[int, _Cache] = {}
         self._whole = 0
         self._ending = False
-        self._controller: Correspondent | None = None
+        self._controller: PeerChannel | None = None
 
     def end(self) -> None:
         """Let ``run`` come to its end. A signal handler may call it too."""
@@ -59,9 +59,9 @@ class DecodeProcess:
     def run(self) -> None:
         """Receive until the end, and write the counts. Raises ServingError if there is no controller."""
         plan = self._plan
-        hello = say_hello(plan.run_token, None)
-        channel = call(plan.listen.address, plan.controller, hello, plan.meeting_timeout_ns, lambda: self._ending)
-        self._controller = Correspondent(self._selector, channel, self._answered, lambda why: self.end())
+        hello = send_hello(plan.run_token, None)
+        channel = call(plan.listen.address, plan.controller, hello, plan.rendezvous_timeout_ns, lambda: self._ending)
+        self._controller = PeerChannel(self._selector, channel, self._answered, lambda why: self.end())
         decoder = self._decoder
         while not self._ending:
             for key, mask in self._selector.select(0 if decoder is not None and decoder.busy else None):
@@ -83,7 +83,7 @@ class DecodeProcess:
 
     def _called(self, channel: FrameChannel, gpu: int | None, documents: list[Document]) -> None:
         self._senders.append(channel)
-        Correspondent(self._selector, channel, self._came, lambda why: None).heed_all(documents)
+        PeerChannel(self._selector, channel, self._came, lambda why: None).handle_all(documents)
 
     def _came(self, document: Document) -> None:
         assert self._controller is not None
@@ -105,7 +105,7 @@ class DecodeProcess:
             self._decoder.begin(document["request"], document["tokens"])
 
 
-def _decoder(plan: DecodePlan) -> "SequenceDecoder | None":
+def _decoder(plan: DecodeConfig) -> "SequenceDecoder | None":
     if plan.inference is None:
         return None
     # A host that only receives starts without waiting for torch.
@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
         _say("usage: python -m workloads.serving.decode_process PLAN.json")
         return 1
     try:
-        plan = read_plan(DecodePlan, Path(arguments[0]))
+        plan = read_plan(DecodeConfig, Path(arguments[0]))
         if plan.parent_pid is not None:
             die_with_parent(plan.parent_pid)
         process = DecodeProcess(plan)

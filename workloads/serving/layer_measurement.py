@@ -25,7 +25,7 @@ _PARTS = (1, 2, 4)
 
 
 @dataclass(frozen=True)
-class MeasurementPlan:
+class MeasurementConfig:
     """Prompts in chunks of ``chunk_tokens`` and fewer through the first ``layers`` layers of the work's model.
 
     ``result`` is a file that receives a list of tokens, prior tokens and the nanoseconds of one layer.
@@ -42,7 +42,7 @@ class MeasurementPlan:
         write_plan(self, path)
 
 
-def measure(plan: MeasurementPlan) -> list[TimedChunk]:
+def measure(plan: MeasurementConfig) -> list[TimedChunk]:
     """Return the median times of chunks in one layer. The sizes take turns, so that a disturbance hits all of them."""
     # The runner, which reads what comes of it, never loads torch.
     from workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
         _say("usage: python -m workloads.serving.layer_measurement PLAN.json")
         return 1
     try:
-        plan = read_plan(MeasurementPlan, Path(arguments[0]))
+        plan = read_plan(MeasurementConfig, Path(arguments[0]))
         if plan.parent_pid is not None:
             die_with_parent(plan.parent_pid)
         Path(plan.result).write_text(json.dumps(measure(plan)), encoding="utf-8")

@@ -12,13 +12,13 @@ from workloads.parent_process import die_with_parent
 from workloads.plan_file import read_plan
 from workloads.serving.gpu.gpu_worker import GpuWorker
 from workloads.serving.gpu.serving_gpu import serving_gpu
-from workloads.serving.serving_plans import PoolGpuPlan
-from workloads.transport.neighbour import TransportError
+from workloads.serving.serving_configs import PoolGpuConfig
+from workloads.transport.peer import TransportError
 
 NO_PIPELINE = -1
 
 
-def run_pool_gpu(plan: PoolGpuPlan) -> None:
+def run_pool_gpu(plan: PoolGpuConfig) -> None:
     """Serve until SIGTERM or the controller's end, then write the spans: of no iteration, pipeline or stage."""
     gpu = serving_gpu(plan.serving)
     worker = GpuWorker(plan.serving, plan.run_token, gpu, _say)
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         _say("usage: python -m workloads.serving.pool_process PLAN.json")
         return 1
     try:
-        plan = read_plan(PoolGpuPlan, Path(arguments[0]))
+        plan = read_plan(PoolGpuConfig, Path(arguments[0]))
         if plan.parent_pid is not None:
             die_with_parent(plan.parent_pid)
         run_pool_gpu(plan)

@@ -2,7 +2,7 @@
 
 A rank joins its peers and moves bytes like this::
 
-    plan = LinksPlan(rank=..., pipeline=..., stage=..., peers=(...), previous=..., following=..., ring=(...), ...)
+    plan = LinksConfig(rank=..., pipeline=..., stage=..., peers=(...), previous=..., following=..., ring=(...), ...)
     sockets = Rendezvous(Identity(token, rank, address, listen_port), plan.peers, congestion, note).meet(timeout_ns)
     pool, events = BufferPool(), SimpleQueue[Event]()
     transport = StripedTransport(plan, sockets, pool, events.put)

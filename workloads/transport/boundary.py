@@ -17,15 +17,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from workloads.message import Message, MessageKind
+from workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue, RelayQueue, TurnQueue
 from workloads.transport.event import Event, Sent
 from workloads.transport.frames.assembly import Assembly
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.frames.cutting import Cutting
 from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
-from workloads.transport.lanes import Chunk, CreditLane, Lane, RelayLane, TurnLane
 from workloads.transport.link import Arrival, Link
-from workloads.transport.links_plan import BoundaryPlan, LinksPlan
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.peer import Peer
 
 FRAME_KINDS = {MessageKind.ACTIVATION: FrameKind.ACTIVATION, MessageKind.GRADIENT: FrameKind.GRADIENT}
 
@@ -46,7 +46,7 @@ def relay_window(connections: int) -> int:
 class _Offering:
     """A transfer of this rank's own on its way out."""
 
-    neighbour: Neighbour
+    peer: Peer
     iteration: int
     message: Message
     transfer_bytes: int
@@ -62,7 +62,7 @@ class _Offering:
         self.unaccepted -= 1
         if not self.unaccepted:
             times_ns = self.start_ns, time.monotonic_ns()
-            self.report(Sent(self.neighbour, self.iteration, self.message, *times_ns, self.transfer_bytes))
+            self.report(Sent(self.peer, self.iteration, self.message, *times_ns, self.transfer_bytes))
 
 
 @dataclass(slots=True)
@@ -90,48 +90,48 @@ class Boundary:
 
     def __init__(
         self,
-        links_plan: LinksPlan,
-        plan: BoundaryPlan,
+        links_config: LinksConfig,
+        plan: BoundaryConfig,
         outgoing: MessageKind,
-        neighbour: Neighbour,
+        peer: Peer,
         *,
         pool: BufferPool,
         report: Callable[[Event], None],
     ) -> None:
         incoming = MessageKind.GRADIENT if outgoing is MessageKind.ACTIVATION else MessageKind.ACTIVATION
-        mates = plan.mates or (links_plan.rank,)
-        first = links_plan.pipeline - mates.index(links_plan.rank)
-        self.neighbour = neighbour
+        mates = plan.mates or (links_config.rank,)
+        first = links_config.pipeline - mates.index(links_config.rank)
+        self.peer = peer
         self.outgoing, self.incoming = FRAME_KINDS[outgoing], FRAME_KINDS[incoming]
-        self.mates = tuple(rank for rank in mates if rank != links_plan.rank)
-        self._plan, self._links_plan = plan, links_plan
+        self.mates = tuple(rank for rank in mates if rank != links_config.rank)
+        self._plan, self._links_config = plan, links_config
         self._pool, self._report = pool, report
         self._cutting = Cutting(plan.transfer_bytes, len(mates), plan.connections)
-        self._assembly = Assembly(neighbour, incoming, self._cutting, pool, report)
+        self._assembly = Assembly(peer, incoming, self._cutting, pool, report)
         self._pipelines = {rank: first + index for index, rank in enumerate(mates)}
         self._ranks = {pipeline: rank for rank, pipeline in self._pipelines.items()}
-        self._own = links_plan.pipeline
-        self._share = mates.index(links_plan.rank)
+        self._own = links_config.pipeline
+        self._share = mates.index(links_config.rank)
         self._shares = {rank: index for index, rank in enumerate(mates)}
         share_chunks = len(self._cutting.share(self._share))
-        self._across = TurnLane(plan.outgoing_turns, share_chunks) if plan.outgoing_turns else Lane()
-        self._scatter = {rank: RelayLane() for rank in self.mates}
-        self._gather = {rank: Lane() for rank in self.mates}
+        self._across = TurnQueue(plan.outgoing_turns, share_chunks) if plan.outgoing_turns else ChunkQueue()
+        self._scatter = {rank: RelayQueue() for rank in self.mates}
+        self._gather = {rank: ChunkQueue() for rank in self.mates}
         self._own_turns = [microbatch for pipeline, microbatch in plan.outgoing_turns if pipeline == self._own]
         self._offered = 0
         self._early: dict[tuple[int, int], tuple[Message, memoryview]] = {}
-        self._window = relay_window(neighbour.connections)
+        self._window = relay_window(peer.connections)
         self._done_with = dict.fromkeys(self.mates, 0)
         self._gathering = 0
         self._links: Mapping[int, Link] = {}
 
-    def lanes_to(self, rank: int) -> list[Lane]:
+    def queues_to(self, rank: int) -> list[ChunkQueue]:
         """Return the lanes of this boundary that go over the link to ``rank``, those with precedence first."""
-        if rank == self.neighbour.rank:
+        if rank == self.peer.rank:
             return [self._across]
         return [self._gather[rank], self._scatter[rank]] if rank in self._scatter else []
 
-    def credit_lanes_to(self, rank: int) -> dict[FrameKind, CreditLane]:
+    def credit_queues_to(self, rank: int) -> dict[FrameKind, CreditQueue]:
         """Return the lanes to ``rank`` that it gives credit for, by the kind of their chunks."""
         return {self.outgoing: self._scatter[rank]} if rank in self._scatter else {}
 
@@ -144,42 +144,42 @@ class Boundary:
     @property
     def link(self) -> Link:
         """The link across the boundary."""
-        return self._links[self.neighbour.rank]
+        return self._links[self.peer.rank]
 
     def check(self, iteration: int, message: Message, payload: memoryview) -> None:
         """Raise ValueError if that transfer cannot be offered here."""
         if payload.nbytes != self._plan.transfer_bytes:
-            raise ValueError(f"{self.neighbour} expects {self._plan.transfer_bytes} bytes, given are {payload.nbytes}")
+            raise ValueError(f"{self.peer} expects {self._plan.transfer_bytes} bytes, given are {payload.nbytes}")
         if not (
-            0 <= message.microbatch < self._links_plan.microbatches and 0 <= iteration < self._links_plan.iterations
+            0 <= message.microbatch < self._links_config.microbatches and 0 <= iteration < self._links_config.iterations
         ):
             raise ValueError(f"there is no microbatch {message.microbatch} in iteration {iteration}")
 
     def offer(self, iteration: int, message: Message, payload: memoryview) -> None:
         """Send a transfer of this rank's own, in its turn where there are turns."""
         if not self._own_turns:
-            self._deal(iteration, message, payload)
+            self._stripe(iteration, message, payload)
             return
         self._early[iteration, message.microbatch] = message, payload
         while (offer := self._early.pop(self._next_own(), None)) is not None:
-            self._deal(self._next_own()[0], *offer)
+            self._stripe(self._next_own()[0], *offer)
             self._offered += 1
 
     def _next_own(self) -> tuple[int, int]:
         iteration, position = divmod(self._offered, len(self._own_turns))
         return iteration, self._own_turns[position]
 
-    def _deal(self, iteration: int, message: Message, payload: memoryview) -> None:
+    def _stripe(self, iteration: int, message: Message, payload: memoryview) -> None:
         total, cutting = payload.nbytes, self._cutting
-        offering = _Offering(self.neighbour, iteration, message, total, cutting.chunks, self._report)
+        offering = _Offering(self.peer, iteration, message, total, cutting.chunks, self._report)
         for rank, share in self._shares.items():
-            lane, link = (
+            queue, link = (
                 (self._scatter[rank], self._links[rank]) if rank in self._scatter else (self._across, self.link)
             )
             for index in cutting.share(share):
                 offset, length = cutting.chunk(index)
                 header = FrameHeader(self.outgoing, self._own, iteration, message.microbatch, total, offset, length)
-                lane.add(Chunk(header, payload[offset : offset + length], offering))
+                queue.add(Chunk(header, payload[offset : offset + length], offering))
             link.touch()
 
     def place_from_across(self, header: FrameHeader) -> Arrival:
@@ -212,7 +212,7 @@ class Boundary:
             raise FrameError(
                 f"it sent the {what} of {header.total_bytes} bytes, expected are {self._plan.transfer_bytes}"
             )
-        if header.number >= self._links_plan.microbatches or header.iteration >= self._links_plan.iterations:
+        if header.number >= self._links_config.microbatches or header.iteration >= self._links_config.iterations:
             raise FrameError(f"it sent the {what} in iteration {header.iteration}, which there is not")
         index = self._cutting.index(header.offset, header.length)
         if index is None:

@@ -18,11 +18,11 @@ class Connection:
 
     def __init__(self, connected: socket.socket, *, blank: bool) -> None:
         self.socket = connected
-        self.farewells_sent = 0
+        self.shutdowns_sent = 0
         self.last_begun = 0
         self.chunks_received = 0
         self.last_own_received = False
-        self.goodbye_received = False
+        self.shutdown_received = False
         self._blank = blank
         self._discard = socket.MSG_TRUNC if blank else 0
         self._low_water = 1

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from workloads.message import Message
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.peer import Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class Sent:
     ``neighbour`` is the rank of the same pipeline at the other stage.
     """
 
-    neighbour: Neighbour
+    peer: Peer
     iteration: int
     message: Message
     start_ns: int
@@ -29,7 +29,7 @@ class Received:
     of the first byte and the last.
     """
 
-    neighbour: Neighbour
+    peer: Peer
     iteration: int
     message: Message
     start_ns: int
@@ -49,7 +49,7 @@ class SegmentReceived:
     It stays valid until the ring gives it back.
     """
 
-    neighbour: Neighbour
+    peer: Peer
     iteration: int
     step: int
     segment_bytes: int

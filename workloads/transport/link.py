@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue
 from workloads.transport.connection import Connection
-from workloads.transport.frames.frame import GOODBYE, LAST_OWN, FrameError, FrameHeader, FrameKind, credit
-from workloads.transport.lanes import Chunk, CreditLane, Lane
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.frames.frame import LAST_OWN, SHUTDOWN, FrameError, FrameHeader, FrameKind, credit
+from workloads.transport.peer import Peer
 from workloads.transport.socket_options import hold_window
 
 _NOTHING = memoryview(b"")
@@ -39,7 +39,7 @@ class Link:
 
     ``window_bytes`` is what the peer may have in flight over each of them, None for what the kernel gives. ``blank`` is
     that of ``Connection``.
-    ``lanes`` hold what is to be sent, those with precedence first; ``credit_lanes`` are those of them that the peer
+    ``lanes`` hold what is to be sent, those with precedence first; ``credit_queues`` are those of them that the peer
     gives credit for. ``place`` returns the arrival for a chunk. Call ``touch`` after adding to a lane: what a
     connection waits for may have changed, and the link is put into ``touched``. ``read`` and ``write`` raise FrameError
     for what the peer should not have sent, EOFError if it closed without a goodbye, OSError if a connection has failed.
@@ -47,13 +47,13 @@ class Link:
 
     def __init__(
         self,
-        peer: Neighbour,
+        peer: Peer,
         sockets: Sequence[socket.socket],
-        lanes: Sequence[Lane],
+        queues: Sequence[ChunkQueue],
         *,
         window_bytes: int | None,
         blank: bool,
-        credit_lanes: Mapping[FrameKind, CreditLane],
+        credit_queues: Mapping[FrameKind, CreditQueue],
         place: Callable[["Link", FrameHeader], Arrival],
         touched: dict["Link", None],
     ) -> None:
@@ -61,12 +61,12 @@ class Link:
         self.connections = tuple(Connection(connected, blank=blank) for connected in sockets)
         self._window_bytes = window_bytes
         self._unread_bytes = peer.unread_bytes
-        self._lanes = lanes
-        self._credit_lanes = credit_lanes
+        self._queues = queues
+        self._credit_queues = credit_queues
         self._place = place
         self._touched = touched
         self._credits: Counter[FrameKind] = Counter()
-        self._farewells: list[FrameHeader] = []
+        self._shutdowns: list[FrameHeader] = []
         self._sending: dict[Connection, Chunk] = {}
         self._begun = 0
         self._reading: dict[Connection, tuple[Arrival, memoryview]] = {}
@@ -94,19 +94,19 @@ class Link:
 
     def end_own(self) -> None:
         """End this rank's own chunks. Nothing more is queued, and the peer learns of it after the queued ones."""
-        self._farewells.append(LAST_OWN)
+        self._shutdowns.append(LAST_OWN)
         self.touch()
 
     def end(self) -> None:
         """End the link: nothing more is queued, and each connection says goodbye after its last chunk."""
-        if GOODBYE not in self._farewells:
-            self._farewells.append(GOODBYE)
+        if SHUTDOWN not in self._shutdowns:
+            self._shutdowns.append(SHUTDOWN)
             self.touch()
 
     @property
     def peer_ended_own(self) -> bool:
         """Whether all that comes from now on is relayed for others."""
-        return all(each.last_own_received or each.goodbye_received for each in self.connections)
+        return all(each.last_own_received or each.shutdown_received for each in self.connections)
 
     @property
     def ended(self) -> bool:
@@ -115,26 +115,26 @@ class Link:
 
     def done(self, connection: Connection) -> bool:
         """Return whether both sides have said goodbye over ``connection``."""
-        said = GOODBYE in self._farewells and connection.farewells_sent == len(self._farewells)
-        return said and connection.goodbye_received and not connection.sending
+        said = SHUTDOWN in self._shutdowns and connection.shutdowns_sent == len(self._shutdowns)
+        return said and connection.shutdown_received and not connection.sending
 
     @property
     def ending(self) -> bool:
         """Whether a farewell has been queued: connections may be done."""
-        return bool(self._farewells)
+        return bool(self._shutdowns)
 
     @property
     def has_frames(self) -> bool:
         """Whether there are frames that any connection may begin."""
         if self._credits:
             return True
-        return any(lane.ready for lane in self._lanes)
+        return any(queue.ready for queue in self._queues)
 
     def wants_write(self, connection: Connection) -> bool:
         """Return whether there is anything for ``write`` to do."""
         if connection.sending or self.has_frames:
             return True
-        return connection.farewells_sent < len(self._farewells) and all(lane.empty for lane in self._lanes)
+        return connection.shutdowns_sent < len(self._shutdowns) and all(queue.empty for queue in self._queues)
 
     def write(self, connection: Connection) -> None:
         """Go on with the connection's frame, or begin the next one: at most one, so that all have their turn.
@@ -150,7 +150,7 @@ class Link:
                 break
             if connection in self._sending:
                 self._sending.pop(connection).source.accepted()
-        if self._farewells:
+        if self._shutdowns:
             self.touch()
 
     def _begin_frame(self, connection: Connection) -> bool:
@@ -161,23 +161,23 @@ class Link:
                 return False
             del self._credits[kind]
             return True
-        for lane in self._lanes:
-            if lane.ready:
-                chunk = lane.head
+        for queue in self._queues:
+            if queue.ready:
+                chunk = queue.head
                 chunk.source.begun()
                 if not connection.begin_frame(chunk.header, chunk.payload):
                     return False
-                lane.pop()
+                queue.pop()
                 self._sending[connection] = chunk
                 self._begun += 1
                 connection.last_begun = self._begun
-                if lane.ready:
+                if queue.ready:
                     self.touch()
                 return True
         if self.wants_write(connection) and connection.begin_frame(
-            self._farewells[connection.farewells_sent], _NOTHING
+            self._shutdowns[connection.shutdowns_sent], _NOTHING
         ):
-            connection.farewells_sent += 1
+            connection.shutdowns_sent += 1
             return True
         return False
 
@@ -203,9 +203,9 @@ class Link:
     def _begin_arrival(self, connection: Connection) -> bool:
         """Handle arrived frames, up to a chunk's header. Returns whether there is one, and its chunk worth a look."""
         while (header := connection.read_header()) is not None:
-            if connection.goodbye_received:
+            if connection.shutdown_received:
                 raise FrameError("it sent a frame after its goodbye")
-            if self._heed(connection, header):
+            if self._handle(connection, header):
                 arrival = self._place(self, header)
                 self._reading[connection] = arrival, arrival.payload
                 at_once = min(header.length, self._unread_bytes) <= _WITH_HEADER_BYTES
@@ -214,7 +214,7 @@ class Link:
                 elif connection.wakes_at > header.length:
                     connection.wake_at(1)
                 return at_once
-            if connection.goodbye_received:
+            if connection.shutdown_received:
                 break
         # Any frame may be next, the shortest too.
         connection.wake_at(1)
@@ -235,20 +235,20 @@ class Link:
         if connection.chunks_received <= _CHUNKS_A_HOLD or connection.chunks_received % _CHUNKS_A_HOLD == 0:
             hold_window(connection.socket, window_bytes)
 
-    def _heed(self, connection: Connection, header: FrameHeader) -> bool:
+    def _handle(self, connection: Connection, header: FrameHeader) -> bool:
         """Handle a frame. Returns whether it is one with a payload."""
         match header.kind:
-            case FrameKind.GOODBYE:
-                connection.goodbye_received = True
+            case FrameKind.SHUTDOWN:
+                connection.shutdown_received = True
             case FrameKind.LAST_OWN:
                 if connection.last_own_received:
                     raise FrameError("it announced its last own chunk twice")
                 connection.last_own_received = True
             case FrameKind.CREDIT:
-                lane = self._credit_lanes.get(FrameKind(header.number))
-                if lane is None:
+                queue = self._credit_queues.get(FrameKind(header.number))
+                if queue is None:
                     raise FrameError(f"it gives credit for {FrameKind(header.number).name.lower()}s that it never gets")
-                lane.grant(header.total_bytes)
+                queue.grant(header.total_bytes)
                 self.touch()
             case _:
                 return True

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from workloads.transport.frames.frame import HELLO_BYTES, FrameError, Hello, decode_hello
-from workloads.transport.neighbour import Neighbour, TransportError
+from workloads.transport.peer import Peer, TransportError
 from workloads.transport.socket_options import hold_unsent, make_socket, reset_on_close
 
 _RETRY_NS = 20_000_000
@@ -63,7 +63,7 @@ class Rendezvous:
     def __init__(
         self,
         identity: Identity,
-        peers: Sequence[Neighbour],
+        peers: Sequence[Peer],
         congestion: str | None,
         note: Callable[[str], None],
         window_bytes: int | None = None,
@@ -75,7 +75,7 @@ class Rendezvous:
         self._note = note
         self._selector = selectors.DefaultSelector()
         self._met: dict[int, dict[int, socket.socket]] = {peer.rank: {} for peer in peers}
-        self._retries: list[tuple[int, Neighbour, int]] = []
+        self._retries: list[tuple[int, Peer, int]] = []
         self._trouble = dict.fromkeys(self._callees, "no answer")
         self.dropped = 0
         if self._callers:
@@ -83,7 +83,7 @@ class Rendezvous:
             self._listener.listen(sum(peer.connections for peer in self._callers.values()) + 16)
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
-    def meet(self, timeout_ns: int) -> dict[int, list[socket.socket]]:
+    def rendezvous(self, timeout_ns: int) -> dict[int, list[socket.socket]]:
         """Return the connected, non-blocking sockets to each peer, by its rank, in the order of their index.
 
         Raises TransportError if they do not all stand after ``timeout_ns``, or if another rank answers than was called.
@@ -134,7 +134,7 @@ class Rendezvous:
             for made in met:
                 made.close()
 
-    def _call(self, callee: Neighbour, index: int) -> None:
+    def _call(self, callee: Peer, index: int) -> None:
         made = self._make_socket(self._identity.address, 0)
         greeting = _Greeting(made, index)
         error = made.connect_ex((callee.address, callee.port))
@@ -149,17 +149,17 @@ class Rendezvous:
         for callee, index in due:
             self._call(callee, index)
 
-    def _again(self, callee: Neighbour, greeting: _Greeting, trouble: str) -> None:
+    def _again(self, callee: Peer, greeting: _Greeting, trouble: str) -> None:
         self._selector.unregister(greeting.socket)
         greeting.socket.close()
         self._trouble[callee.rank] = trouble
         assert greeting.index is not None
         self._retries.append((time.monotonic_ns() + _RETRY_NS, callee, greeting.index))
 
-    def _hello(self, peer: Neighbour, index: int) -> Hello:
+    def _hello(self, peer: Peer, index: int) -> Hello:
         return Hello(self._identity.run_token, self._identity.rank, index, peer.connections)
 
-    def _connected(self, callee: Neighbour, greeting: _Greeting) -> None:
+    def _connected(self, callee: Peer, greeting: _Greeting) -> None:
         try:
             error = greeting.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
@@ -171,7 +171,7 @@ class Rendezvous:
             return
         self._selector.modify(greeting.socket, selectors.EVENT_READ, lambda: self._answered(callee, greeting))
 
-    def _answered(self, callee: Neighbour, greeting: _Greeting) -> None:
+    def _answered(self, callee: Peer, greeting: _Greeting) -> None:
         assert greeting.index is not None
         try:
             hello = greeting.read()
@@ -232,7 +232,7 @@ class Rendezvous:
         self.dropped += 1
         self._note(f"dropped the client {client}: {fault}")
 
-    def _stands(self, peer: Neighbour, index: int, made: socket.socket) -> None:
+    def _stands(self, peer: Peer, index: int, made: socket.socket) -> None:
         self._selector.unregister(made)
         reset_on_close(made)
         hold_unsent(made, peer.unsent_bytes)

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from workloads.message import MessageKind
 from workloads.transport.boundary import FRAME_KINDS, Boundary
+from workloads.transport.chunk_queues import ChunkQueue, CreditQueue
 from workloads.transport.event import Event
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
-from workloads.transport.lanes import CreditLane, Lane
 from workloads.transport.link import Arrival, Link
-from workloads.transport.links_plan import LinksPlan
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.links_config import LinksConfig
+from workloads.transport.peer import Peer
 from workloads.transport.ring.ring_end import RingEnd
 
 
@@ -24,7 +24,7 @@ class Routes:
 
     def __init__(
         self,
-        plan: LinksPlan,
+        plan: LinksConfig,
         sockets: Mapping[int, Sequence[socket.socket]],
         pool: BufferPool,
         report: Callable[[Event], None],
@@ -49,23 +49,23 @@ class Routes:
             self.ring.use_links(self.links)
         self._own = plan.pipeline
 
-    def _link(self, peer: Neighbour, sockets: Sequence[socket.socket]) -> Link:
-        lanes: list[Lane] = []
-        credit_lanes: dict[FrameKind, CreditLane] = {}
+    def _link(self, peer: Peer, sockets: Sequence[socket.socket]) -> Link:
+        queues: list[ChunkQueue] = []
+        credit_queues: dict[FrameKind, CreditQueue] = {}
         for boundary in self.boundaries.values():
-            lanes += boundary.lanes_to(peer.rank)
-            credit_lanes |= boundary.credit_lanes_to(peer.rank)
+            queues += boundary.queues_to(peer.rank)
+            credit_queues |= boundary.credit_queues_to(peer.rank)
         if self.ring is not None and peer.rank == self.ring.following:
             # Last, for a stage that waits for a message idles, while the ring waits for its slowest replica anyway.
-            lanes.append(self.ring.lane)
-            credit_lanes[FrameKind.SEGMENT] = self.ring.lane
+            queues.append(self.ring.queue)
+            credit_queues[FrameKind.SEGMENT] = self.ring.queue
         return Link(
             peer,
             sockets,
-            lanes,
+            queues,
             window_bytes=self._plan.window_bytes,
             blank=self._blank,
-            credit_lanes=credit_lanes,
+            credit_queues=credit_queues,
             place=self._place,
             touched=self.touched,
         )
@@ -77,7 +77,7 @@ class Routes:
             return self.ring.place(link, header)
         mates_of = []
         for boundary in self.boundaries.values():
-            if boundary.neighbour.rank == link.peer.rank:
+            if boundary.peer.rank == link.peer.rank:
                 return boundary.place_from_across(header)
             if (owner := boundary.owner_of(link.peer.rank)) is not None:
                 mates_of.append((boundary, owner))
@@ -95,7 +95,7 @@ class Routes:
 
     def open_ring(self, ring: RingEnd, window: int) -> None:
         """Let at most ``window`` chunks be on their way to the next replica, or wait there."""
-        ring.lane.resize(window)
+        ring.queue.resize(window)
         self.links[ring.following].touch()
 
     def end_own(self) -> None:
@@ -112,7 +112,7 @@ class Routes:
         """
         for link in self.links.values():
             shared = [boundary for boundary in self.boundaries.values() if link.peer.rank in boundary.mates]
-            across = [boundary for boundary in self.boundaries.values() if boundary.neighbour.rank == link.peer.rank]
+            across = [boundary for boundary in self.boundaries.values() if boundary.peer.rank == link.peer.rank]
             awaited = [self.links[mate] for boundary in across for mate in boundary.mates]
             if all(boundary.link.ended for boundary in shared) and all(mate.peer_ended_own for mate in awaited):
                 link.end()

@@ -3,7 +3,7 @@
 import socket
 import struct
 
-from workloads.transport.neighbour import UNSENT_BYTES, TransportError
+from workloads.transport.peer import UNSENT_BYTES, TransportError
 
 PEER_TIMEOUT_S = 8
 """A peer that acknowledges nothing for so long is gone; failing within 10 s leaves 2 s for the news to spread."""

@@ -15,8 +15,8 @@ from workloads.transport.event import Closed, Event, Failed
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.frames.frame import FrameError, FrameKind
 from workloads.transport.link import Link
-from workloads.transport.links_plan import LinksPlan
-from workloads.transport.neighbour import TransportError
+from workloads.transport.links_config import LinksConfig
+from workloads.transport.peer import TransportError
 from workloads.transport.ring.ring_end import RingEnd
 from workloads.transport.ring.ring_round import RingRound
 from workloads.transport.routes import Routes
@@ -34,7 +34,7 @@ class StripedTransport:
 
     def __init__(
         self,
-        plan: LinksPlan,
+        plan: LinksConfig,
         sockets: Mapping[int, Sequence[socket.socket]],
         pool: BufferPool,
         report: Callable[[Event], None],
@@ -108,9 +108,9 @@ class StripedTransport:
         end = self._ring()
         self._request(lambda: end.pass_on(ring))
 
-    def tell_when_segments_sent(self) -> None:
+    def notify_when_segments_sent(self) -> None:
         """Report SegmentsSent once the kernel has accepted all that ``send_segment`` queued."""
-        self._request(self._ring().tell_when_sent)
+        self._request(self._ring().notify_when_sent)
 
     def close(self) -> None:
         """End this rank's own sending.
@@ -224,7 +224,7 @@ class StripedTransport:
         except FrameError as fault:
             raise TransportError(f"{link.peer}: {fault}") from None
         except EOFError:
-            when = "goodbye" if not connection.goodbye_received else "peer was done"
+            when = "goodbye" if not connection.shutdown_received else "peer was done"
             raise TransportError(f"{link.peer} closed a connection before its {when}") from None
         except OSError as failure:
             raise TransportError(f"lost a connection to {link.peer}: {failure.strerror}") from None

@@ -8,14 +8,14 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from results.metrics import NS_PER_S
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.summary import swept_values
 from results.reading.trial_frames import rows_of_trial
 from results.report.charts.chart import Chart, Drawing, series_legend
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import Styles
-from results.report.charts.drawing.representative import representative_cell, typical_trial
+from results.report.charts.drawing.representative import representative_point, typical_trial
 from results.text.number_text import interval_text, list_text, milliseconds_text
 
 BINS = 80
@@ -37,15 +37,15 @@ class _Series:
 
 
 def connections_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
-    """Draw each variant's typical trial in its run's ``representative_cell``; None if no connection was sampled."""
+    """Draw each variant's typical trial in its run's ``representative_point``; None if no connection was sampled."""
     series: list[_Series] = []
-    cells = []
+    points = []
     for label, run in runs.items():
-        cell = representative_cell(run)
-        if cell is None or run.tcp_samples.empty:
+        point = representative_point(run)
+        if point is None or run.tcp_samples.empty:
             continue
-        cells.append(cell_text(swept_values(run.manifest, cell)))
-        series += filter(None, (_series(run, label, cell, variant) for variant in run.variants))
+        points.append(point_text(swept_values(run.manifest, point)))
+        series += filter(None, (_series(run, label, point, variant) for variant in run.variants))
     variants = list(dict.fromkeys(each.variant for each in series))[:MAX_VARIANTS]
     series = [each for each in series if each.variant in variants]
     if not series:
@@ -69,7 +69,7 @@ def connections_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Cha
             axis.set_xlabel("time since the trial began (s)")
         return 440 if layout.narrow else 260
 
-    where = cells[0] if len(set(cells)) == 1 else ""
+    where = points[0] if len(set(points)) == 1 else ""
     title = "Connections between datacenters over time" + (f", at {where}" if where else "")
     legend = series_legend(styles, variants, dict.fromkeys(each.run for each in series))
     reading = _reading(series)
@@ -79,8 +79,8 @@ def connections_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Cha
 _AXES = ("smoothed round-trip time (ms)", "congestion window (segments)")
 
 
-def _series(run: Run, label: str, cell: int, variant: str) -> _Series | None:
-    trial = typical_trial(run, cell, variant)
+def _series(run: Run, label: str, point: int, variant: str) -> _Series | None:
+    trial = typical_trial(run, point, variant)
     if trial is None:
         return None
     spans, samples = rows_of_trial(run.spans, trial), rows_of_trial(run.tcp_samples, trial)
@@ -102,8 +102,8 @@ def _reading(series: Sequence[_Series]) -> str:
     for each in series:
         rtt, cwnd = milliseconds_text(float(np.median(each.rtt_ms))), float(np.median(each.cwnd_segments))
         medians.setdefault(each.variant, []).append(f"{rtt} and {cwnd:.0f} segments")
-    told = list_text([f"{', '.join(values)} with {variant}" for variant, values in medians.items()])
+    lines = list_text([f"{', '.join(values)} with {variant}" for variant, values in medians.items()])
     order = ", in the order of the runs" if len({each.run for each in series}) > 1 else ""
     bins_s = [each.bin_s for each in series]
     width = interval_text(min(bins_s), max(bins_s))
-    return f"Medians over connections, of every {width} in which any was asked; over the whole trial{order}: {told}."
+    return f"Medians over connections, of every {width} in which any was asked; over the whole trial{order}: {lines}."

@@ -1,4 +1,4 @@
-"""Draw how the GPUs' time was spent: a bar for each variant in each cell, of training, prefill and idling by cause."""
+"""Draw how the GPUs' time was spent: a bar for each variant and sweep point, of training, prefill and idle time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 
 from results.metrics import IDLE_CAUSES
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.records.span_log import PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
@@ -55,22 +55,22 @@ _PERCENT_PX, _NARROW_PERCENT_PX = 7.0, 2.3
 """How wide a per cent is drawn, about: hatches slant by it."""
 
 
-def drawn_cells(cells: Sequence[int], bars_a_cell: int) -> list[int]:
-    """Choose the cells to draw. Where all have too many bars, they are evenly spaced, with the first and the last."""
-    most = max(2, MAX_BARS // max(1, bars_a_cell))
-    if len(cells) <= most:
-        return list(cells)
-    return [cells[round(number * (len(cells) - 1) / (most - 1))] for number in range(most)]
+def drawn_points(points: Sequence[int], bars_a_point: int) -> list[int]:
+    """Choose the sweep points to draw: all, or evenly spaced ones where bars are too many."""
+    most = max(2, MAX_BARS // max(1, bars_a_point))
+    if len(points) <= most:
+        return list(points)
+    return [points[round(number * (len(points) - 1) / (most - 1))] for number in range(most)]
 
 
-def gpu_time_chart(shares: Sequence[GpuTimeShares], all_cells: int, salt: str) -> Chart | None:
-    """Draw the bars, grouped by cell; None if there are none. ``all_cells`` counts the cells, drawn or not."""
+def gpu_time_chart(shares: Sequence[GpuTimeShares], all_points: int, salt: str) -> Chart | None:
+    """Draw the bars, grouped by sweep point; None if there are none. ``all_points`` counts those not drawn too."""
     if not shares:
         return None
     runs, variants = ([*dict.fromkeys(names)] for names in ([s.run for s in shares], [s.variant for s in shares]))
     groups: dict[str, list[GpuTimeShares]] = {}
     for each in shares:
-        groups.setdefault(cell_text(each.values), []).append(each)
+        groups.setdefault(point_text(each.values), []).append(each)
     for own in groups.values():
         own.sort(key=lambda each: (variants.index(each.variant), runs.index(each.run)))
     there = [part for part in PARTS if any(each.parts_ns[part] for each in shares)]
@@ -80,8 +80,8 @@ def gpu_time_chart(shares: Sequence[GpuTimeShares], all_cells: int, salt: str) -
         return _paint(figure.subplots(), groups, there, len(runs) > 1, layout)
 
     reading = _reading(groups, len(runs) > 1)
-    if len(groups) < all_cells:
-        reading += f" Of {all_cells} cells these {len(groups)} are drawn."
+    if len(groups) < all_points:
+        reading += f" Of {all_points} sweep points these {len(groups)} are drawn."
     title = "What the GPUs' time went into"
     return Chart("gpu-time", title, legend, (Drawing(f"{title}. {reading}", f"{salt}-gpu-time", paint),), reading)
 
@@ -93,8 +93,8 @@ def _paint(
     top, ticks, labels = 0.0, [], []
     for where, own in groups.items():
         if where:
-            cell = shortened(where, 40 if layout.narrow else 100)
-            axis.text(0, top + 0.75 * _GROUP_GAP, cell, fontweight="bold", va="baseline")
+            point = shortened(where, 40 if layout.narrow else 100)
+            axis.text(0, top + 0.75 * _GROUP_GAP, point, fontweight="bold", va="baseline")
             top += _GROUP_GAP
         for each in own:
             _bar(axis, each, parts, top, layout)
@@ -142,7 +142,7 @@ def _hatch(axis: Axes, style: Style, *, left: float, width: float, top: float, l
 
 def _reading(groups: Mapping[str, Sequence[GpuTimeShares]], several: bool) -> str:
     where, last = list(groups.items())[-1]
-    told: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     chosen = last
     if len({each.variant for each in last}) > MAX_VARIANTS_READ:
         by_training = sorted(last, key=lambda each: -each.share(TRAINING))
@@ -153,8 +153,8 @@ def _reading(groups: Mapping[str, Sequence[GpuTimeShares]], several: bool) -> st
         why = PART_NAMES[cause].removeprefix("idle: ")
         idle = f" and idled most, {percent_text(each.share(cause))}, {why}" if each.share(cause) and not several else ""
         filled = f", prefilled for {percent_text(each.share(PREFILL))}" if each.share(PREFILL) else ""
-        told.setdefault(each.variant, []).append(percent_text(each.share(TRAINING)) + filled + idle)
-    sentences = [f"{variant} trained for {list_text(trained)}" for variant, trained in told.items()]
+        lines.setdefault(each.variant, []).append(percent_text(each.share(TRAINING)) + filled + idle)
+    sentences = [f"{variant} trained for {list_text(trained)}" for variant, trained in lines.items()]
     only = "the most and the least: " if len(chosen) < len(last) else ""
     order = ", in the order of the runs" if several else ""
     shown = f"{f'With {where}, of' if where else 'Of'} the time of all GPUs and repeats{order}"

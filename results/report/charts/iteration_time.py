@@ -1,4 +1,4 @@
-"""Draw iteration time against WAN latency, or by cell where something other than latency was swept."""
+"""Draw iteration time against WAN latency, or by sweep point where something other than latency was swept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ground.units import parse_duration_ns
-from results.reading.headline import LATENCY_PATH, HeadlineRow, cell_text
+from results.reading.headline import LATENCY_PATH, HeadlineRow, point_text
 from results.report.charts.chart import Chart, Drawing, points_legend, series_legend
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import Style, Styles
@@ -15,7 +15,7 @@ from results.report.charts.drawing.interval_bar import interval_bar
 from results.text.number_text import list_text, ratio_text, seconds_text, shortened
 
 MAX_PANELS = 9
-MAX_CELLS = 24
+MAX_SWEEP_POINTS = 24
 """Drawn side by side, where latency was not swept."""
 MAX_TICKS = 8
 
@@ -23,7 +23,7 @@ _NS_PER_MS = 1e6
 
 
 def latency_ms(values: Mapping[str, str]) -> float | None:
-    """Return the swept one-way WAN latency of a cell in milliseconds, None if it was not swept."""
+    """Return the swept one-way WAN latency of a sweep point in milliseconds, None if it was not swept."""
     try:
         return parse_duration_ns(values.get(LATENCY_PATH)) / _NS_PER_MS
     except ValueError:
@@ -34,7 +34,7 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
     """Draw the median iteration time of all runs with its interval; single repeats where there are too few for one.
 
     None if nothing was measured. Where latency was swept it is the x axis, with a panel for each combination of the
-    other swept values; otherwise the cells stand side by side.
+    other swept values; otherwise the sweep points stand side by side.
     """
     measured = [row for row in rows if row.iteration_time_s is not None]
     if not measured:
@@ -43,8 +43,8 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
     names = [list(dict.fromkeys(each)) for each in _series_names(measured)]
     legend = series_legend(styles, *names) if by_latency else points_legend(styles, *names)
     title = "Iteration time against WAN latency" if by_latency else "Iteration time"
-    cells = list(dict.fromkeys(row.where for row in measured))
-    drawn = measured if by_latency else [row for row in measured if row.where in cells[:MAX_CELLS]]
+    points = list(dict.fromkeys(row.where for row in measured))
+    drawn = measured if by_latency else [row for row in measured if row.where in points[:MAX_SWEEP_POINTS]]
     panels = _panels(drawn) if by_latency else {"": drawn}
     shown = dict(list(panels.items())[:MAX_PANELS])
     slowest_s = max(time_s for row in measured for time_s in (*row.repeat_times_s, *(row.interval_s or ())))
@@ -64,12 +64,12 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
             unused.set_visible(False)
         return grid_rows * (240 if layout.narrow else 300)
 
-    reading = _latency_reading(measured) if by_latency else _cells_reading(drawn)
+    reading = _latency_reading(measured) if by_latency else _points_reading(drawn)
     if not by_latency and len(names[1]) > 1:
         reading += " Of one variant, the runs stand side by side in the legend's order."
     reading += _intervals_reading(drawn)
     if len(drawn) < len(measured):
-        reading += f" The first {MAX_CELLS} of {len(cells)} cells are drawn, the table has all."
+        reading += f" The first {MAX_SWEEP_POINTS} of {len(points)} sweep points are drawn, the table has all."
     if len(shown) < len(panels):
         reading += f" The first {len(shown)} of {len(panels)} combinations are drawn, the table has all."
     drawing = Drawing(f"{title}. {reading}", f"{salt}-time", paint)
@@ -81,7 +81,7 @@ def _series_names(rows: Sequence[HeadlineRow]) -> tuple[list[str], list[str]]:
 
 
 def _others(row: HeadlineRow) -> str:
-    return cell_text({path: value for path, value in row.values.items() if path != LATENCY_PATH})
+    return point_text({path: value for path, value in row.values.items() if path != LATENCY_PATH})
 
 
 def _panels(rows: Sequence[HeadlineRow]) -> dict[str, list[HeadlineRow]]:
@@ -145,17 +145,17 @@ def _lines(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: Layo
 
 
 def _points(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: Layout) -> None:
-    cells = list(dict.fromkeys(row.where for row in rows))
+    points = list(dict.fromkeys(row.where for row in rows))
     series = _by_series(rows)
     for position, ((variant, run), own) in enumerate(series.items()):
         shift = 0.5 * ((position + 0.5) / len(series) - 0.5)
         style = replace(styles.of_series(variant, run), line="")
-        _series(axis, [cells.index(row.where) + shift for row in own], own, style, scale=layout.scale, position=0)
-    axis.set_xlim(-0.5, len(cells) - 0.5)
-    axis.set_xticks(range(len(cells)))
-    named = any(cells)
-    axis.set_xticklabels([shortened(cell, 40) if len(cells) <= 3 else f"{n}" for n, cell in enumerate(cells)])
-    axis.set_xlabel(("cell" if len(cells) > 3 else "") if named else "variants, in the legend's order")
+        _series(axis, [points.index(row.where) + shift for row in own], own, style, scale=layout.scale, position=0)
+    axis.set_xlim(-0.5, len(points) - 0.5)
+    axis.set_xticks(range(len(points)))
+    named = any(points)
+    axis.set_xticklabels([shortened(point, 40) if len(points) <= 3 else f"{n}" for n, point in enumerate(points)])
+    axis.set_xlabel(("sweep_point" if len(points) > 3 else "") if named else "variants, in the legend's order")
 
 
 def _time(row: HeadlineRow) -> float:
@@ -207,10 +207,10 @@ def _latency_reading(rows: Sequence[HeadlineRow]) -> str:
     return reading + (f" From {near_ms:g} to {far_ms:g} ms, {list_text(grown)} as long." if grown else "")
 
 
-def _cells_reading(rows: Sequence[HeadlineRow]) -> str:
+def _points_reading(rows: Sequence[HeadlineRow]) -> str:
     last = [row for row in rows if row.where == rows[-1].where]
     where = last[0].where
     sentence = _fastest_sentences(last, f"With {where}, " if where else "")
-    cells = list(dict.fromkeys(row.where for row in rows))
-    names = [f"{number}: {cell}" for number, cell in enumerate(cells)]
-    return sentence + (f" Cells: {'; '.join(names)}." if len(names) > 3 else "")
+    points = list(dict.fromkeys(row.where for row in rows))
+    names = [f"{number}: {point}" for number, point in enumerate(points)]
+    return sentence + (f" Sweep points: {'; '.join(names)}." if len(names) > 3 else "")

@@ -10,15 +10,21 @@ from matplotlib.figure import Figure
 from results.comparison.pooled_repeats import Interval, moment_intervals
 from results.metrics import NS_PER_S
 from results.metrics.bootstrap import FEWEST_REPEATS
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.summary import Trial, swept_values
 from results.reading.trial_frames import rows_of_trial
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
-from results.report.charts.drawing.link_rates import AskedRates, LinkRates, asked_rates, link_rates, rates_within
-from results.report.charts.drawing.representative import measured_trials, representative_cell, typical_trial
+from results.report.charts.drawing.link_rates import (
+    ConfiguredRates,
+    LinkRates,
+    configured_rates,
+    link_rates,
+    rates_within,
+)
+from results.report.charts.drawing.representative import measured_trials, representative_point, typical_trial
 from results.text.number_text import interval_text, list_text, rate_text, shortened
 
 MAX_LINKS = 6
@@ -56,25 +62,25 @@ class _Content:
     series: Sequence[_Series]
     links: Sequence[tuple[str, str]]
     lanes: Sequence[str]
-    asked: Mapping[tuple[str, str], AskedRates]
+    asked: Mapping[tuple[str, str], ConfiguredRates]
     styles: Styles
 
 
 def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
-    """Draw each variant's typical trial, of each run's ``representative_cell``; None if no link carried anything.
+    """Draw each variant's typical trial, of each run's ``representative_point``; None if no link carried anything.
 
     Links stand in the order of what they carried. At most ``MAX_LINKS`` links and ``MAX_LANES`` variants are drawn.
     """
     series: list[_Series] = []
-    cells: list[str] = []
-    asked: dict[frozenset[str], AskedRates] = {}
+    points: list[str] = []
+    asked: dict[frozenset[str], ConfiguredRates] = {}
     for label, run in runs.items():
-        cell = representative_cell(run)
-        if cell is None:
+        point = representative_point(run)
+        if point is None:
             continue
-        cells.append(cell_text(swept_values(run.manifest, cell)))
-        asked |= asked_rates(run.manifest, cell)
-        series += filter(None, (_series(run, label, cell, variant) for variant in run.variants))
+        points.append(point_text(swept_values(run.manifest, point)))
+        asked |= configured_rates(run.manifest, point)
+        series += filter(None, (_series(run, label, point, variant) for variant in run.variants))
     carried: dict[tuple[str, str], float] = {}
     for each in series:
         for link, rates in each.rates.items():
@@ -86,7 +92,7 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
     shown, lanes = links[:MAX_LINKS], variants[:MAX_LANES]
     peak_bps = max(float(each.rates[link].rates_bps.max()) for each in series for link in each.rates)
     drawn_asked = {
-        link: AskedRates(*(_in_view(rate, peak_bps) for rate in (found.link_bps, found.node_pair_bps)))
+        link: ConfiguredRates(*(_in_view(rate, peak_bps) for rate in (found.link_bps, found.node_pair_bps)))
         for link in shown
         if (found := asked.get(frozenset(link))) is not None
     }
@@ -94,7 +100,7 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
     def paint(figure: Figure, layout: Layout) -> float:
         return _paint(figure, layout, _Content(series, shown, lanes, drawn_asked, styles))
 
-    where = cells[0] if len(set(cells)) == 1 else ""
+    where = points[0] if len(set(points)) == 1 else ""
     title = "Link throughput over time" + (f", at {where}" if where else "")
     reading = _reading(series, shown, asked, drawn_asked) + _repeats_reading(series)
     if len(shown) < len(links):
@@ -106,8 +112,8 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
     return Chart("link-throughput", title, legend, (drawing,), reading)
 
 
-def _series(run: Run, label: str, cell: int, variant: str) -> _Series | None:
-    trial = typical_trial(run, cell, variant)
+def _series(run: Run, label: str, point: int, variant: str) -> _Series | None:
+    trial = typical_trial(run, point, variant)
     if trial is None:
         return None
     end_ns = int(rows_of_trial(run.spans, trial)["end_ns"].max())
@@ -115,7 +121,7 @@ def _series(run: Run, label: str, cell: int, variant: str) -> _Series | None:
     smoothed = link_rates(samples, end_ns, BINS, PEAK_BIN_NS)
     # A simulation's counters are read exactly when they say.
     rates = link_rates(samples, end_ns, BINS) if run.simulated else smoothed
-    measured = measured_trials(run, cell, variant)
+    measured = measured_trials(run, point, variant)
     intervals = _intervals(run, measured, smoothed)
     return _Series(variant, label, rates, smoothed, intervals, len(measured))
 
@@ -165,7 +171,7 @@ def _asked_lines(styles: Styles, runs: Sequence[str]) -> tuple[Style, Style]:
     return Style(BLACK, line="-"), Style(BLACK, line=next((line for line in (":", "-.") if line not in taken), ":"))
 
 
-def _asked_legend(asked: Mapping[tuple[str, str], AskedRates], lines: tuple[Style, Style]) -> list[LegendEntry]:
+def _asked_legend(asked: Mapping[tuple[str, str], ConfiguredRates], lines: tuple[Style, Style]) -> list[LegendEntry]:
     entries = []
     of_link, of_pair = lines
     if any(each.link_bps for each in asked.values()):
@@ -179,9 +185,9 @@ def _paint(figure: Figure, layout: Layout, of: _Content) -> float:
     columns = 1 if layout.narrow else min(2, len(of.links))
     rows = -(-len(of.links) // columns)
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    asked_bps = [rate for each in of.asked.values() for rate in (each.link_bps, each.node_pair_bps) if rate]
+    configured_bps = [rate for each in of.asked.values() for rate in (each.link_bps, each.node_pair_bps) if rate]
     measured = [rates for each in of.series for rates in each.rates.values()]
-    top_bps = _ROOM * max([*asked_bps, *(float(rates.rates_bps.max()) for rates in measured)])
+    top_bps = _ROOM * max([*configured_bps, *(float(rates.rates_bps.max()) for rates in measured)])
     unit_bps, unit = (1e9, "Gbit/s") if top_bps >= 2e9 else (1e6, "Mbit/s") if top_bps >= 2e6 else (1e3, "kbit/s")
     for position, link in enumerate(of.links):
         axis = axes.flat[position]
@@ -266,15 +272,15 @@ def _repeats_reading(series: Sequence[_Series]) -> str:
 def _reading(
     series: Sequence[_Series],
     links: Sequence[tuple[str, str]],
-    asked: Mapping[frozenset[str], AskedRates],
-    drawn: Mapping[tuple[str, str], AskedRates],
+    asked: Mapping[frozenset[str], ConfiguredRates],
+    drawn: Mapping[tuple[str, str], ConfiguredRates],
 ) -> str:
     first = links[0]
     peaks: dict[str, list[str]] = {}
     for each in series:
         if first in each.smoothed:
             peaks.setdefault(each.variant, []).append(rate_text(float(each.smoothed[first].rates_bps.max())))
-    told = list_text(
+    lines = list_text(
         [f"{list_text(rates)} with {variant}" for variant, rates in list(peaks.items())[:MAX_VARIANTS_READ]]
     )
     order = ", in the order of the runs," if len({each.run for each in series}) > 1 else ""
@@ -282,7 +288,7 @@ def _reading(
         float(rates.edges_ns[1] - rates.edges_ns[0]) / NS_PER_S for each in series for rates in each.smoothed.values()
     ]
     span = interval_text(min(bins_s), max(bins_s))
-    reading = f"From {first[0]} to {first[1]} at most{order} {told}, headers included, as means over {span}."
+    reading = f"From {first[0]} to {first[1]} at most{order} {lines}, headers included, as means over {span}."
     wanted = asked.get(frozenset(first))
     beyond = [
         f"{what} of {rate_text(rate)}"

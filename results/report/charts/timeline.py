@@ -13,7 +13,7 @@ from matplotlib.path import Path as Outline
 
 from results import metrics
 from results.metrics import Window
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.summary import Trial, swept_values
 from results.reading.trial_frames import rows_of_trial, warmup_iterations
@@ -21,13 +21,13 @@ from results.records.span_log import PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import COMPUTE_COLOURS, PREFILL_COLOUR, TRANSFER_COLOURS, Style, Styles
-from results.report.charts.drawing.representative import closest_to_median, representative_cell, typical_trial
+from results.report.charts.drawing.representative import closest_to_median, representative_point, typical_trial
 from results.text.number_text import list_text, percent_text, seconds_text, shortened
 
 MAX_GPUS = 24
 MAX_SCALE_RATIO = 5
-MAX_CELLS_UNSAID = 9
-"""Up to here a reader sees which cells the table has, and that the title names one of them."""
+MAX_POINTS_UNSAID = 9
+"""Up to here a reader sees which sweep points the table has, and that the title names one of them."""
 MAX_LABEL_LENGTH = 16
 MAX_SPANS = 24_000
 """In all pictures of a report; of more, spans that lie close together are drawn as one."""
@@ -65,14 +65,14 @@ class _Iteration:
 
 
 def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spans: int = MAX_SPANS) -> Chart | None:
-    """Draw the typical iteration of each variant, all in the ``representative_cell``; None if nothing was measured.
+    """Draw the typical iteration of each variant, all in the ``representative_point``; None if nothing was measured.
 
     Typical is the measured iteration closest to its trial's median, of the trial closest to the median over repeats.
     """
-    cell = representative_cell(run)
-    found = [_typical_iteration(run, cell, variant) for variant in run.variants] if cell is not None else []
+    point = representative_point(run)
+    found = [_typical_iteration(run, point, variant) for variant in run.variants] if point is not None else []
     iterations = [iteration for iteration in found if iteration is not None]
-    if cell is None or not iterations:
+    if point is None or not iterations:
         return None
     longest_ns = max(iteration.window.length_ns for iteration in iterations)
     shared = longest_ns <= MAX_SCALE_RATIO * min(iteration.window.length_ns for iteration in iterations)
@@ -94,11 +94,11 @@ def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spa
         *(LegendEntry(_NAMES.get(kind, kind), Style(_COLOURS[kind])) for kind in _COLOURS if kind in there),
         LegendEntry("idle", Style(IDLE_COLOUR)),
     )
-    where = cell_text(swept_values(run.manifest, cell))
+    where = point_text(swept_values(run.manifest, point))
     of = f" of {label}" if label else ""
     title = f"One iteration{of}, GPU by GPU" + (f", at {where}" if where else "")
-    cells = len({trial.cell for trial in run.trials})
-    only = f" Of the {cells} cells this one is drawn." if cells > MAX_CELLS_UNSAID else ""
+    points = len({trial.point for trial in run.trials})
+    only = f" Of the {points} sweep points this one is drawn." if points > MAX_POINTS_UNSAID else ""
     return Chart(
         f"{salt}-timeline" if label else "timeline",
         title,
@@ -108,8 +108,8 @@ def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spa
     )
 
 
-def _typical_iteration(run: Run, cell: int, variant: str) -> _Iteration | None:
-    trial = typical_trial(run, cell, variant)
+def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
+    trial = typical_trial(run, point, variant)
     if trial is None:
         return None
     own = rows_of_trial(run.spans, trial)

@@ -36,7 +36,7 @@ _Series = dict[tuple[str, str], list[PrefillRow]]
 
 
 def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart | None:
-    """Draw the distribution of TTFT in each cell, or its percentiles by request rate where only that rate was swept.
+    """Draw the distribution of TTFT at each sweep point, or percentiles by request rate where only that was swept.
 
     None if no request had its first token.
     """
@@ -47,22 +47,22 @@ def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart |
     legend = series_legend(styles, *names)
     by_rate = all(list(row.values) == [RATE_PATH] for row in served) and len({row.where for row in served}) > 1
     title = "Time to first token" + (" against the rate of requests" if by_rate else "")
-    cells: dict[str, list[PrefillRow]] = {}
+    points: dict[str, list[PrefillRow]] = {}
     for row in served:
-        cells.setdefault(row.where, []).append(row)
-    shown = dict(list(cells.items())[-MAX_PANELS:])
+        points.setdefault(row.where, []).append(row)
+    shown = dict(list(points.items())[-MAX_PANELS:])
 
     def paint(figure: Figure, layout: Layout) -> float:
         if by_rate:
             return _paint_percentiles(figure, layout, served, styles)
         return _paint_distributions(figure, layout, shown, styles)
 
-    reading = _reading(list(cells.values())[-1])
+    reading = _reading(list(points.values())[-1])
     reading += " Thin lines leave the KV transfer out"
     reading += ", the dash-dotted line is the SLO." if any(row.slo_s for row in served) else "."
     reading += _intervals_reading(served)
-    if not by_rate and len(shown) < len(cells):
-        reading += f" The last {len(shown)} of {len(cells)} cells are drawn, the table has all."
+    if not by_rate and len(shown) < len(points):
+        reading += f" The last {len(shown)} of {len(points)} sweep points are drawn, the table has all."
     drawing = Drawing(f"{title}. {reading}", f"{salt}-ttft", paint)
     return Chart("ttft", title, legend, (drawing,), reading)
 
@@ -77,10 +77,10 @@ def _grid(figure: Figure, layout: Layout, panels: int) -> tuple[list[Axes], int,
 
 
 def _paint_distributions(
-    figure: Figure, layout: Layout, cells: Mapping[str, Sequence[PrefillRow]], styles: Styles
+    figure: Figure, layout: Layout, points: Mapping[str, Sequence[PrefillRow]], styles: Styles
 ) -> float:
-    axes, columns, height = _grid(figure, layout, len(cells))
-    for position, (axis, (where, own)) in enumerate(zip(axes, cells.items(), strict=True)):
+    axes, columns, height = _grid(figure, layout, len(points))
+    for position, (axis, (where, own)) in enumerate(zip(axes, points.items(), strict=True)):
         drawn_s = np.concatenate([times / NS_PER_S for row in own for times in (row.ttft_ns, row.ttft_without_kv_ns)])
         axis.set_title(shortened(where, 40), fontsize="medium", loc="left")
         for row in own:
@@ -202,11 +202,11 @@ def _steps(times_ns: Numbers) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.f
 def _reading(rows: Sequence[PrefillRow]) -> str:
     where = f"With {rows[0].where}, " if rows[0].where else ""
     several = len({row.run for row in rows}) > 1
-    told = []
+    lines = []
     for row in rows[:MAX_VARIANTS_READ]:
         name = f"{row.variant} in {row.run}" if several else row.variant
         half_s, most_s = (seconds_text(row.ttft_s[percent]) for percent in DRAWN_PERCENTILES)
-        told.append(f"{half_s} and {most_s} with {name}")
+        lines.append(f"{half_s} and {most_s} with {name}")
     half = "half" if where else "Half"
     answered = f"{half} of the requests answered and 99 % of them had their first token, KV transfer included, within"
-    return f"{where}{answered} {list_text(told)}."
+    return f"{where}{answered} {list_text(lines)}."

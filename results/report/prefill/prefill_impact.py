@@ -7,7 +7,7 @@ from typing import Any
 
 from results.comparison.repeatability import repeatable_within
 from results.metrics.bootstrap import CONFIDENCE, median_of_medians, ratio_interval
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.summary import swept_values
 from results.report.prefill.prefill_service import serves
@@ -26,7 +26,7 @@ _PREFILL_ALONE = ("name", "prefill", "pool")
 
 @dataclass(frozen=True)
 class Impact:
-    """One variant that serves against the first one that does not and is equal otherwise, in one cell of one run.
+    """One variant that serves against the first one that does not and is equal otherwise, at one sweep point.
 
     ``ratio`` is its iteration time over the other's, each the median over repeats of their medians, from the repeats
     that both have. ``interval`` is that ratio's with 95 % confidence (``results.metrics.bootstrap``), None where
@@ -35,7 +35,7 @@ class Impact:
     """
 
     run: str
-    cell: int
+    point: int
     values: Mapping[str, str]
     without: str
     variant: str
@@ -47,8 +47,8 @@ class Impact:
 
     @property
     def where(self) -> str:
-        """The cell's swept values as a reader calls them."""
-        return cell_text(self.values)
+        """The sweep point's swept values as a reader calls them."""
+        return point_text(self.values)
 
     @property
     def verdict(self) -> str:
@@ -66,45 +66,45 @@ class Impact:
     def words(self) -> str:
         """The verdict as a table shows it."""
         few = self.repeatable_within is None and self.pairs < FEWEST_PAIRS
-        told = {WITHIN: "no impact", BEYOND: "slower" if self.ratio > 1 else "faster", UNDECIDED: "cannot tell"}
+        lines = {WITHIN: "no impact", BEYOND: "slower" if self.ratio > 1 else "faster", UNDECIDED: "cannot tell"}
         none = ", no interval" if few and self.interval is None else ""
-        return told[self.verdict] + (f", of {self.pairs} of at least {FEWEST_PAIRS} pairs{none}" if few else "")
+        return lines[self.verdict] + (f", of {self.pairs} of at least {FEWEST_PAIRS} pairs{none}" if few else "")
 
 
 def impacts(run: Run, label: str = "") -> list[Impact]:
-    """Return one for each cell and serving variant that has its counterpart, in the order of the run's trials."""
+    """Return one for each sweep point and serving variant with a counterpart, in the order of the run's trials."""
     times_s: dict[tuple[int, str], dict[int, list[float]]] = {}
     serving: dict[tuple[int, str], bool] = {}
     for trial, own in zip(run.trials, run.summary["iteration_times_s"], strict=True):
-        key = (trial.cell, trial.variant)
+        key = (trial.point, trial.variant)
         serving[key] = serving.get(key, False) or serves(trial)
         if own:
             times_s.setdefault(key, {})[trial.repeat] = list(own)
     settings = {variant: _settings(run.manifest, variant) for variant in run.variants}
     found = []
-    for (cell, variant), own in times_s.items():
-        if not serving[cell, variant]:
+    for (point, variant), own in times_s.items():
+        if not serving[point, variant]:
             continue
         others = (
             other
             for (at, other) in times_s
-            if at == cell and not serving[at, other] and settings[other] == settings[variant]
+            if at == point and not serving[at, other] and settings[other] == settings[variant]
         )
         without = next(others, None)
-        shared = sorted(own.keys() & times_s[cell, without].keys()) if without is not None else []
+        shared = sorted(own.keys() & times_s[point, without].keys()) if without is not None else []
         if without is None or not shared:
             continue
-        alone, both = ([times_s[cell, name][repeat] for repeat in shared] for name in (without, variant))
+        alone, both = ([times_s[point, name][repeat] for repeat in shared] for name in (without, variant))
         alone_s, both_s = median_of_medians(alone), median_of_medians(both)
         if not alone_s or both_s is None:
             continue
         interval = None if run.simulated else ratio_interval(alone, both, CONFIDENCE)
-        each_within = repeatable_within(run, cell)
+        each_within = repeatable_within(run, point)
         found.append(
             Impact(
                 run=label,
-                cell=cell,
-                values=swept_values(run.manifest, cell),
+                point=point,
+                values=swept_values(run.manifest, point),
                 without=without,
                 variant=variant,
                 pairs=len(shared),

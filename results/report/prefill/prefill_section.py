@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from results.comparison.repeatability import IN_VIRTUAL_TIME
 from results.metrics import IDLE_CAUSES
 from results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.records.span_log import PREFILL
 from results.report.charts.gpu_time import PART_NAMES
@@ -41,7 +41,7 @@ def prefill_of(runs: Mapping[str, Run]) -> tuple[list[PrefillRow], list[Impact]]
 def prefill_section(
     rows: Sequence[PrefillRow], found: Sequence[Impact], shares: Sequence[GpuTimeShares]
 ) -> PrefillSection | None:
-    """Return the section; None where nothing was prefilled. ``shares`` are the GPUs' time, of one cell at least."""
+    """Return the section; None where nothing was prefilled. ``shares`` are those of one sweep point at least."""
     if not rows:
         return None
     groups: dict[str, list[PrefillRow]] = {}
@@ -81,7 +81,7 @@ def _outcomes(rows: Sequence[PrefillRow]) -> str:
 
 
 def bubbles_reading(shares: Sequence[GpuTimeShares]) -> str:
-    """Describe how much of the bubbles the last cell filled, and what keeps the rest empty; "" if nothing was."""
+    """Describe how full the bubbles of the last sweep point are, and what keeps the rest empty; "" if none are."""
     filled = [each for each in shares if each.parts_ns[PREFILL]]
     if not filled:
         return ""
@@ -101,7 +101,7 @@ def bubbles_reading(shares: Sequence[GpuTimeShares]) -> str:
             ]
             sentence += f" (of what stayed empty, {list_text(why)})"
         sentences.append(sentence)
-    where = cell_text(last[0].values)
+    where = point_text(last[0].values)
     return (f"With {where}: " if where else "") + "; ".join(sentences) + "."
 
 

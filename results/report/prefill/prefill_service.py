@@ -9,7 +9,7 @@ import numpy as np
 from results import metrics
 from results.metrics import NS_PER_S, POOL_UTILIZATION, TTFT_PERCENTILES, Window
 from results.metrics.intervals import Numbers
-from results.reading.headline import cell_text
+from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.summary import Trial, swept_values
 from results.reading.trial_frames import measured_window, rows_of_trial
@@ -22,7 +22,7 @@ Percentiles = Mapping[int, float | None]
 
 @dataclass(frozen=True)
 class PrefillRow:
-    """The prefill of one variant of one run in one cell, all repeats together.
+    """The prefill of one variant of one run in one sweep point, all repeats together.
 
     ``counts`` are ``metrics.outcome_counts`` of the requests that arrived in the measured windows, which were
     ``window_s`` long in all. ``ttft_ns`` and ``ttft_without_kv_ns`` are those of these requests, sorted, of which the
@@ -33,7 +33,7 @@ class PrefillRow:
     """
 
     run: str
-    cell: int
+    point: int
     values: Mapping[str, str]
     variant: str
     policy: str
@@ -54,8 +54,8 @@ class PrefillRow:
 
     @property
     def where(self) -> str:
-        """The cell's swept values as a reader calls them."""
-        return cell_text(self.values)
+        """The sweep point's swept values as a reader calls them."""
+        return point_text(self.values)
 
     @property
     def offered_per_s(self) -> float | None:
@@ -111,7 +111,7 @@ class _Part:
 
 
 def prefill_rows(run: Run, label: str = "") -> list[PrefillRow]:
-    """Return a row for each cell and variant with a prefill service and a measured window, in the order of the trials.
+    """Return a row for each sweep point and variant that serves and has a measured window, in the order of trials.
 
     ``label`` distinguishes the run from others.
     """
@@ -119,8 +119,8 @@ def prefill_rows(run: Run, label: str = "") -> list[PrefillRow]:
     for trial in run.trials:
         part = _part(run, trial) if serves(trial) else None
         if part is not None:
-            parts.setdefault((trial.cell, trial.variant), []).append(part)
-    return [_row(run, label, cell, variant, own) for (cell, variant), own in parts.items()]
+            parts.setdefault((trial.point, trial.variant), []).append(part)
+    return [_row(run, label, point, variant, own) for (point, variant), own in parts.items()]
 
 
 def _part(run: Run, trial: Trial) -> _Part | None:
@@ -144,7 +144,7 @@ def _part(run: Run, trial: Trial) -> _Part | None:
     )
 
 
-def _row(run: Run, label: str, cell: int, variant: str, parts: list[_Part]) -> PrefillRow:
+def _row(run: Run, label: str, point: int, variant: str, parts: list[_Part]) -> PrefillRow:
     windows_ns = sum(part.window.length_ns for part in parts)
     names = dict.fromkeys(name for part in parts for name in part.counts)
     facts = parts[0].facts
@@ -153,8 +153,8 @@ def _row(run: Run, label: str, cell: int, variant: str, parts: list[_Part]) -> P
     slo_ns = facts.get("slo_ns")
     return PrefillRow(
         run=label,
-        cell=cell,
-        values=swept_values(run.manifest, cell),
+        point=point,
+        values=swept_values(run.manifest, point),
         variant=variant,
         policy=str(facts.get("policy") or ""),
         repeats=len(parts),
@@ -175,5 +175,5 @@ def _row(run: Run, label: str, cell: int, variant: str, parts: list[_Part]) -> P
 
 
 def _sum_of(parts: list[_Part], fact: str) -> int | None:
-    told = [part.facts.get(fact) for part in parts]
-    return None if any(each is None for each in told) else sum(int(each) for each in told if each is not None)
+    lines = [part.facts.get(fact) for part in parts]
+    return None if any(each is None for each in lines) else sum(int(each) for each in lines if each is not None)

@@ -39,18 +39,21 @@ def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
 
 
 def prefill_records(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
-    """Return one record a row, swept values in ``cell``."""
-    return [{"cell": dict(row.values), "run": row.run, "variant": row.variant, **prefill_figures(row)} for row in rows]
+    """Return one record a row, swept values in ``point``."""
+    return [
+        {"sweep_point": dict(row.values), "run": row.run, "variant": row.variant, **prefill_figures(row)}
+        for row in rows
+    ]
 
 
 def impact_records(impacts: Sequence[Impact]) -> list[dict[str, Any]]:
-    """Return one record each, swept values in ``cell``."""
+    """Return one record each, swept values in ``point``."""
     records = []
     for each in impacts:
         low, high = each.interval or (None, None)
         records.append(
             {
-                "cell": dict(each.values),
+                "sweep_point": dict(each.values),
                 "run": each.run,
                 "variant": each.variant,
                 "without": each.without,
@@ -71,7 +74,7 @@ def prefill_markdown(rows: Sequence[PrefillRow], impacts: Sequence[Impact]) -> s
         return ""
     several = len({row.run for row in rows}) > 1
     swept = any(row.where for row in rows)
-    names = [*(["cell"] if swept else []), "variant", *(["run"] if several else [])]
+    names = [*(["sweep_point"] if swept else []), "variant", *(["run"] if several else [])]
 
     def named(row: PrefillRow | Impact) -> list[str]:
         parts = [*([row.where] if swept else []), row.variant, *([row.run] if several else [])]

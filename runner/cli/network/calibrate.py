@@ -9,16 +9,16 @@ from rich.table import Table
 
 from ground.impairments import IMPAIRMENTS
 from runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
-from runner.cli.exit_status import told_in_one_line
-from runner.emulation.network_choice import emulated_cells, network_up
+from runner.cli.exit_status import one_line_errors
+from runner.emulation.network_choice import emulated_points, network_up
 from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.runs.faults import OUTSIDE_TOLERANCE
 from testbed.measurement.calibration import LinkMeasurement
 from testbed.measurement.calibration import calibrate as calibrate_links
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
-Measured = list[tuple[Cell, LinkMeasurement]]
+Measured = list[tuple[SweepPoint, LinkMeasurement]]
 
 _TRANSFERS = {
     "short_ms": ("short ms", 1.0),
@@ -36,28 +36,28 @@ def calibrate(
     substrate: SubstrateName = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Build the network of every cell, measure every link, and print asked against measured.
+    """Build the network of every sweep point, measure every link, and print asked against measured.
 
     Exit status 1 if a link is outside tolerance: RTT within max(0.5 ms, 2 %), goodput within 3 %, short transfers after
     a pause and with both directions busy within max(1 ms, 3 %), shares of node pairs that fill a trunk within 3 %.
     """
     from runner.emulation.run_dilation import decide_dilation  # noqa: PLC0415 - Mininet comes with it
 
-    with told_in_one_line():
+    with one_line_errors():
         written = with_clock(overrides, clock)
-        cells = emulated_cells(file, written)
-        if wants_guest(cells[0].spec, substrate):
+        points = emulated_points(file, written)
+        if wants_guest(points[0].spec, substrate):
             arguments = ["calibrate", str(file), *as_options(written)]
             arguments += ["--json"] if as_json else []
             raise typer.Exit(enter_virtual_time(virtual_kernel(), COMMAND, arguments, files=[file]))
-        dilation = decide_dilation(cells, substrate).factor
+        dilation = decide_dilation(points, substrate).factor
         console = Console(stderr=as_json, highlight=False)
         measured: Measured = []
-        for cell in _distinct(cells):
-            with network_up(cell.topology.dilated(dilation), substrate, file) as testbed:
+        for point in _distinct(points):
+            with network_up(point.topology.dilated(dilation), substrate, file) as testbed:
                 links = [link.undilated(dilation) for link in calibrate_links(testbed)]
-            measured += [(cell, link) for link in links]
-            values = ", ".join(f"{path}={value}" for path, value in cell.values.items())
+            measured += [(point, link) for link in links]
+            values = ", ".join(f"{path}={value}" for path, value in point.values.items())
             console.print(_table(links, values or str(file), dilation))
         within = all(link.within_tolerance for _, link in measured)
         if as_json:
@@ -70,10 +70,10 @@ def calibrate(
         raise typer.Exit(OUTSIDE_TOLERANCE)
 
 
-def _distinct(cells: tuple[Cell, ...]) -> list[Cell]:
-    seen: dict[Any, Cell] = {}
-    for cell in cells:
-        seen.setdefault(cell.topology, cell)
+def _distinct(points: tuple[SweepPoint, ...]) -> list[SweepPoint]:
+    seen: dict[Any, SweepPoint] = {}
+    for point in points:
+        seen.setdefault(point.topology, point)
     return list(seen.values())
 
 
@@ -83,13 +83,13 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
         "dilation": dilation,
         "links": [
             {
-                "cell": dict(cell.values),
+                "sweep_point": dict(point.values),
                 "from": link.source,
                 "to": link.destination,
                 "scope": link.scope,
                 "asked": {
-                    "rtt_ms": link.asked_rtt_ms,
-                    "goodput_bps": link.asked_goodput_bps,
+                    "rtt_ms": link.configured_rtt_ms,
+                    "goodput_bps": link.configured_goodput_bps,
                     **{each.column: link.impairments[each.column].asked for each in IMPAIRMENTS},
                     **{name: getattr(link, f"asked_{name}") for name in _TRANSFERS},
                 },
@@ -105,7 +105,7 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
                 },
                 "within_tolerance": link.within_tolerance,
             }
-            for cell, link in measured
+            for point, link in measured
         ],
     }
 
@@ -133,12 +133,12 @@ def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
         table.add_column("\nmeasured", justify="right")
     table.add_column("within\ntolerance")
     for link in links:
-        asked_bps = link.asked_goodput_bps
+        configured_bps = link.configured_goodput_bps
         row = [
             f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}",
-            f"{link.asked_rtt_ms:.2f}",
+            f"{link.configured_rtt_ms:.2f}",
             f"{link.measured_rtt_ms:.2f}",
-            "unlimited" if asked_bps is None else f"{asked_bps / 1e6:.1f}",
+            "unlimited" if configured_bps is None else f"{configured_bps / 1e6:.1f}",
             f"{link.measured_goodput_bps / 1e6:.1f}",
         ]
         for each in impairments:

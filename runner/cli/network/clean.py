@@ -5,7 +5,7 @@ import os
 from dataclasses import asdict
 
 from runner.cli.arguments import AsJson
-from runner.cli.exit_status import told_in_one_line
+from runner.cli.exit_status import one_line_errors
 from testbed.claims.cleaning import clean as clean_testbeds
 from testbed.claims.registry import STATE_ROOT, claims
 from testbed.kernel.missing import MissingError
@@ -13,7 +13,7 @@ from testbed.kernel.missing import MissingError
 
 def clean(as_json: AsJson = False) -> None:
     """Remove what killed runs left on this machine, by its recorded identifiers; testbeds in use stay untouched."""
-    with told_in_one_line():
+    with one_line_errors():
         if os.geteuid() != 0 and STATE_ROOT.exists():
             raise MissingError("what a run left belongs to root: run wanbed clean as root, or with sudo")
         cleaned = clean_testbeds()

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from runner.cli.arguments import AsJson
-from runner.cli.exit_status import told_in_one_line
+from runner.cli.exit_status import one_line_errors
 from runner.runs.faults import MACHINE_LACKS
 from testbed.doctor import WITHOUT_NETEM, Diagnosis, diagnose
 from testbed.gpus.gpus import Gpu
@@ -14,7 +14,7 @@ from testbed.gpus.gpus import Gpu
 
 def doctor(as_json: AsJson = False) -> None:
     """Tell what this machine can do, and what to install for the rest. Exit status 5 if it cannot emulate a WAN."""
-    with told_in_one_line():
+    with one_line_errors():
         diagnosis = diagnose()
         if as_json:
             print(json.dumps(diagnosis.document(), indent=2))

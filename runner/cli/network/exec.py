@@ -11,9 +11,9 @@ import typer
 
 from ground.strict_model import InputError
 from runner.cli.arguments import Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
-from runner.cli.exit_status import told_in_one_line
+from runner.cli.exit_status import one_line_errors
 from runner.emulation.gpu_provisioning import provision_gpus
-from runner.emulation.network_choice import first_cell, network_up, source_of
+from runner.emulation.network_choice import first_point, network_up, source_of
 from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
 from testbed.hosts.host import SpawnOptions
 from testbed.hosts.joining import JoinedTestbed, join_testbed
@@ -54,23 +54,23 @@ def exec_(
     Joins the network of this file where the very same is up (held by `wanbed shell`, say); otherwise brings one up for
     as long as the program runs. Hosts find each other by name.
     """
-    with told_in_one_line():
+    with one_line_errors():
         written = with_clock(overrides, clock)
-        cell = first_cell(file, written)
+        point = first_point(file, written)
         others = [_other(text) for text in also or []]
-        _check_hosts(file, cell.topology, [host, *(other for other, _ in others)])
+        _check_hosts(file, point.topology, [host, *(other for other, _ in others)])
         if no_wan:
-            _check_no_wan(cell.spec.clock, substrate)
+            _check_no_wan(point.spec.clock, substrate)
             print(_NO_WAN, file=sys.stderr)
-        if wants_guest(cell.spec, substrate):
+        if wants_guest(point.spec, substrate):
             raise typer.Exit(_exec_inside(file, host, command, written, also or []))
-        joined = None if fresh or no_wan else join_testbed(source_of(file), cell.topology)
+        joined = None if fresh or no_wan else join_testbed(source_of(file), point.topology)
         if joined is not None:
             print(f"wanbed: on testbed {joined.identifier}, which is up already", file=sys.stderr)
             status = _run(joined, host, command, others)
         else:
-            gpus = provision_gpus(cell, str(file))
-            with network_up(cell.topology, substrate, file, gpus=gpus, shaped=not no_wan) as testbed:
+            gpus = provision_gpus(point, str(file))
+            with network_up(point.topology, substrate, file, gpus=gpus, shaped=not no_wan) as testbed:
                 status = _run(testbed, host, command, others)
     raise typer.Exit(status)
 

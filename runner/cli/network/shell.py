@@ -3,9 +3,9 @@
 import sys
 
 from runner.cli.arguments import ExperimentFile, Overrides, SubstrateName
-from runner.cli.exit_status import told_in_one_line
+from runner.cli.exit_status import one_line_errors
 from runner.emulation.gpu_provisioning import provision_gpus
-from runner.emulation.network_choice import first_cell, network_up
+from runner.emulation.network_choice import first_point, network_up
 
 
 def shell(file: ExperimentFile, overrides: Overrides = None, substrate: SubstrateName = "auto") -> None:
@@ -23,9 +23,9 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
 
         identchars = CLI.identchars + "-."
 
-    with told_in_one_line():
-        cell = first_cell(file, overrides or [])
-        with network_up(cell.topology, substrate, file, gpus=provision_gpus(cell, str(file))) as testbed:
+    with one_line_errors():
+        point = first_point(file, overrides or [])
+        with network_up(point.topology, substrate, file, gpus=provision_gpus(point, str(file))) as testbed:
             assert isinstance(testbed.network, EmulatedNetwork), "only Mininet's hosts have its prompt"
             hosts = ", ".join(node.name for node in testbed.network.hosts)
             print(f"wanbed: up on the {testbed.facts.name} substrate: {hosts}", file=sys.stderr)

@@ -23,8 +23,8 @@ from results.metrics.bootstrap import FEWEST_REPEATS
 from results.reading.run import Run
 from results.text.number_text import percent_text
 from runner.cli.arguments import STANDARD_OUTPUT, AsJson, RunsFolder
-from runner.cli.exit_status import fail, told_in_one_line
-from runner.cli.outcome import tell
+from runner.cli.exit_status import fail, one_line_errors
+from runner.cli.outcome import log
 from runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors, run_again
 from runner.runs.faults import DONE, NO_DATA, NOT_COMPARABLE, REGRESSED
 
@@ -73,12 +73,12 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare B's iteration times with A's, cell by cell and variant by variant, and tell whether B regressed.
+    """Compare B's iteration times with A's at each sweep point for each variant, and report whether B regressed.
 
     A regression is an effect beyond the margin whose 95 % interval excludes the margin. Exit status 0 same or improved,
     1 regressed, 3 not comparable (the fields that differ are listed), 4 no data.
     """
-    with told_in_one_line():
+    with one_line_errors():
         to_stdout = markdown_to == STANDARD_OUTPUT
         if to_stdout and as_json:
             raise InputError("--markdown -: --json has standard output, give a file")
@@ -140,10 +140,10 @@ def _noise(
 ) -> dict[PairKey, float]:
     a = checked.a
     if a.simulated:
-        tell("a simulation gives the same every time: its noise is 0 by construction, and nothing is run")
-        return {(pair.a.cell, pair.a.variant): 0.0 for pair in checked.pairs}
+        log("a simulation gives the same every time: its noise is 0 by construction, and nothing is run")
+        return {(pair.a.point, pair.a.variant): 0.0 for pair in checked.pairs}
     experiment = noise_experiment(a, {pair.a.variant for pair in checked.pairs}, repeats)
-    again = run_again(a, experiment, runs, tell)
+    again = run_again(a, experiment, runs, log)
     held = check_noise(a, again)
     refused = [each for each in held.refused if not any(is_below(each.field, field) for field in allow)]
     if refused:
@@ -178,7 +178,7 @@ def _show(comparison: Comparison, console: Console) -> None:
     for judgement in comparison.judgements:
         if judgement.verdict in {"unclear", "no_data"}:
             pair = judgement.pair
-            where = ", ".join(filter(None, (pair.cell_text, pair.variant_text)))
+            where = ", ".join(filter(None, (pair.point_text, pair.variant_text)))
             console.print(
                 _text(f"{judgement.verdict.upper().replace('_', ' ')} {where}: {judgement.reading}"), soft_wrap=True
             )
@@ -190,7 +190,7 @@ def _show(comparison: Comparison, console: Console) -> None:
 def _pairs(comparison: Comparison) -> Table:
     floors = any(judgement.noise_floor is not None for judgement in comparison.judgements)
     table = Table()
-    for heading in ("cell", "variant"):
+    for heading in ("sweep_point", "variant"):
         table.add_column(heading)
     for heading in ("A", "B", "B / A", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -11,7 +11,7 @@ from ground.atomic_write import write_whole
 from ground.strict_model import InputError
 from results import load
 from runner.cli.arguments import STANDARD_OUTPUT, AsJson
-from runner.cli.exit_status import fail, told_in_one_line
+from runner.cli.exit_status import fail, one_line_errors
 from runner.runs.faults import NO_DATA
 
 
@@ -59,7 +59,7 @@ def report(
     from results.report.report import write_report, write_report_figures  # noqa: PLC0415
     from results.report.tables import table_text  # noqa: PLC0415
 
-    with told_in_one_line():
+    with one_line_errors():
         if form is ReportFormat.HTML and output == STANDARD_OUTPUT:
             raise InputError("--output -: only tables go to standard output, give the page a file, or a --format")
         printed = form is not ReportFormat.HTML and output in {None, STANDARD_OUTPUT}

@@ -9,7 +9,7 @@ import typer
 
 from ground.strict_model import InputError
 from runner.cli.arguments import STANDARD_OUTPUT, AsJson
-from runner.cli.exit_status import fail, told_in_one_line
+from runner.cli.exit_status import fail, one_line_errors
 from runner.runs.faults import NO_DATA
 
 TRACE_FILE = "trace.json.gz"
@@ -22,9 +22,9 @@ def trace(
         typer.Option("--output", metavar="FILE", help=f"Where to write it (default: {TRACE_FILE} in the run); a file."),
     ] = None,
     *,
-    cells: Annotated[
+    points: Annotated[
         list[str] | None,
-        typer.Option("--cell", metavar="N|PATH=VALUE", help="Only this cell of the sweep; if several, all must hold."),
+        typer.Option("--point", metavar="N|PATH=VALUE", help="Only this sweep point; if several, all must hold."),
     ] = None,
     variant: Annotated[str | None, typer.Option("--variant", metavar="NAME", help="Only this variant.")] = None,
     repeat: Annotated[int | None, typer.Option("--repeat", metavar="K", help="Only this repetition, from 0.")] = None,
@@ -38,12 +38,12 @@ def trace(
     from results.perfetto.selection import NoSuchTrialError, NoTrialsError, Selection  # noqa: PLC0415
     from results.perfetto.trace_file import write_trace  # noqa: PLC0415
 
-    with told_in_one_line():
+    with one_line_errors():
         if output == STANDARD_OUTPUT:
             raise InputError("--output -: a trace does not go to standard output, give a file")
         destination = output or run / TRACE_FILE
         try:
-            counts = write_trace(run, destination, Selection(cells or (), variant, repeat, iteration))
+            counts = write_trace(run, destination, Selection(points or (), variant, repeat, iteration))
         except NoTrialsError as fault:
             fail(str(fault), NO_DATA)
         except NoSuchTrialError as fault:

@@ -10,7 +10,7 @@ import typer
 from ground.strict_model import InputError
 from results import load
 from runner.cli.arguments import AsJson, RunsFolder
-from runner.cli.exit_status import fail, told_in_one_line
+from runner.cli.exit_status import fail, one_line_errors
 from runner.runs.faults import NO_DATA, OUTSIDE_TOLERANCE
 from runner.simulator.variant_simulation import simulate_variant
 
@@ -77,7 +77,7 @@ def validate(
     from runner.validation.picture import draw_picture  # noqa: PLC0415
     from runner.validation.validation import validate_simulator  # noqa: PLC0415
 
-    with told_in_one_line():
+    with one_line_errors():
         options = RandomOptions(random, seed, resume, jobs, drawn, runs)
         if output is not None:
             _check_output(output)

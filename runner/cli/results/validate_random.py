@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ground.shown_text import one_line
 from ground.strict_model import InputError
-from runner.cli.outcome import tell
+from runner.cli.outcome import log
 from runner.runs.run_folder import FEW, check_runs_folder
 from runner.simulator.simulation import Simulate
-from runner.validation.agreement import VIRTUAL_CELL_LIMIT
+from runner.validation.agreement import VIRTUAL_POINT_LIMIT
 from runner.validation.random.explanations import read_explanations
 from runner.validation.random.random_agreement import read_random_agreement, write_random_agreement
 from runner.validation.random.random_execution import agreement_of, run_random
@@ -22,7 +22,7 @@ DEFAULT_SEED = 1
 MOST_SEED = 2**31 - 1
 EXPERIMENTS = "experiments"
 """The folder, inside the one that keeps results, for the files of experiments that are far off."""
-_TOLD = 10
+_LISTED = 10
 
 
 @dataclass(frozen=True)
@@ -70,18 +70,18 @@ def random_section(options: RandomOptions, simulate: Simulate) -> RandomSection 
     check_runs_folder(options.runs)
     check_visible(options.runs, "--runs")
     drawn = write_experiments(seed, options.count, options.runs / "random")
-    stores = run_random(seed, drawn, kernel, resume=options.resume, side_by_side=options.side_by_side, tell=tell)
+    stores = run_random(seed, drawn, kernel, resume=options.resume, side_by_side=options.side_by_side, log=log)
     agreement = agreement_of(seed, drawn, stores, simulate)
     section = RandomSection(agreement, explanations or read_explanations(options.runs / "random"))
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_random_agreement(folder, agreement)
-            beyond = [result.name for result in agreement.beyond(VIRTUAL_CELL_LIMIT)]
+            beyond = [result.name for result in agreement.beyond(VIRTUAL_POINT_LIMIT)]
             copy_experiments(drawn, beyond, folder / EXPERIMENTS)
         except OSError as fault:
             raise InputError(f"--drawn: {folder}: cannot be written to ({fault.strerror}), give another") from None
-    _tell_worst(section, drawn)
+    _log_worst(section, drawn)
     return section
 
 
@@ -89,13 +89,13 @@ def _kept(folder: Path) -> RandomSection:
     return RandomSection(read_random_agreement(folder), read_explanations(folder))
 
 
-def _tell_worst(section: RandomSection, drawn: list[DrawnExperiment]) -> None:
+def _log_worst(section: RandomSection, drawn: list[DrawnExperiment]) -> None:
     files = {each.name: each.file for each in drawn}
-    for result in section.agreement.beyond(VIRTUAL_CELL_LIMIT)[:_TOLD]:
+    for result in section.agreement.beyond(VIRTUAL_POINT_LIMIT)[:_LISTED]:
         cause = section.explanations.experiments.get(result.name)
-        tell(
+        log(
             f"{files[result.name]}: {result.error:+.1%}, virtual time {result.virtual_s:.3f} s, simulated "
             f"{result.simulated_s:.3f} s{f' ({one_line(cause)})' if cause else ''}"
         )
     for number, reason in section.agreement.failed.items():
-        tell(f"{drawn[number].file}: {reason}")
+        log(f"{drawn[number].file}: {reason}")

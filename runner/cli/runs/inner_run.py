@@ -10,8 +10,8 @@ import typer
 
 from ground.strict_model import InputError
 from results.records.run_store import RunStore
-from runner.cli.exit_status import told_in_one_line
-from runner.cli.outcome import tell
+from runner.cli.exit_status import one_line_errors
+from runner.cli.outcome import log
 from runner.emulation.network_choice import source_of
 from runner.planner.experiment_file import load_experiment
 from runner.runs.machine_facts import kernel_facts
@@ -36,14 +36,14 @@ def main(order: InnerRun) -> None:
     """Run every trial that the folder lacks, and mark it complete."""
     from runner.emulation.trials import run_trials  # noqa: PLC0415 - Mininet comes with it
 
-    with told_in_one_line():
+    with one_line_errors():
         file = Path(order.file)
         experiment = load_experiment(file, order.overrides)
         store = RunStore.open(Path(order.store))
         if store.manifest["config_hash"] != experiment.config_hash:
             raise InputError(f"{file}: it has changed since the run began: run it again")
         store.update_manifest(kernel_facts())
-        run_trials(experiment, store, substrate="kernel", source=source_of(file), tell=tell)
+        run_trials(experiment, store, substrate="kernel", source=source_of(file), log=log)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from ground.strict_model import InputError, parse_model
 from results.reading.not_modelled import NotModelled, not_modelled_text
 from results.text.number_text import count_text, list_text, percent_text, seconds_text, size_text, three_digits
 from runner.cli.arguments import AsJson, ExperimentFile, Overrides
-from runner.cli.exit_status import told_in_one_line
-from runner.cli.outcome import tell
+from runner.cli.exit_status import one_line_errors
+from runner.cli.outcome import log
 from runner.experiment.model import ExperimentSpec
-from runner.experiment.sweep_points import CellSpec, cell_specs, read_experiment
+from runner.experiment.sweep_points import SweepPointSpec, read_experiment, sweep_point_specs
 from runner.planner.candidate import Priced, Runs
 from runner.planner.planning import Plan, PlanningTask, SearchName, plan
 from runner.planner.planning_task import planning_task
@@ -52,76 +52,76 @@ def plan_(
     """Choose the datacenters, the number of DP-cells and the stages' places with the most tokens a second.
 
     Every number of DP-cells that fits is tried, whatever training.pipelines says; the price of each is simulated.
-    Ask what if with --set topology.datacenters.0.hosts=64. A file with a sweep is planned cell by cell.
+    Ask what if with --set topology.datacenters.0.hosts=64. A file with a sweep is planned sweep point by sweep point.
     """
-    with told_in_one_line():
+    with one_line_errors():
         chosen_search = next((name for name in _SEARCHES if name == search), None)
         if chosen_search is None:
             raise InputError(f"--search {search}: there are {list_text(list(_SEARCHES))}")
         planned: list[_Planned] = []
-        cells = list(_cells(file, overrides or []))
-        for line in _left_out(cells):
-            tell(line)
-        for cell in cells:
-            position = _position(cell, variant)
+        points = list(_points(file, overrides or []))
+        for line in _left_out(points):
+            log(line)
+        for point in points:
+            position = _position(point, variant)
             task = planning_task(
-                WrittenVariant(cell.spec, position, cell.topology, cell.source, file.parent), pipelines=None
+                WrittenVariant(point.spec, position, point.topology, point.source, file.parent), pipelines=None
             )
             with Console(stderr=True).status("simulating candidates"):
                 found = plan(task, chosen_search, most_simulations=simulations, runners_up=_RUNNERS_UP)
-            name = cell.spec.variants[position].name
-            cuts = cuts_of(cell.topology, task.resolve(found.chosen.candidate))
+            name = point.spec.variants[position].name
+            cuts = cuts_of(point.topology, task.resolve(found.chosen.candidate))
             if cuts:
-                tell(cut_line(name, [(cut, cell.values) for cut in cuts]))
-            planned.append(_Planned(cell, name, task, found, simulated_without(cell.spec, cell.topology, [name])))
+                log(cut_line(name, [(cut, point.values) for cut in cuts]))
+            planned.append(_Planned(point, name, task, found, simulated_without(point.spec, point.topology, [name])))
             if not as_json:
                 _print(planned[-1], file)
         if as_json:
             documents = [_document(each) for each in planned]
-            swept = cells[0].spec.sweep
-            print(json.dumps({"cells": documents} if swept else documents[0], indent=2))
+            swept = points[0].spec.sweep
+            print(json.dumps({"sweep_points": documents} if swept else documents[0], indent=2))
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """One cell's variant with its plan, and what the plan does not model."""
+    """One sweep point's variant with its plan, and what the plan does not model."""
 
-    cell: CellSpec
+    point: SweepPointSpec
     variant: str
     task: PlanningTask
     found: Plan
     without: tuple[NotModelled, ...]
 
 
-def _cells(file: Path, overrides: Sequence[str]) -> Iterator[CellSpec]:
-    """Yield every cell of the file, nothing placed: the file's own pipelines need not fit its network."""
+def _points(file: Path, overrides: Sequence[str]) -> Iterator[SweepPointSpec]:
+    """Yield every sweep point of the file, nothing placed: the file's own pipelines need not fit its network."""
     document, source = read_experiment(file, overrides)
-    for cell in cell_specs(parse_model(ExperimentSpec, document, source), document, source, file.parent):
-        check_packets_arrive(cell.spec.topology, cell.topology, cell.source)
-        yield cell
+    for point in sweep_point_specs(parse_model(ExperimentSpec, document, source), document, source, file.parent):
+        check_packets_arrive(point.spec.topology, point.topology, point.source)
+        yield point
 
 
-def _left_out(cells: Sequence[CellSpec]) -> Iterator[str]:
+def _left_out(points: Sequence[SweepPointSpec]) -> Iterator[str]:
     """Yield a line for each thing that the file asks for and a plan ignores."""
-    yield from left_to_times((cell.spec for cell in cells), "a plan")
-    if any(cell.spec.prefill is not None for cell in cells):
+    yield from left_to_times((point.spec for point in points), "a plan")
+    if any(point.spec.prefill is not None for point in points):
         yield "a plan is of training alone: prefill has no part in it"
 
 
-def _position(cell: CellSpec, name: str | None) -> int:
-    variants = cell.spec.variants
+def _position(point: SweepPointSpec, name: str | None) -> int:
+    variants = point.spec.variants
     if name is None:
         return next((position for position, variant in enumerate(variants) if variant.schedule == "atlas"), 0)
     for position, variant in enumerate(variants):
         if variant.name == name:
             return position
-    raise InputError(f"--variant {name}: {cell.source} has {list_text([variant.name for variant in variants])}")
+    raise InputError(f"--variant {name}: {point.source} has {list_text([variant.name for variant in variants])}")
 
 
 def _document(planned: _Planned) -> dict[str, Any]:
-    values, found = planned.cell.values, planned.found
+    values, found = planned.point.values, planned.found
     return {
-        **({"cell": dict(values)} if values else {}),
+        **({"sweep_point": dict(values)} if values else {}),
         "variant": planned.variant,
         "chosen": _proposal(found, found.chosen),
         "alternatives": [_proposal(found, priced) for priced in found.runners_up],
@@ -148,10 +148,10 @@ def _proposal(found: Plan, priced: Priced) -> dict[str, Any]:
 
 
 def _print(planned: _Planned, file: Path) -> None:
-    cell, variant, found = planned.cell, planned.variant, planned.found
+    point, variant, found = planned.point, planned.variant, planned.found
     console = Console(highlight=False, soft_wrap=True)
-    values = ", ".join(f"{path}={text}" for path, text in cell.values.items())
-    stages = f"{count_text(planned.task.stages, 'stage')}{_stages_reason(cell.spec, variant)}"
+    values = ", ".join(f"{path}={text}" for path, text in point.values.items())
+    stages = f"{count_text(planned.task.stages, 'stage')}{_stages_reason(point.spec, variant)}"
     console.print(Text(f"{values or file}: {variant}, {stages}"), style="bold")
     for line in _answer(found):
         console.print(Text(line))

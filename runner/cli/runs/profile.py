@@ -15,11 +15,11 @@ from ground.atomic_write import write_whole
 from ground.strict_model import InputError
 from results.text.number_text import list_text, percent_text, seconds_text, size_text, three_digits
 from runner.cli.arguments import AsJson
-from runner.cli.exit_status import told_in_one_line
-from runner.cli.outcome import tell
+from runner.cli.exit_status import one_line_errors
+from runner.cli.outcome import log
 from runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
+from runner.profiling.profile_text import Row, rows_of, unsteady
 from runner.profiling.task import PromptsTask, StagesTask, check_fits, profile_task
-from runner.profiling.told_profile import Row, rows_of, unsteady
 from testbed.kernel.missing import MissingError
 from workloads.prefill.profile_files import MeasuredPrefill
 from workloads.profiles.compute_profile import MeasuredProfile
@@ -70,7 +70,7 @@ def profile_(
     recompute, backward, its parts and the optimizer are those of a rank; what they achieve is told beside the fastest
     product of matrices on the same device.
     """
-    with told_in_one_line(), device_at_hand(device) as at_hand:
+    with one_line_errors(), device_at_hand(device) as at_hand:
         task = profile_task(models, at_hand.kind, precision=precision, layers=layers, prompts=_lengths(prompts))
         path = output or Path(f"{_slug('-'.join(models))}-{_slug(at_hand.name)}-{task.precision}.json")
         if dry_run:
@@ -86,7 +86,7 @@ def profile_(
         # Loading torch takes a second, which --dry-run and refusals spare.
         from runner.profiling.measuring import Measurement, Pace  # noqa: PLC0415
 
-        measurement = Measurement(at_hand, Pace(repeats, warmup_ms * 10**6, repeat_ms * 10**6, threads), tell)
+        measurement = Measurement(at_hand, Pace(repeats, warmup_ms * 10**6, repeat_ms * 10**6, threads), log)
         measured = measurement.stages(task) if isinstance(task, StagesTask) else measurement.prompts(task)
         _write(measured, path)
         _show(measured, path, as_json)
@@ -165,13 +165,13 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
     if shaky:
         worst = sorted(shaky, key=lambda each: -each[2].spread)[:_NAMED]
         named = list_text([f"{row.what}, {name} ({percent_text(time.spread)})" for row, name, time in worst])
-        tell(
+        log(
             f"{len(shaky)} of {sum(len(row.times) for row in rows)} figures have a spread above "
             f"{percent_text(UNSTEADY)}, most of all {named}: measure again on a machine that does nothing else"
         )
     throttled = sorted({*conditions.before.throttled, *conditions.after.throttled})
     if throttled:
-        tell(f"the device's clocks were held down by its {list_text(throttled)}")
+        log(f"the device's clocks were held down by its {list_text(throttled)}")
 
 
 def _table(rows: list[Row]) -> Table:

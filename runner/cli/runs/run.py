@@ -19,8 +19,8 @@ from runner.cli.arguments import (
     RunsFolder,
     SubstrateName,
 )
-from runner.cli.exit_status import told_in_one_line
-from runner.cli.outcome import list_trials, show_outcome, tell
+from runner.cli.exit_status import one_line_errors
+from runner.cli.outcome import list_trials, log, show_outcome
 from runner.cli.runs.inner_run import MODULE as INNER_RUN
 from runner.cli.runs.inner_run import InnerRun
 from runner.cli.runs.simulate import simulated_run
@@ -63,7 +63,7 @@ def run(
     time, inside a guest kernel that `make virtual` builds. Exit status 1 if a link was outside tolerance: the run is
     marked as such.
     """
-    with told_in_one_line():
+    with one_line_errors():
         shortcuts = [f"{name}={value}" for name, value in (("engine", engine), ("clock", clock)) if value is not None]
         written = [*(overrides or []), *shortcuts]
         experiment = load_experiment(file, written)
@@ -79,23 +79,23 @@ def run(
         if simulated:
             path = simulated_run(experiment, runs, resume=resume, jobs=jobs)
         else:
-            for line in cut_lines(experiment.cells()):
-                tell(line)
-            for backend in (cell.spec.compute.backend for cell in experiment.cells() if keep_gradients):
+            for line in cut_lines(experiment.points()):
+                log(line)
+            for backend in (point.spec.compute.backend for point in experiment.points() if keep_gradients):
                 if not backend.trains:
                     raise InputError(f"--keep-gradients: {backend.title} makes none: give compute: {{kind: torch}}")
             if without := not_modelled_text(
-                each for cell in experiment.cells() for each in planned_without(cell.spec, cell.topology)
+                each for point in experiment.points() for each in planned_without(point.spec, point.topology)
             ):
-                tell(f"placement auto: the planner simulates, and does not model {without}")
+                log(f"placement auto: the planner simulates, and does not model {without}")
             if wants_guest(experiment.spec, substrate):
                 path = _virtual_run(experiment, file, written, runs, resume=resume)
             else:
                 path = _emulated_run(
                     experiment, source_of(file), substrate, runs, resume=resume, keep_gradients=keep_gradients
                 )
-        as_asked = show_outcome(path, as_json)
-    if not as_asked:
+        as_configured = show_outcome(path, as_json)
+    if not as_configured:
         raise typer.Exit(OUTSIDE_TOLERANCE)
 
 
@@ -127,7 +127,7 @@ def _virtual_run(experiment: Experiment, file: Path, overrides: list[str], runs:
 
 def _is_complete(store: RunStore) -> bool:
     if store.manifest["complete"]:
-        tell(f"{store.path} is complete already, nothing is run again")
+        log(f"{store.path} is complete already, nothing is run again")
         return True
     return False
 
@@ -141,23 +141,23 @@ def _emulated_run(
     from runner.emulation.trials import run_trials  # noqa: PLC0415 - Mininet comes with it
     from testbed.testbed import usable_substrate  # noqa: PLC0415
 
-    services = [variant.service for cell in experiment.cells() for variant in cell.variants]
+    services = [variant.service for point in experiment.points() for variant in point.variants]
     check_memory_for_weights(service for service in services if service is not None)
     store = resume_run(experiment, runs) if resume else None
     if store is not None and _is_complete(store):
         return store.path
     usable_substrate(substrate)
-    for cell in experiment.cells():
-        if (missing := cell.spec.compute.backend.missing()) is not None:
+    for point in experiment.points():
+        if (missing := point.spec.compute.backend.missing()) is not None:
             raise MissingError(missing)
     check_gpus(experiment, source)
     if store is None:
         check_runs_folder(runs)
-        dilation = decide_dilation(experiment.cells(), substrate)
+        dilation = decide_dilation(experiment.points(), substrate)
         store = begin_run(experiment, runs, {"dilation": dilation.factor, "capacity_bps": dilation.capacity_bps})
     factor = float(store.manifest["dilation"])
     if factor != 1:
-        tell(f"dilation {factor:g}: delays and compute take {factor:g} times as long, rates are divided by it")
+        log(f"dilation {factor:g}: delays and compute take {factor:g} times as long, rates are divided by it")
     with exclusively(store.path):
-        run_trials(experiment, store, substrate=substrate, source=source, tell=tell, keep_gradients=keep_gradients)
+        run_trials(experiment, store, substrate=substrate, source=source, log=log, keep_gradients=keep_gradients)
     return store.path

@@ -7,8 +7,8 @@ from pathlib import Path
 from ground.strict_model import InputError
 from results.reading.not_modelled import not_modelled_text
 from runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder
-from runner.cli.exit_status import told_in_one_line
-from runner.cli.outcome import list_trials, show_outcome, tell
+from runner.cli.exit_status import one_line_errors
+from runner.cli.outcome import list_trials, log, show_outcome
 from runner.experiment.quantities import AUTO
 from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import Experiment
@@ -33,7 +33,7 @@ def simulate(
     The same schedules, topology and results as `wanbed run`, without root and without a network. A simulation gives
     the same every time, so that each trial runs once, whatever `repeats` says.
     """
-    with told_in_one_line():
+    with one_line_errors():
         if any(override.partition("=")[0].strip() == "engine" for override in overrides or []):
             raise InputError("--set engine: wanbed simulate always simulates: leave it out, or use wanbed run")
         experiment = load_experiment(file, overrides or [], engine="simulate")
@@ -49,16 +49,16 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
 
     store = resume_run(experiment, runs) if resume else None
     if store is not None and store.manifest["complete"]:
-        tell(f"{store.path} is complete already, nothing is run again")
+        log(f"{store.path} is complete already, nothing is run again")
         return store.path
     if store is None:
         check_runs_folder(runs)
         store = begin_run(experiment, runs, {"dilation": 1.0})
-    for line in (*_left_out(experiment), *cut_lines(experiment.cells())):
-        tell(line)
+    for line in (*_left_out(experiment), *cut_lines(experiment.points())):
+        log(line)
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)
-    tell(f"{store.path}: {len(trials)} trials, {finished} of them finished before")
+    log(f"{store.path}: {len(trials)} trials, {finished} of them finished before")
     with exclusively(store.path), Progress(len(trials), finished) as progress:
         simulate_sweep(experiment, store, jobs=jobs or len(os.sched_getaffinity(0)), progress=progress)
         store.finish()
@@ -67,12 +67,12 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
 
 def _left_out(experiment: Experiment) -> Iterator[str]:
     """Yield a line for each thing that the file asks for and a simulation ignores."""
-    spec, cells = experiment.spec, experiment.cells()
+    spec, points = experiment.spec, experiment.points()
     if spec.repeats > experiment.repeats:
         yield f"a simulation gives the same every time: each trial runs once, not {spec.repeats} times"
-    for line in left_to_times((cell.spec for cell in cells), "a simulation"):
+    for line in left_to_times((point.spec for point in points), "a simulation"):
         yield f"{line}, and nothing is learnt"
     if spec.dilation not in {AUTO, 1}:
         yield f"dilation {spec.dilation:g} is for a machine that cannot keep up: a simulation needs none"
-    if without := not_modelled_text(each for cell in cells for each in simulated_without(cell.spec, cell.topology)):
+    if without := not_modelled_text(each for point in points for each in simulated_without(point.spec, point.topology)):
         yield f"not modelled: {without}: the figures are those without"

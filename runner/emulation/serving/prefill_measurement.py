@@ -9,8 +9,8 @@ from testbed.hosts.process_group import ProcessGroup
 from testbed.testbed import Testbed
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.profile_fit import TimedChunk, fit_chunks
-from workloads.prefill.service_plan import ServicePlan
-from workloads.serving.layer_measurement import MeasurementPlan
+from workloads.prefill.service_config import ServiceConfig
+from workloads.serving.layer_measurement import MeasurementConfig
 
 PROGRAM = "workloads.serving.layer_measurement"
 _PATIENCE_S = 300.0
@@ -19,7 +19,7 @@ _PATIENCE_S = 300.0
 SOURCE = "measured before the trial, on one of its hosts with nothing beside it"
 
 
-def measured_profile(testbed: Testbed, service: ServicePlan, folder: Path, parent_pid: int) -> PrefillProfile:
+def measured_profile(testbed: Testbed, service: ServiceConfig, folder: Path, parent_pid: int) -> PrefillProfile:
     """Measure the profile of the service's model on the host of its first GPU, which holds as many layers as any.
 
     Nothing else runs meanwhile: beside training and other GPUs of one machine a layer may take longer. ``folder``
@@ -29,7 +29,7 @@ def measured_profile(testbed: Testbed, service: ServicePlan, folder: Path, paren
     host = service.datacenters[0].gpus[0].host
     result = folder / "layer-times"
     layers = max(service.model.stage_layers(service.depth))
-    plan = MeasurementPlan(service.inference, layers, service.settings.chunk_tokens, str(result), parent_pid)
+    plan = MeasurementConfig(service.inference, layers, service.settings.chunk_tokens, str(result), parent_pid)
     path = folder / "layer-times.json"
     plan.write(path)
     with ProcessGroup() as group:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from results.records.schema import PrefillRequest
-from runner.emulation.serving.serving_plans import ServingPlans
+from runner.emulation.serving.serving_configs import ServingPlans
 from runner.resolve.dilation import undilated_ns
 from runner.runs.prefill_record import prefill_facts, prefill_rows
 from workloads.prefill.control.outcome import Outcome, Reason, RequestRecord
-from workloads.prefill.service_plan import ServicePlan
+from workloads.prefill.service_config import ServiceConfig
 
 _TIMES = [field.name for field in fields(RequestRecord) if field.name.endswith("_ns")]
 
@@ -24,7 +24,7 @@ class ServingOutcome:
     facts: dict[str, Any]
 
 
-def gather(service: ServicePlan, plans: ServingPlans, dilation: float, faults: Sequence[str]) -> ServingOutcome:
+def gather(service: ServiceConfig, plans: ServingPlans, dilation: float, faults: Sequence[str]) -> ServingOutcome:
     """Read the records and counts. What a failed process has not left is missing, and the faults report it.
 
     Beside the facts of both engines are ``kv_bytes``, what the decode hosts received, and ``latest_arrival_ns``, by

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from runner.emulation.serving.serving_plans import ServingProcess
+from runner.emulation.serving.serving_configs import ServingProcess
 from testbed.hosts.process_group import ProcessGroup
 from testbed.testbed import Testbed
 

@@ -7,7 +7,7 @@ It need not be sharp: a run that is stuck reaches any bound soon, because nothin
 from math import sqrt
 
 from runner.resolve.connection_count import window_bps
-from runner.resolve.experiment import Cell, Experiment
+from runner.resolve.experiment import Experiment, SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 
 BESIDE_TRIALS_S = 3600.0
@@ -20,14 +20,14 @@ _ROUND_TRIPS = 30
 
 def quiet_patience_s(experiment: Experiment) -> float:
     """Return the virtual seconds for which a run of this experiment may go without a trial's end."""
-    trials = [serial_trial_s(cell, variant) for cell in experiment.cells() for variant in cell.variants]
+    trials = [serial_trial_s(point, variant) for point in experiment.points() for variant in point.variants]
     return BESIDE_TRIALS_S + MARGIN * max(trials, default=0.0)
 
 
-def serial_trial_s(cell: Cell, variant: ResolvedVariant) -> float:
+def serial_trial_s(point: SweepPoint, variant: ResolvedVariant) -> float:
     """Return the most seconds that one trial takes: all GPUs in turn, then all transfers over the slowest path."""
     work = variant.work
-    seconds_per_bit, rtt_s = _slowest_path(cell, variant)
+    seconds_per_bit, rtt_s = _slowest_path(point, variant)
 
     def transfer_s(size_bytes: int) -> float:
         return 8 * size_bytes * seconds_per_bit + _ROUND_TRIPS * rtt_s
@@ -37,16 +37,16 @@ def serial_trial_s(cell: Cell, variant: ResolvedVariant) -> float:
     summing_s = sum(2 * variant.pipelines * transfer_s(size_bytes) for size_bytes in work.gradient_bytes)
     microbatches_s = variant.microbatches * (computing_s + crossing_s)
     iteration_s = variant.pipelines * (microbatches_s + sum(work.optimizer_ns) / 1e9 + summing_s)
-    return cell.spec.training.iterations * iteration_s
+    return point.spec.training.iterations * iteration_s
 
 
-def _slowest_path(cell: Cell, variant: ResolvedVariant) -> tuple[float, float]:
+def _slowest_path(point: SweepPoint, variant: ResolvedVariant) -> tuple[float, float]:
     """Return the most seconds for a bit, and for a round trip, of one connection between any two ranks."""
-    topology, home = cell.topology, cell.topology.datacenters[0].name
+    topology, home = point.topology, point.topology.datacenters[0].name
     paths = [topology.path(home, home)]
     paths += [topology.path(one.datacenter, other.datacenter) for one, other in variant.pairs]
     rtt_s = 2 * max(path.latency_ns + 4 * path.impairments.delay_spread_ns for path in paths) / 1e9
-    slowest = [1 / window_bps(variant.transport, cell.spec.clock, path.latency_ns) for path in paths]
+    slowest = [1 / window_bps(variant.transport, point.spec.clock, path.latency_ns) for path in paths]
     slowest += [1 / path.pair_rate_bps for path in paths if path.pair_rate_bps is not None]
     # Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997.
     slowest += [rtt_s * sqrt(2 * path.impairments.loss / 3) / _SEGMENT_BITS for path in paths]

@@ -21,7 +21,7 @@ class VirtualProgress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._cells = {cell.index: cell.values for cell in experiment.cells()}
+        self._points = {point.index: point.values for point in experiment.points()}
         trials = experiment.trials()
         self._left = [trial for trial in trials if not store.has_trial(*trial)]
         self._running: TrialKey | None = None
@@ -30,7 +30,7 @@ class VirtualProgress:
 
     def look(self) -> int:
         """Report what is new since the last look, and now and then that time passes; return how full the folder is."""
-        calibrated = {cell for cell in self._cells if self._store.has_calibration(cell)}
+        calibrated = {point for point in self._points if self._store.has_calibration(point)}
         while self._left and self._store.has_trial(*self._left[0]):
             self._begin(self._left.pop(0))
             self._running = None
@@ -42,5 +42,5 @@ class VirtualProgress:
 
     def _begin(self, trial: TrialKey) -> None:
         if trial != self._running:
-            cell, variant, repeat = self._running = trial
-            self._progress.trial_started(self._cells[cell], variant, repeat)
+            point, variant, repeat = self._running = trial
+            self._progress.trial_started(self._points[point], variant, repeat)

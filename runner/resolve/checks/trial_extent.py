@@ -12,7 +12,7 @@ from ground.strict_model import InputError
 from runner.experiment.model import ExperimentSpec, TransportSpec
 from runner.resolve.connection_count import count_connections, tcp_settings
 from runner.resolve.placement import Pair, Placement, StagePlace
-from runner.resolve.stage_work import StageWork
+from runner.resolve.stage_costs import StageCosts
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.topology import Topology
 
@@ -58,7 +58,7 @@ def check_extent(
     topology: Topology,
     placement: Placement,
     transport: TransportSpec,
-    work: StageWork,
+    work: StageCosts,
     *,
     microbatches: int,
     source: str,
@@ -141,7 +141,7 @@ class _Paths:
         return _Path(latency_ns, goodput_bps, window_bytes if held_up else None)
 
 
-def _stage_ns(work: StageWork, stage: int, microbatches: int) -> int:
+def _stage_ns(work: StageCosts, stage: int, microbatches: int) -> int:
     split_ns = work.backward_input_ns[stage] + work.backward_weight_ns[stage]
     one_ns = work.forward_ns[stage] + work.recompute_ns[stage] + max(work.backward_ns[stage], split_ns)
     return microbatches * one_ns + work.optimizer_ns[stage]
@@ -171,7 +171,7 @@ def _check_windows(windows: int, field: str, source: str) -> None:
         )
 
 
-def _check_spans(work: StageWork, microbatches: int, source: str) -> None:
+def _check_spans(work: StageCosts, microbatches: int, source: str) -> None:
     spans = microbatches * (_LEAST_SPANS_PER_MICROBATCH * work.stages + sum(work.recomputes) + 4 * (work.stages - 1))
     if spans > MAX_SPANS:
         raise InputError(

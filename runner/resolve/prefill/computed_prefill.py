@@ -10,7 +10,7 @@ from testbed.gpus.gpus import nvidia_gpus
 from workloads.inference.inference_model import InferenceModel
 from workloads.inference.inference_work import InferenceWork
 from workloads.prefill.prefill_settings import FillPolicy
-from workloads.prefill.service_plan import ServicePlan
+from workloads.prefill.service_config import ServiceConfig
 
 
 def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork | None:
@@ -43,7 +43,7 @@ def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVari
             )
 
 
-def check_memory_for_weights(services: Iterable[ServicePlan], machine_bytes: int | None = None) -> None:
+def check_memory_for_weights(services: Iterable[ServiceConfig], machine_bytes: int | None = None) -> None:
     """Raise InputError where the weights that torch makes do not fit into the memory of this machine.
 
     Every GPU of a service has its own, and every decode host all of the model's, in processes of one machine. On its

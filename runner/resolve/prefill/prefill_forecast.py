@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from runner.resolve.cell_profile import cell_profile
+from runner.resolve.cell_costs import cell_costs
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.network.topology import Topology
 from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
@@ -20,7 +20,7 @@ def planned_bubbles(topology: Topology, variant: ResolvedVariant) -> dict[int, I
     """
     if variant.plan is None:
         return {}
-    work, profile = variant.work, cell_profile(topology, variant)
+    work, profile = variant.work, cell_costs(topology, variant)
     try:
         planned = planned_iterations(variant.plan, profile, max(work.optimizer_ns))
     except ValueError:

@@ -24,7 +24,7 @@ from workloads.prefill.prefill_profile import UNMEASURED, PrefillProfile
 from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 from workloads.prefill.profile_files import load_prefill_profile
 from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
-from workloads.prefill.service_plan import DatacenterService, ServicePlan, ServingGpu
+from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
 from workloads.prefill.sources.trace import Trace, scaled
 from workloads.prefill.sources.trace_file import read_trace
 
@@ -54,7 +54,7 @@ def with_service(
     settings = _settings(prefill, policy, model, topology, asked.transport)
     datacenters = _Seating(variant, spec, policy, topology, source).datacenters()
     _check_memory(datacenters, model, ChunkTimes(model, profile, settings), settings, source)
-    service = ServicePlan(
+    service = ServiceConfig(
         datacenters,
         model,
         profile,
@@ -264,7 +264,7 @@ def _request_source(prefill: PrefillSpec, seed: int, source: str, directory: Pat
 
 @lru_cache(maxsize=8)
 def _read(path: Path, _modified_ns: int, skip_bad_lines: bool) -> tuple[Trace, str]:
-    """Read a trace once, however many cells and variants have it; return it and its file's SHA-256."""
+    """Read a trace once, however many sweep points and variants have it; return it and its file's SHA-256."""
     return read_trace(path, skip_bad_lines=skip_bad_lines), sha256(path.read_bytes()).hexdigest()
 
 

@@ -93,7 +93,7 @@ class Network:
         numbers = {resource: number for number, resource in enumerate(sorted(binding))}
         capacity = SharedCapacity(events, {numbers[resource]: rate_bps for resource, rate_bps in binding.items()})
         users = Counter(resource for resources in crossed.values() for resource in resources if resource in binding)
-        meeting = self._meeting(ends)
+        meeting = self._rendezvous(ends)
         flows: dict[_Hosts, NodePairFlow] = {}
         channels: dict[Ends, Channel] = {}
         for pair in ends:
@@ -111,7 +111,7 @@ class Network:
             flows[hosts].opposite = flows[opposite]
         return channels
 
-    def _meeting(self, wanted: Iterable[Ends]) -> dict[_Hosts, _Hosts]:
+    def _rendezvous(self, wanted: Iterable[Ends]) -> dict[_Hosts, _Hosts]:
         """Return the node pairs whose acknowledgements may wait noticeably, each with the pair that they wait for.
 
         Acknowledgements wait behind that pair's bytes. That is where both directions are in use, with windows that let

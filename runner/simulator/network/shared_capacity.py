@@ -79,7 +79,7 @@ class SharedCapacity:
         self.events = events
         self._capacities_bps = capacities_bps
         self._sending: dict[int, dict[NodePairFlow, None]] = {resource: {} for resource in capacities_bps}
-        self._asked_bps = dict.fromkeys(capacities_bps, 0)
+        self._configured_bps = dict.fromkeys(capacities_bps, 0)
         self._most_bps: dict[NodePairFlow, list[int]] = {}
         self._touched: dict[NodePairFlow, None] = {}
         self._freed: set[int] = set()
@@ -92,7 +92,7 @@ class SharedCapacity:
                 self._most_bps[flow] = [self._most_of(flow, resource) for resource in flow.resources]
             for resource, most_bps in zip(flow.resources, self._most_bps[flow], strict=True):
                 self._sending[resource][flow] = None
-                self._asked_bps[resource] += most_bps
+                self._configured_bps[resource] += most_bps
         self._touch(flow, now_ns)
 
     def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
@@ -104,7 +104,7 @@ class SharedCapacity:
                 if self._limits(resource):
                     self._freed.add(resource)
                 del self._sending[resource][flow]
-                self._asked_bps[resource] -= most_bps
+                self._configured_bps[resource] -= most_bps
         self._touch(flow, now_ns)
 
     def _most_of(self, flow: NodePairFlow, resource: int) -> int:
@@ -123,7 +123,7 @@ class SharedCapacity:
         )
 
     def _limits(self, resource: int) -> bool:
-        return self._asked_bps[resource] > self._capacities_bps[resource]
+        return self._configured_bps[resource] > self._capacities_bps[resource]
 
     def _touch(self, flow: NodePairFlow, now_ns: int) -> None:
         if not self._touched:

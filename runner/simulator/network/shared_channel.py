@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
 from runner.tcp.channel import Accepted, Left
-from runner.tcp.dealing import Dealing
 from runner.tcp.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from runner.tcp.striping import Striping
 from runner.tcp.window import BOUNDED, Delay, TcpWindow
 
 _BITS_NS = 8 * 10**9
@@ -24,7 +24,7 @@ class _Transfer(NamedTuple):
     available_ns: int
     size_bytes: int
     left: Left
-    dealing: Dealing | None
+    striping: Striping | None
     accepted: Accepted | None
     at_once: bool
 
@@ -67,13 +67,13 @@ class SharedChannel:
         available_ns: int,
         size_bytes: int,
         left: Left,
-        dealing: Dealing | None = None,
+        striping: Striping | None = None,
         *,
         accepted: Accepted | None = None,
         at_once: bool = True,
     ) -> None:
         """Send as ``Channel.queue`` does; each is called when it is so."""
-        self._waiting.append(_Transfer(available_ns, size_bytes, left, dealing, accepted, at_once))
+        self._waiting.append(_Transfer(available_ns, size_bytes, left, striping, accepted, at_once))
         self._queued += size_bytes
         if len(self._waiting) == 1:
             self._await_next()
@@ -101,7 +101,7 @@ class SharedChannel:
             return
         self._part = self._unsent if self._openly else min(self._unsent, allowed)
         self._limited = self._part == allowed
-        self._tell_if_accepted(allowed, now_ns)
+        self._report_if_accepted(allowed, now_ns)
         if self._let_out_ns is None:
             self._let_out_ns = now_ns
         self._part_ns, self._delay = None, None if alone else Delay()
@@ -110,14 +110,14 @@ class SharedChannel:
         self.is_burst = self._waiting[0].at_once and self._part <= allowed < BOUNDED
         self._capacity.begin(self, self._flow, now_ns)
 
-    def _tell_if_accepted(self, allowed: int, now_ns: int) -> None:
+    def _report_if_accepted(self, allowed: int, now_ns: int) -> None:
         """Tell that the windows let out all that is left, or let the stretch end when they will."""
         accepted = self._waiting[0].accepted
         if accepted is None or self._is_accepted or allowed >= BOUNDED:
             return
         # Beyond what keeps the line busy, windows let out what waits on its way.
         waits = max(allowed - self._open_bytes, 0) if self._openly else allowed
-        if self._unsent <= waits and self._window.lets_out(self._waiting[0].dealing, now_ns):
+        if self._unsent <= waits and self._window.lets_out(self._waiting[0].striping, now_ns):
             self._is_accepted = True
             accepted(now_ns)
         elif self._openly and self._unsent > waits:
@@ -199,7 +199,7 @@ class SharedChannel:
         # Each connection's first round goes when it is let out, although the transfer as a whole waits in line.
         let_out_ns = now_ns if self._let_out_ns is None else self._let_out_ns
         others = bool(self._waiting)
-        last_ns = self._window.last_byte_ns(let_out_ns, now_ns, transfer.dealing, self.line)
+        last_ns = self._window.last_byte_ns(let_out_ns, now_ns, transfer.striping, self.line)
         if transfer.accepted is not None and not self._is_accepted:
             transfer.accepted(last_ns)
         transfer.left(first_ns, last_ns)

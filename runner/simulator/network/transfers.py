@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from runner.simulator.event_queue import EventQueue
 from runner.tcp.channel import Channel, Left
-from runner.tcp.dealing import Dealing
 from runner.tcp.line import Line
+from runner.tcp.striping import Striping
 
 Arrived = Callable[[int, int, int, int], None]
 """Called once all is known of a transfer: when its first byte left, its last one had left, and when each was there.
@@ -40,10 +40,10 @@ class _Part:
 class OwnTransfers:
     """One direction of a boundary of one pipeline, over its own channel: transfers go in the order they are made."""
 
-    def __init__(self, channel: Channel, size_bytes: int, dealing: Dealing | None = None) -> None:
+    def __init__(self, channel: Channel, size_bytes: int, striping: Striping | None = None) -> None:
         self._channel = channel
         self._size_bytes = size_bytes
-        self._dealing = dealing
+        self._striping = striping
 
     def offer(self, now_ns: int, pipeline: int, microbatch: int, arrived: Arrived) -> None:
         """Queue a transfer that has been made."""
@@ -52,7 +52,7 @@ class OwnTransfers:
         def left(start_ns: int, end_ns: int) -> None:
             arrived(start_ns, end_ns, start_ns + latency_ns, end_ns + latency_ns)
 
-        self._channel.queue(now_ns, self._size_bytes, left, self._dealing)
+        self._channel.queue(now_ns, self._size_bytes, left, self._striping)
 
 
 @dataclass
@@ -79,7 +79,7 @@ class SharedTransfers:
     scatter: Line
     gather: Line
     turns: Sequence[tuple[int, int]] = ()
-    dealings: Sequence[Dealing | None] | None = None
+    stripings: Sequence[Striping | None] | None = None
     _waiting: dict[tuple[int, int], _Offer] = field(default_factory=dict)
     _position: int = 0
 
@@ -111,8 +111,8 @@ class SharedTransfers:
                 self.events.at(available_ns, self._queue, part)
 
     def _queue(self, available_ns: int, part: "_Part") -> None:
-        dealing = None if self.dealings is None else self.dealings[part.mate]
-        self.channels[part.mate].queue(available_ns, part.size_bytes, part.left, dealing)
+        striping = None if self.stripings is None else self.stripings[part.mate]
+        self.channels[part.mate].queue(available_ns, part.size_bytes, part.left, striping)
 
     def _leaving(self, owner: int, mate: int, offer: _Offer, whole_ns: int) -> Callable[[int, int], None]:
         line = self.channels[mate].line

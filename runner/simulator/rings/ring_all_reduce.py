@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.dealing import Dealing
+from runner.tcp.striping import Striping
 from workloads.transport.ring.ring_round import ring_chunk_bytes, ring_window_chunks
 
 
@@ -65,13 +65,13 @@ class RingCut:
         last, index = divmod(-(-used // batch) * batch - 1, chunks)
         return (last, 2 * index >= chunks or chunks == 1) if last < step else (step - 1, True)
 
-    def dealings(self, connections: int) -> tuple[Dealing | None, Dealing | None]:
+    def stripings(self, connections: int) -> tuple[Striping | None, Striping | None]:
         """Return how first chunk and rest go over so many connections."""
         first_bytes, rest_bytes = self.parts_bytes
         if connections == 1:
             return None, None
         rest = -(-rest_bytes // self.chunk_bytes)
-        return Dealing(connections, 1, first_bytes), Dealing(connections, rest, self.chunk_bytes) if rest else None
+        return Striping(connections, 1, first_bytes), Striping(connections, rest, self.chunk_bytes) if rest else None
 
 
 def all_reduce_ends_ns(
@@ -86,7 +86,7 @@ def all_reduce_ends_ns(
     there are more replicas than are given, those given repeat all around the ring.
     """
     positions = len(starts_ns)
-    dealings = [cut.dealings(count) for count in connections or [1] * positions]
+    stripings = [cut.stripings(count) for count in connections or [1] * positions]
     first_bytes, rest_bytes = cut.parts_bytes
     # Of what comes: the first chunk of the last step, all of it, and all of the step before.
     first_ns, whole_ns, before_ns = list(starts_ns), list(starts_ns), list(starts_ns)
@@ -94,7 +94,7 @@ def all_reduce_ends_ns(
     for _ in range(cut.steps):
         there = [(0, 0)] * positions
         for position, channel in enumerate(channels):
-            first, rest = dealings[position]
+            first, rest = stripings[position]
             begin_ns = max(first_ns[position], before_ns[position])
             _, chunk_ns = channel.transmit(begin_ns, first_bytes, first)
             end_ns = max(chunk_ns, whole_ns[position], left_ns[position])

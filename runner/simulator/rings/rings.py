@@ -58,8 +58,8 @@ class Rings:
                 self._rings[stage] = SparseRing(own, size_bytes, events)
                 self._crossing += zip(ends, own, strict=True)
                 continue
-            dealt = [network.connections_between(pair) for pair in ends]
-            shared = SharedRing(own, dealt, cut, events)
+            striped = [network.connections_between(pair) for pair in ends]
+            shared = SharedRing(own, striped, cut, events)
             if all(isinstance(channel, PrivateChannel) for channel in own) and not shared.awaits_room:
                 private = _PrivateRing(network, ends, cut)
                 self._rings[stage] = private

@@ -26,7 +26,7 @@ class SharedRing:
     ) -> None:
         self.channels = channels
         self.cut = cut
-        self.dealings = [cut.dealings(count) for count in connections]
+        self.stripings = [cut.stripings(count) for count in connections]
         self.events = events
         latencies_ns = [channel.line.latency_ns for channel in channels]
         round_ns = sum(latencies_ns) * cut.replicas // len(channels)
@@ -72,10 +72,10 @@ class _Round:
         """Handle that the replica at that position is ready."""
         self.joined += 1
         self._ready_ns[position], self._done[position] = now_ns, done
-        self._tell(position, now_ns)
+        self._report(position, now_ns)
         self._advance(position, now_ns)
 
-    def _tell(self, position: int, now_ns: int) -> None:
+    def _report(self, position: int, now_ns: int) -> None:
         """Tell the replica before what has been used here."""
         ring = self._ring
         if ring.awaits_room and self._ready_ns[position] >= 0:
@@ -122,7 +122,7 @@ class _Round:
         self._begun[position] = step
         events, channel = self._ring.events, self._ring.channels[position]
         first_bytes, rest_bytes = self._ring.cut.parts_bytes
-        first, rest = self._ring.dealings[position]
+        first, rest = self._ring.stripings[position]
         latency_ns = channel.line.latency_ns
         chunk_left_ns = 0
 
@@ -147,12 +147,12 @@ class _Round:
     def _first(self, now_ns: int, what: tuple[int, int]) -> None:
         position, step = what
         self._first_come[position] = max(self._first_come[position], step)
-        self._tell(position, now_ns)
+        self._report(position, now_ns)
         self._advance(position, now_ns)
 
     def _whole(self, now_ns: int, what: tuple[int, int]) -> None:
         position, self._whole_come[what[0]] = what
-        self._tell(position, now_ns)
+        self._report(position, now_ns)
         self._advance(position, now_ns)
 
     def _has_been_accepted(self, now_ns: int, position: int) -> None:

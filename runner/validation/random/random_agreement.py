@@ -12,10 +12,10 @@ from ground.atomic_write import write_whole
 from ground.shown_text import one_line
 from ground.strict_model import InputError
 from results.records.run_store import read_json
-from runner.validation.agreement import AGREEMENT_FILE, VIRTUAL_CELL_LIMIT, VIRTUAL_MEDIAN_LIMIT
+from runner.validation.agreement import AGREEMENT_FILE, VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT
 
 SHARE_WITHIN = 0.95
-"""The share of the experiments that has to be within ``VIRTUAL_CELL_LIMIT``."""
+"""The share of the experiments that has to be within ``VIRTUAL_POINT_LIMIT``."""
 EXPLAINED_LIMIT = 0.10
 """An experiment that is farther off than this has to have its explanation."""
 
@@ -65,7 +65,7 @@ class RandomAgreement:
     @property
     def share_within(self) -> float | None:
         """The share of the results that are within the limit; None without any."""
-        within = [error <= VIRTUAL_CELL_LIMIT for error in self.errors]
+        within = [error <= VIRTUAL_POINT_LIMIT for error in self.errors]
         return sum(within) / len(within) if within else None
 
     def beyond(self, limit: float) -> list[DrawnResult]:
@@ -84,7 +84,7 @@ class RandomAgreement:
             )
         if self.share_within is not None and self.share_within < SHARE_WITHIN:
             found.append(
-                f"{self.share_within:.1%} of the random experiments are within {VIRTUAL_CELL_LIMIT:.0%}, fewer than "
+                f"{self.share_within:.1%} of the random experiments are within {VIRTUAL_POINT_LIMIT:.0%}, fewer than "
                 f"{SHARE_WITHIN:.0%}."
             )
         if self.failed:

@@ -44,7 +44,7 @@ def run_batch(batch: Batch) -> None:
         store = RunStore.open(Path(folder))
         store.update_manifest(kernel_facts())
         try:
-            run_trials(load_experiment(Path(file)), store, substrate="kernel", source=file, tell=lambda _: None)
+            run_trials(load_experiment(Path(file)), store, substrate="kernel", source=file, log=lambda _: None)
         except FORESEEN as fault:
             write_whole(store.path / FAILURE, f"{one_line(str(fault))}\n")
 

@@ -171,12 +171,12 @@ def agreement_of(seed: int, drawn: Sequence[DrawnExperiment], stores: Stores, si
 
 
 def _result(drawn: DrawnExperiment, path: Path, simulate: Simulate) -> DrawnResult:
-    (cell,) = drawn.experiment.cells()
+    (point,) = drawn.experiment.points()
     (found,) = compare(load(path), simulate)
-    return DrawnResult(drawn.number, drawn.name, traits(cell), found.emulated_s, found.simulated_s, found.cautions)
+    return DrawnResult(drawn.number, drawn.name, traits(point), found.emulated_s, found.simulated_s, found.cautions)
 
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def run_random(
@@ -186,15 +186,15 @@ def run_random(
     *,
     resume: bool,
     side_by_side: int,
-    tell: Tell,
+    log: Log,
 ) -> Stores:
     """Run all experiments that are not complete, and return where; an interrupt ends the guests and keeps the rest."""
     stores = begin_runs(drawn, kernel, resume=resume)
     before = sum(is_complete(store) for store in stores.values())
-    tell(f"seed {seed}: {len(drawn)} experiments, {before} of them finished before")
+    log(f"seed {seed}: {len(drawn)} experiments, {before} of them finished before")
     with Progress(len(drawn), before, plain=True) as progress:
         try:
             RandomRuns(drawn, stores, kernel, progress).run(side_by_side)
         except KeyboardInterrupt:
-            tell("interrupted: what has finished is told, --resume goes on from here")
+            log("interrupted: what has finished is told, --resume goes on from here")
     return stores

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from results.text.number_text import count_text, list_text
-from runner.validation.agreement import VIRTUAL_CELL_LIMIT, VIRTUAL_MEDIAN_LIMIT
+from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT
 from runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
 from runner.validation.random.explanations import Explanations
 from runner.validation.random.random_agreement import EXPLAINED_LIMIT, SHARE_WITHIN, DrawnResult, RandomAgreement
@@ -48,7 +48,7 @@ class RandomSection:
         (worst, *_) = agreement.beyond(-1)
         said = (
             f"Over {count_text(len(agreement.results), 'experiment')} drawn at random the median error is "
-            f"{agreement.median_error:.1%}, {agreement.share_within:.1%} of them are within {VIRTUAL_CELL_LIMIT:.0%}, "
+            f"{agreement.median_error:.1%}, {agreement.share_within:.1%} of them are within {VIRTUAL_POINT_LIMIT:.0%}, "
             f"and the worst is {error_text(worst.error)} off ({plain(worst.name)})."
         )
         return paragraph(" ".join([*(f"**{failure}**" for failure in self.failures), said]))
@@ -65,7 +65,7 @@ class RandomSection:
                 "4 KiB to 256 MiB, windows, trunks full and not, every schedule), runs each in virtual time and "
                 "simulates it. The same seed gives the same experiments on every machine; their files are written to "
                 f"`runs/random`. Allowed is a median error of {VIRTUAL_MEDIAN_LIMIT:.0%}, and {SHARE_WITHIN:.0%} of "
-                f"the experiments have to be within {VIRTUAL_CELL_LIMIT:.0%}; above zero, the simulator is too slow."
+                f"the experiments have to be within {VIRTUAL_POINT_LIMIT:.0%}; above zero, the simulator is too slow."
             ),
             self._beyond(),
             self._by_trait(),
@@ -76,9 +76,9 @@ class RandomSection:
         return parts
 
     def _beyond(self) -> str:
-        beyond = self.agreement.beyond(VIRTUAL_CELL_LIMIT)
+        beyond = self.agreement.beyond(VIRTUAL_POINT_LIMIT)
         if not beyond:
-            return paragraph(f"None is farther off than {VIRTUAL_CELL_LIMIT:.0%}.")
+            return paragraph(f"None is farther off than {VIRTUAL_POINT_LIMIT:.0%}.")
         causes = [self.explanations.experiments.get(each.name) for each in beyond]
         rows = [
             (
@@ -93,9 +93,9 @@ class RandomSection:
         ]
         headings = ("experiment", "virtual time", "simulated", "error", "cause", "what it is like")
         named = [name for name in dict.fromkeys(causes) if name is not None]
-        told = "".join(f"- **{plain(name)}**: {self.explanations.causes[name]}\n" for name in named)
-        intro = paragraph(f"All that are farther off than {VIRTUAL_CELL_LIMIT:.0%}, the farthest first:")
-        return "\n".join([intro, table(headings, rows, right=(1, 2, 3)), *([told] if told else [])])
+        text = "".join(f"- **{plain(name)}**: {self.explanations.causes[name]}\n" for name in named)
+        intro = paragraph(f"All that are farther off than {VIRTUAL_POINT_LIMIT:.0%}, the farthest first:")
+        return "\n".join([intro, table(headings, rows, right=(1, 2, 3)), *([text] if text else [])])
 
     def _by_trait(self) -> str:
         rows = [
@@ -110,7 +110,7 @@ class RandomSection:
         ]
         if not rows:
             return ""
-        within = f"within {VIRTUAL_CELL_LIMIT:.0%}"
+        within = f"within {VIRTUAL_POINT_LIMIT:.0%}"
         return "\n".join(
             [
                 paragraph("What the experiments were like, those traits first whose median error is the largest:"),
@@ -140,7 +140,7 @@ def by_trait(results: Sequence[DrawnResult]) -> dict[str, dict[str, Any]]:
         found[trait] = {
             "experiments": len(errors),
             "median_error": float(np.median(errors)),
-            "share_within": sum(error <= VIRTUAL_CELL_LIMIT for error in errors) / len(errors),
+            "share_within": sum(error <= VIRTUAL_POINT_LIMIT for error in errors) / len(errors),
             "worst_error": max(errors),
         }
     return dict(sorted(found.items(), key=lambda entry: (-entry[1]["median_error"], entry[0])))

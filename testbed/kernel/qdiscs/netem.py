@@ -82,9 +82,9 @@ def netem_options(plan: NetemPlan) -> dict[str, Any]:
     """
     unlimited = ORDER_KEEPING_RATE_BYTES_PER_S if plan.impairments.delay_spread_ns else 0
     rate = unlimited if plan.rate_bytes_per_s is None else plan.rate_bytes_per_s
-    told: dict[str, Any] = {}
+    lines: dict[str, Any] = {}
     for each, value in plan.impairments.items():
-        told |= ENCODINGS[each.field].told(value)
+        lines |= ENCODINGS[each.field].told(value)
     return {
         "delay": 0,
         "limit": plan.limit_packets,
@@ -92,10 +92,10 @@ def netem_options(plan: NetemPlan) -> dict[str, Any]:
         "gap": 0,
         "duplicate": 0,
         "jitter": 0,
-        **{name: value for name, value in told.items() if not name.startswith("TCA_")},
+        **{name: value for name, value in lines.items() if not name.startswith("TCA_")},
         "attrs": [
             ("TCA_NETEM_LATENCY64", plan.delay_ns),
-            *((name, value) for name, value in told.items() if name.startswith("TCA_")),
+            *((name, value) for name, value in lines.items() if name.startswith("TCA_")),
             (
                 "TCA_NETEM_RATE",
                 {"rate": min(rate, _UINT32_MAX), "packet_overhead": 0, "cell_size": 0, "cell_overhead": 0},

@@ -8,7 +8,7 @@ from wanbed.own_modules import RUN_MODULE
 
 _WAIT_BY_NATURE = ("sh", "dash", "bash", "sleep")
 """For a child, for a person or for a timer: what they wait for is no news."""
-_MAX_TOLD = 8
+_MAX_LISTED = 8
 _MAX_COMMAND_LENGTH = 80
 
 
@@ -51,9 +51,9 @@ def waiting(processes: Iterable[InnerProcess], own_command: str) -> list[InnerPr
     return [process for process in others if process.program not in _WAIT_BY_NATURE] or others
 
 
-def told(processes: Sequence[InnerProcess]) -> str:
+def described(processes: Sequence[InnerProcess]) -> str:
     """Name some of them, in one line."""
-    names = [str(process) for process in processes[:_MAX_TOLD]]
-    if len(processes) > _MAX_TOLD:
-        names.append(f"and {len(processes) - _MAX_TOLD} more")
+    names = [str(process) for process in processes[:_MAX_LISTED]]
+    if len(processes) > _MAX_LISTED:
+        names.append(f"and {len(processes) - _MAX_LISTED} more")
     return ", ".join(names) or "no process"

@@ -59,17 +59,17 @@ def write_run(
         "host": {"cpu": "one", "cores": 2},
         "git": {"revision": "abc", "dirty": False},
         "variants": [{"name": name} for name in variants],
-        "cells": [
-            {"index": index, "cell": {"topology.wan.latency": latency}, "wan": [link], "variants": works}
+        "sweep_points": [
+            {"index": index, "sweep_point": {"topology.wan.latency": latency}, "wan": [link], "variants": works}
             for index, (latency, link) in enumerate(zip(latencies, links, strict=True))
         ],
         "warmup_iterations": 0,
         **manifest,
     }
     store = RunStore.create(path, "made", written, "c0ffee" * 8)
-    for cell in range(len(latencies)):
+    for point in range(len(latencies)):
         asked = (80.0, 80.1, 1e8, 1e8, {})
-        store.write_calibration(cell, [CalibrationRow("east", "west", "wan", *asked, within_tolerance)])
+        store.write_calibration(point, [CalibrationRow("east", "west", "wan", *asked, within_tolerance)])
     for (latency, variant), repeats in times.items():
         for repeat, times_s in enumerate(repeats):
             spans, start_ns = [], 0

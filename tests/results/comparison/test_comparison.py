@@ -52,14 +52,14 @@ def test_a_slice_that_only_one_run_has_stands_in_the_way_until_it_is_allowed(tmp
     refused = against(tmp_path, a, b)
     assert refused.verdict == "not_comparable"
     assert [(each.field, each.a, each.b) for each in refused.check.refused] == [
-        ("cells", "absent", "WAN latency 20ms"),
+        ("sweep_points", "absent", "WAN latency 20ms"),
         ("variants", "y", "absent"),
     ]
     assert refused.judgements == ()
-    allowed = against(tmp_path, a, b, allow=("cells", "variants"))
+    allowed = against(tmp_path, a, b, allow=("sweep_points", "variants"))
     assert allowed.verdict == "same"
     assert len(allowed.judgements) == 1
-    assert [each.field for each in allowed.check.allowed] == ["cells", "variants"]
+    assert [each.field for each in allowed.check.allowed] == ["sweep_points", "variants"]
 
 
 def test_allowing_a_field_allows_what_lies_below_it_and_nothing_beside(tmp_path: Path) -> None:
@@ -74,7 +74,9 @@ def test_one_condition_of_the_wan_is_allowed_by_its_name(tmp_path: Path) -> None
         assert against(tmp_path, times(x=1.0), times(x=1.0), allow=(allow,), **slower).verdict == verdict
 
 
-@pytest.mark.parametrize("field", ["calibration", "complete", "cells", "variants", "topology.wan.latency", "seed"])
+@pytest.mark.parametrize(
+    "field", ["calibration", "complete", "sweep_points", "variants", "topology.wan.latency", "seed"]
+)
 def test_a_known_field_may_be_allowed_though_it_does_not_differ(tmp_path: Path, field: str) -> None:
     assert against(tmp_path, times(x=1.0), times(x=1.0), allow=(field,)).verdict == "same"
 
@@ -89,19 +91,19 @@ def test_an_unknown_field_is_refused_with_the_nearest_known(tmp_path: Path) -> N
 def test_the_document_is_json_that_a_script_can_rely_on(tmp_path: Path) -> None:
     document = json.loads(json.dumps(against(tmp_path, times(x=1.0), times(x=1.1)).document(), allow_nan=False))
     assert document["verdict"] == "regressed"
-    (cell,) = document["cells"]
-    assert cell["cell"] == {"topology.wan.latency": "10ms"}
-    assert (cell["variant"], cell["verdict"]) == ("x", "regressed")
-    assert cell["ratio"] == pytest.approx(1.1)
-    assert cell["interval"] == pytest.approx([1.1, 1.1])
-    assert (cell["repeats"], cell["iterations"]) == ({"a": 5, "b": 5}, {"a": 10, "b": 10})
+    (point,) = document["sweep_points"]
+    assert point["sweep_point"] == {"topology.wan.latency": "10ms"}
+    assert (point["variant"], point["verdict"]) == ("x", "regressed")
+    assert point["ratio"] == pytest.approx(1.1)
+    assert point["interval"] == pytest.approx([1.1, 1.1])
+    assert (point["repeats"], point["iterations"]) == ({"a": 5, "b": 5}, {"a": 10, "b": 10})
     assert document["differences"] == document["warnings"] == document["unpaired"] == []
 
 
 def test_the_document_lists_what_stands_in_the_way(tmp_path: Path) -> None:
     document = against(tmp_path, times(x=1.0, y=1.0), times(x=1.0), seed=1, allow=("seed",)).document()
     assert document["verdict"] == "not_comparable"
-    assert document["cells"] == []
+    assert document["sweep_points"] == []
     assert [(each["field"], each["allowed"]) for each in document["differences"]] == [
         ("variants", False),
         ("seed", True),
@@ -109,15 +111,15 @@ def test_the_document_lists_what_stands_in_the_way(tmp_path: Path) -> None:
     assert document["unpaired"] == [{"field": "variants", "only_in": "A", "name": "y"}]
 
 
-def told(a: Run, b: Run) -> tuple[str, ...]:
+def described(a: Run, b: Run) -> tuple[str, ...]:
     return check(a, b).caveats
 
 
 def test_another_machine_version_or_revision_is_a_warning(tmp_path: Path) -> None:
     a = made(tmp_path, times(x=1.0))
-    assert told(a, made(tmp_path, times(x=1.0))) == ()
+    assert described(a, made(tmp_path, times(x=1.0))) == ()
     b = made(tmp_path, times(x=1.0), host={"cpu": "two", "cores": 2}, git={"revision": "abd", "dirty": True})
-    assert told(a, b) == (
+    assert described(a, b) == (
         "B was run from a checkout with uncommitted changes: no revision leads back to it.",
         "host.cpu differs: one in A, two in B.",
         "git.revision differs: abc in A, abd in B.",
@@ -127,23 +129,23 @@ def test_another_machine_version_or_revision_is_a_warning(tmp_path: Path) -> Non
 def test_much_that_differs_in_one_section_is_one_warning_after_those_that_weigh_more(tmp_path: Path) -> None:
     read_back = {"0": {f"net.{name}": "1" for name in "abcde"}}
     lone = made(tmp_path, {("10ms", "x"): [[1.0, 1.0]]}, sysctls=read_back)
-    first, second = told(lone, made(tmp_path, times(x=1.0)))
+    first, second = described(lone, made(tmp_path, times(x=1.0)))
     assert first.startswith("A has 1 repeat:")
     assert second == "sysctls: only A has these 5, net.a (1), net.b (1), net.c (1) and 2 more."
     other = {"0": {**dict.fromkeys(read_back["0"], "2" * 99)}}
-    _, second = told(lone, made(tmp_path, times(x=1.0), sysctls=other))
+    _, second = described(lone, made(tmp_path, times(x=1.0), sysctls=other))
     assert second.startswith("sysctls: 5 differ, net.a (1 in A, 2222")
     assert len(second) < 250
 
 
 def test_few_repeats_are_a_warning_but_for_those_that_need_none(tmp_path: Path) -> None:
     lone = {("10ms", "x"): [[1.0, 1.0]]}
-    (warning,) = told(made(tmp_path, lone), made(tmp_path, times(x=1.0)))
+    (warning,) = described(made(tmp_path, lone), made(tmp_path, times(x=1.0)))
     assert warning.startswith("A has 1 repeat:")
     two = made(tmp_path, {("10ms", "x"): [[1.0, 1.0], [1.0, 1.0]]})
-    assert [text[:16] for text in told(two, made(tmp_path, times(x=1.0)))] == ["A has 2 repeats:"]
-    assert told(*(made(tmp_path, lone, engine="simulate") for _ in range(2))) == ()
-    assert told(*(made(tmp_path, lone, clock="virtual") for _ in range(2))) == ()
+    assert [text[:16] for text in described(two, made(tmp_path, times(x=1.0)))] == ["A has 2 repeats:"]
+    assert described(*(made(tmp_path, lone, engine="simulate") for _ in range(2))) == ()
+    assert described(*(made(tmp_path, lone, clock="virtual") for _ in range(2))) == ()
 
 
 def test_one_repeat_in_virtual_time_is_judged_by_what_it_repeats_within(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_one_repeat_in_virtual_time_is_judged_by_what_it_repeats_within(tmp_path
 def test_packets_whose_fate_is_drawn_take_repeats_in_virtual_time_too(tmp_path: Path, drawn: dict[str, Any]) -> None:
     runs = [made(tmp_path, {("10ms", "x"): [[1.0]]}, clock="virtual") for _ in range(2)]
     for run in runs:
-        run.manifest["cells"][0]["wan"][0].update(drawn)
+        run.manifest["sweep_points"][0]["wan"][0].update(drawn)
     (judgement,) = compare(check(*map(load_again, runs))).judgements
     assert (judgement.verdict, judgement.interval) == ("no_data", None)
 
@@ -169,10 +171,12 @@ def load_again(run: Run) -> Run:
     return load_run(run.path)
 
 
-def test_a_copy_of_a_run_is_told(tmp_path: Path) -> None:
+def test_a_copy_of_a_run_is_reported(tmp_path: Path) -> None:
     a = made(tmp_path, times(x=1.0))
     shutil.copytree(a.path, tmp_path / "copy")
-    assert told(a, load_run(tmp_path / "copy")) == ("A and B are copies of one run: that they are alike says nothing.",)
+    assert described(a, load_run(tmp_path / "copy")) == (
+        "A and B are copies of one run: that they are alike says nothing.",
+    )
 
 
 def test_an_overloaded_machine_is_a_warning_and_stands_in_the_row(tmp_path: Path) -> None:
@@ -184,4 +188,4 @@ def test_an_overloaded_machine_is_a_warning_and_stands_in_the_row(tmp_path: Path
     assert warning.startswith("B was overloaded in 2 of its trials, first with x: the machine was saturated for 50%")
     (judgement,) = comparison.judgements
     assert pair_row(judgement)[6] == "same, B saturated"
-    assert comparison.document()["cells"][0]["saturated"] == {"a": 0, "b": 2}
+    assert comparison.document()["sweep_points"][0]["saturated"] == {"a": 0, "b": 2}

@@ -69,7 +69,7 @@ def test_a_network_counts_as_resolved_and_not_as_written(tmp_path: Path) -> None
     assert fields(tmp_path, experiment={"topology": by_profile}) == {}
 
 
-def test_what_a_sweep_replaces_counts_cell_by_cell(tmp_path: Path) -> None:
+def test_what_a_sweep_replaces_counts_sweep_point_by_sweep_point(tmp_path: Path) -> None:
     a, b = made(tmp_path, TIMES), made(tmp_path, TIMES, latency_ns=lambda text: 41_000_000)
     assert found(a, b) == [
         Difference("topology.wan.latency", "10.0 ms", "41.0 ms", "WAN latency 10ms, east-west"),
@@ -86,7 +86,7 @@ def test_a_variant_that_cuts_the_training_otherwise_computes_otherwise(tmp_path:
     assert fields(tmp_path, work_ns=1001, experiment={"variants": variants}) == {}
 
 
-def test_failed_calibration_is_told_with_its_links(tmp_path: Path) -> None:
+def test_failed_calibration_is_reported_with_its_links(tmp_path: Path) -> None:
     failed = fields(tmp_path, within_tolerance=False)
     assert failed == {"calibration": ("within tolerance", "outside tolerance: east to west")}
 
@@ -106,7 +106,7 @@ def test_a_simulation_has_nothing_to_calibrate(tmp_path: Path) -> None:
     assert found(a, b) == []
 
 
-def test_an_incomplete_run_is_told_with_the_remedy(tmp_path: Path) -> None:
+def test_an_incomplete_run_is_reported_with_the_remedy(tmp_path: Path) -> None:
     (difference,) = found(made(tmp_path, TIMES), made(tmp_path, TIMES, finished=False))
     assert (difference.field, difference.a, difference.b) == ("complete", "yes", "no, 10 trials finished")
     assert "--resume" in difference.remedy
@@ -129,14 +129,14 @@ def test_a_field_is_below_another_by_whole_steps() -> None:
 
 def test_a_link_whose_loss_a_simulation_does_not_model_is_another_than_the_emulated_one(tmp_path: Path) -> None:
     link = {**WAN, "between": ["west", "east"], "latency_ns": 10**7, "loss": 0.01, "jitter_ns": 10**6}
-    cells = [{"index": 0, "cell": {"topology.wan.latency": "10ms"}, "wan": [link]}]
+    points = [{"index": 0, "sweep_point": {"topology.wan.latency": "10ms"}, "wan": [link]}]
     asked = [
         {"field": "topology.wan.loss", "asked": "1%", "links": [["west", "east"]], "variants": []},
         {"field": "topology.wan.jitter", "asked": "1ms", "links": [["west", "east"]], "variants": []},
     ]
     times = {("10ms", "atlas"): flat(1.0)}
-    emulated = made(tmp_path, times, cells=cells)
-    simulated = made(tmp_path, times, engine="simulate", cells=[{**cells[0], "not_modelled": asked}])
+    emulated = made(tmp_path, times, sweep_points=points)
+    simulated = made(tmp_path, times, engine="simulate", sweep_points=[{**points[0], "not_modelled": asked}])
     text = {
         each.field: (each.a.replace("\u00a0", " "), each.b.replace("\u00a0", " "))
         for each in found(emulated, simulated)
@@ -146,4 +146,6 @@ def test_a_link_whose_loss_a_simulation_does_not_model_is_another_than_the_emula
         "topology.wan.loss": ("1.00 %", "1.00 %, not modelled"),
         "topology.wan.jitter": ("1.00 ms", "1.00 ms, not modelled"),
     }
-    assert found(simulated, made(tmp_path, times, engine="simulate", cells=cells)) == [], "written by an older version"
+    assert found(simulated, made(tmp_path, times, engine="simulate", sweep_points=points)) == [], (
+        "written by an older version"
+    )

@@ -179,7 +179,7 @@ def test_a_slow_down_of_5_percent_at_1_percent_of_noise_is_seen_by_five_repeats(
     assert set(both) <= {"regressed", "unclear"}
 
 
-def test_a_change_is_told_in_percent_of_the_baseline() -> None:
+def test_a_change_is_reported_in_percent_of_the_baseline() -> None:
     assert change_text(1.05) == "5.00 % slower"
     assert change_text(0.5) == "50.0 % faster"
     assert change_text(1.0) == "equally fast"

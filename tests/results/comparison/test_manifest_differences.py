@@ -8,7 +8,7 @@ from results.comparison.manifest_differences import ABSENT, ManifestDifference, 
 BuildRun = Callable[..., Path]
 
 
-def test_only_fields_that_differ_are_told_and_what_follows_from_others_is_marked() -> None:
+def test_only_fields_that_differ_are_reported_and_what_follows_from_others_is_marked() -> None:
     first = {"seed": 0, "clock": "real", "created": "today", "qdiscs": {"0": 1}}
     second = {"seed": 1, "clock": "real", "created": "tomorrow", "dilation": 2.0, "qdiscs": {"0": 2}}
     assert manifest_differences([first, second]) == [
@@ -28,8 +28,8 @@ def test_another_topology_is_not_comparable(build_run: BuildRun) -> None:
     manifest = json.loads((other / "manifest.json").read_text())
 
     def differing(**wan: int) -> list[str]:
-        for cell in manifest["cells"]:
-            for link in cell["wan"]:
+        for point in manifest["sweep_points"]:
+            for link in point["wan"]:
                 link.update(wan)
         (other / "manifest.json").write_text(json.dumps(manifest))
         return incomparable([results.load(path), results.load(other)])

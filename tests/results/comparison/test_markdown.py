@@ -46,10 +46,10 @@ def test_what_stands_in_the_way_is_listed_with_the_way_round_it(tmp_path: Path) 
     text = markdown(compared(tmp_path, {("10ms", "x"): flat(1.0)}, {("20ms", "x"): flat(1.0)}))
     assert "not comparable" in text
     assert "--allow FIELD" in text
-    assert "| cells | WAN latency 10ms | absent |" in text
+    assert "| sweep&#95;points | WAN latency 10ms | absent |" in text
 
 
-def test_the_verdict_is_told_in_one_line(tmp_path: Path) -> None:
+def test_the_verdict_is_reported_in_one_line(tmp_path: Path) -> None:
     same, faster, noisy = flat(1.0), flat(0.5), [[1.0], [1.05], [0.95]]
     for a, b, line in (
         (same, same, "same: 1 pair"),

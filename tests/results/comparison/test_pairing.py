@@ -6,11 +6,11 @@ from results.comparison.pairing import PairingError, pair_runs
 from tests.results.comparison.runs import flat, made
 
 
-def test_cells_are_paired_by_their_swept_values_whatever_their_number(tmp_path: Path) -> None:
+def test_sweep_points_are_paired_by_their_swept_values_whatever_their_number(tmp_path: Path) -> None:
     a = made(tmp_path, {("10ms", "atlas"): flat(1.0), ("40ms", "atlas"): flat(2.0)})
     b = made(tmp_path, {("40ms", "atlas"): flat(2.2), ("10ms", "atlas"): flat(1.1)})
     pairing = pair_runs(a, b)
-    assert [(dict(pair.cell), pair.a.median_s, pair.b.median_s) for pair in pairing.pairs] == [
+    assert [(dict(pair.point), pair.a.median_s, pair.b.median_s) for pair in pairing.pairs] == [
         ({"topology.wan.latency": "10ms"}, 1.0, 1.1),
         ({"topology.wan.latency": "40ms"}, 2.0, 2.2),
     ]
@@ -24,16 +24,16 @@ def test_a_side_holds_every_repeat_and_iteration(tmp_path: Path) -> None:
     assert (pair.a.repeats, pair.a.iterations, pair.a.median_s) == (2, 5, 2.75)
 
 
-def test_what_only_one_run_has_is_told(tmp_path: Path) -> None:
+def test_what_only_one_run_has_is_reported(tmp_path: Path) -> None:
     a = made(tmp_path, {("10ms", "atlas"): flat(1.0), ("10ms", "varuna"): flat(1.0)})
     b = made(tmp_path, {("10ms", "atlas"): flat(1.0), ("20ms", "atlas"): flat(1.0)})
     assert [(each.field, each.run, each.name) for each in pair_runs(a, b).unpaired] == [
-        ("cells", "B", "WAN latency 20ms"),
+        ("sweep_points", "B", "WAN latency 20ms"),
         ("variants", "A", "varuna"),
     ]
 
 
-def test_a_cell_of_which_no_trial_finished_stays_in_sight(tmp_path: Path) -> None:
+def test_a_sweep_point_of_which_no_trial_finished_stays_in_sight(tmp_path: Path) -> None:
     times = {("10ms", "atlas"): flat(1.0), ("20ms", "atlas"): flat(1.0)}
     a, b = made(tmp_path, times), made(tmp_path, {**times, ("20ms", "atlas"): []})
     assert [pair.b.median_s for pair in pair_runs(a, b).pairs] == [1.0, None]

@@ -39,7 +39,7 @@ def test_a_run_without_calibration_says_so(build_run: BuildRun) -> None:
     assert warning.startswith("The links were not calibrated: ")
 
 
-def test_a_run_outside_tolerance_says_in_which_cells(build_run: BuildRun) -> None:
+def test_a_run_outside_tolerance_says_in_which_sweep_points(build_run: BuildRun) -> None:
     (warning,) = warnings(results.load(build_run(within_tolerance=False)))
     assert warning.startswith("Calibration found links outside tolerance at WAN latency 10ms and WAN latency 40ms: ")
 
@@ -64,7 +64,7 @@ def test_a_manifest_that_says_little_is_shown_as_far_as_it_goes(tmp_path: Path, 
     assert len(warnings(run)) == 1
 
 
-def test_a_saturated_machine_is_told_with_the_worst_variant(build_run: BuildRun) -> None:
+def test_a_saturated_machine_is_reported_with_the_worst_variant(build_run: BuildRun) -> None:
     run = results.load(build_run())
     assert not any("overloaded" in warning for warning in warnings(run))
     loads = iter([0.02, 0.4, 0.05])
@@ -72,24 +72,24 @@ def test_a_saturated_machine_is_told_with_the_worst_variant(build_run: BuildRun)
         replace(trial, facts={**trial.facts, "machine_load": {"busy": 0.9, "saturated": next(loads, 0.0)}})
         for trial in run.trials
     ]
-    (told,) = [warning for warning in warnings(replace(run, trials=trials)) if "overloaded" in warning]
-    assert told.startswith(f"In 1 of {len(trials)} trials the machine was overloaded, worst with {trials[1].variant}: ")
-    assert "saturated for 40%" in told
+    (text,) = [warning for warning in warnings(replace(run, trials=trials)) if "overloaded" in warning]
+    assert text.startswith(f"In 1 of {len(trials)} trials the machine was overloaded, worst with {trials[1].variant}: ")
+    assert "saturated for 40%" in text
 
 
-def test_a_network_that_kept_its_core_busy_is_told_though_another_core_was_idle(build_run: BuildRun) -> None:
+def test_a_network_that_kept_its_core_busy_is_reported_though_another_core_was_idle(build_run: BuildRun) -> None:
     run = results.load(build_run())
     loads = iter([0.3, None, 0.85])
     trials = [
         replace(trial, facts={**trial.facts, "machine_load": {"saturated": 0.0, "network": next(loads, 0.1)}})
         for trial in run.trials
     ]
-    (told,) = [warning for warning in warnings(replace(run, trials=trials)) if "overloaded" in warning]
-    assert told.startswith(f"In 1 of {len(trials)} trials the machine was overloaded, worst with {trials[2].variant}: ")
-    assert "the guest kernel that carries the network was busy for 85% of the trial" in told
+    (text,) = [warning for warning in warnings(replace(run, trials=trials)) if "overloaded" in warning]
+    assert text.startswith(f"In 1 of {len(trials)} trials the machine was overloaded, worst with {trials[2].variant}: ")
+    assert "the guest kernel that carries the network was busy for 85% of the trial" in text
 
 
-def test_a_simulation_is_told_as_such_and_needs_no_calibration(build_run: BuildRun) -> None:
+def test_a_simulation_is_reported_as_such_and_needs_no_calibration(build_run: BuildRun) -> None:
     path = build_run(manifest={"engine": "simulate", "repeats": 1})
     shutil.rmtree(path / "calibration")
     run = results.load(path)
@@ -98,17 +98,17 @@ def test_a_simulation_is_told_as_such_and_needs_no_calibration(build_run: BuildR
     assert what_was_run(run).startswith("Simulated as discrete events: nothing was sent and nothing measured. Compared")
 
 
-def test_times_that_stand_for_torch_s_are_told(build_run: BuildRun) -> None:
+def test_times_that_stand_for_torch_s_are_reported(build_run: BuildRun) -> None:
     run = results.load(build_run(manifest={"engine": "simulate"}))
     trials = [replace(trial, facts={**trial.facts, "torch_times_of_profile": "cpu"}) for trial in run.trials]
-    (told,) = warnings(replace(run, trials=tuple(trials)))
-    assert told.startswith("Torch did not run: its times are those of the compute profile cpu, ")
+    (text,) = warnings(replace(run, trials=tuple(trials)))
+    assert text.startswith("Torch did not run: its times are those of the compute profile cpu, ")
 
 
 def test_of_a_path_with_many_values_the_first_and_the_last_are_named(build_run: BuildRun) -> None:
-    cells = [{"index": i, "cell": {"topology.wan.latency": f"{i}ms"}} for i in range(40)]
-    told = what_was_run(results.load(build_run(finished_trials=0, manifest={"cells": cells})))
-    assert told.endswith(
+    points = [{"index": i, "sweep_point": {"topology.wan.latency": f"{i}ms"}} for i in range(40)]
+    text = what_was_run(results.load(build_run(finished_trials=0, manifest={"sweep_points": points})))
+    assert text.endswith(
         "Swept: WAN latency 0ms, 1ms, 2ms, 3ms, 4ms, 5ms, 6ms, 7ms, 8ms, 9ms, ... to 39ms (40 values)."
     )
 
@@ -117,8 +117,8 @@ def test_one_trial_that_was_overloaded_is_the_only_one(build_run: BuildRun) -> N
     run = results.load(build_run(variants=("one",), latencies=("10ms",)))
     (trial,) = run.trials
     loaded = replace(trial, facts={**trial.facts, "machine_load": {"saturated": 0.5}})
-    (told,) = [warning for warning in warnings(replace(run, trials=[loaded])) if "overloaded" in warning]
-    assert told.startswith("In its only trial the machine was overloaded")
+    (text,) = [warning for warning in warnings(replace(run, trials=[loaded])) if "overloaded" in warning]
+    assert text.startswith("In its only trial the machine was overloaded")
 
 
 def test_facts_leave_out_what_is_unknown_and_say_no_program_twice(build_run: BuildRun) -> None:
@@ -126,12 +126,12 @@ def test_facts_leave_out_what_is_unknown_and_say_no_program_twice(build_run: Bui
     run = results.load(
         build_run(manifest={"host": host, "programs": {"ping": "ping from iputils 2022", "iperf3": "3.12"}})
     )
-    told = dict(facts(run))
-    assert told["host"] == "cpu one"
-    assert told["measuring programs"] == "ping from iputils 2022, iperf3 3.12"
+    text = dict(facts(run))
+    assert text["host"] == "cpu one"
+    assert text["measuring programs"] == "ping from iputils 2022, iperf3 3.12"
 
 
-def test_transfers_that_are_small_beside_a_burst_are_told_once(build_run: BuildRun) -> None:
+def test_transfers_that_are_small_beside_a_burst_are_reported_once(build_run: BuildRun) -> None:
     path = build_run()
     said = "one connection: an activation of 64 KiB is small beside the 10 KiB that east to west let go"
     RunStore.open(path).update_manifest({"small_transfers": {"0": [said], "1": [said]}})

@@ -97,7 +97,7 @@ SPANS = frame(
 )
 
 
-def test_spans_of_ranks_on_one_device_are_told_how_long_they_were_not_alone() -> None:
+def test_spans_of_ranks_on_one_device_are_reported_how_long_they_were_not_alone() -> None:
     found = contention_of_spans(SPANS, ONE_GPU)
     assert found["contended_ns"].to_dict() == {0: 0, 2: 20, 3: 70, 4: 50, 5: 0}
     assert set(found["device"]) == {"GPU-1"}

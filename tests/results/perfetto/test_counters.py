@@ -87,7 +87,7 @@ def test_of_many_pairs_of_hosts_the_busiest_are_shown(monkeypatch: pytest.Monkey
     assert [found.source for found in link_steps(samples(*rows), 0, 10)] == ["h1", "h3"]
 
 
-def test_the_connections_of_a_pair_are_told_together() -> None:
+def test_the_connections_of_a_pair_are_reported_together() -> None:
     of = TcpStates(
         time_ns=column([5, 5, 5, 9]),
         source=texts(["a", "a", "a", "a"]),

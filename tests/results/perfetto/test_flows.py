@@ -58,7 +58,7 @@ def test_an_arrow_leaves_inside_its_send_where_it_can(
     assert (flows.leaves_ns.tolist(), flows.arrives_ns.tolist()) == ([leaves_ns], [received[0]])
 
 
-def test_numbers_too_large_to_be_combined_are_told_apart_all_the_same() -> None:
+def test_numbers_too_large_to_be_combined_are_distinguished_all_the_same() -> None:
     largest = 2**31 - 1
     far = {"pipeline": largest, "iteration": largest, "microbatch": largest}
     of = spans(

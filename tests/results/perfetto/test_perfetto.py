@@ -107,13 +107,13 @@ def test_prefills_and_their_requests_arrive(engine: Engine, build_run: Callable[
     assert {each["name"] for each in prefills} == {f"prefill of request {number}" for number in spans["request"]}
 
     requests = run.prefill_requests
-    told = [each for each in asynchronous if each["name"].startswith("request ")]
+    lines = [each for each in asynchronous if each["name"].startswith("request ")]
     assert {each["track"] for each in asynchronous} == set(requests["outcome"])
-    assert Counter((each["process"], each["outcome"]) for each in told) == Counter(
+    assert Counter((each["process"], each["outcome"]) for each in lines) == Counter(
         zip("requests to " + requests["datacenter"], requests["outcome"], strict=True)
     )
     moved = requests.dropna(subset=["kv_moved_ns"])
-    admitted = sorted(each["dur"] for each in told if each["outcome"] == "admitted")
+    admitted = sorted(each["dur"] for each in lines if each["outcome"] == "admitted")
     assert admitted == sorted((moved["kv_moved_ns"] - moved["arrival_ns"]).astype(int))
     assert Counter(each["name"] for each in asynchronous if each["depth"] == 2) == dict.fromkeys(
         ("queue", "prefill", "KV transfer"), len(moved)
@@ -168,13 +168,13 @@ def test_spans_without_length_at_one_moment_and_hostile_names_arrive(engine: Eng
 
 
 @pytest.mark.parametrize(
-    ("trace", "told"),
+    ("trace", "text"),
     [
         ('{"traceEvents":[{"ph":"X","pid":1,"tid":2,"ts":1,"dur":2,"name":"a"},'
          '{"ph":"X","pid":1,"tid":2,"ts":2,"dur":2,"name":"b"}]}', "the engine counts"),
         ("not a trace", "trace"),
     ],
 )  # fmt: skip
-def test_what_the_engine_drops_or_refuses_is_told(engine: Engine, trace: str, told: str) -> None:
-    with pytest.raises(EngineError, match=told):
+def test_what_the_engine_drops_or_refuses_is_reported(engine: Engine, trace: str, text: str) -> None:
+    with pytest.raises(EngineError, match=text):
         engine.ask(trace.encode())

@@ -85,7 +85,7 @@ def test_outcomes_have_tracks_of_their_own_and_requests_at_one_time_lanes() -> N
     assert begins["request 0"]["args"]["ttft_ns"] == 5_000
 
 
-def test_a_damaged_file_is_told(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "prefill_requests.parquet").write_text("nothing of the kind")
     with pytest.raises(RunError, match=r"prefill_requests\.parquet: not a Parquet file"):
         requests_of(FinishedTrial(tmp_path, 0, {}, "gpipe", 0, {}))

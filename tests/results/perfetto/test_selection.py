@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from results.perfetto.selection import (
-    MAX_CHOICES_TOLD,
+    MAX_CHOICES_LISTED,
     FinishedTrial,
     NoSuchTrialError,
     NoTrialsError,
@@ -19,53 +19,53 @@ from results.records.run_store import RunError
 LATENCY, CAP = "topology.wan.latency", "topology.wan.node_pair_rate"
 
 
-def trial(cell: int, variant: str, repeat: int = 0) -> FinishedTrial:
-    values = {LATENCY: ("10ms", "40ms")[cell % 2], CAP: ("1Gbit", "5Gbit")[cell // 2]}
-    return FinishedTrial(Path("trial"), cell, values, variant, repeat, {})
+def trial(point: int, variant: str, repeat: int = 0) -> FinishedTrial:
+    values = {LATENCY: ("10ms", "40ms")[point % 2], CAP: ("1Gbit", "5Gbit")[point // 2]}
+    return FinishedTrial(Path("trial"), point, values, variant, repeat, {})
 
 
-TRIALS = [trial(cell, variant, repeat) for cell in range(4) for variant in ("gpipe", "atlas") for repeat in range(2)]
+TRIALS = [trial(point, variant, repeat) for point in range(4) for variant in ("gpipe", "atlas") for repeat in range(2)]
 
 
 def chosen(**asked: object) -> list[tuple[int, str, int]]:
     found = Selection(**asked).of(TRIALS)  # type: ignore[arg-type]
-    return [(each.cell, each.variant, each.repeat) for each in found]
+    return [(each.point, each.variant, each.repeat) for each in found]
 
 
 def test_everything_is_selected_unless_something_is_asked_for() -> None:
     assert Selection().of(TRIALS) == TRIALS
 
 
-def test_cells_are_selected_by_index_or_by_swept_values_all_of_which_hold() -> None:
-    assert {cell for cell, *_ in chosen(cells=["3"])} == {3}
-    assert {cell for cell, *_ in chosen(cells=[f"{LATENCY}=40ms"])} == {1, 3}
-    assert {cell for cell, *_ in chosen(cells=[f" {LATENCY} = 40ms", f"{CAP}=1Gbit"])} == {1}
+def test_sweep_points_are_selected_by_index_or_by_swept_values_all_of_which_hold() -> None:
+    assert {point for point, *_ in chosen(points=["3"])} == {3}
+    assert {point for point, *_ in chosen(points=[f"{LATENCY}=40ms"])} == {1, 3}
+    assert {point for point, *_ in chosen(points=[f" {LATENCY} = 40ms", f"{CAP}=1Gbit"])} == {1}
 
 
 def test_variant_and_repeat_narrow_it_down() -> None:
-    assert chosen(cells=["2"], variant="atlas", repeat=1) == [(2, "atlas", 1)]
+    assert chosen(points=["2"], variant="atlas", repeat=1) == [(2, "atlas", 1)]
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "text"),
     [
-        ({"cells": ["7"]}, f"--cell 7: there is none such, choose of: 0 ({LATENCY}=10ms, {CAP}=1Gbit); 1 ("),
-        ({"cells": [f"{LATENCY}=20ms"]}, f"--cell {LATENCY}=20ms: there is none such, choose of: 0 ("),
-        ({"cells": ["latency=10ms"]}, "--cell latency=10ms: there is none such, choose of: "),
-        ({"cells": ["1", "2"]}, "--cell 1 --cell 2: no cell is all of these, give fewer"),
+        ({"points": ["7"]}, f"--point 7: there is none such, choose of: 0 ({LATENCY}=10ms, {CAP}=1Gbit); 1 ("),
+        ({"points": [f"{LATENCY}=20ms"]}, f"--point {LATENCY}=20ms: there is none such, choose of: 0 ("),
+        ({"points": ["latency=10ms"]}, "--point latency=10ms: there is none such, choose of: "),
+        ({"points": ["1", "2"]}, "--point 1 --point 2: no sweep point is all of these, give fewer"),
         ({"variant": "Atlas"}, "--variant Atlas: there is none such, choose of: gpipe; atlas"),
         ({"repeat": 2}, "--repeat 2: there is none such, choose of: 0; 1"),
     ],
 )
-def test_what_is_not_there_is_refused_with_what_is(asked: dict[str, object], told: str) -> None:
+def test_what_is_not_there_is_refused_with_what_is(asked: dict[str, object], text: str) -> None:
     with pytest.raises(NoSuchTrialError) as refused:
         chosen(**asked)
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(text)
 
 
-def test_many_choices_are_not_all_told() -> None:
-    told = choices(range(MAX_CHOICES_TOLD + 5))
-    assert told.endswith(f"; {MAX_CHOICES_TOLD - 1} and 5 more")
+def test_many_choices_are_not_all_listed() -> None:
+    text = choices(range(MAX_CHOICES_LISTED + 5))
+    assert text.endswith(f"; {MAX_CHOICES_LISTED - 1} and 5 more")
     assert choices([]) == "there is nothing to choose"
 
 
@@ -74,10 +74,10 @@ def test_the_trials_of_a_run_are_those_that_loading_it_finds_in_the_same_order(b
     manifest, trials = finished_trials(path)
     run = load_run(path)
     assert manifest == run.manifest
-    assert [(each.cell, each.variant, each.repeat) for each in trials] == [
-        (each.cell, each.variant, each.repeat) for each in run.trials
+    assert [(each.point, each.variant, each.repeat) for each in trials] == [
+        (each.point, each.variant, each.repeat) for each in run.trials
     ]
-    assert [each.values for each in trials] == run.summary["cell"].tolist()
+    assert [each.values for each in trials] == run.summary["sweep_point"].tolist()
     assert trials[-1].title == f"alpha, {LATENCY} 40ms, repeat 1"
 
 
@@ -95,18 +95,18 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_a_trial_that_does_not_say_which_it_is_is_refused(build_run: Callable[..., Path]) -> None:
     path = build_run(finished_trials=1)
     (facts,) = path.glob("trials/*/*/*/trial.json")
-    facts.write_text(json.dumps({"cell": 0}), encoding="utf-8")
+    facts.write_text(json.dumps({"sweep_point": 0}), encoding="utf-8")
     with pytest.raises(RunError, match=r"trial\.json: variant: this field is missing \(and 1 more\)"):
         finished_trials(path)
 
 
-def test_a_cell_of_the_sweep_of_which_nothing_has_finished_is_told_as_such() -> None:
-    sweep = {**{each.cell: each.values for each in TRIALS}, 9: {LATENCY: "90ms", CAP: "9Gbit"}}
+def test_a_sweep_point_of_the_sweep_of_which_nothing_has_finished_is_reported_as_such() -> None:
+    sweep = {**{each.point: each.values for each in TRIALS}, 9: {LATENCY: "90ms", CAP: "9Gbit"}}
     for asked in (["9"], [f"{LATENCY}=90ms"]):
         with pytest.raises(NoSuchTrialError, match=r"no trial of it has finished, continue the run .* choose of: 0 "):
-            Selection(cells=asked).of(TRIALS, sweep)
-    with pytest.raises(NoSuchTrialError, match="--cell 8: there is none such"):
-        Selection(cells=["8"]).of(TRIALS, sweep)
+            Selection(points=asked).of(TRIALS, sweep)
+    with pytest.raises(NoSuchTrialError, match="--point 8: there is none such"):
+        Selection(points=["8"]).of(TRIALS, sweep)
     crossing = {9: {LATENCY: "20ms", CAP: "5Gbit"}}
-    with pytest.raises(NoSuchTrialError, match=f"--cell {LATENCY}=20ms: no trial of it has finished"):
-        Selection(cells=[f"{CAP}=5Gbit", f"{LATENCY}=20ms"]).of(TRIALS, crossing)
+    with pytest.raises(NoSuchTrialError, match=f"--point {LATENCY}=20ms: no trial of it has finished"):
+        Selection(points=[f"{CAP}=5Gbit", f"{LATENCY}=20ms"]).of(TRIALS, crossing)

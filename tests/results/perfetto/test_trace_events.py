@@ -24,9 +24,9 @@ def events(column: pa.StringArray) -> list[dict[str, Any]]:
 
 @given(st.lists(st.integers(0, 2**62)))
 def test_integers_over_1000_are_written_exactly(values: list[int]) -> None:
-    told = [str(text) for text in thousandths_text(np.array(values, np.int64))]
-    assert [Decimal(text) * 1000 for text in told] == values
-    assert all(text[-4] == "." for text in told)
+    lines = [str(text) for text in thousandths_text(np.array(values, np.int64))]
+    assert [Decimal(text) * 1000 for text in lines] == values
+    assert all(text[-4] == "." for text in lines)
 
 
 def test_a_span_is_a_slice_that_says_all_of_it() -> None:

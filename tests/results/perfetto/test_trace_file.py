@@ -68,7 +68,8 @@ def test_trials_stand_one_after_the_other_with_a_gap(build_run: BuildRun) -> Non
     trace, _ = written(build_run(repeats=2))
     trials = trial_slices(trace)
     about = [
-        (each.event["args"]["cell"], each.event["args"]["variant"], each.event["args"]["repeat"]) for each in trials
+        (each.event["args"]["sweep_point"], each.event["args"]["variant"], each.event["args"]["repeat"])
+        for each in trials
     ]
     assert about == [(c, v, r) for c in (0, 1) for v in ("one connection", "many connections") for r in (0, 1)]
     assert trials[0].start_ns == 0
@@ -100,14 +101,16 @@ def test_throughput_over_time_is_what_the_links_carried(build_run: BuildRun) -> 
             bits[scopes[event["pid"]]] += int(rate * (time_ns - before_ns) / 1000)
             last[track] = (time_ns, event["args"]["Mbit/s"])
     samples = load_run(path).link_samples
-    ends = samples.sort_values("time_ns").groupby(["cell", "variant", "scope", "source", "destination"])["wire_bytes"]
+    ends = samples.sort_values("time_ns").groupby(["sweep_point", "variant", "scope", "source", "destination"])[
+        "wire_bytes"
+    ]
     sent = (ends.last() - ends.first()).groupby("scope").sum() * 8
     assert bits["links between datacenters"] == pytest.approx(sent["link"], rel=1e-4)
     assert bits["pairs of hosts"] == pytest.approx(sent["node_pair"], rel=1e-4)
 
 
 def test_a_selection_is_a_trace_of_its_own(build_run: BuildRun) -> None:
-    trace, counts = written(build_run(), cells=["topology.wan.latency=40ms"], variant="one connection", iteration=1)
+    trace, counts = written(build_run(), points=["topology.wan.latency=40ms"], variant="one connection", iteration=1)
     (trial,) = trial_slices(trace)
     assert (counts.trials, trial.event["args"]["swept"]) == (1, {"topology.wan.latency": "40ms"})
     others = [each for own in slices_of(trace).values() for each in own if each is not trial]
@@ -203,12 +206,12 @@ def test_the_state_of_connections_is_shown_by_pair_of_hosts(tmp_path: Path) -> N
     )
     other = sample._replace(source_port=3, rtt_ns=82 * MS)
     trace, counts = written(run_on_paper(tmp_path, [Span("forward", 0, 0, 5, 9 * MS)], [sample, other]))
-    told = {
+    lines = {
         (each["name"], *each["args"].items())
         for each in trace["traceEvents"]
         if each["ph"] == "C" and each["ts"] < 9000
     }
-    assert told == {
+    assert lines == {
         ("east-0 → west-0 TCP windows", ("bytes", Decimal(28960))),
         ("east-0 → west-0 TCP median RTT", ("ms", Decimal(81))),
         ("east-0 → west-0 TCP retransmissions", ("segments", Decimal(6))),

@@ -69,15 +69,15 @@ BREAKS: dict[str, Callable[[Trace], object]] = {
 }
 
 
-@pytest.mark.parametrize("told", BREAKS)
-def test_a_broken_rule_is_told(trace: Trace, told: str) -> None:
+@pytest.mark.parametrize("text", BREAKS)
+def test_a_broken_rule_is_reported(trace: Trace, text: str) -> None:
     assert problems(trace) == []
     broken = copy.deepcopy(trace)
-    BREAKS[told](broken)
-    assert any(told in problem for problem in problems(broken))
+    BREAKS[text](broken)
+    assert any(text in problem for problem in problems(broken))
 
 
-def test_an_arrow_that_is_missing_is_told(trace: Trace) -> None:
+def test_an_arrow_that_is_missing_is_reported(trace: Trace) -> None:
     for phase in "sf":
         trace["traceEvents"].remove(first(trace, phase))
     assert [problem.split(",")[0] for problem in problems(trace)] == ["1 transfers have no arrow"]

@@ -162,18 +162,18 @@ def _arrows(trace: Mapping[str, Any], slices: Mapping[Thread, Sequence[Slice]]) 
 
 
 def _arrow(send: Slice, receive: Slice, begin: Event, end: Event, hosts: Mapping[int, str]) -> Iterator[str]:
-    told = f"{send.event} {receive.event}"
+    text = f"{send.event} {receive.event}"
     if (send.event["cat"], receive.event["cat"]) != TRANSFERS:
-        yield f"an arrow that is not from a send to a receive: {told}"
+        yield f"an arrow that is not from a send to a receive: {text}"
     elif _transfer(send.event) != _transfer(receive.event):
-        yield f"an arrow to what is not what was sent: {told}"
+        yield f"an arrow to what is not what was sent: {text}"
     elif not hosts[receive.event["pid"]].endswith(f" / {send.event['args']['peer']}"):
-        yield f"an arrow to a host that is not the peer: {told}"
+        yield f"an arrow to a host that is not the peer: {text}"
     leaves_ns, arrives_ns = nanoseconds(begin["ts"]), nanoseconds(end["ts"])
     if receive.start_ns < send.start_ns or arrives_ns < leaves_ns:
-        yield f"an arrow backwards in time: {told}"
+        yield f"an arrow backwards in time: {text}"
     elif leaves_ns == send.start_ns and send.end_ns - send.start_ns > 1 and receive.start_ns > send.start_ns:
-        yield f"an arrow that leaves at its slice's very start: {told}"
+        yield f"an arrow that leaves at its slice's very start: {text}"
 
 
 def _transfer(event: Event) -> tuple[Any, ...]:

@@ -6,15 +6,15 @@ import pytest
 
 import results
 from results.metrics.bootstrap import median_interval
-from results.reading.headline import by_cell, cell_text, headline, interval_note, saturation_note
+from results.reading.headline import by_point, headline, interval_note, point_text, saturation_note
 
 BuildRun = Callable[..., Path]
 
 
-def test_there_is_a_row_for_each_variant_in_each_cell(build_run: BuildRun) -> None:
+def test_there_is_a_row_for_each_variant_in_each_sweep_point(build_run: BuildRun) -> None:
     rows = headline(results.load(build_run(repeats=2)))
-    assert [(row.cell, row.variant, row.repeats) for row in rows] == [
-        (cell, variant, 2) for cell in (0, 1) for variant in ("one connection", "many connections")
+    assert [(row.point, row.variant, row.repeats) for row in rows] == [
+        (point, variant, 2) for point in (0, 1) for variant in ("one connection", "many connections")
     ]
 
 
@@ -26,7 +26,7 @@ def test_repeats_give_the_median_and_the_range(build_run: BuildRun) -> None:
     assert times_s[0] < times_s[2]
 
 
-def test_the_speed_up_is_against_the_first_variant_in_the_same_cell(build_run: BuildRun) -> None:
+def test_the_speed_up_is_against_the_first_variant_in_the_same_sweep_point(build_run: BuildRun) -> None:
     rows = headline(results.load(build_run()))
     near_one, near_many, far_one, far_many = rows
     assert near_one.speed_up == far_one.speed_up == 1.0
@@ -36,23 +36,23 @@ def test_the_speed_up_is_against_the_first_variant_in_the_same_cell(build_run: B
     assert far_many.speed_up == far_one.iteration_time_s / far_many.iteration_time_s
 
 
-def test_without_the_first_variant_in_a_cell_there_is_no_speed_up(build_run: BuildRun) -> None:
+def test_without_the_first_variant_in_a_sweep_point_there_is_no_speed_up(build_run: BuildRun) -> None:
     manifest = {"variants": [{"name": "never ran"}, {"name": "one connection"}]}
     rows = headline(results.load(build_run(manifest=manifest, finished_trials=1)))
     assert [row.speed_up for row in rows] == [None]
 
 
-def test_a_cell_is_named_by_its_swept_values() -> None:
-    assert cell_text({"topology.wan.latency": "10ms", "training.microbatches": "4"}) == (
+def test_a_sweep_point_is_named_by_its_swept_values() -> None:
+    assert point_text({"topology.wan.latency": "10ms", "training.microbatches": "4"}) == (
         "WAN latency 10ms, training.microbatches 4"
     )
-    assert cell_text({}) == ""
+    assert point_text({}) == ""
 
 
 def test_an_iteration_time_has_an_interval_that_holds_it(build_run: BuildRun) -> None:
     run = results.load(build_run(repeats=3))
     for row in headline(run):
-        own = run.summary[(run.summary["variant"] == row.variant) & (run.summary["cell"] == row.values)]
+        own = run.summary[(run.summary["variant"] == row.variant) & (run.summary["sweep_point"] == row.values)]
         assert row.interval_s == median_interval(list(own["iteration_times_s"]))
         assert row.interval_s is not None
         assert row.iteration_time_s is not None
@@ -103,7 +103,7 @@ def test_a_row_tells_in_how_many_repeats_the_machine_was_saturated(build_run: Bu
 
 def test_rows_of_several_runs_stand_side_by_side_by_swept_values(build_run: BuildRun) -> None:
     rows = [row for label in ("old", "new") for row in headline(results.load(build_run(name=label)), label)]
-    assert [(where, [(row.variant, row.run) for row in own]) for where, own in by_cell(rows)] == [
+    assert [(where, [(row.variant, row.run) for row in own]) for where, own in by_point(rows)] == [
         (f"WAN latency {latency}", [(v, r) for v in ("one connection", "many connections") for r in ("old", "new")])
         for latency in ("10ms", "40ms")
     ]

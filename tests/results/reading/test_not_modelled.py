@@ -24,8 +24,11 @@ BBR = NotModelled("transport.congestion", "bbr", variants=("a",))
 LINK = {"between": ["east", "west"], "latency_ns": 1, "jitter_ns": 0, "loss": 0.0}
 
 
-def manifest(engine: str, *cells: dict[str, object]) -> dict[str, object]:
-    return {"engine": engine, "cells": [{"index": index, "cell": {}, **cell} for index, cell in enumerate(cells)]}
+def manifest(engine: str, *points: dict[str, object]) -> dict[str, object]:
+    return {
+        "engine": engine,
+        "sweep_points": [{"index": index, "sweep_point": {}, **point} for index, point in enumerate(points)],
+    }
 
 
 def test_a_setting_is_named_with_its_links_or_its_variants() -> None:
@@ -39,7 +42,7 @@ def test_it_concerns_either_links_or_variants() -> None:
             NotModelled("topology.wan.loss", "1%", links, variants)
 
 
-def test_what_several_cells_have_is_told_once_with_all_links() -> None:
+def test_what_several_sweep_points_have_is_reported_once_with_all_links() -> None:
     other = NotModelled("topology.wan.loss", "1%", (EAST_MID,))
     assert gathered([BBR, LOSS, LOSS, other]) == (
         NotModelled("topology.wan.loss", "1%", (EAST_WEST, EAST_MID)),
@@ -62,26 +65,26 @@ def test_links_concern_every_variant() -> None:
     assert of_links([LOSS, BBR]) == (LOSS,)
 
 
-def test_each_cell_of_a_manifest_has_its_own() -> None:
+def test_each_sweep_point_of_a_manifest_has_its_own() -> None:
     written = {"field": "topology.wan.loss", "asked": "1%", "links": [["east", "west"]], "variants": []}
     run = manifest("simulate", {"not_modelled": []}, {"not_modelled": [written], "planned_without": [written]})
-    assert [simulated_without(run, cell) for cell in range(3)] == [(), (LOSS,), ()]
-    assert [planned_without(run, cell) for cell in range(3)] == [(), (LOSS,), ()]
+    assert [simulated_without(run, point) for point in range(3)] == [(), (LOSS,), ()]
+    assert [planned_without(run, point) for point in range(3)] == [(), (LOSS,), ()]
 
 
 def test_a_simulation_of_an_earlier_version_had_neither_loss_nor_jitter() -> None:
     lossy = {"wan": [{**LINK, "loss": 0.01}, {**LINK, "between": ["east", "mid"], "jitter_ns": 5_000_000}]}
     clean = {"wan": [LINK]}
-    found = [not_modelled_text(simulated_without(manifest("simulate", lossy, clean), cell)) for cell in (0, 1)]
+    found = [not_modelled_text(simulated_without(manifest("simulate", lossy, clean), point)) for point in (0, 1)]
     assert found == ["loss 1.00% (east-west) and jitter 5.00ms (east-mid)", ""]
     assert simulated_without(manifest("emulate", lossy), 0) == ()
 
 
 def test_a_report_warns_of_stages_that_were_placed_without(tmp_path: Path) -> None:
     written = {"field": "topology.wan.loss", "asked": "1%", "links": [["east", "west"]], "variants": []}
-    cells = [{"index": 0, "cell": {"topology.wan.latency": "10ms"}, "planned_without": [written]}]
-    (told,) = warnings(made(tmp_path, {("10ms", "atlas"): flat(1.0)}, cells=cells))
-    assert told == (
+    points = [{"index": 0, "sweep_point": {"topology.wan.latency": "10ms"}, "planned_without": [written]}]
+    (text,) = warnings(made(tmp_path, {("10ms", "atlas"): flat(1.0)}, points=points))
+    assert text == (
         "The planner, which simulates, placed stages without loss 1% (east-west): with it another place may be better."
     )
 
@@ -97,8 +100,8 @@ def test_a_report_warns_of_stages_that_were_placed_without(tmp_path: Path) -> No
     ],
 )
 def test_a_damaged_entry_is_refused_in_one_line(damaged: object) -> None:
-    told = {"name": "x", "created": "now", "config_hash": "c0", "complete": True}
+    lines = {"name": "x", "created": "now", "config_hash": "c0", "complete": True}
     for field in ("not_modelled", "planned_without"):
-        with pytest.raises(RunError, match=rf"manifest.json: cells.0.{field}") as refusal:
-            check_manifest({**told, **manifest("simulate", {field: damaged})}, "manifest.json")
+        with pytest.raises(RunError, match=rf"manifest.json: sweep_points.0.{field}") as refusal:
+            check_manifest({**lines, **manifest("simulate", {field: damaged})}, "manifest.json")
         assert "\n" not in str(refusal.value)

@@ -22,9 +22,9 @@ def test_a_run_reads_back_with_all_its_tables(build_run: BuildRun) -> None:
     assert list(run.spans.columns) == SPANS.names
     assert list(run.link_samples.columns) == LINK_SAMPLES.names
     assert list(run.calibration.columns) == CALIBRATION.names
-    assert [(trial.cell, trial.variant, trial.repeat) for trial in run.trials] == [
-        (cell, variant, repeat)
-        for cell in (0, 1)
+    assert [(trial.point, trial.variant, trial.repeat) for trial in run.trials] == [
+        (point, variant, repeat)
+        for point in (0, 1)
         for variant in ("one connection", "many connections")
         for repeat in (0, 1)
     ]
@@ -33,7 +33,7 @@ def test_a_run_reads_back_with_all_its_tables(build_run: BuildRun) -> None:
 def test_the_summary_has_one_row_a_trial_with_the_documented_fields(build_run: BuildRun) -> None:
     rows = summary_rows(results.load(build_run()).summary)
     assert [set(row) for row in rows] == [set(FIELDS)] * 4
-    assert rows[0]["cell"] == {"topology.wan.latency": "10ms"}
+    assert rows[0]["sweep_point"] == {"topology.wan.latency": "10ms"}
     assert all(row["calibrated"] is True for row in rows)
     assert all(len(row["iteration_times_s"]) == 2 for row in rows)
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
@@ -42,7 +42,7 @@ def test_the_summary_has_one_row_a_trial_with_the_documented_fields(build_run: B
 def test_the_summary_is_what_the_traces_say(build_run: BuildRun) -> None:
     run = results.load(build_run())
     for trial, row in zip(run.trials, summary_rows(run.summary), strict=True):
-        spans = run.spans[(run.spans["cell"] == trial.cell) & (run.spans["variant"] == trial.variant)]
+        spans = run.spans[(run.spans["sweep_point"] == trial.point) & (run.spans["variant"] == trial.variant)]
         crossing = spans[(spans["kind"] == "send") & (spans["datacenter"] != spans["peer"].str.split("-").str[0])]
         assert row["wan_bytes"] == pytest.approx(crossing["size_bytes"].sum() * 1.05, rel=1e-6)
         assert row["gpu_utilization"] == row["gpu_utilization_with_prefill"]
@@ -72,14 +72,14 @@ def test_what_could_not_be_measured_is_missing_and_none_in_json(build_run: Build
 
 def test_a_trial_s_own_facts_hold_in_place_of_the_manifest_s(build_run: BuildRun) -> None:
     path = build_run(latencies=("10ms",))
-    file = next(path.glob("trials/cell-000/many*/repeat-0/trial.json"))
+    file = next(path.glob("trials/point-000/many*/repeat-0/trial.json"))
     file.write_text(json.dumps({**json.loads(file.read_text()), "dilation": 4.0, "warmup_iterations": 2}))
     one, many = summary_rows(results.load(path).summary)
     assert (one["dilation"], many["dilation"]) == (1.0, 4.0)
     assert (len(one["iteration_times_s"]), len(many["iteration_times_s"])) == (2, 1)
 
 
-def test_a_cell_outside_tolerance_is_not_calibrated(build_run: BuildRun) -> None:
+def test_a_sweep_point_outside_tolerance_is_not_calibrated(build_run: BuildRun) -> None:
     path = build_run(within_tolerance=False)
     assert not results.load(path).summary["calibrated"].any()
     shutil.rmtree(path / "calibration")
@@ -89,8 +89,8 @@ def test_a_cell_outside_tolerance_is_not_calibrated(build_run: BuildRun) -> None
 @pytest.mark.parametrize("finished", [0, 1, 3])
 def test_a_killed_run_loads_with_what_had_finished(build_run: BuildRun, finished: int) -> None:
     path = build_run(finished_trials=finished)
-    (path / "trials/cell-001/x/repeat-0.partial").mkdir(parents=True)
-    (path / "trials/cell-001/x/repeat-0.partial/trial.json").write_text('{"cell": 1}')
+    (path / "trials/point-001/x/repeat-0.partial").mkdir(parents=True)
+    (path / "trials/point-001/x/repeat-0.partial/trial.json").write_text('{"sweep point": 1}')
     run = results.load(path)
     assert not run.complete
     assert len(run.summary) == len(run.trials) == finished

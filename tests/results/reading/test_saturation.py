@@ -31,7 +31,7 @@ def test_a_trial_that_does_not_say_is_not_marked(recorded: dict[str, Any]) -> No
     assert MachineLoad.of(recorded) == MachineLoad(None, None)
 
 
-def test_of_several_repeats_the_busiest_is_told_and_how_many_there_were() -> None:
+def test_of_several_repeats_the_busiest_is_reported_and_how_many_there_were() -> None:
     found = Saturation.of([facts(saturated=0.0), facts(saturated=0.4), facts(saturated=0.9)])
     assert (found.repeats, found.saturated) == (3, 2)
     assert found.mark.replace("\u00a0", " ") == "all cores 90.0 % in 2 of 3 repeats"

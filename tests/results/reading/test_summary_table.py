@@ -21,7 +21,7 @@ def test_the_file_says_what_the_summary_says(build_run: BuildRun) -> None:
     assert file == run.path / "summary.parquet"
     read = pd.read_parquet(file)
     for kept, row in zip(read.to_dict("records"), summary_rows(run.summary), strict=True):
-        assert json.loads(str(kept.pop("cell"))) == row.pop("cell")
+        assert json.loads(str(kept.pop("sweep_point"))) == row.pop("sweep_point")
         for listed in ("iteration_times_s", "not_modelled"):
             assert list(kept.pop(listed)) == row.pop(listed)
         assert {name: None if pd.isna(value) else value for name, value in kept.items()} == row

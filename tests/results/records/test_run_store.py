@@ -14,7 +14,7 @@ HEADER = SpanLogHeader(rank=0, host="east-0", datacenter="east", gpu=0, pipeline
 LOG = SpanLogContents(HEADER, (Span("forward", 0, 0, 5, 9),), complete=True)
 SAMPLE = LinkSample(7, "link", "east", "west", 1500, 1, 0, 0)
 MEASURED = CalibrationRow(
-    "east", "west", "wan", 20.0, 20.1, None, None, {"asked_loss": 0.01, "measured_loss": None}, True
+    "east", "west", "wan", 20.0, 20.1, None, None, {"configured_loss": 0.01, "measured_loss": None}, True
 )
 
 
@@ -67,9 +67,9 @@ def test_a_trial_is_there_once_it_is_written(store: RunStore) -> None:
     assert RunStore.open(store.path).has_trial(0, "gpipe", 0)
     assert not store.has_trial(0, "gpipe", 1)
     assert not store.has_trial(1, "gpipe", 0)
-    assert path == store.path / "trials" / "cell-000" / "gpipe" / "repeat-0"
+    assert path == store.path / "trials" / "point-000" / "gpipe" / "repeat-0"
     assert json.loads((path / "trial.json").read_text()) == {
-        "window_bytes": 2**20, "cell": 0, "variant": "gpipe", "repeat": 0,
+        "window_bytes": 2**20, "sweep_point": 0, "variant": "gpipe", "repeat": 0,
     }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def test_calibration_can_be_written_again(store: RunStore) -> None:
     store.write_calibration(0, [MEASURED])
     store.write_calibration(0, [MEASURED, MEASURED])
     assert store.has_calibration(0)
-    assert [path.name for path in (store.path / "calibration").iterdir()] == ["cell-000.parquet"]
+    assert [path.name for path in (store.path / "calibration").iterdir()] == ["point-000.parquet"]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_calibration_can_be_written_again(store: RunStore) -> None:
 )
 def test_hostile_names_stay_inside_the_run(store: RunStore, name: str) -> None:
     path = store.write_trial(trial(name))
-    assert path.parent.parent == store.path / "trials" / "cell-000"
+    assert path.parent.parent == store.path / "trials" / "point-000"
     assert len(path.parent.name) < 80
     assert json.loads((path / "trial.json").read_text())["variant"] == name
 

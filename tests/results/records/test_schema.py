@@ -38,15 +38,15 @@ def test_rows_have_the_columns_of_their_table(row: type[LinkSample], schema: pa.
 
 def test_a_calibrations_row_has_its_impairments_in_columns_of_their_own() -> None:
     fields = [name for name in CalibrationRow._fields if name != "impairments"]
-    assert {*fields, *IMPAIRMENT_COLUMNS, "cell"} == set(CALIBRATION.names)
-    row = CalibrationRow("east", "west", "wan", 20.0, 20.1, None, 9e6, {"asked_loss": 0.01}, True, burst_bytes=7)
+    assert {*fields, *IMPAIRMENT_COLUMNS, "sweep_point"} == set(CALIBRATION.names)
+    row = CalibrationRow("east", "west", "wan", 20.0, 20.1, None, 9e6, {"configured_loss": 0.01}, True, burst_bytes=7)
     found = dict(zip(CALIBRATION.names[1:], row.in_columns(), strict=True))
     assert {name: found[name] for name in ("measured_goodput_bps", "within_tolerance", "burst_bytes")} == {
         "measured_goodput_bps": 9e6,
         "within_tolerance": True,
         "burst_bytes": 7,
     }
-    assert {name: found[name] for name in IMPAIRMENT_COLUMNS if found[name] is not None} == {"asked_loss": 0.01}
+    assert {name: found[name] for name in IMPAIRMENT_COLUMNS if found[name] is not None} == {"configured_loss": 0.01}
 
 
 def test_the_spans_table_holds_every_field_of_a_span() -> None:
@@ -70,7 +70,7 @@ def test_a_file_tells_its_version_and_meanings_to_any_reader(tmp_path: Path) -> 
     write_table(tmp_path / "calibration", CALIBRATION, [])
     schema = pq.read_schema(tmp_path / "calibration")
     assert schema.metadata[b"wanbed.schema_version"] == b"2"
-    assert schema.field("asked_rtt_ms").metadata[b"meaning"] == b"round-trip time the topology asks for"
+    assert schema.field("configured_rtt_ms").metadata[b"meaning"] == b"round-trip time the topology asks for"
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ BuildRun = Callable[..., Path]
 def keys_below(heading: str) -> set[str]:
     """The keys that the table below a heading of the page has in its first column."""
     section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-    return {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
+    points = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    return {key for point in points for key in re.findall(r"`(\w+)`", point)}
 
 
 def test_the_page_and_the_schema_agree() -> None:
@@ -32,7 +32,7 @@ def test_the_page_and_the_schema_agree() -> None:
     assert f"The schema's version is {SCHEMA_VERSION}." in PAGE.read_text(encoding="utf-8")
 
 
-def test_a_page_that_has_fallen_behind_is_told_and_brought_up_to_date(
+def test_a_page_that_has_fallen_behind_is_reported_and_brought_up_to_date(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.md"
@@ -59,7 +59,7 @@ def test_a_page_without_its_marks_is_refused(page: str) -> None:
         ("rtt_ns", "ns"),
         ("iteration_times_s", "s"),
         ("tokens_per_s", "tokens/s"),
-        ("asked_rtt_ms", "ms"),
+        ("configured_rtt_ms", "ms"),
         ("drops", "packets"),
         ("gpu_utilization", "fraction"),
         ("peer", ""),
@@ -90,15 +90,15 @@ def test_every_key_that_is_known_before_a_run_starts_is_on_the_page(tmp_path: Pa
         "sysctls",
         "offloads",
     }
-    told = keys_below("The manifest")
-    assert told == {*gather_manifest(experiment, checkout=tmp_path), *later, *read_back}
+    text = keys_below("The manifest")
+    assert text == {*gather_manifest(experiment, checkout=tmp_path), *later, *read_back}
 
 
 def test_every_key_of_a_simulated_trial_is_on_the_page(tmp_path: Path) -> None:
     document = {"topology": {"datacenters": [{"name": "east", "hosts": 1}]}, "engine": "simulate"}
-    (cell,) = parse_experiment(document, "exp.yaml", tmp_path).cells()
-    record = simulated_record(SimulatedTrial.of(cell, cell.variants[0]), simulate_on_paper)
-    told = keys_below("trial.json")
+    (point,) = parse_experiment(document, "exp.yaml", tmp_path).points()
+    record = simulated_record(SimulatedTrial.of(point, point.variants[0]), simulate_on_paper)
+    text = keys_below("trial.json")
     # What an emulation, a prefill service, a planned schedule or connections that are cut add is not in this one.
     others = {"machine_load", "sysctls", "prefill", "plan", "connections_cut"}
-    assert told == {"cell", "variant", "repeat", *record.facts, *others}
+    assert text == {"sweep_point", "variant", "repeat", *record.facts, *others}

@@ -49,7 +49,7 @@ def test_a_version_1_file_with_other_columns_is_refused(build_run: Callable[...,
 
 
 def row(stage: int, host: str, kind: str, peer: str) -> dict[str, object]:
-    own = {"cell": 0, "variant": "v", "repeat": 0, "rank": stage, "host": host, "datacenter": "dc", "gpu": 0}
+    own = {"sweep_point": 0, "variant": "v", "repeat": 0, "rank": stage, "host": host, "datacenter": "dc", "gpu": 0}
     times = {"iteration": 0, "microbatch": 0, "start_ns": 0, "end_ns": 1, "size_bytes": 1}
     return {**own, "pipeline": 0, "stage": stage, **times, "kind": kind, "peer": peer}
 
@@ -65,7 +65,7 @@ def row(stage: int, host: str, kind: str, peer: str) -> dict[str, object]:
         (("a", "b", "c"), "forward", "", ""),
     ],
 )
-def test_the_host_at_the_other_end_tells_the_tensor_unless_both_neighbours_share_it(
+def test_the_host_at_the_other_end_tells_the_tensor_unless_both_peers_share_it(
     hosts: tuple[str, str, str], kind: str, peer: str, tensor: str
 ) -> None:
     rows = [row(0, hosts[0], "forward", ""), row(1, hosts[1], kind, peer), row(2, hosts[2], "forward", "")]

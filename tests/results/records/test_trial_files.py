@@ -53,11 +53,11 @@ def trial(build_run: BuildRun) -> Path:
     path = build_run(
         variants=("alone", "filled"), prefill={"filled": 20.0}, latencies=("10ms",), datacenters=("east", "west")
     )
-    return path / "trials/cell-000/filled/repeat-0"
+    return path / "trials/point-000/filled/repeat-0"
 
 
 @pytest.mark.parametrize(
-    ("name", "column", "value", "told"),
+    ("name", "column", "value", "text"),
     [
         (SPANS_FILE, "start_ns", None, "nothing where a value has to be"),
         (SPANS_FILE, "start_ns", -1, "-1 is negative"),
@@ -65,7 +65,7 @@ def trial(build_run: BuildRun) -> Path:
         (SPANS_FILE, "host", None, "nothing where a value has to be"),
         (SPANS_FILE, "size_bytes", -7, "-7 is negative"),
         (SPANS_FILE, "kind", "sleep", "'sleep' is none of forward, "),
-        (SPANS_FILE, "cell", 1, "1 is not the trial's, 0"),
+        (SPANS_FILE, "sweep_point", 1, "1 is not the trial's, 0"),
         (SPANS_FILE, "variant", "other", "'other' is not the trial's, 'filled'"),
         (SPANS_FILE, "repeat", 3, "3 is not the trial's, 0"),
         (LINK_SAMPLES_FILE, "variant", "other", "'other' is not the trial's, 'filled'"),
@@ -76,11 +76,11 @@ def trial(build_run: BuildRun) -> Path:
     ],
 )
 def test_what_cannot_be_is_refused_by_file_column_and_row(
-    trial: Path, name: str, column: str, value: Any, told: str
+    trial: Path, name: str, column: str, value: Any, text: str
 ) -> None:
     put(trial / name, column, 2, value)
     said = refusal(trial.parents[3])
-    assert said.startswith(f"{trial / name}: column {column}, row 2: {told}")
+    assert said.startswith(f"{trial / name}: column {column}, row 2: {text}")
     assert said.endswith("the file is damaged: restore it, or run again")
 
 
@@ -91,7 +91,7 @@ def test_what_may_be_unknown_may_be_missing(trial: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in TRIAL_TABLES if name != GPU_SAMPLES_FILE])
-def test_a_missing_table_is_told_as_missing(trial: Path, name: str) -> None:
+def test_a_missing_table_is_reported_as_missing(trial: Path, name: str) -> None:
     (trial / name).unlink()
     assert refusal(trial.parents[3]).startswith(f"{trial / name} is missing: restore it, or run again")
 
@@ -114,8 +114,8 @@ def test_a_trial_of_version_1_never_had_all_tables(trial: Path, name: str) -> No
     assert len(results.load(trial.parents[3]).trials) == 2
 
 
-def test_the_calibration_of_another_cell_is_refused(trial: Path) -> None:
+def test_the_calibration_of_another_sweep_point_is_refused(trial: Path) -> None:
     calibration = trial.parents[3] / "calibration"
-    shutil.copy(calibration / "cell-000.parquet", calibration / "cell-001.parquet")
-    with pytest.raises(RunError, match=r"cell-001\.parquet: column cell: 0 belongs in cell-000\.parquet"):
+    shutil.copy(calibration / "point-000.parquet", calibration / "point-001.parquet")
+    with pytest.raises(RunError, match=r"point-001\.parquet: column sweep point: 0 belongs in point-000\.parquet"):
         results.load(trial.parents[3])

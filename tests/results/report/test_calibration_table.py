@@ -21,10 +21,10 @@ def measured(rtt_ms: float, within: bool = True, **more: Any) -> CalibrationRow:
     return row._replace(**more)
 
 
-def test_every_path_of_every_cell_is_there(build_run: BuildRun) -> None:
+def test_every_path_of_every_sweep_point_is_there(build_run: BuildRun) -> None:
     table = calibration_table(results.load(build_run()))
     assert table is not None
-    assert [cell for cell, _ in table.groups] == ["WAN latency 10ms", "WAN latency 40ms"]
+    assert [point for point, _ in table.groups] == ["WAN latency 10ms", "WAN latency 40ms"]
     assert [len(lines) for _, lines in table.groups] == [6, 6]
     assert table.reading.startswith("All 12 measurements are within tolerance; at most, RTT is off by 0.100\u00a0ms")
 
@@ -42,7 +42,7 @@ def test_what_is_outside_tolerance_is_counted(build_run: BuildRun) -> None:
 
 def test_jitter_and_loss_are_shown_where_they_are_asked_for(build_run: BuildRun) -> None:
     plain = table_of(build_run, [measured(20.1)])
-    lossy = table_of(build_run, [measured(20.1, impairments={"asked_loss": 0.01, "measured_loss": 0.0098})])
+    lossy = table_of(build_run, [measured(20.1, impairments={"configured_loss": 0.01, "measured_loss": 0.0098})])
     assert plain is not None
     assert lossy is not None
     assert plain.columns == ("RTT", "goodput")
@@ -52,8 +52,8 @@ def test_jitter_and_loss_are_shown_where_they_are_asked_for(build_run: BuildRun)
 
 
 def test_transfers_are_shown_where_they_were_measured(build_run: BuildRun) -> None:
-    short = {"asked_short_ms": 36.7, "measured_short_ms": 37.1}
-    share = {"asked_share_bps": 50e6, "measured_share_bps": 49e6}
+    short = {"configured_short_ms": 36.7, "measured_short_ms": 37.1}
+    share = {"configured_share_bps": 50e6, "measured_share_bps": 49e6}
     table = table_of(build_run, [measured(20.1, **short), measured(20.1, **short, **share)])
     assert table is not None
     assert table.columns == ("RTT", "goodput", "short transfer", "share of the trunk")
@@ -65,7 +65,7 @@ def test_transfers_are_shown_where_they_were_measured(build_run: BuildRun) -> No
 
 
 def test_an_unlimited_rate_is_asked_as_such_and_one_not_measured_is_unknown(build_run: BuildRun) -> None:
-    table = table_of(build_run, [measured(20.1, asked_goodput_bps=None, measured_goodput_bps=None)])
+    table = table_of(build_run, [measured(20.1, configured_goodput_bps=None, measured_goodput_bps=None)])
     assert table is not None
     goodput = table.groups[0][1][0].properties[1]
     assert (goodput.asked, goodput.measured) == ("unlimited", "n/a")

@@ -22,7 +22,7 @@ GPU = "GPU-5fd4c7a1"
 MS = 1_000_000
 
 
-def told(rank: int, host: str, **more: Any) -> dict[str, Any]:
+def described(rank: int, host: str, **more: Any) -> dict[str, Any]:
     """What a rank tells of its device."""
     device = {
         "device": GPU,
@@ -43,11 +43,11 @@ def told(rank: int, host: str, **more: Any) -> dict[str, Any]:
 def run(build_run: BuildRun) -> Run:
     """A run of one trial, whose GPUs all are one GPU that NVML was asked about."""
     path = build_run(latencies=("40ms",), variants=("shared",))
-    trial = path / "trials/cell-000/shared/repeat-0"
+    trial = path / "trials/point-000/shared/repeat-0"
     hosts = results.load(path).spans[["rank", "host"]].drop_duplicates()
     copies = {"to_host_bytes": 10**9, "to_host_ns": 10**8, "check_iteration": 0}
     devices = [
-        told(int(rank), str(host), **copies, check_spans_ns=1_000, check_profiler_ns=900)
+        described(int(rank), str(host), **copies, check_spans_ns=1_000, check_profiler_ns=900)
         for rank, host in hosts.itertuples(index=False)
     ]
     (trial / TRIAL_FACTS).write_text(json.dumps({**read_json(trial / TRIAL_FACTS), "devices": devices}))
@@ -67,7 +67,7 @@ def run(build_run: BuildRun) -> Run:
     return results.load(path)
 
 
-def test_a_device_is_told_with_what_was_staged_and_by_whom_it_was_checked(run: Run) -> None:
+def test_a_device_is_reported_with_what_was_staged_and_by_whom_it_was_checked(run: Run) -> None:
     (row,) = device_rows(run)
     ranks = run.spans["rank"].nunique()
     assert (row.device, row.model, row.contention.seats) == (GPU, "NVIDIA H200", ranks)
@@ -93,7 +93,7 @@ def test_the_report_says_what_each_figure_is_and_is_not(run: Run, tmp_path: Path
 
 
 def test_what_was_not_asked_has_no_column(run: Run) -> None:
-    plain = [told(int(rank), str(host)) for rank, host in run.spans[["rank", "host"]].drop_duplicates().to_numpy()]
+    plain = [described(int(rank), str(host)) for rank, host in run.spans[["rank", "host"]].drop_duplicates().to_numpy()]
     (trial,) = run.trials
     trial.facts["devices"][:] = plain
     bare = Run(**{**vars(run), "gpu_samples": run.gpu_samples.iloc[:0]})

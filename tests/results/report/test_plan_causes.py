@@ -47,22 +47,22 @@ def test_transfers_as_planned_are_no_cause() -> None:
 
 def test_slow_start_is_named_where_transfers_after_a_pause_take_longer() -> None:
     spans = [*transfer(0, 0, 100), *transfer(1, 100, 100), *transfer(2, 1000, 300), *transfer(3, 1300, 100)]
-    (told,) = causes(*spans, transfer_s=0.1)
-    assert "slow start" in told
-    assert "300" in told
-    assert "contention" not in told
+    (text,) = causes(*spans, transfer_s=0.1)
+    assert "slow start" in text
+    assert "300" in text
+    assert "contention" not in text
 
 
 def test_transfers_that_are_slow_without_a_pause_started_no_slower() -> None:
-    (told,) = causes(*transfer(0, 0, 300), *transfer(1, 300, 300), *transfer(2, 600, 300), transfer_s=0.1)
-    assert "slow start" not in told
-    assert "contention" not in told
+    (text,) = causes(*transfer(0, 0, 300), *transfer(1, 300, 300), *transfer(2, 600, 300), transfer_s=0.1)
+    assert "slow start" not in text
+    assert "contention" not in text
 
 
 def test_contention_is_named_where_another_cell_sent_between_the_same_datacenters() -> None:
     spans = [*transfer(0, 0, 200), *transfer(0, 50, 200, pipeline=1)]
-    (told,) = causes(*spans, transfer_s=0.1)
-    assert "contention" in told
+    (text,) = causes(*spans, transfer_s=0.1)
+    assert "contention" in text
     (of_one_cell,) = causes(*spans, transfer_s=0.1, pipelines_per_cell=2)
     assert "contention" not in of_one_cell
 
@@ -70,5 +70,5 @@ def test_contention_is_named_where_another_cell_sent_between_the_same_datacenter
 def test_strict_order_is_named_where_a_gpu_stood_idle_beside_a_message_that_was_there() -> None:
     early = [*transfer(0, 0, 100)[:2], *transfer(1, 100, 100)]
     late = span("forward", 1, 0, 400, 401)
-    (told,) = causes(*early, late, transfer_s=0.1)
-    assert told.startswith("strict order: GPUs stood idle for ")
+    (text,) = causes(*early, late, transfer_s=0.1)
+    assert text.startswith("strict order: GPUs stood idle for ")

@@ -20,7 +20,7 @@ STAGES = 6
 @pytest.fixture
 def trial(build_run: BuildRun) -> Path:
     """One trial of GPipe over three datacenters, as if it had followed a plan."""
-    return build_run(latencies=("40ms",), variants=("planned",)) / "trials/cell-000/planned/repeat-0"
+    return build_run(latencies=("40ms",), variants=("planned",)) / "trials/point-000/planned/repeat-0"
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def test_transfers_that_take_longer_are_named_with_both_times(against: AskPlan, 
     plan = real_plan(trial)
     plan["transfer_s"][1] /= 4
     causes = against(0.8, plan).causes
-    (told,) = [cause for cause in causes if cause.startswith("transfers between stages 1 and 2 take ")]
-    assert "were planned" in told
+    (text,) = [cause for cause in causes if cause.startswith("transfers between stages 1 and 2 take ")]
+    assert "were planned" in text
     assert not any("computes" in cause for cause in causes)
 
 

@@ -65,10 +65,10 @@ def test_the_totals_in_the_report_are_the_sums_over_the_traces(build_run: BuildR
     run = results.load(path)
     page = report(tmp_path, path)
     links = run.link_samples[run.link_samples["scope"] == "link"]
-    counters = links.groupby(["cell", "variant", "repeat", "source", "destination"])["wire_bytes"]
+    counters = links.groupby(["sweep_point", "variant", "repeat", "source", "destination"])["wire_bytes"]
     assert page.figures[-1] == (counters.max() - counters.min()).sum()
     spans = run.spans[
-        (run.spans["cell"] == 0) & (run.spans["variant"] == "one connection") & (run.spans["repeat"] == 0)
+        (run.spans["sweep_point"] == 0) & (run.spans["variant"] == "one connection") & (run.spans["repeat"] == 0)
     ]
     crossing = spans[(spans["kind"] == "receive") & (spans["datacenter"] != spans["peer"].str.rsplit("-").str[0])]
     assert page.figures[3] == pytest.approx(crossing["size_bytes"].sum() * 1.05, rel=1e-6)
@@ -128,8 +128,8 @@ def test_hostile_names_are_only_ever_text(build_run: BuildRun, tmp_path: Path) -
 
 
 def test_hostile_names_inside_a_picture_are_only_ever_text(build_run: BuildRun, tmp_path: Path) -> None:
-    cells = [{"index": i, "cell": {f"<i>{i}</i>": "$\\frac{$ & <b>"}} for i in range(2)]
-    page = report(tmp_path, build_run(manifest={"cells": cells}))
+    points = [{"index": i, "sweep_point": {f"<i>{i}</i>": "$\\frac{$ & <b>"}} for i in range(2)]
+    page = report(tmp_path, build_run(manifest={"sweep_points": points}))
     assert {"i", "b"}.isdisjoint(tag for tag, _ in page.tags)
     words = [node.text for node in ElementTree.fromstring(page.svgs()[0]).iter() if node.text]  # noqa: S314 - our own page
     assert "<i>1</i> $\\frac{$ & <b>" in words
@@ -159,10 +159,10 @@ def test_several_runs_share_one_table_and_one_set_of_charts(build_run: BuildRun,
     assert page.source.count('<table class="calibration">') == 2
 
 
-def test_what_differs_between_manifests_is_told_field_by_field(build_run: BuildRun, tmp_path: Path) -> None:
+def test_what_differs_between_manifests_is_reported_field_by_field(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(tmp_path, build_run(name="old"), build_run(name="new", manifest={"clock_source": "hpet"}))
-    told = page.text[page.text.index("What differs between the runs' manifests") :]
-    assert re.search(r"field old new .*name \"old\" \"new\" .*clock_source \(absent\) \"hpet\" ", told)
+    text = page.text[page.text.index("What differs between the runs' manifests") :]
+    assert re.search(r"field old new .*name \"old\" \"new\" .*clock_source \(absent\) \"hpet\" ", text)
     assert "not comparable" not in page.text
 
 
@@ -242,11 +242,11 @@ def test_a_run_without_a_finished_trial_has_a_report_too(build_run: BuildRun, tm
     assert "0 of 4 trials had finished" in page.text
 
 
-def test_the_table_of_very_many_cells_is_folded(build_run: BuildRun, tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_table_of_very_many_sweep_points_is_folded(build_run: BuildRun, tmp_path: Path, monkeypatch: Any) -> None:
     path = build_run()
     assert report(tmp_path, path).source.count("<summary>") == 1
-    monkeypatch.setattr("results.report.report.MAX_OPEN_CELLS", 1)
-    assert "<details><summary>The table of all 2 cells</summary>" in report(tmp_path, path).source
+    monkeypatch.setattr("results.report.report.MAX_OPEN_POINTS", 1)
+    assert "<details><summary>The table of all 2 sweep points</summary>" in report(tmp_path, path).source
 
 
 def test_a_folder_that_is_no_run_leaves_no_report(tmp_path: Path) -> None:

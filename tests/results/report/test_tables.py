@@ -68,7 +68,7 @@ def test_json_has_all_tables_of_all_runs(build_run: BuildRun) -> None:
 
 def test_markdown_reads_as_the_page_does(build_run: BuildRun) -> None:
     lines = table_text([results.load(build_run(repeats=3))], "md").replace("\u00a0", " ").splitlines()
-    assert lines[0].startswith("| cell | variant | iteration time | 95 % interval | speed-up |")
+    assert lines[0].startswith("| sweep point | variant | iteration time | 95 % interval | speed-up |")
     assert lines[2].startswith("| WAN latency 10ms | one connection | ")
     assert lines[2].endswith("| yes |")
     assert re.match(r".* \| [0-9.]+ s to [0-9.]+ s \| ", lines[2])

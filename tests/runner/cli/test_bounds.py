@@ -124,10 +124,10 @@ def prepared(field: str) -> dict[str, Any]:
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_it_is_refused_in_the_file_s_and_in_the_command_s_words(command: str, case: str) -> None:
-    field, value, told = REFUSED[case]
+    field, value, text = REFUSED[case]
     written(**prepared(field))
     line = refusal(*COMMANDS[command], "--set", f"{field}={value}")
-    assert told in line
+    assert text in line
     assert f"--set {field}=" in line
     assert field.rpartition(".")[2] in line.partition(": ")[2] or "line 1: " in line
 

@@ -135,7 +135,7 @@ BAD_FILES: dict[str, tuple[object, str]] = {
     ),
     "swept dilation": (
         small(sweep={"dilation": [1, 2]}),
-        "exp.yaml: sweep: dilation: a run has one for all its cells, leave it out of the sweep",
+        "exp.yaml: sweep: dilation: a run has one for all its sweep points, leave it out of the sweep",
     ),
     "alias bomb": (
         alias_bomb(),
@@ -163,40 +163,40 @@ BAD_FILES: dict[str, tuple[object, str]] = {
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("fault", BAD_FILES)
 def test_a_bad_file_is_one_line_with_file_field_and_remedy_and_nothing_is_made(fault: str, command: str) -> None:
-    document, told = BAD_FILES[fault]
-    assert refusal(2, *COMMANDS[command](written(document))).startswith(told)
+    document, text = BAD_FILES[fault]
+    assert refusal(2, *COMMANDS[command](written(document))).startswith(text)
 
 
 @pytest.mark.parametrize("command", ["calibrate", "exec", "shell"])
 def test_a_network_that_can_only_be_simulated_is_not_brought_up(command: str) -> None:
     document = topology(datacenters=[{"name": "east", "hosts": 300}, {"name": "west", "hosts": 1}])
-    told = refusal(2, *COMMANDS[command](written({**document, "engine": "simulate", "training": {"stages": 2}})))
-    assert told.startswith("exp.yaml: topology.datacenters.0.hosts: 300 hosts, where an emulated datacenter has 250")
+    text = refusal(2, *COMMANDS[command](written({**document, "engine": "simulate", "training": {"stages": 2}})))
+    assert text.startswith("exp.yaml: topology.datacenters.0.hosts: 300 hosts, where an emulated datacenter has 250")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_file_that_cannot_be_read_is_named(command: str) -> None:
     remedy = "give the path of a readable YAML file"
-    told = f"none.yaml: cannot be read (No such file or directory): {remedy}"
-    assert refusal(2, *COMMANDS[command]("none.yaml")) == told
+    text = f"none.yaml: cannot be read (No such file or directory): {remedy}"
+    assert refusal(2, *COMMANDS[command]("none.yaml")) == text
     Path("folder").mkdir()
     assert refusal(2, *COMMANDS[command]("folder")) == f"folder: cannot be read (Is a directory): {remedy}"
 
 
 @pytest.mark.parametrize("command", ["run", "dry run", "calibrate", "exec"])
-def test_a_bad_override_is_told_with_what_was_typed(command: str) -> None:
+def test_a_bad_override_is_reported_with_what_was_typed(command: str) -> None:
     first, *rest = COMMANDS[command](written(SMALL))
     override = ["--set", "topology.wan.latency=40"]
-    told = refusal(2, first, *override, *rest)
-    assert told.startswith("exp.yaml --set topology.wan.latency=40: topology.wan.latency: 40 has no unit")
+    text = refusal(2, first, *override, *rest)
+    assert text.startswith("exp.yaml --set topology.wan.latency=40: topology.wan.latency: 40 has no unit")
 
 
 @pytest.mark.parametrize(
-    ("field", "told"),
+    ("field", "text"),
     [("engine", "input should be 'emulate' or 'simulate'"), ("clock", "input should be 'real' or 'virtual'")],
 )
-def test_the_short_options_are_checked_like_the_fields(field: str, told: str) -> None:
-    assert refusal(2, "run", written(SMALL), f"--{field}", "wall") == f"exp.yaml --set {field}=wall: {field}: {told}"
+def test_the_short_options_are_checked_like_the_fields(field: str, text: str) -> None:
+    assert refusal(2, "run", written(SMALL), f"--{field}", "wall") == f"exp.yaml --set {field}=wall: {field}: {text}"
 
 
 @pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
@@ -206,31 +206,31 @@ def test_without_its_kernel_virtual_time_is_status_5_with_what_builds_it(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("SUDO_USER", raising=False)
     first, *rest = COMMANDS[command](written(SMALL))
-    told = refusal(5, first, "--clock", "virtual", *rest)
-    assert told == f"no virtual-time kernel of this version in {tmp_path}/wanbed/virtual-kernel: make virtual"
+    text = refusal(5, first, "--clock", "virtual", *rest)
+    assert text == f"no virtual-time kernel of this version in {tmp_path}/wanbed/virtual-kernel: make virtual"
     assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
 def test_virtual_time_has_no_guest_between_its_hosts(command: str) -> None:
     first, *rest = COMMANDS[command](written(SMALL))
-    told = refusal(2, first, "--clock", "virtual", "--substrate", "guest", *rest)
-    assert told.startswith("--substrate guest: in virtual time links are the kernel's own")
+    text = refusal(2, first, "--clock", "virtual", "--substrate", "guest", *rest)
+    assert text.startswith("--substrate guest: in virtual time links are the kernel's own")
 
 
 @pytest.mark.parametrize("command", ["run", "calibrate", "exec", "shell"])
 @pytest.mark.parametrize("dilation", ["auto", 1])
 def test_a_substrate_that_is_none_is_bad_input_whatever_else_the_file_says(command: str, dilation: object) -> None:
     first, *rest = COMMANDS[command](written(small(dilation=dilation)))
-    told = refusal(2, first, "--substrate", "qemu", *rest)
-    assert told == "--substrate: 'qemu' is none, give auto, kernel or guest"
+    text = refusal(2, first, "--substrate", "qemu", *rest)
+    assert text == "--substrate: 'qemu' is none, give auto, kernel or guest"
 
 
 @pytest.mark.parametrize("command", ["run", "run --json", "calibrate", "calibrate --json", "exec", "shell"])
 @pytest.mark.parametrize("dilation", ["auto", 1])
 def test_a_machine_without_netem_is_status_5_with_what_to_install(command: str, dilation: object) -> None:
-    told = refusal(5, *COMMANDS[command](written(small(dilation=dilation))))
-    assert told == (
+    text = refusal(5, *COMMANDS[command](written(small(dilation=dilation))))
+    assert text == (
         "no netem anywhere: the kernel 6.1.0 has no sch_netem; linux.uml is not on the PATH "
         "(apt-get install user-mode-linux kmod; or modprobe sch_netem)"
     )
@@ -240,8 +240,8 @@ def test_a_machine_without_netem_is_status_5_with_what_to_install(command: str, 
 @pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
 def test_a_program_that_the_machine_lacks_is_status_5_too(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda program: None if program == "iperf3" else f"/usr/bin/{program}")
-    told = refusal(5, *COMMANDS[command](written(small(dilation=1))))
-    assert told == "iperf3 is not installed: apt-get install iperf3"
+    text = refusal(5, *COMMANDS[command](written(small(dilation=1))))
+    assert text == "iperf3 is not installed: apt-get install iperf3"
 
 
 @pytest.mark.usefixtures("able")
@@ -269,14 +269,14 @@ def test_a_dry_run_lists_every_trial_in_the_order_it_would_run() -> None:
     document = json.loads(wanbed("run", file, "--dry-run", "--json").stdout)
     assert document["run"] is None
     assert document["trials"] == [
-        {"cell": {"topology.wan.latency": latency}, "variant": variant, "repeat": repeat}
+        {"sweep_point": {"topology.wan.latency": latency}, "variant": variant, "repeat": repeat}
         for latency in ("10ms", "40ms")
         for repeat in (0, 1)
         for variant in ("a", "b")
     ]
 
 
-def test_a_dry_run_of_a_single_cell_names_the_experiment_and_makes_nothing() -> None:
+def test_a_dry_run_of_a_single_sweep_point_names_the_experiment_and_makes_nothing() -> None:
     file = written(SMALL, "quick look.yaml")
     done = wanbed("run", file, "--dry-run", "--set", "repeats=1")
     assert done.stdout == "quick look: gpipe, repeat 0\n"
@@ -284,18 +284,18 @@ def test_a_dry_run_of_a_single_cell_names_the_experiment_and_makes_nothing() -> 
 
 
 def test_there_is_nothing_to_resume_before_a_first_run() -> None:
-    told = refusal(2, "run", written(SMALL), "--resume")
-    assert told == "--resume: runs holds no run of this configuration, leave --resume out to start one"
+    text = refusal(2, "run", written(SMALL), "--resume")
+    assert text == "--resume: runs holds no run of this configuration, leave --resume out to start one"
 
 
 @pytest.mark.usefixtures("able")
 def test_a_folder_for_runs_that_is_none_is_refused() -> None:
-    told = refusal(2, "run", written(small(dilation=1)), "--runs", "exp.yaml")
-    assert told == f"--runs: {Path.cwd() / 'exp.yaml'} is no folder, give another place for runs"
+    text = refusal(2, "run", written(small(dilation=1)), "--runs", "exp.yaml")
+    assert text == f"--runs: {Path.cwd() / 'exp.yaml'} is no folder, give another place for runs"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "text"),
     [
         (
             ["exp.yaml", "east-7", "--", "true"],
@@ -319,9 +319,9 @@ def test_a_folder_for_runs_that_is_none_is_refused() -> None:
         ),
     ],
 )
-def test_a_host_or_program_that_is_none_is_refused_with_those_there_are(arguments: list[str], told: str) -> None:
+def test_a_host_or_program_that_is_none_is_refused_with_those_there_are(arguments: list[str], text: str) -> None:
     written(SMALL)
-    assert refusal(2, "exec", *arguments) == told
+    assert refusal(2, "exec", *arguments) == text
 
 
 @pytest.mark.parametrize("arguments", [["nowhere"], ["nowhere", "--output", "report.html"]])
@@ -344,7 +344,7 @@ def test_a_report_that_cannot_be_written_is_refused() -> None:
     assert done == "nowhere/report.html: cannot be written (No such file or directory), give another --output"
 
 
-def test_a_report_lies_in_the_first_run_unless_told() -> None:
+def test_a_report_lies_in_the_first_run_unless_configured() -> None:
     store = finished_run()
     done = wanbed("report", str(store.path))
     assert (done.exit_code, done.stdout) == (0, f"{store.path}/report.html\n")
@@ -382,12 +382,12 @@ def test_every_command_explains_itself(command: str) -> None:
 
 
 def test_gradients_of_replayed_compute_are_refused() -> None:
-    told = refusal(2, "run", written(SMALL), "--keep-gradients")
-    assert told == "--keep-gradients: replayed compute makes none: give compute: {kind: torch}"
+    text = refusal(2, "run", written(SMALL), "--keep-gradients")
+    assert text == "--keep-gradients: replayed compute makes none: give compute: {kind: torch}"
 
 
 @pytest.mark.usefixtures("able")
 def test_training_in_torch_where_there_is_none_is_status_5(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workloads.compute.backends.torch_backend.find_spec", lambda _: None)
-    told = refusal(5, "run", written(small(model="gpt-tiny", compute={"kind": "torch"}, dilation=1)))
-    assert told == "torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'"
+    text = refusal(5, "run", written(small(model="gpt-tiny", compute={"kind": "torch"}, dilation=1)))
+    assert text == "torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'"

@@ -6,7 +6,7 @@ import typer
 
 from ground.strict_model import InputError
 from results.records.run_store import RunError
-from runner.cli.exit_status import fail, told_in_one_line
+from runner.cli.exit_status import fail, one_line_errors
 from runner.resolve.dilation import CapacityError
 from runner.runs.faults import (
     BAD_INPUT,
@@ -46,48 +46,48 @@ def test_the_statuses_are_those_that_scripts_rely_on() -> None:
 def test_every_foreseen_failure_is_one_line_and_its_status(
     kind: type[Exception], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(typer.Exit) as ended, told_in_one_line():
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
         raise kind("exp.yaml: repeats: 0 is not a whole number from 1 to 1000")
     assert ended.value.exit_code == status
-    told = capsys.readouterr()
-    assert told.err == "wanbed: exp.yaml: repeats: 0 is not a whole number from 1 to 1000\n"
-    assert told.out == ""
+    text = capsys.readouterr()
+    assert text.err == "wanbed: exp.yaml: repeats: 0 is not a whole number from 1 to 1000\n"
+    assert text.out == ""
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in STATUS])
 def test_a_kind_of_a_foreseen_failure_is_one_too(kind: type[Exception]) -> None:
     special = type("Special", (kind,), {})
-    with pytest.raises(typer.Exit) as ended, told_in_one_line():
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
         raise special("x")
     assert ended.value.exit_code == dict(STATUS)[kind]
 
 
 @pytest.mark.parametrize("text", ["two\nlines", "a\r\nb\n", "tab\tand bell\a", "a guest's\x1b[31mcolours"])
-def test_whatever_a_message_holds_it_is_told_in_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_whatever_a_message_holds_it_is_reported_in_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
         fail(text, NO_DATA)
-    told = capsys.readouterr().err
-    assert told.endswith("\n")
-    assert told[:-1].isprintable()
-    assert told.startswith("wanbed: ")
+    line = capsys.readouterr().err
+    assert line.endswith("\n")
+    assert line[:-1].isprintable()
+    assert line.startswith("wanbed: ")
 
 
 @pytest.mark.parametrize("fault", [ValueError("a mistake of ours"), KeyError("x"), AssertionError()])
 def test_what_nobody_foresaw_keeps_its_traceback(fault: Exception) -> None:
-    with pytest.raises(type(fault)) as unforeseen, told_in_one_line():
+    with pytest.raises(type(fault)) as unforeseen, one_line_errors():
         raise fault
     assert unforeseen.value is fault
 
 
 def test_a_status_passes_through(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as ended, told_in_one_line():
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
         raise typer.Exit(7)
     assert ended.value.exit_code == 7
     assert capsys.readouterr().err == ""
 
 
-def test_an_interrupt_is_told_and_ends_as_shells_expect(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as ended, told_in_one_line():
+def test_an_interrupt_is_reported_and_ends_as_shells_expect(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
         raise KeyboardInterrupt
     assert ended.value.exit_code == 130
     assert capsys.readouterr().err.splitlines() == ["wanbed: interrupted, nothing of it is left running"]
@@ -104,7 +104,7 @@ def test_a_polite_end_unwinds_the_block_and_its_status_names_the_signal(number: 
         finally:
             undone.append(True)
 
-    with pytest.raises(typer.Exit) as ended, told_in_one_line():
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
         block()
     assert ended.value.exit_code == 128 + number
     assert undone == [True]
@@ -114,7 +114,7 @@ def test_a_polite_end_unwinds_the_block_and_its_status_names_the_signal(number: 
 def test_signals_are_handled_as_before_once_the_block_is_over(fault: BaseException | None) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
-        with told_in_one_line():
+        with one_line_errors():
             if fault is not None:
                 raise fault
     except (typer.Exit, ValueError):

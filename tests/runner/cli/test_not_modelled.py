@@ -85,7 +85,7 @@ def test_links_without_loss_and_jitter_are_as_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "text"),
     [
         (("topology.wan.loss=1%",), "loss 1% (east-mid, east-west and mid-west)"),
         (("topology.wan.jitter=5ms",), "jitter 5ms (east-mid, east-west and mid-west)"),
@@ -93,34 +93,34 @@ def test_links_without_loss_and_jitter_are_as_asked() -> None:
         (("topology.wan=null", "topology.profile=own.yaml"), "loss 0.1% (east-mid)"),
     ],
 )
-def test_a_simulation_names_the_links_whose_loss_or_jitter_it_lacks(settings: tuple[str, ...], told: str) -> None:
+def test_a_simulation_names_the_links_whose_loss_or_jitter_it_lacks(settings: tuple[str, ...], text: str) -> None:
     Path("own.yaml").write_text(
         "title: own\nsource: [{figures: all, origin: made}]\ndefault: {latency: 20ms, rate: 100Mbit}\n"
         "regions: [east, mid, west]\npairs: [{between: [east, mid], loss: 0.1%}]\n",
         encoding="utf-8",
     )
     done = simulated(*settings)
-    assert f"not modelled: {told}: the figures are those without" in done.stderr
+    assert f"not modelled: {text}: the figures are those without" in done.stderr
     assert CLEAN not in done.stdout
-    assert f"simulated, links NOT as asked: {told} not modelled" in one_line(done.stdout)
+    assert f"simulated, links NOT as asked: {text} not modelled" in one_line(done.stdout)
     run = only("runs")
     page = (run / "report.html").read_text(encoding="utf-8")
     assert 'role="alert"' in page
-    assert f"The simulator has no loss and no jitter, so that {told} changed nothing" in page
-    assert f"the links are not as asked: the simulator does not model {told}." in page
-    assert f"simulated without {told}" in page
+    assert f"The simulator has no loss and no jitter, so that {text} changed nothing" in page
+    assert f"the links are not as asked: the simulator does not model {text}." in page
+    assert f"simulated without {text}" in page
     assert "the links are as asked by construction" not in page
     (row,) = load(run).summary.to_dict("records")
-    assert (row["calibrated"], row["not_modelled"]) == (False, [told])
+    assert (row["calibrated"], row["not_modelled"]) == (False, [text])
 
 
-def test_of_a_sweep_only_the_cells_with_loss_are_marked() -> None:
+def test_of_a_sweep_only_the_sweep_points_with_loss_are_marked() -> None:
     sweep = "sweep={topology.wan.loss: [0%, 1%]}"
-    told = "loss 1% (east-mid, east-west and mid-west)"
-    assert [(row["calibrated"], row["not_modelled"]) for row in rows(sweep)] == [(True, []), (False, [told])]
+    text = "loss 1% (east-mid, east-west and mid-west)"
+    assert [(row["calibrated"], row["not_modelled"]) for row in rows(sweep)] == [(True, []), (False, [text])]
     written = json.loads((only("runs") / "manifest.json").read_text())
     every = [["east", "mid"], ["east", "west"], ["mid", "west"]]
-    assert [entry["not_modelled"] for entry in written["cells"]] == [
+    assert [entry["not_modelled"] for entry in written["sweep_points"]] == [
         [],
         [{"field": "topology.wan.loss", "asked": "1%", "links": every, "variants": []}],
     ]
@@ -134,7 +134,7 @@ def test_what_a_variant_asks_for_is_marked_and_leaves_the_links_as_asked() -> No
     assert [(row["calibrated"], row["not_modelled"]) for row in found] == [(True, []), (True, ["congestion bbr"])]
 
 
-def test_a_dilation_that_a_simulation_needs_not_is_told() -> None:
+def test_a_dilation_that_a_simulation_needs_not_is_reported() -> None:
     assert "dilation 4 is for a machine that cannot keep up: a simulation needs none" in simulated("dilation=4").stderr
 
 
@@ -145,8 +145,8 @@ def test_two_simulations_that_lack_the_same_are_compared_with_a_warning() -> Non
     done = wanbed("compare", str(only("a")), str(only("b")), "--json")
     document = json.loads(done.stdout)
     assert (done.exit_code, document["differences"]) == (0, [])
-    told = "loss 1% (east-mid, east-west and mid-west)"
-    assert document["warnings"][0] == f"The simulation of A and B does not model {told}: the ratio holds without it."
+    text = "loss 1% (east-mid, east-west and mid-west)"
+    assert document["warnings"][0] == f"The simulation of A and B does not model {text}: the ratio holds without it."
 
 
 def test_a_simulation_without_the_loss_is_not_compared_with_one_that_was_asked_for_none() -> None:

@@ -50,6 +50,6 @@ def test_json_and_the_summary_file_have_the_load_of_each_trial(
     trial.write_text(json.dumps({**json.loads(trial.read_text()), "machine_load": {"saturated": 1.0}}))
     show_outcome(run, as_json=True)
     (row,) = json.loads(capsys.readouterr().out)["summary"]
-    told = {name: row[name] for name in ("saturated", "cores_saturated_fraction", "network_core_busy_fraction")}
-    assert told == {"saturated": True, "cores_saturated_fraction": 1.0, "network_core_busy_fraction": None}
+    lines = {name: row[name] for name in ("saturated", "cores_saturated_fraction", "network_core_busy_fraction")}
+    assert lines == {"saturated": True, "cores_saturated_fraction": 1.0, "network_core_busy_fraction": None}
     assert pd.read_parquet(run / "summary.parquet")["saturated"].tolist() == [True]

@@ -33,8 +33,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, *uuids: str | None, visible: str | 
 
 
 def uuids_of(one: Experiment) -> dict[str, tuple[str, ...]] | None:
-    (cell,) = one.cells()
-    found = provision_gpus(cell, FILE)
+    (point,) = one.points()
+    found = provision_gpus(point, FILE)
     return None if found is None else dict(found.uuids)
 
 

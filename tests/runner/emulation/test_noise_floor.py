@@ -42,7 +42,7 @@ def test_variants_that_a_sweep_counts_all_stay(tmp_path: Path) -> None:
     sweep = '{"variants.1.transport.connections": [1, 2]}'
     again = noise_experiment(recorded(tmp_path, sweep=sweep), {"stock"}, 3)
     assert [variant.name for variant in again.spec.variants] == ["stock", "mine", "third"]
-    assert len(again.cells()) == 2
+    assert len(again.points()) == 2
 
 
 def test_a_run_that_does_not_say_what_it_was_cannot_be_repeated(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_run_that_does_not_say_what_it_was_cannot_be_repeated(tmp_path: Path) 
         noise_experiment(unsaid, {"stock"}, 3)
 
 
-def test_each_pair_has_the_floor_of_its_own_cell_and_variant(tmp_path: Path) -> None:
+def test_each_pair_has_the_floor_of_its_own_sweep_point_and_variant(tmp_path: Path) -> None:
     times = {("10ms", "stock"): flat(1.0), ("40ms", "stock"): flat(1.0), ("40ms", "other"): flat(1.0)}
     noisy = {**times, ("40ms", "stock"): [[1.0], [1.2], [0.9], [1.1]]}
     del noisy["40ms", "other"]

@@ -8,10 +8,10 @@ from runner.emulation import run_dilation
 from runner.emulation.run_dilation import RunDilation, decide_dilation
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.dilation import CapacityError
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 
 
-def cells(**changes: Any) -> tuple[Cell, ...]:
+def points(**changes: Any) -> tuple[SweepPoint, ...]:
     document = {
         "topology": {
             "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
@@ -19,7 +19,7 @@ def cells(**changes: Any) -> tuple[Cell, ...]:
         },
         **changes,
     }
-    return parse_experiment(document, "exp.yaml", Path()).cells()
+    return parse_experiment(document, "exp.yaml", Path()).points()
 
 
 class Machine:
@@ -42,23 +42,23 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def test_a_factor_that_is_given_is_taken_and_nothing_measured(machine: Machine) -> None:
-    assert decide_dilation(cells(dilation=4), "guest") == RunDilation(4.0, None)
+    assert decide_dilation(points(dilation=4), "guest") == RunDilation(4.0, None)
     assert machine.asked == []
 
 
 def test_otherwise_the_machine_is_measured_at_the_demand_and_the_factor_follows(machine: Machine) -> None:
     # 1 Gbit/s each way, of which 80 % of 1 Gbit/s can be carried.
-    assert decide_dilation(cells(), "guest") == RunDilation(2.5, 1_000_000_000)
+    assert decide_dilation(points(), "guest") == RunDilation(2.5, 1_000_000_000)
     assert machine.asked == [("guest", 2_000_000_000)]
 
 
 def test_a_machine_that_carries_it_needs_no_dilation(machine: Machine) -> None:
     machine.capacity_bps = 10_000_000_000
-    assert decide_dilation(cells(), "kernel").factor == 1.0
+    assert decide_dilation(points(), "kernel").factor == 1.0
 
 
-def test_one_factor_serves_the_cell_that_asks_for_most(machine: Machine) -> None:
-    swept = cells(sweep={"topology.wan.rate": ["1Mbit", "2Gbit", "100Mbit"]})
+def test_one_factor_serves_the_sweep_point_that_asks_for_most(machine: Machine) -> None:
+    swept = points(sweep={"topology.wan.rate": ["1Mbit", "2Gbit", "100Mbit"]})
     assert decide_dilation(swept, "guest").factor == 5.0
     assert machine.asked == [("guest", 4_000_000_000)]
 
@@ -66,15 +66,17 @@ def test_one_factor_serves_the_cell_that_asks_for_most(machine: Machine) -> None
 def test_a_demand_far_beyond_the_machine_is_refused(machine: Machine) -> None:
     machine.capacity_bps = 10_000_000
     with pytest.raises(CapacityError, match=r"^dilation: the links in use ask for 2Gbit at once and this machine"):
-        decide_dilation(cells(), "guest")
+        decide_dilation(points(), "guest")
 
 
 def test_dilation_is_one_for_a_whole_run_and_not_swept() -> None:
-    with pytest.raises(InputError, match=r"^exp\.yaml: sweep: dilation: a run has one for all its cells, leave it out"):
-        cells(sweep={"dilation": [1, 2]})
+    with pytest.raises(
+        InputError, match=r"^exp\.yaml: sweep: dilation: a run has one for all its sweep points, leave it out"
+    ):
+        points(sweep={"dilation": [1, 2]})
 
 
 def test_virtual_time_is_never_dilated_and_nothing_is_measured(machine: Machine) -> None:
     machine.capacity_bps = 1
-    assert decide_dilation(cells(clock="virtual"), "kernel") == RunDilation(1.0, None)
+    assert decide_dilation(points(clock="virtual"), "kernel") == RunDilation(1.0, None)
     assert machine.asked == []

@@ -27,7 +27,7 @@ def variant(tmp_path: Path, activation: str, **more: Any) -> ResolvedVariant:
         "training": {"microbatches": 4, **more.pop("training", {})},
         "variants": [{"name": "stock", "schedule": "1f1b", **more}],
     }
-    ((resolved,),) = (cell.variants for cell in parse_experiment(document, "exp.yaml", tmp_path).cells())
+    ((resolved,),) = (point.variants for point in parse_experiment(document, "exp.yaml", tmp_path).points())
     return resolved
 
 

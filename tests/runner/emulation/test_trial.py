@@ -20,8 +20,8 @@ def test_where_nothing_is_learnt_there_is_no_loss() -> None:
 
 
 def test_a_trial_keeps_what_each_rank_that_computed_knows_of_its_device() -> None:
-    told = DeviceRecord("GPU-1", "NVIDIA H200", to_host_bytes=7, to_host_ns=3)
-    (facts,) = device_facts([log(0), replace(log(1), device=told)])
+    text = DeviceRecord("GPU-1", "NVIDIA H200", to_host_bytes=7, to_host_ns=3)
+    (facts,) = device_facts([log(0), replace(log(1), device=text)])
     assert facts == {
         "rank": 1,
         "host": "east-0",

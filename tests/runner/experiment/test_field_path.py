@@ -22,10 +22,10 @@ DOCUMENT: dict[str, Any] = {
 def refusal(override: str) -> str:
     with pytest.raises(InputError) as caught:
         with_override(DOCUMENT, override)
-    told = str(caught.value)
-    assert told.startswith("--set ")
-    assert told.isprintable()
-    return told
+    text = str(caught.value)
+    assert text.startswith("--set ")
+    assert text.isprintable()
+    return text
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_overrides_leave_the_document_they_start_from_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "text"),
     [
         ("topology.wan.latancy=1ms", "no field 'latancy' in topology.wan, did you mean 'latency'?"),
         ("topologie.wan.latency=1ms", "no field 'topologie', did you mean 'topology'?"),
@@ -88,8 +88,8 @@ def test_overrides_leave_the_document_they_start_from_as_it_was() -> None:
         ("training.micro\nbatches=1", "no field 'micro\\nbatches' in training, did you mean 'microbatches'?"),
     ],
 )
-def test_an_override_that_cannot_be_is_refused_in_one_line(override: str, told: str) -> None:
-    assert f": {told}" in refusal(override)
+def test_an_override_that_cannot_be_is_refused_in_one_line(override: str, text: str) -> None:
+    assert f": {text}" in refusal(override)
 
 
 def test_a_refusal_names_the_override() -> None:
@@ -120,12 +120,12 @@ def test_setting_a_value_changes_it_and_nothing_else(data: st.DataObject, tree: 
 
 @given(st.text(alphabet="abglmnoptuvwxy.0-_ ", max_size=30))
 def test_any_path_is_known_or_refused_in_one_line(text: str) -> None:
-    told = ""
+    line = ""
     try:
         parse_path(text, "--set")
     except InputError as refused:
-        told = str(refused)
-    assert told.isprintable()
+        line = str(refused)
+    assert line.isprintable()
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_what_lies_in_a_file_may_be_deep_in_folders() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "text"),
     [
         ({"model": "gpt-c"}, "model: 'gpt-c' is no model: known are gpt-a, gpt-b, gpt-tiny, or give its hidden"),
         ({"model": 7}, "model: 7 is no model"),
@@ -139,11 +139,11 @@ def test_what_lies_in_a_file_may_be_deep_in_folders() -> None:
         ({"varients": []}, "varients: unknown field, did you mean 'variants'?"),
     ],
 )
-def test_what_this_version_does_not_run_is_refused_in_one_line(fields: dict[str, Any], told: str) -> None:
+def test_what_this_version_does_not_run_is_refused_in_one_line(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError) as caught:
         parsed(**fields)
     # The first letter of a message is set in lower case, so that Python's True and False are as in YAML.
-    assert str(caught.value).startswith(f"exp.yaml: {told}")
+    assert str(caught.value).startswith(f"exp.yaml: {text}")
     assert "\n" not in str(caught.value)
 
 

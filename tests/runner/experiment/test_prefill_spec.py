@@ -10,7 +10,7 @@ from tests.runner.prefill_documents import experiment, with_prefill
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "text"),
     [
         ({}, "rate: poisson arrivals need one, write it like 4/s"),
         ({"rate": 4}, "rate: 4 is no rate of arrivals: write it like 4/s or 0.5/s"),
@@ -31,10 +31,10 @@ from tests.runner.prefill_documents import experiment, with_prefill
         ({"rate": "4/s", "training_memory": "90GiB"}, "training_memory: it is more than the memory that a GPU has"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_with_its_remedy(written: dict[str, Any], told: str) -> None:
+def test_a_mistake_is_reported_in_one_line_with_its_remedy(written: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_model(PrefillSpec, written, "exp.yaml: prefill")
-    assert told in str(caught.value)
+    assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -58,6 +58,6 @@ def test_a_variant_that_prefills_needs_to_be_told_what() -> None:
 
 
 def test_a_rate_can_be_swept() -> None:
-    cells = experiment(sweep={"prefill.rate": ["4/s", "8/s"]}).cells()
-    rates = [cell.variants[0].service.source.rate_per_s for cell in cells if cell.variants[0].service]
+    points = experiment(sweep={"prefill.rate": ["4/s", "8/s"]}).points()
+    rates = [point.variants[0].service.source.rate_per_s for point in points if point.variants[0].service]
     assert rates == [4.0, 8.0]

@@ -6,33 +6,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ground.strict_model import InputError
-from runner.experiment.sweep import MAX_CELLS, combinations, swept_paths, value_text
+from runner.experiment.sweep import MAX_SWEEP_POINTS, combinations, swept_paths, value_text
 
 PATHS = ("training.microbatches", "topology.wan.latency", "compute.forward", "variants.0.schedule", "model")
 
 
 @given(st.dictionaries(st.sampled_from(PATHS), st.lists(st.integers(), min_size=1, max_size=4, unique=True)))
 def test_a_sweep_has_every_combination_once(sweep: dict[str, list[int]]) -> None:
-    cells = [tuple(cell[path] for path in sweep) for cell in combinations(sweep)]
-    assert len(cells) == len(set(cells))
-    assert set(cells) == set(product(*sweep.values()))
+    points = [tuple(point[path] for path in sweep) for point in combinations(sweep)]
+    assert len(points) == len(set(points))
+    assert set(points) == set(product(*sweep.values()))
 
 
 @given(st.data(), st.dictionaries(st.sampled_from(PATHS), st.lists(st.integers(), min_size=1, max_size=3, unique=True)))
-def test_the_order_of_paths_in_the_file_does_not_number_cells_differently(
+def test_the_order_of_paths_in_the_file_does_not_number_sweep_points_differently(
     data: st.DataObject, sweep: dict[str, list[int]]
 ) -> None:
     shuffled = {path: sweep[path] for path in data.draw(st.permutations(list(sweep)))}
     assert combinations(shuffled) == combinations(sweep)
 
 
-def test_without_a_sweep_there_is_one_cell() -> None:
+def test_without_a_sweep_there_is_one_sweep_point() -> None:
     assert combinations({}) == ({},)
 
 
 def test_values_stay_in_the_order_written() -> None:
-    cells = combinations({"topology.wan.latency": ["40ms", "5ms"], "compute.forward": ["1ms", "2ms"]})
-    assert [tuple(cell.values()) for cell in cells] == [
+    points = combinations({"topology.wan.latency": ["40ms", "5ms"], "compute.forward": ["1ms", "2ms"]})
+    assert [tuple(point.values()) for point in points] == [
         ("1ms", "40ms"),
         ("1ms", "5ms"),
         ("2ms", "40ms"),
@@ -48,33 +48,33 @@ def test_values_are_shown_as_they_are_written(value: object, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sweep", "told"),
+    ("sweep", "text"),
     [
         (
             {"topology.wan.latancy": ["1ms"]},
             "topology.wan.latancy: no field 'latancy' in topology.wan, did you mean 'la",
         ),
-        ({"seed": [1, 2]}, "seed: a run has one for all its cells"),
-        ({"engine": ["emulate"]}, "engine: a run has one for all its cells"),
-        ({"dilation": [1, 2]}, "dilation: a run has one for all its cells"),
-        ({"sweep": [{}]}, "sweep: a run has one for all its cells"),
-        ({"variants": [[], []]}, "variants: a run has one for all its cells"),
-        ({"variants.0": [{}, {}]}, "variants.0: a run has one for all its cells"),
-        ({"variants.0.name": ["a", "b"]}, "variants.0.name: a run has one for all its cells"),
+        ({"seed": [1, 2]}, "seed: a run has one for all its sweep points"),
+        ({"engine": ["emulate"]}, "engine: a run has one for all its sweep points"),
+        ({"dilation": [1, 2]}, "dilation: a run has one for all its sweep points"),
+        ({"sweep": [{}]}, "sweep: a run has one for all its sweep points"),
+        ({"variants": [[], []]}, "variants: a run has one for all its sweep points"),
+        ({"variants.0": [{}, {}]}, "variants.0: a run has one for all its sweep points"),
+        ({"variants.0.name": ["a", "b"]}, "variants.0.name: a run has one for all its sweep points"),
         ({"training.stages": [2, 3, 2]}, "training.stages: the value '2' is there twice"),
         ({"name.x": [1]}, "name.x: name is a single value"),
         ({"training": [{}], "training.stages": [1]}, "training.stages: is swept by training as well"),
         ({"variants.0.options.a": ["x\ny"]}, "variants.0.options.a: the value 'x\\ny' has unprintable characters"),
     ],
 )
-def test_what_cannot_be_swept_is_refused_in_one_line(sweep: dict[str, list[Any]], told: str) -> None:
+def test_what_cannot_be_swept_is_refused_in_one_line(sweep: dict[str, list[Any]], text: str) -> None:
     with pytest.raises(InputError) as caught:
         swept_paths(sweep, "exp.yaml")
-    assert str(caught.value).startswith(f"exp.yaml: sweep: {told}")
+    assert str(caught.value).startswith(f"exp.yaml: sweep: {text}")
     assert str(caught.value).isprintable()
 
 
-def test_a_sweep_of_too_many_cells_is_refused_before_it_is_expanded() -> None:
+def test_a_sweep_of_too_many_sweep_points_is_refused_before_it_is_expanded() -> None:
     sweep = {path: list(range(1000)) for path in PATHS}
-    with pytest.raises(InputError, match=rf"sweep: {1000**5} cells, more than the {MAX_CELLS}"):
+    with pytest.raises(InputError, match=rf"sweep: {1000**5} sweep points, more than the {MAX_SWEEP_POINTS}"):
         swept_paths(sweep, "exp.yaml")

@@ -72,31 +72,31 @@ def test_a_run_is_found_by_what_its_file_says_now(tmp_path: Path) -> None:
 
 
 def test_each_job_is_pinned_to_a_core_and_its_words_are_in_its_log(experiment: Experiment, tmp_path: Path) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     jobs = [shell(experiment, "taskset -pc $$ && nproc", name) for name in ("one", "two", "three")]
-    assert run_jobs(jobs, "emulate", tmp_path, told.append) == []
+    assert run_jobs(jobs, "emulate", tmp_path, lines.append) == []
     cores = {f"core {core}" for core in sorted(os.sched_getaffinity(0))[:2]}
     for name in ("one", "two", "three"):
         assert (tmp_path / f"{name}.log").read_text().splitlines()[-1] == "1"
-        assert any(line.startswith(f"{name}: begins on core") for line in told)
-        assert any(line.startswith(f"{name}: done after") for line in told)
-    assert {word for line in told for word in cores if word in line} == cores
+        assert any(line.startswith(f"{name}: begins on core") for line in lines)
+        assert any(line.startswith(f"{name}: done after") for line in lines)
+    assert {word for line in lines for word in cores if word in line} == cores
 
 
-def test_a_job_that_fails_is_one_line_with_its_last_words_and_the_others_run(
+def test_a_job_that_fails_is_one_line_with_its_stderr_tail_and_the_others_run(
     experiment: Experiment, tmp_path: Path
 ) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     jobs = [shell(experiment, "echo first; echo the reason >&2; exit 5", "bad"), shell(experiment, "true", "good")]
-    (failed,) = run_jobs(jobs, "emulate", tmp_path, told.append, side_by_side=1)
+    (failed,) = run_jobs(jobs, "emulate", tmp_path, lines.append, side_by_side=1)
     assert failed.startswith("bad: failed with status 5 (the reason) after ")
-    assert any(line.startswith("good: done after") for line in told)
+    assert any(line.startswith("good: done after") for line in lines)
 
 
 def test_links_outside_tolerance_are_no_failure_but_told(experiment: Experiment, tmp_path: Path) -> None:
-    told: list[str] = []
-    assert run_jobs([shell(experiment, "exit 1")], "emulate", tmp_path, told.append) == []
-    assert told[-1].startswith("part: done, with links outside tolerance, after ")
+    lines: list[str] = []
+    assert run_jobs([shell(experiment, "exit 1")], "emulate", tmp_path, lines.append) == []
+    assert lines[-1].startswith("part: done, with links outside tolerance, after ")
 
 
 def test_whatever_ends_it_ends_the_jobs(tmp_path: Path) -> None:

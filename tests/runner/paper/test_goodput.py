@@ -23,7 +23,7 @@ def test_the_first_half_in_which_windows_open_does_not_count() -> None:
     assert steady_goodput_bps(found, Window(0, 10 * S)) == pytest.approx(8000)
 
 
-def test_each_iteration_is_a_flow_of_its_own_and_their_median_is_told() -> None:
+def test_each_iteration_is_a_flow_of_its_own_and_their_median_is_reported() -> None:
     found = spans(
         *(("w", "e", 1, end_s, 1000) for end_s in (1.0, 2.0)),
         *(("w", "e", 2, end_s, 1000) for end_s in (8.0, 8.5)),

@@ -8,7 +8,7 @@ from tests.runner.paper.outcomes import of, outcome
 from tests.runner.validation.emulated_run import write_run
 
 
-def test_a_run_gives_an_outcome_for_each_cell_and_variant(tmp_path: Path) -> None:
+def test_a_run_gives_an_outcome_for_each_sweep_point_and_variant(tmp_path: Path) -> None:
     run = load(write_run(tmp_path, {(0, "gpipe"): [2.0], (1, "1f1b"): [3.0]}))
     found = outcomes_of("part", run)
     assert [(each.part, each.latency, each.variant, each.iteration_time_s) for each in found] == [
@@ -18,7 +18,7 @@ def test_a_run_gives_an_outcome_for_each_cell_and_variant(tmp_path: Path) -> Non
     assert all(each.calibrated and each.deadline_overruns is None for each in found)
 
 
-def test_links_outside_tolerance_are_told(tmp_path: Path) -> None:
+def test_links_outside_tolerance_are_reported(tmp_path: Path) -> None:
     run = load(write_run(tmp_path, {(0, "gpipe"): [2.0]}, within_tolerance=False))
     assert not outcomes_of("part", run)[0].calibrated
 

@@ -17,9 +17,9 @@ def test_every_experiment_of_the_paper_is_a_part_and_every_part_has_its_file() -
 def test_a_part_is_emulated_in_virtual_time_at_the_real_rates_and_has_the_name_of_its_file(part: Part) -> None:
     experiment = part.experiment("emulate")
     assert (experiment.name, experiment.spec.clock) == (part.name, "virtual")
-    for cell in experiment.cells():
-        assert {link.conditions.pair_rate_bps for link in cell.topology.wan} == {RATE_BPS}
-        assert cell.spec.training.iterations > cell.spec.training.warmup >= 1
+    for point in experiment.points():
+        assert {link.conditions.pair_rate_bps for link in point.topology.wan} == {RATE_BPS}
+        assert point.spec.training.iterations > point.spec.training.warmup >= 1
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)

@@ -14,7 +14,7 @@ from tests.runner.validation.emulated_run import constant, write_run
 
 PART = Part("fig3-pp-latency", "Figure 3: pipelines", ("iteration-time", "gpu-time"), ("iteration-time",))
 VOLUME = Volume("fig3-pp-latency", 1, 2, 3)
-TIMES = {(cell, variant): [2.0 + cell] for cell in (0, 1) for variant in ("gpipe", "1f1b")}
+TIMES = {(point, variant): [2.0 + point] for point in (0, 1) for variant in ("gpipe", "1f1b")}
 
 
 @pytest.fixture

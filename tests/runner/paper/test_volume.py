@@ -27,7 +27,7 @@ def experiment(**sections: Any) -> Any:
 
 
 def test_activations_and_gradients_cross_every_boundary_and_replicas_sum() -> None:
-    (cell,) = experiment().cells()
+    (cell,) = experiment().points()
     crossings = 2 * 3 * 2 * 3  # pipelines, boundaries, both ways, microbatches
     assert iteration_bytes(cell.variants[0]) == crossings * MB + 4 * 2 * 3 * MB
 
@@ -36,7 +36,7 @@ def test_a_transfer_that_is_shared_is_scattered_and_gathered_on_top() -> None:
     shared = {"name": "shared", "schedule": "atlas", "transport": {"connections": 2, "sharing": "temporal"}}
     shared["transport"]["pipelines_per_cell"] = 2  # type: ignore[index]
     plain = {"name": "plain", "schedule": "atlas", "transport": {"connections": 2}}
-    (cell,) = experiment(variants=[shared, plain]).cells()
+    (cell,) = experiment(variants=[shared, plain]).points()
     with_sharing, without = map(iteration_bytes, cell.variants)
     wan_crossings = 2 * 1 * 2 * 3
     assert with_sharing - without == wan_crossings * 2 * MB // 2
@@ -47,7 +47,7 @@ def test_it_is_what_ranks_are_simulated_to_send(schedule: str) -> None:
     (cell,) = experiment(
         training={"stages": 4, "microbatches": 3, "iterations": 1, "warmup": 0},
         variants=[{"name": "one", "schedule": schedule}],
-    ).cells()
+    ).points()
     spans = simulate_variant(cell.topology, cell.variants[0], 1).spans
     sent = int(np.sum(spans.size_bytes[spans.kind == KIND_CODES["send"]]))
     assert iteration_bytes(cell.variants[0]) == sent
@@ -55,7 +55,7 @@ def test_it_is_what_ranks_are_simulated_to_send(schedule: str) -> None:
 
 def test_a_volume_counts_every_iteration_of_every_trial() -> None:
     swept = experiment(sweep={"topology.wan.latency": ["1ms", "10ms", "20ms"]})
-    one = iteration_bytes(swept.cells()[0].variants[0])
+    one = iteration_bytes(swept.points()[0].variants[0])
     assert Volume.of(swept) == Volume("experiment", 3, 6, 6 * one)
 
 

@@ -27,7 +27,7 @@ def parsed(document: dict[str, Any]) -> Experiment:
 
 def test_stages_lie_where_the_planner_puts_them() -> None:
     experiment = parsed(document({"a": 3, "b": 2, "c": 2}, 7, links=SLOW, variants=[AUTO]))
-    (variant,) = experiment.cells()[0].variants
+    (variant,) = experiment.points()[0].variants
     homes = [place.datacenter for place in variant.placement.pipelines[0]]
     assert homes in (list("aaaccbb"), list("bbccaaa"))
 
@@ -35,7 +35,7 @@ def test_stages_lie_where_the_planner_puts_them() -> None:
 def test_pipelines_and_microbatches_stay_as_the_file_has_them() -> None:
     training = {"stages": 2, "pipelines": 3, "microbatches": 5}
     experiment = parsed(document({"a": 6, "b": 6}, 2, training=training, variants=[AUTO, {**ATLAS, "name": "even"}]))
-    auto, even = experiment.cells()[0].variants
+    auto, even = experiment.points()[0].variants
     assert (auto.pipelines, auto.microbatches) == (even.pipelines, even.microbatches) == (3, 5)
     assert [{place.datacenter for place in variant.placement.places} for variant in (auto, even)] == [
         {"a"},
@@ -43,12 +43,12 @@ def test_pipelines_and_microbatches_stay_as_the_file_has_them() -> None:
     ]
 
 
-def test_each_swept_cell_has_a_placement_of_its_own_and_the_file_stays_as_written() -> None:
+def test_each_swept_sweep_point_has_a_placement_of_its_own_and_the_file_stays_as_written() -> None:
     sweep = {"topology.links.0.between": [["a", "b"], ["a", "c"]]}
     experiment = parsed(document({"a": 3, "b": 2, "c": 2}, 7, links=SLOW, variants=[AUTO], sweep=sweep))
     orders = [
-        list(dict.fromkeys(place.datacenter for place in cell.variants[0].placement.pipelines[0]))
-        for cell in experiment.cells()
+        list(dict.fromkeys(place.datacenter for place in point.variants[0].placement.pipelines[0]))
+        for point in experiment.points()
     ]
     assert [order[1] for order in orders] == ["c", "b"]
     assert experiment.document()["variants"][0]["placement"] == "auto"
@@ -57,14 +57,14 @@ def test_each_swept_cell_has_a_placement_of_its_own_and_the_file_stays_as_writte
 
 
 @pytest.mark.parametrize(
-    ("variant", "told"),
+    ("variant", "text"),
     [
         ({"schedule": "dp", "training": {"stages": 1}}, "variants.0.schedule: dp places whole replicas"),
         ({"schedule": "gpipe", "placement": "atuo"}, "variants.0.placement: 'atuo' is not run here, give a list with"),
         ({"schedule": "gpipe", "training": {"stages": 9}}, "training.stages: 9 stages need 9 GPUs, one each, and the"),
     ],
 )
-def test_what_cannot_be_placed_is_refused(variant: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_placed_is_refused(variant: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError) as caught:
         parsed(document({"a": 3, "b": 2}, 4, variants=[{"name": "v", "placement": "auto", **variant}]))
-    assert str(caught.value).startswith(f"exp.yaml: {told}")
+    assert str(caught.value).startswith(f"exp.yaml: {text}")

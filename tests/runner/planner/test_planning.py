@@ -50,18 +50,18 @@ def test_pipelines_that_are_given_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "stages", "pipelines", "told"),
+    ("gpus", "stages", "pipelines", "text"),
     [
         ({"a": 2, "b": 3}, 6, None, "6 stages need 6 GPUs, one each, and the hosts have 5 (a 2, b 3): add hosts"),
         ({"a": 3, "b": 3}, 3, 2, "2 pipelines of 3 stages, replicas of a stage in one datacenter, do not fit the GPUs"),
     ],
 )
-def test_where_nothing_fits_the_stages_and_the_gpus_are_told(
-    gpus: dict[str, int], stages: int, pipelines: int | None, told: str
+def test_where_nothing_fits_the_stages_and_the_gpus_are_reported(
+    gpus: dict[str, int], stages: int, pipelines: int | None, text: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         plan(task_of(document(gpus, stages), pipelines), pricing=lambda _: Price(1.0, 1.0, 1.0, 0))
-    assert str(caught.value).startswith(f"exp.yaml: training.stages: {told}")
+    assert str(caught.value).startswith(f"exp.yaml: training.stages: {text}")
 
 
 def test_cells_that_do_not_fit_even_once_are_told_like_that() -> None:
@@ -79,7 +79,7 @@ def test_too_many_candidates_for_exhaustive_search_are_refused_with_the_remedy()
 
 
 @pytest.mark.parametrize(
-    ("schedule", "told"),
+    ("schedule", "text"),
     [
         (
             "dp",
@@ -89,10 +89,10 @@ def test_too_many_candidates_for_exhaustive_search_are_refused_with_the_remedy()
         ("torch-gpipe", "variants.0.schedule: torch-gpipe is torch's own, which is not simulated: it has no plan"),
     ],
 )
-def test_what_has_no_stages_to_place_or_is_not_simulated_is_refused(schedule: str, told: str) -> None:
+def test_what_has_no_stages_to_place_or_is_not_simulated_is_refused(schedule: str, text: str) -> None:
     with pytest.raises(InputError) as caught:
         task_of(document({"a": 2}, 1, variants=[{"name": "v", "schedule": schedule}]))
-    assert str(caught.value) == f"exp.yaml: {told}"
+    assert str(caught.value) == f"exp.yaml: {text}"
 
 
 def test_equal_tasks_are_planned_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

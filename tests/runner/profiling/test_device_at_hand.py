@@ -17,7 +17,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu) -> None:
 
 
 @pytest.mark.parametrize("asked", ["auto", "cuda"])
-def test_a_gpu_is_told_by_nvml(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+def test_a_gpu_is_reported_by_nvml(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     machine(monkeypatch, FakeGpu("GPU-1", "NVIDIA H200", total=100, used=40, reasons=0x20), FakeGpu("GPU-2"))
     with device_at_hand(asked) as device:
         assert (device.kind, device.name, device.driver, device.free_bytes()) == ("cuda", "NVIDIA H200", "570.1", 60)

@@ -29,15 +29,15 @@ def stages_task() -> StagesTask:
 
 
 def test_a_profile_says_what_it_was_measured_on_and_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    profile = Measurement(CpuAtHand(), PACE, told.append).stages(stages_task())
+    lines: list[str] = []
+    profile = Measurement(CpuAtHand(), PACE, lines.append).stages(stages_task())
     assert (profile.precision, profile.device) == ("bf16", CpuAtHand().name)
     assert profile.conditions is not None
     assert profile.conditions.versions["torch"] == torch.__version__
     assert profile.conditions.ceiling.size in {8, 16}
     assert (profile.conditions.threads, profile.conditions.driver) == (1, None)
     for position in ("first", "middle", "last"):
-        assert f"{TOY}, {position} stage of 1 layer: 14 repeats" in told
+        assert f"{TOY}, {position} stage of 1 layer: 14 repeats" in lines
 
 
 def test_prompts_make_a_profile_of_the_layers_that_were_measured() -> None:
@@ -60,7 +60,7 @@ def test_a_gpu_that_torch_does_not_see_is_refused_with_what_would() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "text"),
     [
         (torch.OutOfMemoryError("CUDA out of memory"), r"^memory: the GPU's memory ran out: give fewer --layers"),
         (
@@ -69,14 +69,14 @@ def test_a_gpu_that_torch_does_not_see_is_refused_with_what_would() -> None:
         ),
     ],
 )
-def test_memory_that_runs_out_all_the_same_is_told_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, fault: Exception, told: str
+def test_memory_that_runs_out_all_the_same_is_reported_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception, text: str
 ) -> None:
     def fail(_: StageDriver, __: int) -> dict[str, int]:
         raise fault
 
     monkeypatch.setattr(StageDriver, "passes", fail)
-    with pytest.raises(MissingError, match=told):
+    with pytest.raises(MissingError, match=text):
         Measurement(CpuAtHand(), PACE, lambda _: None).stages(stages_task())
 
 

@@ -5,23 +5,23 @@ import pytest
 from runner.experiment.model import TransportSpec
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.connection_count import CutPair, count_connections, cut_pairs, tcp_settings, window_bps
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 
 AUTO = TransportSpec(connections="auto", window="1MiB")
 
 
-def cell(**wan: str) -> Cell:
+def point(**wan: str) -> SweepPoint:
     document = {
         "topology": {
             "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}, {"name": "far", "hosts": 1}],
             "wan": {"latency": "10ms", **wan},
         }
     }
-    (only,) = parse_experiment(document, "exp.yaml", Path()).cells()
+    (only,) = parse_experiment(document, "exp.yaml", Path()).points()
     return only
 
 
-def counted(of: Cell, transport: TransportSpec) -> dict[tuple[str, str], int]:
+def counted(of: SweepPoint, transport: TransportSpec) -> dict[tuple[str, str], int]:
     return count_connections(of.topology, of.variants[0].pairs, transport, "real")
 
 
@@ -36,7 +36,7 @@ def test_a_connection_moves_what_it_may_have_in_flight_once_in_a_round_trip() ->
 
 
 def test_a_number_that_is_given_joins_every_pair() -> None:
-    assert counted(cell(rate="1Gbit"), TransportSpec(connections=7)) == {
+    assert counted(point(rate="1Gbit"), TransportSpec(connections=7)) == {
         ("east-0", "east-1"): 7,
         ("east-1", "west-0"): 7,
         ("west-0", "west-1"): 7,
@@ -46,7 +46,7 @@ def test_a_number_that_is_given_joins_every_pair() -> None:
 
 def test_auto_fills_each_pairs_cap_with_what_one_connection_moves() -> None:
     # 1000 Mbit/s leave 956.4 to the payload; 1.1 times that over 293.6 is 3.58.
-    assert counted(cell(rate="10Gbit", node_pair_rate="1Gbit"), AUTO) == {
+    assert counted(point(rate="10Gbit", node_pair_rate="1Gbit"), AUTO) == {
         ("east-0", "east-1"): 1,
         ("east-1", "west-0"): 4,
         ("west-0", "west-1"): 1,
@@ -56,20 +56,20 @@ def test_auto_fills_each_pairs_cap_with_what_one_connection_moves() -> None:
 
 def test_a_wider_window_takes_fewer_connections() -> None:
     wider = TransportSpec(connections="auto", window="4MiB")
-    assert counted(cell(rate="1Gbit"), wider)["east-1", "west-0"] == 1
+    assert counted(point(rate="1Gbit"), wider)["east-1", "west-0"] == 1
 
 
 @pytest.mark.parametrize("wan", [{}, {"rate": "1Gbit", "latency": "0ms"}])
 def test_a_pair_without_a_cap_or_without_latency_has_one_connection(wan: dict[str, str]) -> None:
-    assert set(counted(cell(**wan), AUTO).values()) == {1}
+    assert set(counted(point(**wan), AUTO).values()) == {1}
 
 
 def test_there_are_never_more_than_64() -> None:
-    assert counted(cell(rate="100Gbit"), AUTO)["east-1", "west-0"] == 64
+    assert counted(point(rate="100Gbit"), AUTO)["east-1", "west-0"] == 64
 
 
 def test_where_64_do_not_fill_a_pair_it_is_said_how_many_would_and_what_64_carry() -> None:
-    wide = cell(rate="100Gbit", node_pair_rate="50Gbit")
+    wide = point(rate="100Gbit", node_pair_rate="50Gbit")
     cuts = cut_pairs(wide.topology, wide.variants[0].pairs, AUTO, "real")
     # 50 Gbit/s leave 47.82 to the payload; a connection moves 0.7 MiB fifty times a second, 293.6 Mbit/s.
     assert [(cut.hosts, cut.wanted) for cut in cuts] == [(("east-1", "west-0"), 180), (("west-1", "far-0"), 180)]
@@ -77,12 +77,12 @@ def test_where_64_do_not_fill_a_pair_it_is_said_how_many_would_and_what_64_carry
 
 
 def test_what_64_fill_and_what_was_given_are_not_cut() -> None:
-    narrow, wide = cell(rate="1Gbit"), cell(rate="100Gbit")
+    narrow, wide = point(rate="1Gbit"), point(rate="100Gbit")
     assert cut_pairs(narrow.topology, narrow.variants[0].pairs, AUTO, "real") == ()
     assert cut_pairs(wide.topology, wide.variants[0].pairs, TransportSpec(connections=64), "real") == ()
 
 
 def test_the_margin_alone_is_cut_without_loss() -> None:
     # 18 Gbit/s leave 17.2 Gbit/s to the payload, which 59 connections carry and 65 fill with a tenth to spare.
-    near = cell(rate="18Gbit")
+    near = point(rate="18Gbit")
     assert cut_pairs(near.topology, near.variants[0].pairs, AUTO, "real")[0] == CutPair(("east-1", "west-0"), 65, 1.0)

@@ -48,11 +48,11 @@ def test_a_number_is_taken_as_it_is() -> None:
 def test_what_no_small_dilation_carries_is_refused_with_the_remedies() -> None:
     with pytest.raises(CapacityError) as caught:
         choose_dilation(123_456_789_012, GBIT + 17, "auto")
-    told = str(caught.value)
-    assert told.isprintable()
-    assert told.startswith("dilation: the links in use ask for 123Gbit at once and this machine carries 1Gbit, which ")
-    assert "a dilation of 154.4, more than the 10" in told
-    assert told.endswith("lower node_pair_rate, rate or intra.rate, or give a number in dilation")
+    text = str(caught.value)
+    assert text.isprintable()
+    assert text.startswith("dilation: the links in use ask for 123Gbit at once and this machine carries 1Gbit, which ")
+    assert "a dilation of 154.4, more than the 10" in text
+    assert text.endswith("lower node_pair_rate, rate or intra.rate, or give a number in dilation")
 
 
 @pytest.mark.parametrize("capacity_bps", [0, -5])

@@ -39,73 +39,73 @@ def refusal(path: Path, *overrides: str) -> str:
     with pytest.raises(InputError) as caught:
         load_experiment(path, overrides)
     assert before == (sorted(path.parent.iterdir()) if path.parent.is_dir() else [])
-    told = str(caught.value)
-    assert told.isprintable()
-    return told
+    text = str(caught.value)
+    assert text.isprintable()
+    return text
 
 
-def test_a_cell_has_nothing_left_to_default(tmp_path: Path) -> None:
+def test_a_sweep_point_has_nothing_left_to_default(tmp_path: Path) -> None:
     experiment = load_experiment(written(tmp_path, small(training={"microbatches": 4}), "quick look.yaml"))
     assert experiment.name == "quick look"
-    (cell,) = experiment.cells()
-    assert (cell.index, cell.values) == (0, {})
-    (variant,) = cell.variants
+    (point,) = experiment.points()
+    assert (point.index, point.values) == (0, {})
+    (variant,) = point.variants
     assert variant.work.forward_ns == (10_000_000,) * 4
     assert variant.work.backward_ns == (20_000_000,) * 4
     assert variant.work.recompute_ns == (0,) * 4
     assert variant.work.activation_bytes == (2**20,) * 3
-    assert cell.topology.conditions("east", "west").latency_ns == 40_000_000
-    assert [place.host.name for place in cell.variants[0].placement.places] == ["east-0", "east-1", "west-0", "west-1"]
-    assert cell.tokens_per_iteration == 4 * 4096
-    assert cell.demand.total_bps == 2 * 10**9
+    assert point.topology.conditions("east", "west").latency_ns == 40_000_000
+    assert [place.host.name for place in point.variants[0].placement.places] == ["east-0", "east-1", "west-0", "west-1"]
+    assert point.tokens_per_iteration == 4 * 4096
+    assert point.demand.total_bps == 2 * 10**9
 
 
 def test_dilated_times_are_longer_and_send_as_much() -> None:
-    times = parsed(small(compute={"forward": "3ms", "recompute": "1ms"})).cells()[0].variants[0].work
+    times = parsed(small(compute={"forward": "3ms", "recompute": "1ms"})).points()[0].variants[0].work
     slow = times.dilated(2.5)
     assert (slow.forward_ns[0], slow.backward_ns[0], slow.recompute_ns[0]) == (7_500_000, 15_000_000, 2_500_000)
     assert slow.activation_bytes == times.activation_bytes
 
 
 def test_the_activation_follows_from_the_model() -> None:
-    (cell,) = parsed(small(compute={}, model="gpt-b")).cells()
-    assert cell.variants[0].work.activation_bytes == (96 * 2**20,) * 3
+    (point,) = parsed(small(compute={}, model="gpt-b")).points()
+    assert point.variants[0].work.activation_bytes == (96 * 2**20,) * 3
 
 
 def test_lists_hold_one_entry_a_stage_and_activations_one_a_boundary() -> None:
     times = {"forward": ["1ms", "2ms", "3ms"], "backward": ["4ms"] * 3, "recompute": "1ms", "activation": ["1B", "2B"]}
-    (cell,) = parsed(small(compute=times, training={"stages": 3})).cells()
-    assert cell.variants[0].work.forward_ns == (1_000_000, 2_000_000, 3_000_000)
-    assert cell.variants[0].work.activation_bytes == (1, 2)
+    (point,) = parsed(small(compute=times, training={"stages": 3})).points()
+    assert point.variants[0].work.forward_ns == (1_000_000, 2_000_000, 3_000_000)
+    assert point.variants[0].work.activation_bytes == (1, 2)
 
 
 def test_a_single_stage_has_no_boundary() -> None:
-    (cell,) = parsed(small(training={"stages": 1}, compute={"activation": []})).cells()
-    assert cell.variants[0].work.activation_bytes == ()
-    assert cell.demand.total_bps == 0
+    (point,) = parsed(small(training={"stages": 1}, compute={"activation": []})).points()
+    assert point.variants[0].work.activation_bytes == ()
+    assert point.demand.total_bps == 0
 
 
 def test_fewer_stages_than_datacenters_are_fine() -> None:
-    (cell,) = parsed(small(training={"stages": 1})).cells()
-    assert [place.host.name for place in cell.variants[0].placement.places] == ["east-0"]
+    (point,) = parsed(small(training={"stages": 1})).points()
+    assert [place.host.name for place in point.variants[0].placement.places] == ["east-0"]
 
 
-def test_a_sweep_makes_a_cell_of_each_combination() -> None:
+def test_a_sweep_makes_a_sweep_point_of_each_combination() -> None:
     sweep = {"topology.wan.latency": ["10ms", "40ms"], "training.microbatches": [2, 4]}
-    cells = parsed(small(sweep=sweep)).cells()
-    assert [(cell.index, dict(cell.values)) for cell in cells] == [
+    points = parsed(small(sweep=sweep)).points()
+    assert [(point.index, dict(point.values)) for point in points] == [
         (0, {"topology.wan.latency": "10ms", "training.microbatches": "2"}),
         (1, {"topology.wan.latency": "10ms", "training.microbatches": "4"}),
         (2, {"topology.wan.latency": "40ms", "training.microbatches": "2"}),
         (3, {"topology.wan.latency": "40ms", "training.microbatches": "4"}),
     ]
-    assert [cell.topology.wan[0].conditions.latency_ns // 10**6 for cell in cells] == [10, 10, 40, 40]
-    assert [cell.spec.training.microbatches for cell in cells] == [2, 4, 2, 4]
+    assert [point.topology.wan[0].conditions.latency_ns // 10**6 for point in points] == [10, 10, 40, 40]
+    assert [point.spec.training.microbatches for point in points] == [2, 4, 2, 4]
 
 
 def test_a_swept_value_reaches_what_follows_from_it() -> None:
-    cells = parsed(small(sweep={"compute.forward": ["1ms", "2ms"]})).cells()
-    assert [cell.variants[0].work.backward_ns[0] for cell in cells] == [2_000_000, 4_000_000]
+    points = parsed(small(sweep={"compute.forward": ["1ms", "2ms"]})).points()
+    assert [point.variants[0].work.backward_ns[0] for point in points] == [2_000_000, 4_000_000]
 
 
 def test_a_swept_wan_is_what_a_link_leaves_out() -> None:
@@ -113,15 +113,15 @@ def test_a_swept_wan_is_what_a_link_leaves_out() -> None:
     topology = {**SMALL["topology"], "links": links}
     experiment = parsed(small(topology=topology, sweep={"topology.wan.latency": ["1ms", "2ms"]}))
     again = parsed(experiment.document())
-    for cells in (experiment.cells(), again.cells()):
-        assert [cell.topology.wan[0].conditions.latency_ns for cell in cells] == [1_000_000, 2_000_000]
-        assert {cell.topology.wan[0].conditions.rate_bps for cell in cells} == {5_000_000}
+    for points in (experiment.points(), again.points()):
+        assert [point.topology.wan[0].conditions.latency_ns for point in points] == [1_000_000, 2_000_000]
+        assert {point.topology.wan[0].conditions.rate_bps for point in points} == {5_000_000}
 
 
 def test_overrides_come_before_everything_else(tmp_path: Path) -> None:
     path = written(tmp_path, small(sweep={"topology.wan.latency": ["1ms"]}))
     experiment = load_experiment(path, ["topology.datacenters.1.hosts=7", "sweep={}", "name=other", "repeats=3"])
-    assert len(experiment.cells()[0].topology.hosts) == 9
+    assert len(experiment.points()[0].topology.hosts) == 9
     assert (experiment.name, experiment.spec.repeats, dict(experiment.spec.sweep)) == ("other", 3, {})
 
 
@@ -133,19 +133,19 @@ def test_a_topology_can_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
     path = written(tmp_path, small(topology="nets/two.yaml"))
     assert load_experiment(path).document() == {**parsed(SMALL).document(), "name": "exp"}
     assert (
-        load_experiment(path, ["topology.wan.latency=7ms"]).cells()[0].topology.wan[0].conditions.latency_ns
+        load_experiment(path, ["topology.wan.latency=7ms"]).points()[0].topology.wan[0].conditions.latency_ns
         == 7 * 10**6
     )
     near = load_experiment(path, ["topology=nets/near.yaml"])
-    assert near.cells()[0].topology.wan[0].conditions.latency_ns == 10**6
+    assert near.points()[0].topology.wan[0].conditions.latency_ns == 10**6
     both = load_experiment(path, ["sweep.topology=[nets/two.yaml, nets/near.yaml]"])
-    assert [cell.topology.wan[0].conditions.latency_ns // 10**6 for cell in both.cells()] == [40, 1]
+    assert [point.topology.wan[0].conditions.latency_ns // 10**6 for point in both.points()] == [40, 1]
 
 
 def test_a_profile_gives_the_links(tmp_path: Path) -> None:
     topology = {"datacenters": [{"name": "eastus", "hosts": 1}, {"name": "westus", "hosts": 1}], "profile": "azure"}
-    (cell,) = parsed(small(topology=topology)).cells()
-    assert 20_000_000 < cell.topology.conditions("eastus", "westus").latency_ns < 60_000_000
+    (point,) = parsed(small(topology=topology)).points()
+    assert 20_000_000 < point.topology.conditions("eastus", "westus").latency_ns < 60_000_000
     own = {
         "title": "mine",
         "source": [{"figures": "latency", "origin": "made up"}],
@@ -154,13 +154,13 @@ def test_a_profile_gives_the_links(tmp_path: Path) -> None:
     written(tmp_path, own, "own.yaml")
     path = written(tmp_path, small(topology={**topology, "profile": "own.yaml"}))
     before = load_experiment(path)
-    assert before.cells()[0].topology.wan[0].conditions.latency_ns == 3_000_000
+    assert before.points()[0].topology.wan[0].conditions.latency_ns == 3_000_000
     written(tmp_path, {**own, "default": {"latency": "4ms", "rate": "1Gbit"}}, "own.yaml")
     assert load_experiment(path).config_hash != before.config_hash
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "text"),
     [
         ({"varients": []}, "varients: unknown field, did you mean 'variants'?"),
         (
@@ -238,9 +238,9 @@ def test_a_profile_gives_the_links(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_input_is_refused_with_file_field_and_remedy(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_bad_input_is_refused_with_file_field_and_remedy(tmp_path: Path, change: dict[str, Any], text: str) -> None:
     path = written(tmp_path, small(**change))
-    assert refusal(path).startswith(f"{path}: {told}")
+    assert refusal(path).startswith(f"{path}: {text}")
 
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
@@ -266,8 +266,8 @@ def test_a_fault_in_the_topologys_own_file_names_that_file(tmp_path: Path) -> No
 
 def test_a_refusal_says_which_overrides_were_given(tmp_path: Path) -> None:
     path = written(tmp_path, SMALL)
-    told = refusal(path, "repeats=2", "topology.wan.latency=-1ms")
-    assert told.startswith(
+    text = refusal(path, "repeats=2", "topology.wan.latency=-1ms")
+    assert text.startswith(
         f"{path} --set repeats=2 --set topology.wan.latency=-1ms: topology.wan.latency: '-1ms' is ne"
     )
     assert refusal(path, "topology.wan.latancy=1ms").startswith("--set topology.wan.latancy=1ms: no field 'latancy'")
@@ -318,8 +318,8 @@ def test_the_resolved_configuration_reads_back_as_the_same_experiment(document: 
     for text in (json.dumps(experiment.document(), sort_keys=True), yaml.safe_dump(experiment.document())):
         again = parsed(yaml.safe_load(text))
         assert again.config_hash == experiment.config_hash
-        assert [cell.topology for cell in again.cells()] == [cell.topology for cell in experiment.cells()]
-        assert [cell.variants for cell in again.cells()] == [cell.variants for cell in experiment.cells()]
+        assert [point.topology for point in again.points()] == [point.topology for point in experiment.points()]
+        assert [point.variants for point in again.points()] == [point.variants for point in experiment.points()]
 
 
 def reordered(tree: Any) -> Any:
@@ -339,7 +339,7 @@ def test_an_override_changes_what_it_names_as_the_file_would(wan: dict[str, str]
     topology = {**SMALL["topology"], "wan": wan}
     by_file = parsed(small(topology={**topology, "wan": {**wan, field: value}}))
     by_sweep = parsed(small(topology=topology, sweep={f"topology.wan.{field}": [value]}))
-    assert by_sweep.cells()[0].topology == by_file.cells()[0].topology
+    assert by_sweep.points()[0].topology == by_file.points()[0].topology
 
 
 SECTIONS = ["topology", "model", "compute", "training", "variants", "transport", "wan", "intra", "links", "sweep"]
@@ -360,12 +360,12 @@ ODD_TREES = st.recursive(
 
 @given(st.dictionaries(NAMES, ODD_TREES, max_size=3))
 def test_any_document_is_an_experiment_or_one_line(changes: dict[str, Any]) -> None:
-    told = ""
+    text = ""
     try:
         assert parsed(small(**changes)).config_hash
     except InputError as refused:
-        told = str(refused)
-    assert told.isprintable()
+        text = str(refused)
+    assert text.isprintable()
 
 
 def test_a_default_written_out_hashes_like_one_left_out() -> None:

@@ -30,7 +30,7 @@ NETWORKS = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_siz
 
 
 @given(st.data(), NETWORKS)
-def test_every_stage_has_a_gpu_of_its_own_and_neighbours_stay_together(data: st.DataObject, topology: Topology) -> None:
+def test_every_stage_has_a_gpu_of_its_own_and_peers_stay_together(data: st.DataObject, topology: Topology) -> None:
     stages = data.draw(st.integers(1, sum(host.gpus for host in topology.hosts)))
     placement = place_stages(topology, stages)
     assert [place.stage for place in placement.places] == list(range(stages))
@@ -92,7 +92,7 @@ def test_a_variant_can_give_the_datacenter_of_each_stage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "text"),
     [
         (["a", "b"], "placement: a list of 2 for 3 stages, name one datacenter for each stage"),
         (["a", "b", "z"], "placement.2: no datacenter 'z', there are a, b"),
@@ -102,10 +102,10 @@ def test_a_variant_can_give_the_datacenter_of_each_stage() -> None:
         ),
     ],
 )
-def test_a_placement_that_cannot_be_is_refused(asked: list[str], told: str) -> None:
+def test_a_placement_that_cannot_be_is_refused(asked: list[str], text: str) -> None:
     with pytest.raises(InputError) as caught:
         place_stages(network([1, 1], [1]), 3, 1, asked)
-    assert str(caught.value) == told
+    assert str(caught.value) == text
 
 
 def test_more_stages_than_gpus_are_refused_with_what_there_is() -> None:
@@ -169,7 +169,7 @@ def test_a_variant_can_place_each_pipeline_for_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stages", "pipelines", "asked", "told"),
+    ("stages", "pipelines", "asked", "text"),
     [
         (2, 3, None, "placement: 3 pipelines of 2 stages need 6 GPUs, one each, and the hosts have 5 (a 3, b 2): add"),
         (
@@ -184,11 +184,11 @@ def test_a_variant_can_place_each_pipeline_for_itself() -> None:
     ],
 )
 def test_pipelines_that_cannot_be_placed_are_refused(
-    stages: int, pipelines: int, asked: list[list[str]] | None, told: str
+    stages: int, pipelines: int, asked: list[list[str]] | None, text: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         place_stages(network([1, 1, 1], [2]), stages, pipelines, asked)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(text)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.data())

@@ -1,4 +1,4 @@
-"""Variants as they are written, and what they become: cuts, cells, plans, and who talks to whom."""
+"""Variants as they are written, and what they become: cuts, sweep points, plans, and who talks to whom."""
 
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,16 @@ def resolved(*variants: dict[str, Any], **document: Any) -> tuple[ResolvedVarian
         "exp.yaml",
         Path(),
     )
-    (cell,) = experiment.cells()
-    return cell.variants
+    (point,) = experiment.points()
+    return point.variants
 
 
 def refusal(*variants: dict[str, Any], **document: Any) -> str:
     with pytest.raises(InputError) as caught:
         resolved(*variants, **document)
-    told = str(caught.value)
-    assert told.isprintable()
-    return told
+    text = str(caught.value)
+    assert text.isprintable()
+    return text
 
 
 def talking(variant: ResolvedVariant) -> set[tuple[int, int]]:
@@ -47,7 +47,7 @@ def talking(variant: ResolvedVariant) -> set[tuple[int, int]]:
     return {(rank(one), rank(other)) for one, other in variant.pairs}
 
 
-def test_neighbouring_stages_and_the_replicas_of_a_stage_talk() -> None:
+def test_peering_stages_and_the_replicas_of_a_stage_talk() -> None:
     (variant,) = resolved({"schedule": "gpipe"})
     stages = {(rank, rank + 1) for rank in (*range(5), *range(6, 11))}
     assert talking(variant) == stages | {(rank, rank + 6) for rank in range(6)}
@@ -115,7 +115,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variants", "document", "told"),
+    ("variants", "document", "text"),
     [
         (
             [{"schedule": "gpipe"}, {"schedule": "gpipe", "training": {"microbatches": 8}}],
@@ -249,9 +249,9 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
     ],
 )
 def test_variants_that_cannot_run_are_refused(
-    variants: list[dict[str, Any]], document: dict[str, Any], told: str
+    variants: list[dict[str, Any]], document: dict[str, Any], text: str
 ) -> None:
-    assert refusal(*variants, **document).startswith(f"exp.yaml: {told}")
+    assert refusal(*variants, **document).startswith(f"exp.yaml: {text}")
 
 
 def test_a_text_that_is_shorter_than_a_sequence_is_refused(tmp_path: Path) -> None:
@@ -266,4 +266,4 @@ def test_a_text_that_is_shorter_than_a_sequence_is_refused(tmp_path: Path) -> No
     with pytest.raises(InputError, match="holds 128 bytes, a sequence and the token after it take 129: give a longer"):
         parse_experiment(document, "exp.yaml", tmp_path)
     text.write_text("x" * 129)
-    assert parse_experiment(document, "exp.yaml", tmp_path).cells()[0].text == text
+    assert parse_experiment(document, "exp.yaml", tmp_path).points()[0].text == text

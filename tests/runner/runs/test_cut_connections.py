@@ -23,18 +23,18 @@ def experiment(**changes: Any) -> Experiment:
     return parse_experiment(document, "exp.yaml", Path())
 
 
-def test_a_variant_is_told_with_its_node_pair_what_would_fill_it_and_what_there_is() -> None:
-    (line,) = cut_lines(experiment().cells())
+def test_a_variant_is_reported_with_its_node_pair_what_would_fill_it_and_what_there_is() -> None:
+    (line,) = cut_lines(experiment().points())
     assert line.startswith("cut: connections: auto stops at 64 between east-0 and west-0: 717 would fill the node pair")
     assert "64 carry 9.82" in line
 
 
-def test_of_a_sweep_the_worst_point_is_told() -> None:
-    (line,) = cut_lines(experiment(sweep={"topology.wan.latency": ["1ms", "20ms", "40ms"]}).cells())
+def test_of_a_sweep_the_worst_point_is_reported() -> None:
+    (line,) = cut_lines(experiment(sweep={"topology.wan.latency": ["1ms", "20ms", "40ms"]}).points())
     assert "at topology.wan.latency=40ms (and 1 more such case): 717" in line
 
 
 def test_a_trial_keeps_what_is_cut_and_nothing_else() -> None:
-    (cell,) = experiment().cells()
-    kept = [cut_facts(cell.topology, variant) for variant in cell.variants]
+    (point,) = experiment().points()
+    kept = [cut_facts(point.topology, variant) for variant in point.variants]
     assert kept == [{"connections_cut": [["east-0", "west-0", 717, 0.0982]]}, {}, {}]

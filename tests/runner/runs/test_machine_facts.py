@@ -42,14 +42,14 @@ def test_what_the_machine_does_not_tell_is_none(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "text"),
     [("echo 'iperf 3.12 (cJSON)'; echo more", "iperf 3.12 (cJSON)"), ("true", None), ("echo 3.12; exit 1", None)],
 )
 def test_a_program_tells_its_version_on_its_first_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, text: str | None
 ) -> None:
     program = tmp_path / "iperf3"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert program_version("iperf3", "--version") == told
+    assert program_version("iperf3", "--version") == text

@@ -5,7 +5,7 @@ from typing import Any
 
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Experiment
-from runner.runs.manifest import gather_manifest, told_once
+from runner.runs.manifest import gather_manifest, without_repetition
 
 
 def experiment(**changes: Any) -> Experiment:
@@ -41,19 +41,19 @@ def test_a_manifest_says_what_is_run(tmp_path: Path) -> None:
         ("many", "1f1b"),
     ]
     assert manifest["variants"][0]["transport"]["connections"] == 1
-    assert [(entry["index"], entry["cell"]) for entry in manifest["cells"]] == [
+    assert [(entry["index"], entry["sweep_point"]) for entry in manifest["sweep_points"]] == [
         (0, {"topology.wan.latency": "10ms"}),
         (1, {"topology.wan.latency": "40ms"}),
     ]
-    assert [entry["wan"][0]["latency_ns"] for entry in manifest["cells"]] == [10_000_000, 40_000_000]
-    assert manifest["cells"][0]["variants"]["many"]["placement"] == [[["east-0", 0], ["west-0", 0]]]
+    assert [entry["wan"][0]["latency_ns"] for entry in manifest["sweep_points"]] == [10_000_000, 40_000_000]
+    assert manifest["sweep_points"][0]["variants"]["many"]["placement"] == [[["east-0", 0], ["west-0", 0]]]
     assert (manifest["warmup_iterations"], manifest["tokens_per_iteration"]) == (1, 4 * 4096)
 
 
-def test_what_a_sweep_changes_stands_with_the_cells(tmp_path: Path) -> None:
+def test_what_a_sweep_changes_stands_with_the_sweep_points(tmp_path: Path) -> None:
     manifest = gather_manifest(experiment(sweep={"training.microbatches": [1, 2]}), checkout=tmp_path)
     assert manifest["tokens_per_iteration"] is None
-    assert [entry["tokens_per_iteration"] for entry in manifest["cells"]] == [4096, 2 * 4096]
+    assert [entry["tokens_per_iteration"] for entry in manifest["sweep_points"]] == [4096, 2 * 4096]
     assert manifest["warmup_iterations"] == 1
 
 
@@ -68,18 +68,21 @@ def test_a_folder_without_git_has_no_revision(tmp_path: Path) -> None:
     assert gather_manifest(experiment(), checkout=tmp_path)["git"] is None
 
 
-def test_schedules_of_other_packages_are_told_and_those_of_this_one_are_not(tmp_path: Path) -> None:
+def test_schedules_of_other_packages_are_reported_and_those_of_this_one_are_not(tmp_path: Path) -> None:
     assert gather_manifest(experiment(), checkout=tmp_path)["foreign_schedules"] == []
 
 
-def test_what_all_share_is_told_once() -> None:
-    assert told_once({"a": {"mtu": 1500, "gso": True}, "b": {"mtu": 1500, "gso": True}}) == {"mtu": 1500, "gso": True}
+def test_what_all_share_is_reported_once() -> None:
+    assert without_repetition({"a": {"mtu": 1500, "gso": True}, "b": {"mtu": 1500, "gso": True}}) == {
+        "mtu": 1500,
+        "gso": True,
+    }
 
 
-def test_what_differs_is_told_of_each() -> None:
+def test_what_differs_is_reported_of_each() -> None:
     facts = {"a": {"mtu": 1500, "gso": True}, "b": {"mtu": 9000, "gso": True, "lro": False}}
-    assert told_once(facts) == {"mtu": {"a": 1500, "b": 9000}, "gso": True, "lro": {"b": False}}
+    assert without_repetition(facts) == {"mtu": {"a": 1500, "b": 9000}, "gso": True, "lro": {"b": False}}
 
 
 def test_nobody_has_nothing_to_tell() -> None:
-    assert told_once({}) == {}
+    assert without_repetition({}) == {}

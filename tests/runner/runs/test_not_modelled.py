@@ -10,11 +10,11 @@ from pydantic import BaseModel
 
 from ground.strict_model import InputError
 from results.reading.not_modelled import NotModelled
-from runner.emulation.network_choice import emulated_cells
+from runner.emulation.network_choice import emulated_points
 from runner.experiment.model import ExperimentSpec
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.checks.engine_limits import check_packets_arrive
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.runs.manifest import gather_manifest
 from runner.runs.not_modelled import as_written, links_without, planned_without, simulated_without
 from testbed.network.topology import TopologySpec, resolve_topology
@@ -33,13 +33,13 @@ TORCH: dict[str, Any] = {
 }
 
 
-def cell(**sections: Any) -> Cell:
-    (only,) = parse_experiment({"topology": TWO, "engine": "simulate", **sections}, "exp.yaml", Path()).cells()
+def point(**sections: Any) -> SweepPoint:
+    (only,) = parse_experiment({"topology": TWO, "engine": "simulate", **sections}, "exp.yaml", Path()).points()
     return only
 
 
 def found(**sections: Any) -> tuple[NotModelled, ...]:
-    own = cell(**sections)
+    own = point(**sections)
     return simulated_without(own.spec, own.topology)
 
 
@@ -57,7 +57,7 @@ def test_an_experiment_that_asks_for_nothing_special_is_simulated_whole() -> Non
     assert found(variants=[variant("a", congestion="reno"), variant("b", slow_start_after_idle=False)]) == ()
 
 
-def test_loss_and_jitter_are_told_link_by_link_as_they_are_resolved() -> None:
+def test_loss_and_jitter_are_reported_link_by_link_as_they_are_resolved() -> None:
     datacenters = [{"name": name, "hosts": 1} for name in ("a", "b", "c")]
     topology = {
         "datacenters": datacenters,
@@ -71,7 +71,7 @@ def test_loss_and_jitter_are_told_link_by_link_as_they_are_resolved() -> None:
     )
 
 
-def test_a_congestion_control_that_sets_its_own_pace_is_told_with_its_variants() -> None:
+def test_a_congestion_control_that_sets_its_own_pace_is_reported_with_its_variants() -> None:
     variants = [variant("a", congestion="bbr"), variant("b"), variant("c", congestion="bbr")]
     assert found(variants=variants) == (NotModelled("transport.congestion", "bbr", variants=("a", "c")),)
 
@@ -80,25 +80,25 @@ def test_an_ideal_transport_has_no_congestion_control_to_miss() -> None:
     assert found(variants=[variant("a", congestion="bbr", model="ideal")]) == ()
 
 
-def test_collectives_of_torch_and_gpus_that_ranks_share_are_told() -> None:
-    told = found(variants=[variant("a", all_reduce="gloo"), variant("b")], **TORCH)
-    assert told == (
+def test_collectives_of_torch_and_gpus_that_ranks_share_are_reported() -> None:
+    text = found(variants=[variant("a", all_reduce="gloo"), variant("b")], **TORCH)
+    assert text == (
         NotModelled("transport.all_reduce", "gloo", variants=("a",)),
         NotModelled("compute.sharing", "2", variants=("a", "b")),
     )
 
 
-def test_only_what_the_named_variants_ask_for_is_told() -> None:
-    own = cell(topology=wan(loss="1%"), variants=[variant("a", congestion="bbr"), variant("b")])
+def test_only_what_the_named_variants_ask_for_is_reported() -> None:
+    own = point(topology=wan(loss="1%"), variants=[variant("a", congestion="bbr"), variant("b")])
     assert simulated_without(own.spec, own.topology, ["b"]) == links_without(own.topology)
 
 
 def test_a_planner_lacks_what_its_simulations_lack_and_only_where_it_is_asked() -> None:
     auto = {**variant("a", congestion="bbr"), "placement": "auto"}
-    own = cell(topology=wan(loss="1%"), variants=[auto, variant("b", congestion="bbr")], engine="emulate")
+    own = point(topology=wan(loss="1%"), variants=[auto, variant("b", congestion="bbr")], engine="emulate")
     fields = [(each.field, each.variants) for each in planned_without(own.spec, own.topology)]
     assert fields == [("topology.wan.loss", ()), ("transport.congestion", ("a",))]
-    unplanned = cell(topology=wan(loss="1%"), engine="emulate")
+    unplanned = point(topology=wan(loss="1%"), engine="emulate")
     assert planned_without(unplanned.spec, unplanned.topology) == ()
 
 
@@ -110,14 +110,14 @@ def test_a_manifest_says_what_its_engine_left_out(engine: str, key: str, tmp_pat
         "engine": engine,
     }
     asked = parse_experiment(document, "exp.yaml", Path())
-    (entry,) = gather_manifest(asked, checkout=tmp_path)["cells"]
-    told = [{"field": "topology.wan.jitter", "asked": "1ms", "links": [["east", "west"]], "variants": []}]
+    (entry,) = gather_manifest(asked, checkout=tmp_path)["sweep_points"]
+    lines = [{"field": "topology.wan.jitter", "asked": "1ms", "links": [["east", "west"]], "variants": []}]
     assert {name: entry[name] for name in ("not_modelled", "planned_without")} == {
         "not_modelled": [],
         "planned_without": [],
-        key: told,
+        key: lines,
     }
-    assert told == as_written(links_without(asked.cells()[0].topology))
+    assert lines == as_written(links_without(asked.points()[0].topology))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_profile_that_loses_everything_is_named(tmp_path: Path) -> None:
 def test_a_network_that_loses_everything_can_be_brought_up_for_any_program(tmp_path: Path) -> None:
     file = tmp_path / "exp.yaml"
     file.write_text("topology: {datacenters: [{name: a, hosts: 1}, {name: b, hosts: 1}], wan: {loss: 100%}}\n")
-    assert emulated_cells(file, [])[0].topology.wan[0].conditions.impairments.loss == 1
+    assert emulated_points(file, [])[0].topology.wan[0].conditions.impairments.loss == 1
 
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -163,7 +163,7 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
     return [kind for part in get_args(annotation) for kind in models_in(part)]
 
 
-def fields_told() -> list[str]:
+def reported_fields() -> list[str]:
     """Every path that the page's table names, those in braces written out."""
     section = SIMULATOR_PAGE.read_text(encoding="utf-8").partition(f"{HEADING}\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ") and "---" not in line][1:]
@@ -176,6 +176,6 @@ def fields_told() -> list[str]:
 
 
 def test_the_page_says_of_every_field_of_a_file_what_a_simulation_makes_of_it() -> None:
-    told, fields = fields_told(), sorted(set(fields_of(ExperimentSpec)))
+    text, fields = reported_fields(), sorted(set(fields_of(ExperimentSpec)))
     assert len(fields) > 60
-    assert sorted(told) == fields
+    assert sorted(text) == fields

@@ -13,11 +13,11 @@ from results.records.span_log import PREFILL
 from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE
 from runner.simulated_runs.simulated_trial import NO_PLACE, SimulatedTrial, simulated_record
 from runner.simulator.variant_simulation import simulate_variant
-from tests.runner.prefill_documents import cell
+from tests.runner.prefill_documents import point
 
 
 def kept(run: Path, **fields: Any) -> Path:
-    of = cell(variants=[{"name": "any", "schedule": "1f1b", **fields}])
+    of = point(variants=[{"name": "any", "schedule": "1f1b", **fields}])
     return write_trial(run, simulated_record(SimulatedTrial.of(of, of.variants[0]), simulate_variant))
 
 

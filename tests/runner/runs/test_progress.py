@@ -23,7 +23,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_a_line_is_told_at_each_trials_end(clock: Clock) -> None:
+def test_a_line_is_reported_at_each_trials_end(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress(4, stream=stream, clock=clock) as progress:
         progress.trial_started({"topology.wan.latency": "10ms"}, "gpipe", 0)
@@ -38,7 +38,7 @@ def test_a_line_is_told_at_each_trials_end(clock: Clock) -> None:
     ]
 
 
-def test_meanwhile_a_line_is_told_at_most_every_few_seconds(clock: Clock) -> None:
+def test_meanwhile_a_line_is_reported_at_most_every_few_seconds(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress(1, stream=stream, clock=clock) as progress:
         progress.trial_started({}, "gpipe", 0)
@@ -102,7 +102,7 @@ def test_a_clock_that_starts_at_zero_is_a_clock(clock: Clock) -> None:
     assert progress.remaining_s() == 7
 
 
-def test_long_times_are_told_in_hours(clock: Clock) -> None:
+def test_long_times_are_reported_in_hours(clock: Clock) -> None:
     stream = io.StringIO()
     progress = Progress(1, stream=stream, clock=clock)
     progress.trial_started({}, "gpipe", 0)

@@ -105,9 +105,9 @@ def test_a_root_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path, block
     (tmp_path / "file").touch()
     with pytest.raises(InputError) as refused:
         begun(tmp_path / blocked)
-    told = str(refused.value)
-    assert told.startswith(f"--runs: {tmp_path / blocked}: cannot be written to (")
-    assert told.isprintable()
+    text = str(refused.value)
+    assert text.startswith(f"--runs: {tmp_path / blocked}: cannot be written to (")
+    assert text.isprintable()
 
 
 def held_by_another(path: Path) -> bool:
@@ -133,8 +133,8 @@ def test_a_run_is_continued_by_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 def test_the_refusal_says_which_folder_and_what_to_do(tmp_path: Path) -> None:
-    told = rf"^--resume: {tmp_path} is being written by another process, let it end$"
-    with exclusively(tmp_path), pytest.raises(InputError, match=told), exclusively(tmp_path):
+    text = rf"^--resume: {tmp_path} is being written by another process, let it end$"
+    with exclusively(tmp_path), pytest.raises(InputError, match=text), exclusively(tmp_path):
         pytest.fail("both hold it")
 
 

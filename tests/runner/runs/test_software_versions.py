@@ -101,7 +101,7 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("third_party")
-def test_a_schedule_of_another_package_is_told_with_that_package() -> None:
+def test_a_schedule_of_another_package_is_reported_with_that_package() -> None:
     assert foreign_schedules(["gpipe", "lifo", "lifo", "torch-ddp"]) == [
         {
             "schedule": "lifo",

@@ -28,13 +28,13 @@ from tests.runner.simulation_on_paper import DEADLOCKING, simulate_on_paper
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def experiment(cells: int = 6, variant: str = "gpipe") -> Experiment:
+def experiment(points: int = 6, variant: str = "gpipe") -> Experiment:
     document = {
         "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
         "compute": {"forward": "10ms"},
         "training": {"microbatches": 2},
         "variants": [{"name": variant, "schedule": "gpipe"}],
-        "sweep": {"topology.wan.latency": [f"{latency}ms" for latency in range(cells)]},
+        "sweep": {"topology.wan.latency": [f"{latency}ms" for latency in range(points)]},
         "engine": "simulate",
     }
     return parse_experiment(document, "exp.yaml", Path())
@@ -90,7 +90,7 @@ def test_two_processes_leave_what_one_would(tmp_path: Path) -> None:
 def test_only_what_is_missing_is_simulated(tmp_path: Path) -> None:
     of = experiment()
     store = begun(of, tmp_path)
-    swept(experiment(cells=3), store, 1)
+    swept(experiment(points=3), store, 1)
     swept(of, store, 1, lambda topology, *rest, **effects: (
         pytest.fail("simulated again") if topology.wan[0].conditions.latency_ns < 3_000_000
         else simulate_on_paper(topology, *rest, **effects)
@@ -99,7 +99,7 @@ def test_only_what_is_missing_is_simulated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_deadlock_names_cell_variant_and_what_waits(tmp_path: Path, jobs: int) -> None:
+def test_a_deadlock_names_sweep_point_variant_and_what_waits(tmp_path: Path, jobs: int) -> None:
     of = experiment(variant=DEADLOCKING)
     words = r"^topology\.wan\.latency=\dms: deadlocks: stage 1 waits for the activation"
     with pytest.raises(SimulationError, match=words):
@@ -107,13 +107,13 @@ def test_a_deadlock_names_cell_variant_and_what_waits(tmp_path: Path, jobs: int)
     assert active_children() == []
 
 
-def test_a_simulation_beyond_the_memory_is_told_with_its_remedy(tmp_path: Path) -> None:
+def test_a_simulation_beyond_the_memory_is_reported_with_its_remedy(tmp_path: Path) -> None:
     of = experiment()
     with pytest.raises(TrialError, match=r"ms: gpipe: not enough memory to simulate it: give fewer --jobs"):
         swept(of, begun(of, tmp_path), 1, without_memory)
 
 
-def test_a_process_that_is_killed_is_told_with_its_trial_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_is_reported_with_its_trial_and_the_rest_is_kept(tmp_path: Path) -> None:
     of = experiment()
     store = begun(of, tmp_path)
     with pytest.raises(TrialError, match=r"^topology\.wan\.latency=3ms: gpipe: the process .* was killed: if memory"):
@@ -124,7 +124,7 @@ def test_a_process_that_is_killed_is_told_with_its_trial_and_the_rest_is_kept(tm
     assert len(results.load(store.path).trials) == 6
 
 
-def test_a_process_that_fails_is_told_with_its_trial(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_fails_is_reported_with_its_trial(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     of = experiment()
     with pytest.raises(TrialError, match=r"ms: gpipe: the process that was to simulate it ended with status 1$"):
         swept(of, begun(of, tmp_path), 2, faulty)
@@ -180,12 +180,12 @@ def test_however_a_sweep_is_ended_its_processes_end_and_what_had_finished_stays(
         else:
             process.kill()
         assert process.stderr is not None
-        told = process.stderr.read()
+        text = process.stderr.read()
     deadline_s = time.monotonic() + 20
     while group_of(process.pid) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     assert group_of(process.pid) == []
-    assert told.count("Traceback") == (1 if ending is signal.SIGINT else 0)
+    assert text.count("Traceback") == (1 if ending is signal.SIGINT else 0)
     assert 1 <= len(results.load(store.path).trials) < 60
     swept(of, store, 2, partial(slow, seconds=0.0))
     assert len(results.load(store.path).trials) == 60

@@ -10,7 +10,7 @@ from results.records.run_store import TrialRecord
 from results.records.span_columns import SpanColumns
 from results.records.trial_columns import TrialCounters, TrialSpans
 from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.simulated_runs import simulated_trial
 from runner.simulated_runs.simulated_trial import SimulatedTrial, link_counters, simulated_record
 from runner.simulator.simulation import Simulation, WanTraffic
@@ -20,7 +20,7 @@ MS = 1_000_000
 NO_SPANS = SpanColumns.of_training(np.zeros((0, 8), np.int64))
 
 
-def cell(datacenters: int = 2, **changes: Any) -> Cell:
+def point(datacenters: int = 2, **changes: Any) -> SweepPoint:
     named = [{"name": name, "hosts": 2} for name in ("east", "west", "north")[:datacenters]]
     document = {
         "topology": {"datacenters": named, **({"wan": {"latency": "10ms"}} if datacenters > 1 else {})},
@@ -29,10 +29,10 @@ def cell(datacenters: int = 2, **changes: Any) -> Cell:
         "engine": "simulate",
         **changes,
     }
-    return parse_experiment(document, "exp.yaml", Path()).cells()[0]
+    return parse_experiment(document, "exp.yaml", Path()).points()[0]
 
 
-def record(of: Cell) -> TrialRecord:
+def record(of: SweepPoint) -> TrialRecord:
     return simulated_record(SimulatedTrial.of(of, of.variants[0]), simulate_on_paper)
 
 
@@ -42,11 +42,11 @@ def traffic(source: str, destination: str, *points: tuple[int, int]) -> WanTraff
 
 
 def counted(*crossing: WanTraffic, datacenters: int = 2) -> TrialCounters:
-    return link_counters(cell(datacenters).topology, Simulation(NO_SPANS, crossing, {}))
+    return link_counters(point(datacenters).topology, Simulation(NO_SPANS, crossing, {}))
 
 
 def test_spans_are_kept_with_the_places_of_their_ranks() -> None:
-    kept = record(cell()).spans
+    kept = record(point()).spans
     assert isinstance(kept, TrialSpans)
     assert [(owner.rank, owner.host, owner.datacenter, owner.stage) for owner in kept.owners] == [
         (0, "east-0", "east", 0), (1, "east-1", "east", 1), (2, "west-0", "west", 2), (3, "west-1", "west", 3),
@@ -55,7 +55,7 @@ def test_spans_are_kept_with_the_places_of_their_ranks() -> None:
 
 
 def test_the_facts_are_those_of_an_emulated_trial_that_make_sense() -> None:
-    assert record(cell(model="gpt-tiny")).facts == {
+    assert record(point(model="gpt-tiny")).facts == {
         "warmup_iterations": 1,
         "tokens_per_iteration": 2 * 128,
         "dilation": 1.0,
@@ -110,9 +110,9 @@ def test_nothing_is_sampled_where_there_is_no_wan() -> None:
     assert (kept.ends, kept.wire_bytes.size) == ([], 0)
 
 
-def test_a_trial_is_named_by_cell_and_variant() -> None:
-    one = SimulatedTrial.of(cell(), cell().variants[0])
-    swept = cell(sweep={"topology.wan.latency": ["5ms"]})
+def test_a_trial_is_named_by_sweep_point_and_variant() -> None:
+    one = SimulatedTrial.of(point(), point().variants[0])
+    swept = point(sweep={"topology.wan.latency": ["5ms"]})
     assert (str(one), str(SimulatedTrial.of(swept, swept.variants[0]))) == (
         "gpipe",
         "topology.wan.latency=5ms: gpipe",

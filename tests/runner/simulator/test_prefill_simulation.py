@@ -9,11 +9,11 @@ import pytest
 
 from results.records.span_columns import SpanColumns
 from results.records.span_log import COMPUTE_KINDS, NO_REQUEST, PREFILL
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import KIND_CODES, SimulatedPrefill, Simulation
 from runner.simulator.variant_simulation import simulate_variant
-from tests.runner.prefill_documents import cell, with_prefill
+from tests.runner.prefill_documents import point, with_prefill
 from workloads.prefill.control.outcome import Outcome, count_outcomes
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.gpipe import GPipe
@@ -21,7 +21,7 @@ from workloads.schedules.gpipe import GPipe
 BUSY = [KIND_CODES[kind] for kind in (*COMPUTE_KINDS, PREFILL)]
 
 
-def simulated(of: Cell) -> tuple[Simulation, SimulatedPrefill]:
+def simulated(of: SweepPoint) -> tuple[Simulation, SimulatedPrefill]:
     simulation = simulate_variant(of.topology, of.variants[0], of.spec.training.iterations)
     assert simulation.prefill is not None
     return simulation, simulation.prefill
@@ -40,7 +40,7 @@ def training_rows(spans: SpanColumns) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("policy", ["planned", "greedy"])
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_a_gpu_does_one_thing_at_a_time(policy: str, depth: int) -> None:
-    simulation, _ = simulated(cell(**variant(prefill=policy), **with_prefill(depth=depth)))
+    simulation, _ = simulated(point(**variant(prefill=policy), **with_prefill(depth=depth)))
     spans = simulation.spans
     for rank in range(8):
         own = np.isin(spans.kind, BUSY) & (spans.rank == rank)
@@ -50,8 +50,8 @@ def test_a_gpu_does_one_thing_at_a_time(policy: str, depth: int) -> None:
 
 
 def test_training_does_the_same_to_the_nanosecond_beside_planned_prefill() -> None:
-    simulation, prefill = simulated(cell())
-    alone = cell(**variant(prefill="none"))
+    simulation, prefill = simulated(point())
+    alone = point(**variant(prefill="none"))
     without = simulate_variant(alone.topology, alone.variants[0], alone.spec.training.iterations)
     assert training_rows(simulation.spans) == training_rows(without.spans)
     assert prefill.deadline_overruns == prefill.overrun_ns == 0
@@ -59,16 +59,16 @@ def test_training_does_the_same_to_the_nanosecond_beside_planned_prefill() -> No
 
 
 def test_training_waits_for_greedy_prefill_and_every_wait_is_counted() -> None:
-    simulation, prefill = simulated(cell(**variant(prefill="greedy")))
-    alone = cell(**variant(prefill="none"))
+    simulation, prefill = simulated(point(**variant(prefill="greedy")))
+    alone = point(**variant(prefill="none"))
     without = simulate_variant(alone.topology, alone.variants[0], alone.spec.training.iterations)
     assert simulation.iteration_time_ns(4) > without.iteration_time_ns(4)
     assert prefill.deadline_overruns > 0
     assert 0 < prefill.overrun_ns / prefill.deadline_overruns <= 1_500_000
 
 
-def test_every_request_that_came_is_told_once_and_what_moved_was_prefilled_before() -> None:
-    _, prefill = simulated(cell())
+def test_every_request_that_came_is_reported_once_and_what_moved_was_prefilled_before() -> None:
+    _, prefill = simulated(point())
     records = prefill.records
     assert sorted(record.number for record in records) == list(range(len(records)))
     assert prefill.output_tokens.keys() == {record.number for record in records}
@@ -85,7 +85,7 @@ def test_every_request_that_came_is_told_once_and_what_moved_was_prefilled_befor
 
 
 def test_each_layer_of_a_prompt_is_computed_once() -> None:
-    of = cell(**with_prefill(chunk=128))
+    of = point(**with_prefill(chunk=128))
     simulation, prefill = simulated(of)
     service, spans = of.variants[0].service, simulation.spans
     assert service is not None
@@ -101,7 +101,7 @@ def test_each_layer_of_a_prompt_is_computed_once() -> None:
 
 
 def test_only_spans_of_prefill_belong_to_a_request() -> None:
-    spans = simulated(cell())[0].spans
+    spans = simulated(point())[0].spans
     of_prefill = spans.kind == KIND_CODES[PREFILL]
     assert (spans.request[~of_prefill] == NO_REQUEST).all()
     assert (spans.request[of_prefill] >= 0).all()
@@ -110,7 +110,7 @@ def test_only_spans_of_prefill_belong_to_a_request() -> None:
 
 
 def test_a_pool_prefills_from_the_beginning_and_training_does_not_notice() -> None:
-    simulation, prefill = simulated(cell(**variant(prefill="none", pool=4)))
+    simulation, prefill = simulated(point(**variant(prefill="none", pool=4)))
     spans = simulation.spans
     of_prefill = spans.kind == KIND_CODES[PREFILL]
     assert set(spans.rank[of_prefill].tolist()) == {8, 9, 10, 11}
@@ -119,14 +119,14 @@ def test_a_pool_prefills_from_the_beginning_and_training_does_not_notice() -> No
 
 
 def test_a_pool_takes_what_the_bubbles_do_not() -> None:
-    _, prefill = simulated(cell(**variant(pool=4), **with_prefill(rate="100/s")))
+    _, prefill = simulated(point(**variant(pool=4), **with_prefill(rate="100/s")))
     counts = count_outcomes(prefill.records, 2 * 10**9)
     assert counts["admitted"] > 0
     assert counts["off_loaded"] > 0
 
 
 def test_the_same_input_gives_the_same_to_the_byte() -> None:
-    (one, first), (other, second) = simulated(cell()), simulated(cell())
+    (one, first), (other, second) = simulated(point()), simulated(point())
     assert first == second
     assert all((getattr(one.spans, name) == getattr(other.spans, name)).all() for name in vars(one.spans))
 
@@ -135,16 +135,16 @@ def test_the_same_input_gives_the_same_to_the_byte() -> None:
 def test_a_plan_made_ahead_tells_bubbles_before_any_iteration_has_shown_them(schedule: str, first: int) -> None:
     transport = {"model": "ideal", "connections": "auto", "sharing": "temporal"}
     variants = [{"name": "any", "schedule": schedule, "transport": transport}]
-    spans = simulated(cell(variants=variants, **with_prefill(warmup=0)))[0].spans
+    spans = simulated(point(variants=variants, **with_prefill(warmup=0)))[0].spans
     assert spans.iteration[spans.kind == KIND_CODES[PREFILL]].min() == first
 
 
 def test_a_slower_network_moves_caches_later() -> None:
-    topology = {**cell().spec.document()["topology"]}
+    topology = {**point().spec.document()["topology"]}
     slow = {**topology, "intra": {"latency": "50us", "rate": "500Mbit"}}
     ttfts = []
     for each in (topology, slow):
-        _, prefill = simulated(cell(topology=each))
+        _, prefill = simulated(point(topology=each))
         waits = [
             record.kv_moved_ns - record.prefilled_ns
             for record in prefill.records
@@ -155,7 +155,7 @@ def test_a_slower_network_moves_caches_later() -> None:
 
 
 def test_ten_thousand_requests_in_a_second_are_held_or_rejected_and_training_goes_on() -> None:
-    of = cell(
+    of = point(
         **with_prefill(rate="10000/s"), training={"stages": 4, "pipelines": 2, "microbatches": 4, "iterations": 6}
     )
     _, prefill = simulated(of)
@@ -170,7 +170,7 @@ def test_ten_thousand_requests_in_a_second_are_held_or_rejected_and_training_goe
 
 
 def test_a_schedule_that_deadlocks_is_seen_though_requests_still_come() -> None:
-    of = cell(**variant())
+    of = point(**variant())
     vars(of.variants[0])["schedule"] = f"{__name__}:Stubborn"
     with pytest.raises(SimulationError, match=r"^Stubborn deadlocks"):
         simulated(of)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results.records.span_log import COMPUTE_KINDS
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.equal_parts import equal_parts
 from runner.simulator.simulation import KIND_CODES, Simulation
@@ -31,8 +31,8 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     """Small experiments of every kind, with trunks that bind and trunks that do not."""
     datacenters = draw(st.integers(1, 3))
     stages = draw(st.integers(2, 5))
-    per_cell = draw(st.integers(1, 3))
-    pipelines = per_cell * draw(st.integers(1, 3))
+    per_point = draw(st.integers(1, 3))
+    pipelines = per_point * draw(st.integers(1, 3))
     rate = draw(st.sampled_from(["unlimited", "30Mbit", "200Mbit"]))
     gpus = draw(st.sampled_from([1, 1, 2, 3]))
     topology: dict[str, Any] = {
@@ -77,8 +77,8 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
                 "transport": {
                     "connections": draw(st.sampled_from([1, 3, "auto"])),
                     "window": draw(st.sampled_from(["64KiB", "6MiB"])),
-                    "sharing": "temporal" if per_cell > 1 else "none",
-                    **({"pipelines_per_cell": per_cell} if per_cell > 1 else {}),
+                    "sharing": "temporal" if per_point > 1 else "none",
+                    **({"pipelines_per_cell": per_point} if per_point > 1 else {}),
                 },
             }
         ],
@@ -88,8 +88,8 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 effects_of = st.builds(TcpEffects, st.booleans(), st.booleans(), st.booleans())
 
 
-def simulated(cell: Cell, effects: TcpEffects, *, symmetry: bool = True) -> Simulation:
-    return simulate_variant(cell.topology, cell.variants[0], ITERATIONS, effects=effects, symmetry=symmetry)
+def simulated(point: SweepPoint, effects: TcpEffects, *, symmetry: bool = True) -> Simulation:
+    return simulate_variant(point.topology, point.variants[0], ITERATIONS, effects=effects, symmetry=symmetry)
 
 
 def same(one: Simulation, other: Simulation) -> bool:
@@ -107,8 +107,8 @@ def same(one: Simulation, other: Simulation) -> bool:
 def test_no_gpu_does_two_things_at_once_and_each_does_all_its_work(
     document: Mapping[str, Any], effects: TcpEffects
 ) -> None:
-    cell = sweep_point(document)
-    variant, spans = cell.variants[0], simulated(cell, effects).spans
+    point = sweep_point(document)
+    variant, spans = point.variants[0], simulated(point, effects).spans
     for place in variant.placement.places:
         rank = variant.placement.rank(place)
         own = (spans.rank == rank) & np.isin(spans.kind, COMPUTE_CODES)
@@ -121,8 +121,8 @@ def test_no_gpu_does_two_things_at_once_and_each_does_all_its_work(
 
 @given(documents(), effects_of)
 def test_what_is_sent_is_received_later_by_a_latency_at_least(document: Mapping[str, Any], effects: TcpEffects) -> None:
-    cell = sweep_point(document)
-    variant, spans = cell.variants[0], simulated(cell, effects).spans
+    point = sweep_point(document)
+    variant, spans = point.variants[0], simulated(point, effects).spans
     places = variant.placement.places
     sends, receives = spans.kind == KIND_CODES["send"], spans.kind == KIND_CODES["receive"]
     sent = {
@@ -147,7 +147,7 @@ def test_what_is_sent_is_received_later_by_a_latency_at_least(document: Mapping[
         one, other = places[peer], places[rank]
         latency_ns = 0
         if one.datacenter != other.datacenter:
-            latency_ns = cell.topology.conditions(one.datacenter, other.datacenter).latency_ns
+            latency_ns = point.topology.conditions(one.datacenter, other.datacenter).latency_ns
         assert size == sent_size
         assert start_ns <= end_ns
         assert start_ns >= left_ns + latency_ns
@@ -158,14 +158,14 @@ def test_what_is_sent_is_received_later_by_a_latency_at_least(document: Mapping[
 def test_as_many_bytes_cross_the_wan_as_its_boundaries_ask_for(
     document: Mapping[str, Any], effects: TcpEffects
 ) -> None:
-    cell = sweep_point(document)
-    variant = cell.variants[0]
+    point = sweep_point(document)
+    variant = point.variants[0]
     asked = sum(
         2 * ITERATIONS * variant.microbatches * variant.work.activation_bytes[one.stage]
         for one, other in variant.placement.boundaries
         if one.datacenter != other.datacenter
     )
-    crossed = sum(int(traffic.wire_bytes[-1]) for traffic in simulated(cell, effects).traffic)
+    crossed = sum(int(traffic.wire_bytes[-1]) for traffic in simulated(point, effects).traffic)
     if effects.headers:
         assert asked * 1514 / 1448 - 10_000 <= crossed <= 1.2 * asked * 1514 / 1448 + 10_000
     else:
@@ -174,17 +174,17 @@ def test_as_many_bytes_cross_the_wan_as_its_boundaries_ask_for(
 
 @given(documents(), effects_of)
 def test_no_link_is_above_its_rate_at_any_instant(document: Mapping[str, Any], effects: TcpEffects) -> None:
-    cell = sweep_point(document)
+    point = sweep_point(document)
     on_trunk = defaultdict(list)
-    homes = {host.name: host.datacenter for host in cell.topology.hosts}
-    for traffic in simulated(cell, effects).traffic:
-        conditions = cell.topology.conditions(homes[traffic.source], homes[traffic.destination])
+    homes = {host.name: host.datacenter for host in point.topology.hosts}
+    for traffic in simulated(point, effects).traffic:
+        conditions = point.topology.conditions(homes[traffic.source], homes[traffic.destination])
         spent_ns, moved = np.diff(traffic.times_ns), np.diff(traffic.wire_bytes)
         # Counts are whole bytes: two of them are wrong by less than one each.
         assert ((moved - 2) * 8e9 <= conditions.node_pair_rate_bps * spent_ns.astype(float)).all()
         on_trunk[homes[traffic.source], homes[traffic.destination]].append(traffic)
     for (source, destination), pairs in on_trunk.items():
-        rate_bps = cell.topology.conditions(source, destination).rate_bps
+        rate_bps = point.topology.conditions(source, destination).rate_bps
         if rate_bps is None:
             continue
         times = np.unique(np.concatenate([pair.times_ns for pair in pairs]))
@@ -196,15 +196,15 @@ def test_no_link_is_above_its_rate_at_any_instant(document: Mapping[str, Any], e
 def test_an_iteration_takes_as_long_as_its_busiest_gpu_and_its_longest_path_at_least(
     document: Mapping[str, Any], effects: TcpEffects
 ) -> None:
-    cell = sweep_point(document)
-    variant, simulation = cell.variants[0], simulated(cell, effects)
+    point = sweep_point(document)
+    variant, simulation = point.variants[0], simulated(point, effects)
     work, microbatches = variant.work, variant.microbatches
     busiest_ns = max(
         microbatches * (forward_ns + backward_ns)
         for forward_ns, backward_ns in zip(work.forward_ns, work.backward_ns, strict=True)
     )
     latencies_ns = sum(
-        cell.topology.conditions(one.datacenter, other.datacenter).latency_ns
+        point.topology.conditions(one.datacenter, other.datacenter).latency_ns
         for one, other in variant.placement.boundaries[: work.stages - 1]
         if one.datacenter != other.datacenter
     )
@@ -219,8 +219,8 @@ def test_an_iteration_takes_as_long_as_its_busiest_gpu_and_its_longest_path_at_l
 def test_one_of_several_equal_parts_stands_for_all_to_the_byte(
     document: Mapping[str, Any], effects: TcpEffects
 ) -> None:
-    cell = sweep_point(document)
-    assert same(simulated(cell, effects), simulated(cell, effects, symmetry=False))
+    point = sweep_point(document)
+    assert same(simulated(point, effects), simulated(point, effects, symmetry=False))
 
 
 def test_equal_parts_are_the_smallest_that_share_no_host() -> None:
@@ -240,9 +240,9 @@ def test_equal_parts_are_the_smallest_that_share_no_host() -> None:
         document["topology"]["datacenters"] = [
             {"name": name, "hosts": hosts, "gpus_per_host": gpus} for name in ("east", "west")
         ]
-        cell = sweep_point(document)
-        assert equal_parts(cell.variants[0]) == parts
-        assert same(simulated(cell, TcpEffects()), simulated(cell, TcpEffects(), symmetry=False))
+        point = sweep_point(document)
+        assert equal_parts(point.variants[0]) == parts
+        assert same(simulated(point, TcpEffects()), simulated(point, TcpEffects(), symmetry=False))
 
 
 @given(documents(), effects_of)
@@ -282,7 +282,7 @@ def test_what_replicas_far_apart_sum_crosses_the_wan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "told"),
+    ("schedule", "text"),
     [
         ("Raising", r"^Raising fails: KeyError: 'lost'$"),
         ("Confused", r"^Confused fails: AttributeError: 'str' object has no attribute 'microbatch'$"),
@@ -291,7 +291,7 @@ def test_what_replicas_far_apart_sum_crosses_the_wan() -> None:
         ("Reversed", r"^Reversed fails: it sends the gradient of stage 0 to stage 1$"),
     ],
 )
-def test_whatever_a_schedule_does_wrong_is_told_in_one_line(schedule: str, told: str) -> None:
+def test_whatever_a_schedule_does_wrong_is_reported_in_one_line(schedule: str, text: str) -> None:
     document = {
         "topology": {"datacenters": [{"name": "east", "hosts": 2}]},
         "model": {"hidden": 64, "context": 64},
@@ -299,10 +299,10 @@ def test_whatever_a_schedule_does_wrong_is_told_in_one_line(schedule: str, told:
         "training": {"stages": 2, "microbatches": 2, "iterations": 1, "warmup": 0},
         "variants": [{"name": "any", "schedule": "gpipe"}],
     }
-    cell = sweep_point(document)
-    vars(cell.variants[0])["schedule"] = f"{__name__}:{schedule}"
-    with pytest.raises(SimulationError, match=told):
-        simulated(cell, IDEAL)
+    point = sweep_point(document)
+    vars(point.variants[0])["schedule"] = f"{__name__}:{schedule}"
+    with pytest.raises(SimulationError, match=text):
+        simulated(point, IDEAL)
 
 
 def test_a_schedule_that_deadlocks_is_named_with_its_stage_its_action_and_the_last_events() -> None:
@@ -313,14 +313,14 @@ def test_a_schedule_that_deadlocks_is_named_with_its_stage_its_action_and_the_la
         "training": {"stages": 2, "microbatches": 2, "iterations": 2, "warmup": 0},
         "variants": [{"name": "any", "schedule": "gpipe"}],
     }
-    cell = sweep_point(document)
-    vars(cell.variants[0])["schedule"] = f"{__name__}:Stubborn"
+    point = sweep_point(document)
+    vars(point.variants[0])["schedule"] = f"{__name__}:Stubborn"
     with pytest.raises(
         SimulationError,
         match=r"^Stubborn deadlocks: stage 1 of pipeline 0 waits for the backward of microbatch 1, which is ready and "
         r"not chosen; last events: .*ms stage 0 of pipeline 0 ended backward of microbatch 0",
     ):
-        simulated(cell, IDEAL)
+        simulated(point, IDEAL)
 
 
 class Stubborn(GPipe):

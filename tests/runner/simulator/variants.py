@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.simulator.simulation import KIND_CODES, Simulation
 
 
-def sweep_point(document: Mapping[str, Any]) -> Cell:
+def sweep_point(document: Mapping[str, Any]) -> SweepPoint:
     """The only one of an experiment without a sweep."""
-    (point,) = parse_experiment(document, "exp.yaml", Path()).cells()
+    (point,) = parse_experiment(document, "exp.yaml", Path()).points()
     return point
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from runner.tcp.boundary import BoundaryTcp
-from runner.tcp.dealing import Dealing
 from runner.tcp.line import Line
+from runner.tcp.striping import Striping
 from runner.tcp.window import INITIAL_SEGMENTS, SEGMENT_BYTES
 from testbed.network.tcp_settings import TcpSettings
 
@@ -15,7 +15,7 @@ UNLIMITED = Line(None, 20 * MS, headers=True)
 
 def tcp(size_bytes: int, *, line: Line = UNLIMITED, connections: int = 1, restarts: bool = True) -> BoundaryTcp:
     settings = TcpSettings(2**23, congestion="reno", slow_start_after_idle=restarts, window_share=0.5)
-    return BoundaryTcp(line, size_bytes, settings, Dealing(connections, 16, -(-size_bytes // 16)))
+    return BoundaryTcp(line, size_bytes, settings, Striping(connections, 16, -(-size_bytes // 16)))
 
 
 @pytest.mark.parametrize(("size_bytes", "rounds"), [(FIRST_BYTES, 0), (FIRST_BYTES + 1, 1), (7 * FIRST_BYTES, 2)])
@@ -23,7 +23,7 @@ def test_a_new_connection_doubles_what_it_sends_each_round_trip(size_bytes: int,
     assert tcp(size_bytes).cold_ns == (40 * rounds + 20) * MS
 
 
-def test_windows_stay_open_and_close_after_a_pause_unless_told_not_to() -> None:
+def test_windows_stay_open_and_close_after_a_pause_unless_configured() -> None:
     for restarts, after_a_pause_ms in ((True, 60), (False, 20)):
         links = tcp(3 * FIRST_BYTES, restarts=restarts).opened()
         left_ns, _ = links.send(0)

@@ -5,8 +5,8 @@ from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.network.shared_channel import SharedChannel
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.dealing import Dealing
 from runner.tcp.line import Line
+from runner.tcp.striping import Striping
 from runner.tcp.window import TcpWindow, opened
 from testbed.network.tcp_settings import TcpSettings
 
@@ -53,28 +53,28 @@ def test_a_shared_channel_that_is_alone_does_what_a_private_one_does(
     shared = SharedChannel(
         line, window(window_bytes, initial), NodePairFlow(0, [0]), SharedCapacity(events, {0: rate_bps})
     )
-    expected, told = [], []
+    expected, lines = [], []
     available_ns = 0
     for gap_ns, size_bytes in transfers:
         available_ns += gap_ns
         expected.append(private.transmit(available_ns, size_bytes))
-        shared.queue(available_ns, size_bytes, lambda start_ns, end_ns: told.append((start_ns, end_ns)))
+        shared.queue(available_ns, size_bytes, lambda start_ns, end_ns: lines.append((start_ns, end_ns)))
     while events.handle_next_instant():
         pass
-    assert told == expected
+    assert lines == expected
 
 
 def test_what_a_narrow_connection_holds_back_is_accepted_when_it_leaves_at_the_earliest() -> None:
     """A chunk of 45 segments over one of 16 new connections, whose windows together would let it out at once."""
-    line, dealing = Line(10**9, 20_000_000, headers=False), Dealing(16, 1, 65_536)
+    line, striping = Line(10**9, 20_000_000, headers=False), Striping(16, 1, 65_536)
     private = PrivateChannel(line, opened(line, 16, TcpSettings()))
     events = EventQueue()
     shared = SharedChannel(
         line, opened(line, 16, TcpSettings()), NodePairFlow(0, [0]), SharedCapacity(events, {0: 10**9})
     )
     accepted: list[int] = []
-    shared.queue(0, 65_536, lambda *_: None, dealing, accepted=accepted.append)
-    private.queue(0, 65_536, lambda *_: None, dealing, accepted=accepted.append)
+    shared.queue(0, 65_536, lambda *_: None, striping, accepted=accepted.append)
+    private.queue(0, 65_536, lambda *_: None, striping, accepted=accepted.append)
     while events.handle_next_instant():
         pass
     # 10 and 20 segments, and the rest in the third round.

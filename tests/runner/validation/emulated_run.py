@@ -44,18 +44,18 @@ def write_run(
     facts: Mapping[str, Any] | None = None,
     within_tolerance: bool = True,
 ) -> Path:
-    """``times_s`` holds the iteration time of every repeat, by cell and variant; the first iteration takes twice that.
+    """``times_s`` holds the iteration time of every repeat, by sweep point and variant; the first takes twice that.
 
     ``manifest`` and ``facts`` (of every trial) replace what a run would say.
     """
     asked = parse_experiment(experiment, "test", Path())
     store = RunStore.create(root, asked.name, {**gather_manifest(asked), **(manifest or {})}, asked.config_hash)
     row = ("wan", 20.0, 20.1, 95e6, 94e6, {}, within_tolerance)
-    for (cell, variant), repeats_s in times_s.items():
-        store.write_calibration(cell, [CalibrationRow("east", "west", *row), CalibrationRow("west", "east", *row)])
+    for (point, variant), repeats_s in times_s.items():
+        store.write_calibration(point, [CalibrationRow("east", "west", *row), CalibrationRow("west", "east", *row)])
         for repeat, time_s in enumerate(repeats_s):
             said = {"warmup_iterations": 1, "connections": [["east-0", "west-0", 1]], **(facts or {})}
-            store.write_trial(TrialRecord(cell, variant, repeat, _logs(round(time_s * S)), {}, said))
+            store.write_trial(TrialRecord(point, variant, repeat, _logs(round(time_s * S)), {}, said))
     store.finish()
     return store.path
 

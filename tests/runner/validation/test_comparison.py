@@ -22,7 +22,7 @@ def run_of(tmp_path: Path, times_s: Times = ONE, **said: Any) -> Run:
     return load(write_run(tmp_path, times_s, **said))
 
 
-def test_every_cell_and_variant_with_a_finished_trial_is_compared(tmp_path: Path) -> None:
+def test_every_sweep_point_and_variant_with_a_finished_trial_is_compared(tmp_path: Path) -> None:
     run = run_of(tmp_path, {(0, "gpipe"): [2.0], (0, "1f1b"): [1.0], (1, "gpipe"): [4.0]})
     found = [(each.values, each.variant, each.emulated_s) for each in compare(run, constant(1.0))]
     near, far = ({"topology.wan.latency": latency} for latency in LATENCIES)
@@ -34,7 +34,7 @@ def test_the_emulated_time_is_the_median_over_repeats_with_their_range(tmp_path:
     assert (found.repeats, found.emulated_s, found.fastest_s, found.slowest_s) == (3, 2.0, 1.9, 2.5)
 
 
-def test_each_cell_is_simulated_with_its_own_values(tmp_path: Path) -> None:
+def test_each_sweep_point_is_simulated_with_its_own_values(tmp_path: Path) -> None:
     simulator = Simulator(lambda topology, *_: topology.wan[0].conditions.latency_ns / 1e9)
     near, far = compare(run_of(tmp_path, {(0, "gpipe"): [2.0], (1, "gpipe"): [4.0]}), simulator)
     assert (near.simulated_s, far.simulated_s) == (0.01, 0.04)
@@ -71,8 +71,8 @@ def test_what_is_wrong_with_the_emulated_figure_is_said(tmp_path: Path) -> None:
         ({"experiment": None}, "holds no experiment"),
         ({"experiment": {**EXPERIMENT, "compute": {"kind": "torch"}, "model": "gpt-tiny"}}, "torch computes"),
         ({"experiment": {**EXPERIMENT, "topology": 5}}, "topology"),
-        ({"experiment": {**EXPERIMENT, "compute": {"forward": "51ms"}}}, "resolves cell 0 to something else"),
-        ({"cells": []}, "resolves cell 0 to something else"),
+        ({"experiment": {**EXPERIMENT, "compute": {"forward": "51ms"}}}, "resolves sweep point 0 to something else"),
+        ({"sweep_points": []}, "resolves sweep point 0 to something else"),
         (
             {"experiment": {**EXPERIMENT, "topology": wan(loss="0.1%")}},
             r"the simulator does not model loss 0.1% \(east-west\) at WAN latency 10ms: give a run whose links have",
@@ -88,10 +88,10 @@ def test_a_run_that_cannot_be_compared_with_is_refused_in_one_line(
     assert "\n" not in str(refusal.value)
 
 
-def test_what_only_a_later_version_says_of_a_cell_is_no_difference(tmp_path: Path) -> None:
+def test_what_only_a_later_version_says_of_a_sweep_point_is_no_difference(tmp_path: Path) -> None:
     path = write_run(tmp_path, ONE)
     run = load(path)
-    for entry in run.manifest["cells"]:
+    for entry in run.manifest["sweep_points"]:
         for variant in entry["variants"].values():
             del variant["pipelines_per_cell"]
     assert len(compare(run, constant(1.0))) == 1
@@ -102,8 +102,8 @@ def test_a_trial_that_the_experiment_does_not_have_is_refused(tmp_path: Path) ->
     file = path / "manifest.json"
     manifest = json.loads(file.read_text(encoding="utf-8"))
     manifest["experiment"]["variants"][0]["name"] = "another"
-    for entry in manifest["cells"]:
+    for entry in manifest["sweep_points"]:
         entry["variants"] = {}
     file.write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(InputError, match=r"has no cell 0 with variant .* remove that trial's folder"):
+    with pytest.raises(InputError, match=r"has no sweep point 0 with variant .* remove that trial's folder"):
         compare(load(path), constant(1.0))

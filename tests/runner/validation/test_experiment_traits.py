@@ -23,8 +23,8 @@ def traits_of(variant: dict[str, Any], hosts: int = 2, gpus: int = 1, **sections
         "variants": [{"name": "one", "schedule": "gpipe", **variant}],
         "clock": "virtual",
     }
-    (cell,) = parse_experiment(document, "test", Path()).cells()
-    return set(traits(cell))
+    (point,) = parse_experiment(document, "test", Path()).points()
+    return set(traits(point))
 
 
 APART = {"placement": [["east", "east"], ["west", "west"]]}

@@ -29,17 +29,17 @@ def validation(run: Run) -> Validation:
     return Validation((EXACT,), (SEVERAL,), compare(run, constant(2.0)))
 
 
-def cells(text: str, first: str) -> list[str]:
+def points(text: str, first: str) -> list[str]:
     """The cells of the only table row that begins so."""
     (row,) = re.findall(rf"^\| {re.escape(first)}.*\|$", text, flags=re.MULTILINE)
-    return [cell.strip() for cell in row.strip("|").split(" | ")]
+    return [point.strip() for point in row.strip("|").split(" | ")]
 
 
 def test_a_page_without_a_run_has_the_exact_values_and_says_that_nothing_was_compared() -> None:
     text = page(Validation((EXACT,), (SEVERAL,), ()), None, None)
     assert "**It agrees.** 2 of 2 golden values and closed forms are exact." in text
-    assert cells(text, "GPipe, S = 2") == ["GPipe, S = 2", "the law", "850ms", "exact"]
-    assert cells(text, "first activations") == ["first activations", "k A / (C W)", "100ms, 200ms", "exact"]
+    assert points(text, "GPipe, S = 2") == ["GPipe, S = 2", "the law", "850ms", "exact"]
+    assert points(text, "first activations") == ["first activations", "k A / (C W)", "100ms, 200ms", "exact"]
     assert "no emulated run was given" in text
     assert "`wanbed validate`" in text
 
@@ -47,20 +47,20 @@ def test_a_page_without_a_run_has_the_exact_values_and_says_that_nothing_was_com
 def test_a_value_that_is_not_exact_shows_what_came_out_and_heads_the_page() -> None:
     text = page(Validation((replace(EXACT, simulated_ns=(850_000_001,)),), (SEVERAL,), ()), None, None)
     assert "**It does not agree.** 1 of 1 golden values are not exact." in text
-    assert cells(text, "GPipe, S = 2")[-1] == "**850000001ns**"
+    assert points(text, "GPipe, S = 2")[-1] == "**850000001ns**"
 
 
-def test_times_that_are_all_the_same_are_told_once() -> None:
+def test_times_that_are_all_the_same_are_reported_once() -> None:
     text = page(Validation((replace(EXACT, expected_ns=(5, 5), simulated_ns=(5, 5)),), (), ()), None, None)
-    assert cells(text, "GPipe, S = 2")[2] == "5ns each"
+    assert points(text, "GPipe, S = 2")[2] == "5ns each"
 
 
 def test_every_comparison_is_a_row(validation: Validation, run: Run) -> None:
     text = page(validation, run, "validation.png")
-    assert cells(text, "WAN latency 10ms") == [
+    assert points(text, "WAN latency 10ms") == [
         "WAN latency 10ms", "gpipe", "2.000 s", "1.900 s to 2.100 s", "2.000 s", "+0.0%",
     ]  # fmt: skip
-    assert cells(text, "WAN latency 40ms") == [
+    assert points(text, "WAN latency 40ms") == [
         "WAN latency 40ms", "1f1b", "2.020 s", "1 repeat", "2.000 s", "-1.0%",
     ]  # fmt: skip
     assert "median error is 0.5% and its worst -1.0% (1f1b at WAN latency 40ms)" in text
@@ -71,7 +71,7 @@ def test_every_comparison_is_a_row(validation: Validation, run: Run) -> None:
 def test_an_error_beyond_the_limit_stands_out(run: Run) -> None:
     text = page(Validation((EXACT,), (SEVERAL,), compare(run, constant(2.2))), run, None)
     assert "**It does not agree.** 2 of 2 simulated iteration times are more than 5% off" in text
-    assert cells(text, "WAN latency 10ms")[-1] == "**+10.0%**"
+    assert points(text, "WAN latency 10ms")[-1] == "**+10.0%**"
 
 
 def test_the_page_says_what_was_emulated_and_names_no_place_of_the_machine(
@@ -85,22 +85,22 @@ def test_the_page_says_what_was_emulated_and_names_no_place_of_the_machine(
     assert str(tmp_path.parent.name) not in text
 
 
-def test_code_that_was_not_committed_is_told(validation: Validation, tmp_path: Path) -> None:
+def test_code_that_was_not_committed_is_reported(validation: Validation, tmp_path: Path) -> None:
     run = load(write_run(tmp_path / "dirty", TIMES, manifest={"git": {"revision": "c0ffee", "dirty": True}}))
     assert "wanbed 0.1.0 at revision c0ffee with uncommitted changes," in page(validation, run, None)
 
 
-def test_a_cell_whose_machine_was_saturated_is_marked(tmp_path: Path) -> None:
+def test_a_sweep_point_whose_machine_was_saturated_is_marked(tmp_path: Path) -> None:
     run = load(write_run(tmp_path / "busy", TIMES, facts={"machine_load": {"saturated": 0.5}}))
     text = page(Validation((EXACT,), (), compare(run, constant(2.0))), run, None)
-    assert cells(text, "WAN latency 10ms")[-1] == SATURATED
+    assert points(text, "WAN latency 10ms")[-1] == SATURATED
     assert "Read with care:\n\n- In 4 of 4 trials the machine was overloaded" in text
 
 
-def test_a_cell_with_links_outside_tolerance_is_marked(tmp_path: Path) -> None:
+def test_a_sweep_point_with_links_outside_tolerance_is_marked(tmp_path: Path) -> None:
     run = load(write_run(tmp_path / "off", TIMES, within_tolerance=False))
     text = page(Validation((EXACT,), (), compare(run, constant(2.0))), run, None)
-    assert cells(text, "WAN latency 40ms")[-1] == "links outside tolerance"
+    assert points(text, "WAN latency 40ms")[-1] == "links outside tolerance"
     assert "- Calibration found links outside tolerance at WAN latency 10ms and WAN latency 40ms" in text
 
 
@@ -109,7 +109,7 @@ def test_a_name_cannot_break_the_table(tmp_path: Path) -> None:
     experiment = {**EXPERIMENT, "sweep": {}, "variants": [{"name": name, "schedule": "gpipe"}]}
     run = load(write_run(tmp_path / "odd", {(0, name): [2.0]}, experiment=experiment))
     text = page(Validation((EXACT,), (), compare(run, constant(2.0))), run, None)
-    assert cells(text, r"a\|b")[0] == r"a\|b \*c\* \<d\> \`e\`"
+    assert points(text, r"a\|b")[0] == r"a\|b \*c\* \<d\> \`e\`"
 
 
 def test_the_same_validation_gives_the_same_page(validation: Validation, run: Run) -> None:
@@ -132,7 +132,7 @@ def test_the_document_is_plain_json_with_every_figure(validation: Validation) ->
         {"case": "GPipe, S = 2", "law": "the law", "expected_ns": [850_000_000], "simulated_ns": [850_000_000],
          "exact": True}
     ]  # fmt: skip
-    assert written["comparisons"][0]["cell"] == {"topology.wan.latency": "10ms"}
+    assert written["comparisons"][0]["sweep_point"] == {"topology.wan.latency": "10ms"}
     assert written["comparisons"][0]["simulated_s"] == 2.0
     assert written["median_error"] == pytest.approx(0.00495, abs=1e-5)
 
@@ -156,16 +156,18 @@ AGREEMENT = Agreement(
 )
 
 
-def test_virtual_time_has_a_section_with_every_cell_and_a_line_at_the_top(validation: Validation, run: Run) -> None:
+def test_virtual_time_has_a_section_with_every_sweep_point_and_a_line_at_the_top(
+    validation: Validation, run: Run
+) -> None:
     text = page(validation, run, None, AGREEMENT)
-    assert cells(text, "headline-gpt-a | WAN latency 40ms | gpipe")[3:] == ["30.000 s", "30.300 s", "+1.0%", ""]
-    assert cells(text, "headline-gpt-a | WAN latency 40ms | varuna, bbr")[5:] == ["**+10.0%**", "careful"]
+    assert points(text, "headline-gpt-a | WAN latency 40ms | gpipe")[3:] == ["30.000 s", "30.300 s", "+1.0%", ""]
+    assert points(text, "headline-gpt-a | WAN latency 40ms | varuna, bbr")[5:] == ["**+10.0%**", "careful"]
     head = text[: text.index("## Golden values")]
     assert "Over 2 iteration times in virtual time the median error is 5.5% and the worst +10.0%" in head
     assert "**1 of 2 simulated iteration times are more than 5% off those in virtual time.**" in head
 
 
 def test_the_document_tells_the_errors_against_virtual_time(validation: Validation) -> None:
-    told = document(validation, AGREEMENT)["virtual_time"]
-    assert (told["compared"], told["worst_error"]) == (2, pytest.approx(0.1))
+    text = document(validation, AGREEMENT)["virtual_time"]
+    assert (text["compared"], text["worst_error"]) == (2, pytest.approx(0.1))
     assert document(validation)["virtual_time"] is None

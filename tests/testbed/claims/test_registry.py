@@ -119,7 +119,7 @@ def test_an_owner_that_has_ended_is_not_alive(tmp_path: Path) -> None:
     assert not left.record.owner_alive()
 
 
-def test_a_later_process_with_the_owners_number_is_told_apart_by_its_start(tmp_path: Path) -> None:
+def test_a_later_process_with_the_owners_number_is_distinguished_by_its_start(tmp_path: Path) -> None:
     ours = claim("", tmp_path).record
     assert ours.owner_alive()
     assert not replace(ours, owner_start_ticks=ours.owner_start_ticks - 1).owner_alive()

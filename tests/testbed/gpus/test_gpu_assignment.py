@@ -43,7 +43,7 @@ def test_two_gpus_of_a_host_on_one_device_are_seen_as_one() -> None:
     assert found.environment("dc0x-0", 1) == {"CUDA_VISIBLE_DEVICES": "GPU-0"}
 
 
-def test_shares_are_told() -> None:
+def test_shares_are_reported() -> None:
     found = assigned(network(3), 2, sharing=2)
     assert list(found.seats()) == [
         GpuSeat("dc0x-0", 0, "GPU-0", 2),

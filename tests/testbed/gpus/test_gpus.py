@@ -22,7 +22,7 @@ def driver(folder: Path, *cards: str) -> Path:
 
 
 @pytest.mark.parametrize(("text", "version"), VERSIONS.items())
-def test_gpus_are_told_with_their_driver(tmp_path: Path, text: str, version: str | None) -> None:
+def test_gpus_are_reported_with_their_driver(tmp_path: Path, text: str, version: str | None) -> None:
     (driver(tmp_path, "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ: 1\n", "IRQ: 2\n") / "version").write_text(text)
     assert nvidia_gpus(tmp_path) == (Gpu("NVIDIA H100 80GB HBM3", version), Gpu("unknown", version))
 

@@ -12,7 +12,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu, fault: str = "") -> Fa
     return binding
 
 
-def test_devices_are_told_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_are_reported_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, FakeGpu("GPU-b", "NVIDIA H200", 100), FakeGpu("GPU-a", "NVIDIA A100", 50))
     with open_nvml() as nvml:
         assert nvml.driver_version() == "570.1"

@@ -91,12 +91,12 @@ def test_a_program_is_started_in_the_namespaces_of_the_hosts_shell(
 def test_a_hosts_prompt_knows_its_address_its_hosts_file_and_its_environment(
     host: EmulatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[str, ...]] = []
-    monkeypatch.setattr(host, "cmd", lambda *words: told.append(words))
+    lines: list[tuple[str, ...]] = []
+    monkeypatch.setattr(host, "cmd", lambda *words: lines.append(words))
     host.configure(Path("/run/names of hosts"), "10.1.0.2", {"CUDA_VISIBLE_DEVICES": "GPU-1 GPU-2"})
     assert host.IP() == "10.1.0.2"
     assert [str(interface) for interface in host.intfList()] == ["eth0"]
-    assert told == [
+    assert lines == [
         ("mount", "--bind", "'/run/names of hosts'", "/etc/hosts"),
         ("export", "CUDA_VISIBLE_DEVICES='GPU-1 GPU-2'"),
     ]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from testbed.network.tcp_settings import TcpSettings
 
 
-def test_the_settings_are_those_of_a_stock_linux_host_unless_told() -> None:
+def test_the_settings_are_those_of_a_stock_linux_host_unless_configured() -> None:
     assert TcpSettings().sysctls() == {
         "net.ipv4.tcp_rmem": "4096 131072 6291456",
         "net.ipv4.tcp_wmem": "4096 16384 12582912",
@@ -24,11 +24,11 @@ def test_buffers_grow_from_their_least_to_the_window_and_the_send_buffer_to_twic
     assert (receive[-1], send[-1]) == (window_bytes, 2 * window_bytes)
 
 
-@pytest.mark.parametrize(("slow_start", "told"), [(True, "1"), (False, "0")])
-def test_congestion_control_and_slow_start_are_told_as_given(slow_start: bool, told: str) -> None:
+@pytest.mark.parametrize(("slow_start", "text"), [(True, "1"), (False, "0")])
+def test_congestion_control_and_slow_start_are_reported_as_given(slow_start: bool, text: str) -> None:
     sysctls = TcpSettings(congestion="bbr", slow_start_after_idle=slow_start).sysctls()
     assert sysctls["net.ipv4.tcp_congestion_control"] == "bbr"
-    assert sysctls["net.ipv4.tcp_slow_start_after_idle"] == told
+    assert sysctls["net.ipv4.tcp_slow_start_after_idle"] == text
 
 
 def test_every_setting_is_one_that_the_network_namespace_has_of_its_own() -> None:

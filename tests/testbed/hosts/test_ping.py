@@ -85,7 +85,7 @@ def test_replies_are_read_however_many_digits_they_have(time: str) -> None:
 
 
 @pytest.mark.parametrize("words", [PING_UNKNOWN, "ping: connect: Network is unreachable\n"])
-def test_a_ping_that_sends_nothing_is_told_in_its_own_words(words: str) -> None:
+def test_a_ping_that_sends_nothing_is_reported_in_its_own_words(words: str) -> None:
     with pytest.raises(ValueError, match=f"^ping sent nothing: {words.strip()}$"):
         parse_ping(words)
 
@@ -96,7 +96,7 @@ def test_a_ping_that_says_nothing_sent_nothing(output: str) -> None:
         parse_ping(output)
 
 
-def test_a_ping_asks_the_other_host_as_often_as_it_is_told(tmp_path: Path) -> None:
+def test_a_ping_asks_the_other_host_as_often_as_it_is_reported(tmp_path: Path) -> None:
     hosts = Programs(printing(tmp_path, PING, 1))
     assert ping(hosts.spawn, "east-0", "west-1", 8) == parse_ping(PING)
     ((host, argv),) = hosts.started
@@ -104,7 +104,7 @@ def test_a_ping_asks_the_other_host_as_often_as_it_is_told(tmp_path: Path) -> No
     assert argv[argv.index("-c") + 1] == "8"
 
 
-def test_a_ping_that_fails_is_told_with_its_path(tmp_path: Path) -> None:
+def test_a_ping_that_fails_is_reported_with_its_path(tmp_path: Path) -> None:
     hosts = Programs(printing(tmp_path, PING_UNKNOWN, 2))
     with pytest.raises(MeasurementError, match=r"^east-0 to west-1: ping sent nothing: ping: nowhere\.invalid: Temp"):
         ping(hosts.spawn, "east-0", "west-1")

@@ -17,18 +17,18 @@ def test_messages_of_another_request_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 8, 11])
-def test_a_message_that_is_cut_off_is_told(cut: int) -> None:
+def test_a_message_that_is_cut_off_is_reported(cut: int) -> None:
     whole = message(36, bytes(16))
     with pytest.raises(OSError, match="cut off"):
         list(split_messages(whole[: len(whole) - cut], 5))
 
 
-def test_attributes_are_told_by_kind_without_the_mark_of_those_that_hold_others() -> None:
+def test_attributes_are_reported_by_kind_without_the_mark_of_those_that_hold_others() -> None:
     data = struct.pack("=HH3sxHH4s", 7, 2, b"abc", 8, 0x8000 | 9, b"wxyz")
     assert [(kind, bytes(value)) for kind, value in split_attributes(memoryview(data))] == [(2, b"abc"), (9, b"wxyz")]
 
 
 @pytest.mark.parametrize("length", [0, 3, 9])
-def test_an_attribute_of_no_possible_length_is_told(length: int) -> None:
+def test_an_attribute_of_no_possible_length_is_reported(length: int) -> None:
     with pytest.raises(OSError, match="cut off"):
         list(split_attributes(memoryview(struct.pack("=HH4x", length, 1))))

@@ -115,9 +115,9 @@ def _no_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_host_is_asked_about_its_own_sockets() -> None:
-    assert [bytes(told) for told in TcpStateReader(["one", "other"]).read()] == [b"one", b"other"]
+    assert [bytes(text) for text in TcpStateReader(["one", "other"]).read()] == [b"one", b"other"]
 
 
-def test_a_kernel_without_socket_diagnosis_is_told_with_its_remedy() -> None:
+def test_a_kernel_without_socket_diagnosis_is_reported_with_its_remedy() -> None:
     with pytest.raises(MissingError, match="modprobe tcp_diag"):
         TcpStateReader(["one", "without"]).read()

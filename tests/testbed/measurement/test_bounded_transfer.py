@@ -43,7 +43,7 @@ def ends(latency: str) -> FailingEnds:
     return FailingEnds(cast("Any", SimpleNamespace(topology=topology)), "east-0", "west-0")
 
 
-def test_a_connection_that_is_not_made_is_told_in_a_line() -> None:
+def test_a_connection_that_is_not_made_is_reported_in_a_line() -> None:
     with (
         pytest.raises(StalledError, match=r"east-0 to west-0: no connection \(timed out"),
         connected(ends("1ms"), 1, None),

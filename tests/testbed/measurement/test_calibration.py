@@ -21,9 +21,9 @@ EXACT = LinkMeasurement(
     source="east",
     destination="west",
     scope="wan",
-    asked_rtt_ms=80.0,
+    configured_rtt_ms=80.0,
     measured_rtt_ms=80.0,
-    asked_goodput_bps=100e6,
+    configured_goodput_bps=100e6,
     measured_goodput_bps=100e6,
     impairments={"jitter_ms": Compared(0.0, 0.0), "loss": Compared(0.0, 0.0)},
     echo_requests=100,
@@ -98,9 +98,9 @@ def calibrated(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[LinkMe
     monkeypatch.setattr(calibration, "ping", network.ping)
     monkeypatch.setattr(calibration, "measure_goodput", network.measure_goodput)
     monkeypatch.setattr(calibration, "measure_transfers", network.measure_transfers)
-    told: list[LinkMeasurement] = []
-    measured = calibrate(network, told.append)  # type: ignore[arg-type]
-    assert told == measured
+    lines: list[LinkMeasurement] = []
+    measured = calibrate(network, lines.append)  # type: ignore[arg-type]
+    assert lines == measured
     return measured
 
 
@@ -129,11 +129,11 @@ def test_what_is_exactly_as_asked_is_within_tolerance() -> None:
 def test_an_rtt_may_be_off_by_half_a_millisecond_or_2_percent(
     asked_ms: float, measured_ms: float, within: bool
 ) -> None:
-    assert replace(EXACT, asked_rtt_ms=asked_ms, measured_rtt_ms=measured_ms).within_tolerance is within
+    assert replace(EXACT, configured_rtt_ms=asked_ms, measured_rtt_ms=measured_ms).within_tolerance is within
 
 
 @pytest.mark.parametrize(
-    ("asked_bps", "measured_bps", "within"),
+    ("configured_bps", "measured_bps", "within"),
     [
         (100e6, 97.01e6, True),
         (100e6, 96.99e6, False),
@@ -144,8 +144,11 @@ def test_an_rtt_may_be_off_by_half_a_millisecond_or_2_percent(
         (0.0, 1.0, False),
     ],
 )
-def test_goodput_may_be_off_by_3_percent(asked_bps: float | None, measured_bps: float, within: bool) -> None:
-    assert replace(EXACT, asked_goodput_bps=asked_bps, measured_goodput_bps=measured_bps).within_tolerance is within
+def test_goodput_may_be_off_by_3_percent(configured_bps: float | None, measured_bps: float, within: bool) -> None:
+    assert (
+        replace(EXACT, configured_goodput_bps=configured_bps, measured_goodput_bps=measured_bps).within_tolerance
+        is within
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,7 +182,7 @@ def test_what_could_not_be_measured_is_outside(unknown: dict[str, Any]) -> None:
     assert not replace(EXACT, **unknown).within_tolerance
 
 
-def test_jitter_is_told_and_not_judged() -> None:
+def test_jitter_is_reported_and_not_judged() -> None:
     impairments = {**EXACT.impairments, "jitter_ms": Compared(1.0, math.nan)}
     assert replace(EXACT, impairments=impairments).within_tolerance
 
@@ -188,15 +191,15 @@ def test_jitter_is_told_and_not_judged() -> None:
 def test_undilated_times_are_shorter_and_rates_higher(factor: float, goodput_bps: float | None) -> None:
     slow = replace(
         EXACT,
-        asked_rtt_ms=80.0 * factor,
+        configured_rtt_ms=80.0 * factor,
         measured_rtt_ms=81.0 * factor,
-        asked_goodput_bps=None if goodput_bps is None else goodput_bps / factor,
+        configured_goodput_bps=None if goodput_bps is None else goodput_bps / factor,
         measured_goodput_bps=50e6 / factor,
         impairments={"jitter_ms": Compared(2.0 * factor, 3.0 * factor), "loss": Compared(0.01, 0.02)},
     )
     quick = slow.undilated(factor)
-    assert (quick.asked_rtt_ms, quick.measured_rtt_ms) == (pytest.approx(80), pytest.approx(81))
-    assert quick.asked_goodput_bps == (None if goodput_bps is None else pytest.approx(goodput_bps))
+    assert (quick.configured_rtt_ms, quick.measured_rtt_ms) == (pytest.approx(80), pytest.approx(81))
+    assert quick.configured_goodput_bps == (None if goodput_bps is None else pytest.approx(goodput_bps))
     assert quick.measured_goodput_bps == pytest.approx(50e6)
     assert quick.impairments == {
         "jitter_ms": Compared(pytest.approx(2), pytest.approx(3)),
@@ -225,8 +228,8 @@ def test_every_wan_link_is_measured_each_way_and_every_datacenter_of_two_hosts_i
 def test_what_is_asked_follows_from_the_pairs_rate_and_twice_the_latency(monkeypatch: pytest.MonkeyPatch) -> None:
     wan = {"latency": "40ms", "rate": "1Gbit", "node_pair_rate": "100Mbit"}
     there, _, inside = calibrated(Network(network(wan)), monkeypatch)
-    assert (there.asked_rtt_ms, there.asked_goodput_bps) == (80.0, pytest.approx(100e6 * 1448 / 1514))
-    assert (inside.asked_rtt_ms, inside.asked_goodput_bps) == (0.1, pytest.approx(10e9 * 1448 / 1514))
+    assert (there.configured_rtt_ms, there.configured_goodput_bps) == (80.0, pytest.approx(100e6 * 1448 / 1514))
+    assert (inside.configured_rtt_ms, inside.configured_goodput_bps) == (0.1, pytest.approx(10e9 * 1448 / 1514))
 
 
 @pytest.mark.parametrize("wan_rate", ["1Gbit", "unlimited"])
@@ -235,7 +238,7 @@ def test_a_port_slower_than_a_node_pair_is_what_the_wan_is_held_to(
 ) -> None:
     topology = network({"latency": "5ms", "rate": wan_rate}, intra={"rate": "200Mbit"})
     for link in calibrated(Network(topology), monkeypatch):
-        assert link.asked_goodput_bps == pytest.approx(200e6 * 1448 / 1514)
+        assert link.configured_goodput_bps == pytest.approx(200e6 * 1448 / 1514)
         assert link.within_tolerance
 
 
@@ -243,7 +246,7 @@ def test_a_link_with_jitter_and_loss_is_measured_by_udp_at_more_than_its_rate(mo
     testbed = Network(network({"latency": "40ms", "rate": "100Mbit", "jitter": "2ms", "loss": "1%"}, hosts=1))
     there, back = calibrated(testbed, monkeypatch)
     for link in (there, back):
-        assert link.asked_goodput_bps == pytest.approx(100e6 * 1448 / 1490 * 0.99)
+        assert link.configured_goodput_bps == pytest.approx(100e6 * 1448 / 1490 * 0.99)
         assert link.impairments == {
             "jitter_ms": Compared(2.0, pytest.approx(2.0)),
             "loss": Compared(0.01, pytest.approx(0.01, rel=0.01)),
@@ -257,7 +260,7 @@ def test_a_link_with_jitter_and_loss_is_measured_by_udp_at_more_than_its_rate(mo
 def test_an_unlimited_link_is_asked_for_no_goodput(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = network({"latency": "5ms"}, hosts=1, intra={"rate": "unlimited"})
     (there, _) = calibrated(Network(topology), monkeypatch)
-    assert there.asked_goodput_bps is None
+    assert there.configured_goodput_bps is None
     assert there.within_tolerance
 
 
@@ -293,11 +296,11 @@ def test_short_transfers_are_measured_where_there_is_a_rate_and_no_chance(monkey
     there, back, inside = calibrated(testbed, monkeypatch)
     assert testbed.transfers == [("east-0", "west-0"), ("west-0", "east-0"), ("east-0", "east-1")]
     for link in (there, back, inside):
-        assert (link.asked_short_ms, link.measured_short_ms) == (36.0, 36.0)
-        assert (link.asked_share_bps, link.asked_both_ways_ms, link.burst_bytes) == (50e6, None, 1500)
+        assert (link.configured_short_ms, link.measured_short_ms) == (36.0, 36.0)
+        assert (link.configured_share_bps, link.configured_both_ways_ms, link.burst_bytes) == (50e6, None, 1500)
     for wan in ({"latency": "20ms"}, {"latency": "20ms", "rate": "100Mbit", "loss": "1%"}):
         (link, _) = calibrated(Network(network(wan, hosts=1, intra={"rate": "unlimited"})), monkeypatch)
-        assert (link.asked_short_ms, link.measured_short_ms, link.burst_bytes) == (None, None, None)
+        assert (link.configured_short_ms, link.measured_short_ms, link.burst_bytes) == (None, None, None)
 
 
 def test_a_link_that_gives_away_a_burst_is_outside_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +331,9 @@ def test_transfers_are_held_to_3_percent_and_short_ones_to_a_millisecond(
 
 
 def test_transfers_are_told_in_the_time_of_the_network_asked_for() -> None:
-    dilated = replace(EXACT, asked_short_ms=40.0, measured_short_ms=42.0, asked_share_bps=1e6, burst_bytes=3000)
-    told = dilated.undilated(4)
-    assert (told.asked_short_ms, told.measured_short_ms, told.asked_share_bps) == (10.0, 10.5, 4e6)
-    assert (told.measured_share_bps, told.burst_bytes) == (None, 3000)
+    dilated = replace(
+        EXACT, configured_short_ms=40.0, measured_short_ms=42.0, configured_share_bps=1e6, burst_bytes=3000
+    )
+    text = dilated.undilated(4)
+    assert (text.configured_short_ms, text.measured_short_ms, text.configured_share_bps) == (10.0, 10.5, 4e6)
+    assert (text.measured_share_bps, text.burst_bytes) == (None, 3000)

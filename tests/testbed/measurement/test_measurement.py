@@ -138,7 +138,7 @@ def test_goodput_is_what_the_receiver_saw(output: str, goodput_bps: float) -> No
     assert parse_iperf3(output) == goodput_bps
 
 
-def test_what_iperf3_says_went_wrong_is_told() -> None:
+def test_what_iperf3_says_went_wrong_is_reported() -> None:
     with pytest.raises(ValueError, match=r"^iperf3: unable to connect to server: Connection refused$"):
         parse_iperf3(IPERF3_REFUSED)
 
@@ -205,16 +205,16 @@ def failing(folder: Path) -> dict[str, tuple[dict[str, str], str]]:
 
 
 @pytest.mark.parametrize("what", ["a client", "a server", "a mute server", "a hanging client"])
-def test_a_measurement_that_fails_is_told_and_leaves_no_process(
+def test_a_measurement_that_fails_is_reported_and_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     monkeypatch.setattr(measurement, "PATIENCE_S", 0.1)
     monkeypatch.setattr(measurement, "settling_s", lambda _: 0)
-    scripts, told = failing(tmp_path)[what]
+    scripts, text = failing(tmp_path)[what]
     hosts = Hosts(**scripts)
     with pytest.raises(MeasurementError) as failed:
         measure_goodput(hosts, [Flow("east-0", "west-0")], rtt_s=0.0, seconds=0)
-    assert str(failed.value) == told
+    assert str(failed.value) == text
     assert all(process.poll() is not None for process in hosts.processes)
 
 

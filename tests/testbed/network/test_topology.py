@@ -117,7 +117,7 @@ def test_a_pair_has_its_rate_times_the_round_trip_in_flight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "text"),
     [
         ({"links": [{"between": ["east", "nort"]}]}, r"links\.0\.between: no datacenter 'nort', there are east, west"),
         ({"links": [{"between": ["east", "east"]}]}, r"links\.0\.between: .*two different datacenters"),
@@ -132,8 +132,8 @@ def test_a_pair_has_its_rate_times_the_round_trip_in_flight() -> None:
         ),
     ],
 )
-def test_what_contradicts_itself_is_refused_in_one_line(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=rf"^topology\.{told}") as caught:
+def test_what_contradicts_itself_is_refused_in_one_line(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=rf"^topology\.{text}") as caught:
         resolved({"datacenters": datacenters("east", "west"), **change})
     assert "\n" not in str(caught.value)
 

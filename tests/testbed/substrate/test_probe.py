@@ -99,7 +99,7 @@ def test_no_netem_anywhere_is_an_error_with_both_reasons_and_both_remedies(monke
     )
 
 
-def test_a_remedy_that_both_share_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remedy_that_both_share_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     needs_root = [Offer(name, False, f"{name} needs root", "run as root, or with sudo") for name in (KERNEL, GUEST)]
     offers(monkeypatch, *needs_root)
     with pytest.raises(MissingError, match=r"\(run as root, or with sudo\)$") as missing:
@@ -146,7 +146,7 @@ def test_a_kernel_that_takes_a_netem_qdisc_has_netem(monkeypatch: pytest.MonkeyP
     assert netlink.closed
 
 
-def test_a_kernel_that_does_not_know_netem_is_told_apart_and_what_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_does_not_know_netem_is_distinguished_and_what_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
     offer, netlink = kernel_that(monkeypatch, errno.ENOENT)
     assert not offer.available
     assert offer.reason == f"the kernel {os.uname().release} has no sch_netem"
@@ -154,13 +154,13 @@ def test_a_kernel_that_does_not_know_netem_is_told_apart_and_what_to_load(monkey
     assert netlink.closed
 
 
-def test_a_kernel_that_refuses_for_another_reason_is_told_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_refuses_for_another_reason_is_reported_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     offer, _ = kernel_that(monkeypatch, errno.EOPNOTSUPP)
     assert not offer.available
     assert "Operation not supported" in offer.reason
 
 
-def test_a_machine_where_no_namespace_may_be_made_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_where_no_namespace_may_be_made_is_reported_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> int:
         raise PermissionError(errno.EPERM, "making a network namespace: Operation not permitted")
 
@@ -192,7 +192,7 @@ def test_a_module_that_the_guest_lacks_is_named(monkeypatch: pytest.MonkeyPatch,
     assert (offer.available, offer.reason) == (False, f"{tmp_path} lacks sch_netem.ko")
 
 
-def test_a_machine_without_tap_devices_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_machine_without_tap_devices_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     able_guest(monkeypatch, tmp_path)
     (tmp_path / "tun").unlink()
     offer = probe_guest()

@@ -43,7 +43,7 @@ def test_a_guest_gets_what_it_wants_or_three_quarters_of_what_is_there(
     assert memory_for_guest()[1] == min(WANTED_MEMORY_BYTES, free_bytes * 3 // 4)
 
 
-def test_too_little_memory_is_told_with_the_place_and_the_remedy(
+def test_too_little_memory_is_reported_with_the_place_and_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_machine(monkeypatch, [tmp_path / "none", tmp_path], LEAST_MEMORY_BYTES)

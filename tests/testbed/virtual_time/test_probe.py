@@ -29,7 +29,7 @@ def test_a_kernel_that_is_built_is_offered_with_its_configuration(monkeypatch: p
     assert offer.reason == "the kernel 6.1.192 boots as root"
 
 
-def test_without_a_kernel_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_kernel_the_remedy_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("SUDO_USER", raising=False)
     offer = probe_virtual_time()

@@ -11,16 +11,16 @@ import torch
 from results.records.span_log import read_span_log
 from tests.workloads.loopback_ranks import LOOPBACK, Start, free_ports
 from tests.workloads.model.reference_training import train_reference
-from tests.workloads.torch_plans import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_plans
-from workloads.collective.collective_plan import CollectivePlan
+from tests.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
+from workloads.collective.collective_config import CollectiveConfig
 from workloads.collective.device_all_reduce import check_backend
-from workloads.rank_plan import RankPlan
+from workloads.rank_config import RankConfig
 
 PATIENCE_S = 300
 ITERATIONS = 3
 
 
-def summed_by(backend: str, plans: list[RankPlan]) -> list[RankPlan]:
+def summed_by(backend: str, plans: list[RankConfig]) -> list[RankConfig]:
     """The replicas of each stage sum by that backend in place of the ring."""
     stages = plans[0].shape.stages
     ports = free_ports(stages)
@@ -28,7 +28,7 @@ def summed_by(backend: str, plans: list[RankPlan]) -> list[RankPlan]:
         replace(
             plan,
             links=replace(plan.links, ring=()),
-            collective=CollectivePlan(
+            collective=CollectiveConfig(
                 backend=backend,
                 hosts=tuple(other.host for other in plans[plan.stage :: stages]),
                 position=plan.pipeline,
@@ -45,7 +45,7 @@ def summed_by(backend: str, plans: list[RankPlan]) -> list[RankPlan]:
 def test_gradients_that_a_collective_sums_train_as_one_process_does_until_a_replica_is_lost(
     tmp_path: Path, start: Start
 ) -> None:
-    plans = summed_by("gloo", make_torch_plans(tmp_path, stages=1, pipelines=2, iterations=10_000))
+    plans = summed_by("gloo", make_torch_configs(tmp_path, stages=1, pipelines=2, iterations=10_000))
     processes = [start(plan) for plan in plans]
     logs = [Path(plan.span_log) for plan in plans]
     begun_s = time.monotonic()
@@ -81,7 +81,7 @@ def test_gradients_that_a_collective_sums_train_as_one_process_does_until_a_repl
 
 @pytest.mark.skipif(torch.distributed.is_nccl_available(), reason="shows a torch without NCCL, and this one has it")
 def test_without_nccl_a_rank_says_so_before_it_connects(tmp_path: Path, start: Start) -> None:
-    (plan, _) = summed_by("nccl", make_torch_plans(tmp_path, stages=1, pipelines=2))
+    (plan, _) = summed_by("nccl", make_torch_configs(tmp_path, stages=1, pipelines=2))
     words = start(plan).communicate(timeout=PATIENCE_S)[1]
     assert words.startswith("wanbed rank 0 (host-0): transport.all_reduce: this torch (")
     assert words.endswith("has no NCCL: install one that is built for CUDA, or leave all_reduce out\n")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads.compute.replay import ReplayCompute, ReplayDurations, ReplaySizes, ReplayWork
+from workloads.compute.replay import ReplayCompute, ReplayCosts, ReplayDurations, ReplaySizes
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.transport.frames.buffer_pool import BufferPool
@@ -17,7 +17,7 @@ def nothing() -> None:
 @given(duration_ns=st.integers(0, 3_000_000))
 @settings(max_examples=30, deadline=None)
 def test_an_action_lasts_no_less_than_its_duration(duration_ns: int) -> None:
-    compute = ReplayCompute(ReplayWork(ReplayDurations(duration_ns, 0)), nothing)
+    compute = ReplayCompute(ReplayCosts(ReplayDurations(duration_ns, 0)), nothing)
     before_ns = time.monotonic_ns()
     start_ns, end_ns = compute.perform(Action(ActionKind.FORWARD, 0))
     assert before_ns <= start_ns
@@ -36,7 +36,9 @@ def test_an_action_lasts_no_less_than_its_duration(duration_ns: int) -> None:
 )
 def test_each_kind_of_action_has_its_own_duration(kind: ActionKind, duration_ns: int) -> None:
     slept: list[float] = []
-    compute = ReplayCompute(ReplayWork(ReplayDurations(1_000_000, 5_000_000, 9_000_000, 3_000_000, 1_500_000)), nothing)
+    compute = ReplayCompute(
+        ReplayCosts(ReplayDurations(1_000_000, 5_000_000, 9_000_000, 3_000_000, 1_500_000)), nothing
+    )
     with pytest.MonkeyPatch.context() as patch:
         clock = iter([0, 0, duration_ns])
         patch.setattr(time, "monotonic_ns", lambda: next(clock))
@@ -50,7 +52,7 @@ def test_a_long_action_ends_when_the_check_raises() -> None:
         raise ConnectionError("the peer is gone")
 
     with pytest.raises(ConnectionError):
-        ReplayCompute(ReplayWork(ReplayDurations(10**15, 0)), fail).perform(Action(ActionKind.FORWARD, 0))
+        ReplayCompute(ReplayCosts(ReplayDurations(10**15, 0)), fail).perform(Action(ActionKind.FORWARD, 0))
 
 
 def test_a_late_wake_up_within_a_long_action_does_not_prolong_it() -> None:
@@ -63,7 +65,7 @@ def test_a_late_wake_up_within_a_long_action_does_not_prolong_it() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic_ns", lambda: now_ns)
         patch.setattr(time, "sleep", oversleep)
-        compute = ReplayCompute(ReplayWork(ReplayDurations(60_000_000_000, 0)), nothing)
+        compute = ReplayCompute(ReplayCosts(ReplayDurations(60_000_000_000, 0)), nothing)
         assert compute.perform(Action(ActionKind.FORWARD, 0)) == (0, 60_000_001_000)
 
 
@@ -81,14 +83,14 @@ def test_the_parts_of_a_backward_are_half_of_it_each_where_they_are_not_given(ba
 
 
 def test_the_optimizer_takes_its_time_and_none_where_it_has_none() -> None:
-    assert ReplayCompute(ReplayWork(ReplayDurations(0, 0)), nothing).update() is None
-    span = ReplayCompute(ReplayWork(ReplayDurations(0, 0, optimizer_ns=1000)), nothing).update()
+    assert ReplayCompute(ReplayCosts(ReplayDurations(0, 0)), nothing).update() is None
+    span = ReplayCompute(ReplayCosts(ReplayDurations(0, 0, optimizer_ns=1000)), nothing).update()
     assert span is not None
     assert span[1] - span[0] >= 1000
 
 
 def replaying(pool: BufferPool) -> ReplayCompute:
-    return ReplayCompute(ReplayWork(ReplayDurations(0, 0), ReplaySizes(3000, 5000, 7000)), nothing, pool)
+    return ReplayCompute(ReplayCosts(ReplayDurations(0, 0), ReplaySizes(3000, 5000, 7000)), nothing, pool)
 
 
 def test_messages_have_the_sizes_given_and_share_one_buffer_for_each() -> None:
@@ -112,7 +114,7 @@ def test_what_arrives_may_have_gone_back_to_the_pool_already() -> None:
 
 
 def test_gradients_are_a_buffer_apart_from_all_messages() -> None:
-    compute = ReplayCompute(ReplayWork(ReplayDurations(0, 0), ReplaySizes(4000, 4000, 4000)), nothing, BufferPool())
+    compute = ReplayCompute(ReplayCosts(ReplayDurations(0, 0), ReplaySizes(4000, 4000, 4000)), nothing, BufferPool())
     gradients = compute.gradients()
     assert gradients is not None
     assert gradients is compute.gradients()
@@ -123,7 +125,7 @@ def test_gradients_are_a_buffer_apart_from_all_messages() -> None:
 
 
 def test_without_gradients_there_is_nothing_to_sum() -> None:
-    assert ReplayCompute(ReplayWork(ReplayDurations(0, 0)), nothing).gradients() is None
+    assert ReplayCompute(ReplayCosts(ReplayDurations(0, 0)), nothing).gradients() is None
 
 
 def test_a_replay_learns_nothing() -> None:
@@ -153,7 +155,7 @@ class NotedGpu:
 
 def test_a_gpu_that_is_shared_is_claimed_before_and_told_the_times_of_each_action() -> None:
     gpu = NotedGpu()
-    compute = ReplayCompute(ReplayWork(ReplayDurations(1_000, 2_000, optimizer_ns=3_000)), nothing, gpu=gpu)
+    compute = ReplayCompute(ReplayCosts(ReplayDurations(1_000, 2_000, optimizer_ns=3_000)), nothing, gpu=gpu)
     compute.begin(4)
     forward = compute.perform(Action(ActionKind.FORWARD, 7))
     optimizer = compute.update()

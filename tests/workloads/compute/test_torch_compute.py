@@ -246,7 +246,7 @@ def test_the_loss_is_known_at_the_last_stage_after_the_last_forward() -> None:
     assert middle_stage().loss() is None
 
 
-def test_torch_computes_with_as_many_threads_as_it_is_told() -> None:
+def test_torch_computes_with_as_many_threads_as_it_is_reported() -> None:
     middle_stage(threads=2)
     assert torch.get_num_threads() == 2
     middle_stage()
@@ -283,6 +283,6 @@ def test_a_gpu_that_is_shared_is_claimed_for_each_action_and_for_the_update() ->
     assert gpu.told == []
 
 
-def test_a_gpu_that_is_not_there_is_told() -> None:
+def test_a_gpu_that_is_not_there_is_reported() -> None:
     with pytest.raises(ValueError, match=r"^device: torch sees no GPU here, take cpu or auto$"):
         middle_stage(device="cuda")

@@ -101,9 +101,9 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 )
 def test_an_unusable_file_is_refused_in_one_line(tmp_path: Path, text: str, refusal: str) -> None:
     (tmp_path / "own.json").write_text(text)
-    with pytest.raises(InputError, match=refusal) as told:
+    with pytest.raises(InputError, match=refusal) as line:
         read_prefill_profile(tmp_path / "own.json")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(line.value)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

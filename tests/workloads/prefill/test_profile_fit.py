@@ -60,7 +60,7 @@ def test_no_other_figures_near_the_fit_are_nearer_to_the_times(times_ns: list[in
             assert found <= distance((other[0], other[1], other[2])) + 1e-9
 
 
-def test_the_error_is_told_of_every_point() -> None:
+def test_the_error_is_reported_of_every_point() -> None:
     flat = PrefillProfile(0, 100, 0, source="a test", measured=False)
     points = [(tokens, 100 * tokens) for tokens in range(1, 20)] + [(20, 1000)]
     error = error_on(flat, points, 1)

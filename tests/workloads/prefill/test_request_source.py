@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.prefill.request import Request
-from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount, dealt
+from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount, striped
 
 SOURCE = RequestSource("gamma", SourceKind.GAMMA, 10.0, seed=3, variation=2.0, prompt=TokenCount(1000, 2.0))
 
@@ -27,16 +27,16 @@ def test_a_spread_of_lengths_is_drawn_and_none_is_one_length() -> None:
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any), st.integers(0, 200))
 def test_everybody_has_a_share_in_proportion_to_the_weight(weights: list[int], count: int) -> None:
-    taken = [taker for taker, _ in dealt(requests(count), weights)]
+    taken = [taker for taker, _ in striped(requests(count), weights)]
     for taker, weight in enumerate(weights):
         assert abs(taken.count(taker) - count * weight / sum(weights)) <= len(weights)
         assert weight or taker not in taken
 
 
 def test_requests_are_dealt_in_their_order_each_once() -> None:
-    assert [request.number for _, request in dealt(requests(50), [1, 2])] == list(range(50))
+    assert [request.number for _, request in striped(requests(50), [1, 2])] == list(range(50))
 
 
 def test_if_nobody_weighs_anything_nothing_can_be_dealt() -> None:
     with pytest.raises(ValueError, match="nobody takes a request"):
-        next(dealt(requests(1), [0, 0]))
+        next(striped(requests(1), [0, 0]))

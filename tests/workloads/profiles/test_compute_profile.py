@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from ground.strict_model import InputError, parse_model
 from workloads.model.gpt_config import GptConfig
 from workloads.profiles.catalogue import load_profile
-from workloads.profiles.compute_profile import EstimatedProfile, MeasuredProfile, StageTimes
+from workloads.profiles.compute_profile import EstimatedProfile, MeasuredProfile, MeasuredStageCosts
 
 GPT_A = GptConfig(layers=12, hidden=4096, context=4096, heads=32, vocabulary=50_304)
 GPT_B = GptConfig(layers=12, hidden=8192, context=6144, heads=64, vocabulary=50_304)
@@ -77,11 +77,11 @@ def test_measured_times_are_summed_over_a_stages_parts() -> None:
     profile = MeasuredProfile.model_validate(MEASURED)
     layers = GptConfig(layers=5, hidden=4096, context=4096, heads=32, vocabulary=50_304)
     assert profile.stage_times(layers, 3) == (
-        StageTimes(**times(2 * 1000 + 1)),
-        StageTimes(**times(2 * 1000)),
-        StageTimes(**times(1000 + 100_000)),
+        MeasuredStageCosts(**times(2 * 1000 + 1)),
+        MeasuredStageCosts(**times(2 * 1000)),
+        MeasuredStageCosts(**times(1000 + 100_000)),
     )
-    assert profile.stage_times(layers, 1) == (StageTimes(**times(5 * 1000 + 1 + 100_000)),)
+    assert profile.stage_times(layers, 1) == (MeasuredStageCosts(**times(5 * 1000 + 1 + 100_000)),)
 
 
 @pytest.mark.parametrize("field", ["hidden", "context", "heads", "vocabulary"])

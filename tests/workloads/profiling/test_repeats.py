@@ -28,10 +28,10 @@ def test_a_repeat_lasts_about_as_long_as_asked() -> None:
 def test_whatever_it_takes_there_is_a_warm_up_and_one_figure_a_repeat(
     time_ns: int, warmup_ns: int, repeat_ns: int
 ) -> None:
-    machine, told = Machine(time_ns), [0]
+    machine, text = Machine(time_ns), [0]
 
     def progress() -> None:
-        told[0] += 1
+        text[0] += 1
 
     found = repeated(machine, 9, warmup_ns=warmup_ns, repeat_ns=repeat_ns, progress=progress)
     assert [len(figures) for figures in found.values()] == [9, 9]
@@ -40,7 +40,7 @@ def test_whatever_it_takes_there_is_a_warm_up_and_one_figure_a_repeat(
     assert len(warm_up) * max(time_ns, 1_000) >= warmup_ns
     assert len(set(measured)) == 1
     assert 1 <= measured[0] <= 64
-    assert told == [9]
+    assert text == [9]
 
 
 def test_too_few_repeats_tell_no_spread_and_are_refused() -> None:

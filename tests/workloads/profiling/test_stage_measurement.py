@@ -38,12 +38,12 @@ ACTIONS = {"forward", "recompute", "backward", "backward_input", "backward_weigh
 @pytest.mark.parametrize("stage", range(3))
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_every_action_of_every_stage_is_measured_in_every_repeat(stage: int, precision: str) -> None:
-    told: list[None] = []
+    lines: list[None] = []
     work = replace(WORK, stage=stage, precision=precision)
-    found = measure_stage(work, 7, warmup_ns=0, repeat_ns=0, progress=lambda: told.append(None))
+    found = measure_stage(work, 7, warmup_ns=0, repeat_ns=0, progress=lambda: lines.append(None))
     assert set(found) == ACTIONS
     assert all(len(figures) == 7 and min(figures) > 0 for figures in found.values())
-    assert len(told) == 14
+    assert len(lines) == 14
 
 
 def test_a_pass_takes_as_many_microbatches_as_it_is_asked_to() -> None:

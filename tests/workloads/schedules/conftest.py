@@ -13,7 +13,7 @@ import pytest
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.atlas import Atlas
-from workloads.schedules.planning.cell_plan import CellPlan, CellProfile, Turn
+from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
 from workloads.schedules.schedule import Schedule
 from workloads.schedules.varuna import Varuna
 
@@ -161,7 +161,7 @@ def turns_of(plan: CellPlan) -> dict[tuple[MessageKind, int], Sequence[Turn]]:
     return {(kind, boundary): order for kind, orders in by_kind.items() for boundary, order in enumerate(orders)}
 
 
-def _run_profile(schedules: Sequence[Schedule], cell: CellProfile, plan: CellPlan | None = None) -> list[PipelineRun]:
+def _run_profile(schedules: Sequence[Schedule], cell: CellCosts, plan: CellPlan | None = None) -> list[PipelineRun]:
     """Run a cell whose times are those of its profile; with a plan, links keep its turns."""
     by_kind = {
         ActionKind.FORWARD: cell.forward_ns,
@@ -177,22 +177,22 @@ def _run_profile(schedules: Sequence[Schedule], cell: CellProfile, plan: CellPla
     return _run_cell(schedules, lambda _, stage, action: by_kind[action.kind][stage], links)
 
 
-def _run_plan(cell: CellProfile, plan: CellPlan) -> list[PipelineRun]:
+def _run_plan(cell: CellCosts, plan: CellPlan) -> list[PipelineRun]:
     return _run_profile([Atlas.of_plan(cell.shape, plan, pipeline) for pipeline in range(cell.pipelines)], cell, plan)
 
 
-def _varuna_ns(cell: CellProfile) -> int:
+def _varuna_ns(cell: CellCosts) -> int:
     runs = _run_profile([Varuna(cell.shape) for _ in range(cell.pipelines)], cell)
     return max(run.end for run in runs)
 
 
 @pytest.fixture(scope="session")
-def run_plan() -> Callable[[CellProfile, CellPlan], list[PipelineRun]]:
+def run_plan() -> Callable[[CellCosts, CellPlan], list[PipelineRun]]:
     """Run a cell by its plan, everything taking what the profile says."""
     return _run_plan
 
 
 @pytest.fixture(scope="session")
-def varuna_ns() -> Callable[[CellProfile], int]:
+def varuna_ns() -> Callable[[CellCosts], int]:
     """How long a cell takes under Varuna's rule over the profile's links, transfers served as they come."""
     return _varuna_ns

@@ -9,17 +9,17 @@ import pytest
 from workloads.message import Message, MessageKind
 from workloads.schedules.atlas import Atlas
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryProfile, CellProfile
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 
 MS = 1_000_000
 TRANSFER_NS = 53_687_091
 """32 MiB at 5 Gbit/s."""
 
 
-def reference_cell(forward_ns: int, *, sharing: bool, memory_bound: int | None = None) -> CellProfile:
-    inside = BoundaryProfile(50_000, TRANSFER_NS // 20, shared=False)
-    across = BoundaryProfile(40 * MS, TRANSFER_NS // 2 if sharing else TRANSFER_NS, shared=sharing)
-    return CellProfile(
+def reference_cell(forward_ns: int, *, sharing: bool, memory_bound: int | None = None) -> CellCosts:
+    inside = BoundaryCosts(50_000, TRANSFER_NS // 20, shared=False)
+    across = BoundaryCosts(40 * MS, TRANSFER_NS // 2 if sharing else TRANSFER_NS, shared=sharing)
+    return CellCosts(
         PipelineShape(6, 16, recompute=True, memory_bound=memory_bound),
         pipelines=2,
         forward_ns=(forward_ns,) * 6,
@@ -29,7 +29,7 @@ def reference_cell(forward_ns: int, *, sharing: bool, memory_bound: int | None =
     )
 
 
-def shortest_conceivable_ns(cell: CellProfile) -> int:
+def shortest_conceivable_ns(cell: CellCosts) -> int:
     """All of one stage's work, and one microbatch's way to that stage and back from it."""
     way_ns, longest = 0, 0
     for stage in range(cell.shape.stages):
@@ -78,17 +78,17 @@ def test_sharing_is_faster_than_links_of_ones_own_where_transfers_take_long() ->
 def test_first_microbatches_of_four_pipelines_arrive_one_after_the_other_when_shared(
     shared: bool, arrivals_ms: list[int], run_plan
 ) -> None:
-    boundary = BoundaryProfile(0, (100 if shared else 400) * MS, shared=shared)
-    cell = CellProfile(PipelineShape(2, 3), 4, (0, 0), (0, 0), (0, 0), (boundary,))
+    boundary = BoundaryCosts(0, (100 if shared else 400) * MS, shared=shared)
+    cell = CellCosts(PipelineShape(2, 3), 4, (0, 0), (0, 0), (0, 0), (boundary,))
     runs = run_plan(cell, Atlas.plan(cell))
     first = (1, Message(MessageKind.ACTIVATION, 0))
     assert [run.arrivals[first] for run in runs] == [at * MS for at in arrivals_ms]
 
 
 def test_planned_turns_are_shorter_than_first_come_where_links_are_busy() -> None:
-    inside, across = BoundaryProfile(50_000, 3 * MS, shared=False), BoundaryProfile(40 * MS, 21 * MS, shared=True)
+    inside, across = BoundaryCosts(50_000, 3 * MS, shared=False), BoundaryCosts(40 * MS, 21 * MS, shared=True)
     times = (21 * MS,) * 6
-    cell = CellProfile(
+    cell = CellCosts(
         PipelineShape(6, 16, recompute=True), 4, times, (42 * MS,) * 6, times, (inside, across, inside, across, inside)
     )
     by_rule = {rule: Atlas.plan(cell, turns=rule).makespan_ns for rule in ("first-come", "microbatch", "starving")}

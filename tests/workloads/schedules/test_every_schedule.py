@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from workloads.schedules.class_path import load_schedule
 from workloads.schedules.gpipe import GPipe
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryProfile, CellProfile
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
 from workloads.schedules.schedule import Schedule
 
@@ -44,9 +44,9 @@ def schedules(draw: st.DrawFn, schedule_class: type[Schedule], options: dict[str
     if not issubclass(schedule_class, PlannedSchedule):
         return schedule_class(shape, **options)
     times = st.tuples(*[st.integers(0, 50)] * shape.stages)
-    boundary = st.builds(BoundaryProfile, st.integers(0, 90), st.integers(0, 60), st.booleans())
+    boundary = st.builds(BoundaryCosts, st.integers(0, 90), st.integers(0, 60), st.booleans())
     boundaries = draw(st.tuples(*[boundary] * (shape.stages - 1)))
-    profile = CellProfile(shape, draw(st.integers(1, 3)), draw(times), draw(times), draw(times), boundaries)
+    profile = CellCosts(shape, draw(st.integers(1, 3)), draw(times), draw(times), draw(times), boundaries)
     return schedule_class.of_plan(
         shape, schedule_class.plan(profile, **options), draw(st.integers(0, profile.pipelines - 1))
     )

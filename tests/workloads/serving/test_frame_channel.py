@@ -67,7 +67,7 @@ def test_what_waits_to_be_sent_takes_no_memory_of_its_size(pair: Pair) -> None:
     assert sender.sent_bytes < 1 << 24
 
 
-def test_a_peer_that_closed_is_told_after_what_it_sent(pair: Pair) -> None:
+def test_a_peer_that_closed_is_reported_after_what_it_sent(pair: Pair) -> None:
     sender, receiver = pair
     sender.send({"last": True}, 10)
     sender.flush()

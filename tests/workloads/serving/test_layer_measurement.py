@@ -6,13 +6,13 @@ import pytest
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
 from workloads.prefill.profile_fit import TimedChunk, fit_chunks
-from workloads.serving.layer_measurement import MeasurementPlan, main
+from workloads.serving.layer_measurement import MeasurementConfig, main
 
 TINY = INFERENCE_MODELS["llama-tiny"]
 
 
 def measured(folder: Path, chunk_tokens: int) -> list[TimedChunk]:
-    plan = MeasurementPlan(InferenceWork(TINY, 1, "cpu"), 2, chunk_tokens, str(folder / "result"))
+    plan = MeasurementConfig(InferenceWork(TINY, 1, "cpu"), 2, chunk_tokens, str(folder / "result"))
     plan.write(folder / "plan.json")
     assert main([str(folder / "plan.json")]) == 0
     return [TimedChunk(*chunk) for chunk in json.loads((folder / "result").read_text())]
@@ -31,7 +31,7 @@ def test_chunks_of_one_token_are_timed_too(tmp_path: Path) -> None:
     assert {(chunk.tokens, chunk.prior_tokens) for chunk in measured(tmp_path, 1)} == {(1, n) for n in range(4)}
 
 
-def test_a_plan_that_is_none_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_that_is_none_is_reported_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "plan.json").write_text("{}")
     assert main([str(tmp_path / "plan.json")]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
-from tests.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, make_plans, with_costs
+from tests.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, make_configs, with_costs
 from workloads.compute.replay import ReplayDurations
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.prefill.control.memory_ledger import GpuMemory
@@ -26,12 +26,12 @@ from workloads.prefill.control.prefill_group import GroupGpus
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
-from workloads.prefill.service_plan import DatacenterService, ServicePlan, ServingGpu
-from workloads.rank_plan import RankPlan
+from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
+from workloads.rank_config import RankConfig
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.serving.controller_plan import ControllerPlan
+from workloads.serving.controller_config import ControllerConfig
 from workloads.serving.frame_channel import FrameChannel
-from workloads.serving.serving_plans import DecodePlan, Endpoint, GpuServingPlan, PoolGpuPlan
+from workloads.serving.serving_configs import DecodeConfig, Endpoint, GpuServingConfig, PoolGpuConfig
 
 MODEL = INFERENCE_MODELS["llama-tiny"]
 KV_TOKEN_BYTES, ACTIVATION_TOKEN_BYTES = 4096, 2048
@@ -70,7 +70,7 @@ class Service:
             5 * 10**9, policy, chunk_tokens=100, warmup_iterations=2, switch_ns=MILLISECOND_NS, transfer_rate_bps=10**9
         )
         memory = GpuMemory(80 * 10**9, 0)
-        self.service = ServicePlan(
+        self.service = ServiceConfig(
             (
                 DatacenterService(
                     "east",
@@ -92,7 +92,7 @@ class Service:
         controller, decode, *gpus = (
             Endpoint(f"host-{number}", LOOPBACK, port) for number, port in enumerate(free_ports(4))
         )
-        self.ranks = make_plans(
+        self.ranks = make_configs(
             folder,
             PipelineShape(2, 4),
             iterations=24,
@@ -100,7 +100,7 @@ class Service:
         self.token = self.ranks[0].run_token
         epoch_ns = self.ranks[0].epoch_ns
         self.gpus = [
-            GpuServingPlan(
+            GpuServingConfig(
                 gpu=gpu,
                 pooled=pooled,
                 model=MODEL,
@@ -118,12 +118,12 @@ class Service:
             )
             for gpu in (0, 1)
         ]
-        ControllerPlan(self.service, "east", controller, self.token, epoch_ns, str(folder / "records.json")).write(
+        ControllerConfig(self.service, "east", controller, self.token, epoch_ns, str(folder / "records.json")).write(
             folder / "controller.json"
         )
-        DecodePlan(decode, controller, self.token, str(folder / "decode-counts.json")).write(folder / "decode.json")
+        DecodeConfig(decode, controller, self.token, str(folder / "decode-counts.json")).write(folder / "decode.json")
 
-    def serving_ranks(self) -> list[RankPlan]:
+    def serving_ranks(self) -> list[RankConfig]:
         plans = []
         for rank, serving in zip(self.ranks, self.gpus, strict=True):
             durations = ReplayDurations(5 * MILLISECOND_NS, 10 * MILLISECOND_NS)
@@ -220,7 +220,7 @@ def test_training_goes_on_when_the_controller_is_killed(tmp_path: Path, spawn: S
 
 def test_training_does_not_wait_for_a_service_that_never_starts(tmp_path: Path, spawn: Spawn) -> None:
     service = Service(tmp_path, FillPolicy.PLANNED)
-    service.gpus = [replace(gpu, meeting_timeout_ns=1) for gpu in service.gpus]
+    service.gpus = [replace(gpu, rendezvous_timeout_ns=1) for gpu in service.gpus]
     for status, errors in map(ended, service.start_ranks(spawn)):
         assert status == 0
         assert "no connection to host-0" in errors
@@ -233,7 +233,7 @@ def test_a_pool_serves_until_it_is_told_to_end(tmp_path: Path, spawn: Spawn) -> 
     for gpu in service.gpus:
         path = tmp_path / f"pool-{gpu.gpu}.json"
         log = str(tmp_path / f"pool-{gpu.gpu}.spans")
-        PoolGpuPlan(gpu, f"host-{gpu.gpu}", "east", 0, service.token, service.ranks[0].epoch_ns, log).write(path)
+        PoolGpuConfig(gpu, f"host-{gpu.gpu}", "east", 0, service.token, service.ranks[0].epoch_ns, log).write(path)
         pool.append(spawn("workloads.serving.pool_process", path))
     servers = service.start_servers(spawn)
     until(lambda: connections_at(service.gpus[0].controller) == len(pool) + 1)

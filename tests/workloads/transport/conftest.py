@@ -11,8 +11,8 @@ import pytest
 
 from workloads.transport.event import Event
 from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.links_plan import BoundaryPlan, LinksPlan
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.peer import Peer
 from workloads.transport.rendezvous import Identity, Rendezvous
 from workloads.transport.striped_transport import StripedTransport
 
@@ -33,7 +33,7 @@ def free_port() -> int:
 class End:
     """One rank's transport, running."""
 
-    def __init__(self, plan: LinksPlan, sockets: dict[int, list[socket.socket]], *, blank: bool = False) -> None:
+    def __init__(self, plan: LinksConfig, sockets: dict[int, list[socket.socket]], *, blank: bool = False) -> None:
         self.plan = plan
         self.pool = BufferPool()
         self.events: SimpleQueue[Event] = SimpleQueue()
@@ -42,28 +42,28 @@ class End:
         self.transport.start()
 
 
-def two_stages(port: int, connections: int, transfer_bytes: int, unread_bytes: int = 1) -> list[LinksPlan]:
+def two_stages(port: int, connections: int, transfer_bytes: int, unread_bytes: int = 1) -> list[LinksConfig]:
     """Rank 0 calls and sends activations, rank 1 listens and sends gradients."""
-    upper = Neighbour(1, "west-0", LOOPBACK, port, connections, unread_bytes=unread_bytes)
-    lower = Neighbour(0, "east-0", LOOPBACK, None, connections, unread_bytes=unread_bytes)
+    upper = Peer(1, "west-0", LOOPBACK, port, connections, unread_bytes=unread_bytes)
+    lower = Peer(0, "east-0", LOOPBACK, None, connections, unread_bytes=unread_bytes)
     return [
-        LinksPlan(
+        LinksConfig(
             0,
             0,
             0,
             (upper,),
             None,
-            BoundaryPlan(1, transfer_bytes),
+            BoundaryConfig(1, transfer_bytes),
             (),
             microbatches=8,
             iterations=2,
         ),
-        LinksPlan(
+        LinksConfig(
             1,
             0,
             1,
             (lower,),
-            BoundaryPlan(0, transfer_bytes),
+            BoundaryConfig(0, transfer_bytes),
             None,
             (),
             microbatches=8,
@@ -72,16 +72,16 @@ def two_stages(port: int, connections: int, transfer_bytes: int, unread_bytes: i
     ]
 
 
-def meet(plans: list[LinksPlan], port: int) -> list[dict[int, list[socket.socket]]]:
+def rendezvous(plans: list[LinksConfig], port: int) -> list[dict[int, list[socket.socket]]]:
     """The connected sockets of both ranks."""
     identities = [Identity(TOKEN, plan.rank, LOOPBACK, port if plan.rank else 0) for plan in plans]
     calling, listening = (
         Rendezvous(identity, plan.peers, None, pytest.fail) for identity, plan in zip(identities, plans, strict=True)
     )
     met: dict[int, list[socket.socket]] = {}
-    thread = threading.Thread(target=lambda: met.update(listening.meet(TIMEOUT_NS)))
+    thread = threading.Thread(target=lambda: met.update(listening.rendezvous(TIMEOUT_NS)))
     thread.start()
-    called = calling.meet(TIMEOUT_NS)
+    called = calling.rendezvous(TIMEOUT_NS)
     thread.join()
     return [called, met]
 
@@ -94,7 +94,7 @@ def join(free_port: int) -> Iterator[Callable[..., tuple[End, End]]]:
         connections: int, transfer_bytes: int, *, unread_bytes: int = 1, blank: bool = False
     ) -> tuple[End, End]:
         plans = two_stages(free_port, connections, transfer_bytes, unread_bytes)
-        ends.extend(End(*each, blank=blank) for each in zip(plans, meet(plans, free_port), strict=True))
+        ends.extend(End(*each, blank=blank) for each in zip(plans, rendezvous(plans, free_port), strict=True))
         return ends[0], ends[1]
 
     yield join_two
@@ -110,7 +110,7 @@ def join_by_hand(free_port: int) -> Iterator[Callable[..., tuple[list[socket.soc
         connections: int, transfer_bytes: int, *, unread_bytes: int = 1, blank: bool = False
     ) -> tuple[list[socket.socket], End]:
         plans = two_stages(free_port, connections, transfer_bytes, unread_bytes)
-        called, met = meet(plans, free_port)
+        called, met = rendezvous(plans, free_port)
         used.extend(called[1] + met[0])
         return called[1], End(plans[1], met, blank=blank)
 
@@ -152,16 +152,16 @@ class Mesh:
             mates = tuple((first + index) * stages + stage for index in range(cell))
             shifted = tuple((first + each, microbatch) for each, microbatch in turns)
             previous, following = (
-                BoundaryPlan(rank + by, transfer_bytes, mates, shifted) if 0 <= stage + by < stages else None
+                BoundaryConfig(rank + by, transfer_bytes, mates, shifted) if 0 <= stage + by < stages else None
                 for by in (-1, 1)
             )
             ring = tuple(each * stages + stage for each in range(pipelines)) if pipelines > 1 else ()
             around = {ring[ring.index(rank) - 1], ring[(ring.index(rank) + 1) % len(ring)]} if ring else set()
             near = {each.rank for each in (previous, following) if each is not None}
             peers = sorted((set(mates) if previous or following else set()) | near | around - {rank})
-            neighbours = tuple(Neighbour(to, f"host-{to}", LOOPBACK, 1000, connections) for to in peers if to != rank)
+            neighbours = tuple(Peer(to, f"host-{to}", LOOPBACK, 1000, connections) for to in peers if to != rank)
             plans.append(
-                LinksPlan(rank, pipeline, stage, neighbours, previous, following, ring, microbatches, iterations)
+                LinksConfig(rank, pipeline, stage, neighbours, previous, following, ring, microbatches, iterations)
             )
         for plan in plans:
             for peer in plan.peers:

@@ -10,7 +10,7 @@ import pytest
 from workloads.message import Message, MessageKind
 from workloads.transport.event import Closed, Failed, Received, Sent
 from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import CHUNK_BYTES, GOODBYE, HEADER_BYTES, FrameHeader, FrameKind, decode_header
+from workloads.transport.frames.frame import CHUNK_BYTES, HEADER_BYTES, SHUTDOWN, FrameHeader, FrameKind, decode_header
 
 PATIENCE_S = 10
 MARKS = [1, 20_000, CHUNK_BYTES]
@@ -75,7 +75,7 @@ def test_a_frame_is_heeded_however_few_bytes_of_it_come_at_a_time(
     for index in range(cutting.chunks):
         offset, length = cutting.chunk(index)
         stream += FrameHeader(FrameKind.ACTIVATION, 0, 0, 0, size_bytes, offset, length).encode() + bytes(length)
-    stream += GOODBYE.encode()
+    stream += SHUTDOWN.encode()
     last = len(stream) - HEADER_BYTES
     bounds = [0, 7, HEADER_BYTES, 30_000, 100_000, 100_001, last - 5, last - 1, last, last + 3]
     for start, end in pairwise([*bounds, len(stream)]):

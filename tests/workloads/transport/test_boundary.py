@@ -17,14 +17,14 @@ from workloads.transport.event import Closed, Failed, Received, Sent
 from workloads.transport.frames.cutting import Cutting
 from workloads.transport.frames.frame import (
     CHUNK_BYTES,
-    GOODBYE,
     HEADER_BYTES,
+    SHUTDOWN,
     FrameHeader,
     FrameKind,
     credit,
     decode_header,
 )
-from workloads.transport.neighbour import TransportError
+from workloads.transport.peer import TransportError
 
 PATIENCE_S = 10
 ACTIVATION, GRADIENT = MessageKind.ACTIVATION, MessageKind.GRADIENT
@@ -87,7 +87,7 @@ def test_every_transfer_arrives_whole_at_its_owner_in_whatever_order_they_are_of
         for rank, end in joined.ends.items():
             events = events_until_closed(end)
             received = {
-                (event.iteration, event.message): (event.neighbour.rank, bytes(event.payload))
+                (event.iteration, event.message): (event.peer.rank, bytes(event.payload))
                 for event in events
                 if isinstance(event, Received)
             }
@@ -256,7 +256,7 @@ def test_nobody_leaves_before_what_it_relays_is_gone(mesh: type) -> None:
 
 
 @pytest.mark.parametrize("lost", range(6))
-def test_a_rank_that_is_lost_is_told_at_every_rank(mesh: type, lost: int) -> None:
+def test_a_rank_that_is_lost_is_reported_at_every_rank(mesh: type, lost: int) -> None:
     with mesh(3, 2, 3, 5_000_000, by_hand=(lost,)) as joined:
         for rank, end in joined.ends.items():
             kind = ACTIVATION if rank % 2 == 0 else GRADIENT
@@ -286,7 +286,7 @@ CHUNK = FrameHeader(FrameKind.ACTIVATION, 1, 0, 0, 900_000, 0, 18_750)
         (2, [credit(FrameKind.ACTIVATION, 1)] * 2, "credit for 1 chunks more than it was sent"),
         (2, [FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0)] * 2, "its last own chunk twice"),
         (2, [FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0), CHUNK], "a chunk of its own after its last one"),
-        (2, [GOODBYE, CHUNK], "a frame after its goodbye"),
+        (2, [SHUTDOWN, CHUNK], "a frame after its goodbye"),
         (1, [CHUNK], "expected are gradients"),
         (1, [CHUNK._replace(kind=FrameKind.GRADIENT, owner=3)], "of pipeline 3, which is not of this cell"),
         (1, [CHUNK._replace(kind=FrameKind.GRADIENT, offset=18_750)], "which goes over another node pair"),
@@ -294,7 +294,7 @@ CHUNK = FrameHeader(FrameKind.ACTIVATION, 1, 0, 0, 900_000, 0, 18_750)
         (4, [CHUNK._replace(kind=FrameKind.SEGMENT, number=4)], "ring step 4 in iteration 0, which there is not"),
     ],
 )
-def test_what_a_peer_should_not_send_is_told_with_its_name(
+def test_what_a_peer_should_not_send_is_reported_with_its_name(
     mesh: type, sender: int, frames: list[FrameHeader], fault: str
 ) -> None:
     with mesh(3, 2, 3, 900_000, connections=1, by_hand=(1, 2, 4)) as joined:

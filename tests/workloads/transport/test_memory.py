@@ -14,8 +14,8 @@ from workloads.transport.boundary import relay_window
 from workloads.transport.event import Event, Received
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.frames.frame import CHUNK_BYTES
-from workloads.transport.links_plan import BoundaryPlan, LinksPlan
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.peer import Peer
 from workloads.transport.striped_transport import StripedTransport
 
 ACTIVATION_BYTES = 256 * 2**20
@@ -30,8 +30,8 @@ def resident_bytes(field: str) -> int:
 def receive(made: socket.socket) -> int:
     """By how much this process grew, at most, while it received one activation."""
     before = resident_bytes("VmRSS")
-    peer = Neighbour(0, "east-0", "127.0.0.1", None, 1)
-    plan = LinksPlan(1, 0, 1, (peer,), BoundaryPlan(0, ACTIVATION_BYTES), None, (), microbatches=1, iterations=1)
+    peer = Peer(0, "east-0", "127.0.0.1", None, 1)
+    plan = LinksConfig(1, 0, 1, (peer,), BoundaryConfig(0, ACTIVATION_BYTES), None, (), microbatches=1, iterations=1)
     events: SimpleQueue[Event] = SimpleQueue()
     StripedTransport(plan, {0: [made]}, BufferPool(), events.put).start()
     event = events.get(timeout=60)
@@ -45,8 +45,8 @@ def test_an_activation_takes_one_copy_of_itself_where_it_arrives() -> None:
     theirs.setblocking(False)
     # Never written to, the payload is zeros that take no memory; the receiver writes each page of its copy.
     payload = memoryview(mmap.mmap(-1, ACTIVATION_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-    peer = Neighbour(1, "west-0", "127.0.0.1", 1000, 1)
-    plan = LinksPlan(0, 0, 0, (peer,), None, BoundaryPlan(1, ACTIVATION_BYTES), (), microbatches=1, iterations=1)
+    peer = Peer(1, "west-0", "127.0.0.1", 1000, 1)
+    plan = LinksConfig(0, 0, 0, (peer,), None, BoundaryConfig(1, ACTIVATION_BYTES), (), microbatches=1, iterations=1)
     sender = StripedTransport(plan, {1: [made]}, BufferPool(), lambda _: None)
     with multiprocessing.get_context("spawn").Pool(1) as processes:
         grown = processes.apply_async(receive, (theirs,))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from workloads.transport.frames.frame import Hello
-from workloads.transport.neighbour import Neighbour, TransportError
+from workloads.transport.peer import Peer, TransportError
 from workloads.transport.rendezvous import Identity, Rendezvous
 
 LOOPBACK = "127.0.0.1"
@@ -22,14 +22,14 @@ class Listener:
         self.notes: list[str] = []
         self.outcome: dict[int, list[socket.socket]] | TransportError | None = None
         self.port = port
-        caller = Neighbour(0, "east-0", LOOPBACK, None, 2)
+        caller = Peer(0, "east-0", LOOPBACK, None, 2)
         self.rendezvous = Rendezvous(Identity(TOKEN, 1, LOOPBACK, port), [caller], None, self.notes.append)
-        self.thread = threading.Thread(target=self._meet, args=(timeout_ns,))
+        self.thread = threading.Thread(target=self._rendezvous, args=(timeout_ns,))
         self.thread.start()
 
-    def _meet(self, timeout_ns: int) -> None:
+    def _rendezvous(self, timeout_ns: int) -> None:
         try:
-            self.outcome = self.rendezvous.meet(timeout_ns)
+            self.outcome = self.rendezvous.rendezvous(timeout_ns)
         except TransportError as error:
             self.outcome = error
 
@@ -65,8 +65,8 @@ def listen(free_port: int) -> Iterator[Callable[..., Listener]]:
 
 
 def call(port: int, timeout_ns: int = LONG_NS, congestion: str | None = None) -> dict[int, list[socket.socket]]:
-    callee = Neighbour(1, "west-0", LOOPBACK, port, 2)
-    return Rendezvous(Identity(TOKEN, 0, LOOPBACK, 0), [callee], congestion, pytest.fail).meet(timeout_ns)
+    callee = Peer(1, "west-0", LOOPBACK, port, 2)
+    return Rendezvous(Identity(TOKEN, 0, LOOPBACK, 0), [callee], congestion, pytest.fail).rendezvous(timeout_ns)
 
 
 def test_a_caller_waits_for_a_listener_that_comes_later(listen: Callable, free_port: int) -> None:
@@ -128,15 +128,15 @@ def test_a_silent_client_holds_nobody_up(listen: Callable) -> None:
 
 def test_every_rank_meets_every_other_whatever_the_order_in_which_they_start() -> None:
     addresses = [f"127.0.1.{rank + 1}" for rank in range(5)]
-    peers = [Neighbour(rank, f"host-{rank}", addresses[rank], 29571, rank % 2 + 1) for rank in range(5)]
+    peers = [Peer(rank, f"host-{rank}", addresses[rank], 29571, rank % 2 + 1) for rank in range(5)]
     met: dict[int, dict[int, list[socket.socket]]] = {}
 
-    def meet(rank: int) -> None:
+    def rendezvous(rank: int) -> None:
         others = [replace(peer, connections=1 + (peer.rank + rank) % 2) for peer in peers if peer.rank != rank]
         rendezvous = Rendezvous(Identity(TOKEN, rank, addresses[rank], 29571), others, None, pytest.fail)
-        met[rank] = rendezvous.meet(LONG_NS)
+        met[rank] = rendezvous.rendezvous(LONG_NS)
 
-    threads = [threading.Thread(target=meet, args=(rank,)) for rank in (3, 0, 4, 1, 2)]
+    threads = [threading.Thread(target=rendezvous, args=(rank,)) for rank in (3, 0, 4, 1, 2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -178,7 +178,7 @@ def test_a_listener_that_never_comes_is_named(free_port: int) -> None:
     )
 
 
-def test_somebody_else_at_the_listeners_port_is_told_apart(free_port: int) -> None:
+def test_somebody_else_at_the_listeners_port_is_distinguished(free_port: int) -> None:
     with socket.create_server((LOOPBACK, free_port)) as server:
 
         def answer() -> None:
@@ -195,9 +195,9 @@ def test_somebody_else_at_the_listeners_port_is_told_apart(free_port: int) -> No
 
 
 def test_an_address_of_another_machine_cannot_be_bound() -> None:
-    callee = Neighbour(1, "west-0", LOOPBACK, 1, 1)
+    callee = Peer(1, "west-0", LOOPBACK, 1, 1)
     with pytest.raises(TransportError, match=r"^cannot bind 192\.0\.2\.1 port 0: "):
-        Rendezvous(Identity(TOKEN, 0, "192.0.2.1", 0), [callee], None, pytest.fail).meet(SHORT_NS)
+        Rendezvous(Identity(TOKEN, 0, "192.0.2.1", 0), [callee], None, pytest.fail).rendezvous(SHORT_NS)
 
 
 def test_a_congestion_control_that_the_kernel_lacks_is_named(free_port: int) -> None:

@@ -10,9 +10,9 @@ import pytest
 from workloads.message import Message, MessageKind
 from workloads.transport.event import Closed, Failed, Received, Sent
 from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.frame import CHUNK_BYTES, GOODBYE, FrameHeader, FrameKind, credit
-from workloads.transport.links_plan import LinksPlan
-from workloads.transport.neighbour import TransportError
+from workloads.transport.frames.frame import CHUNK_BYTES, SHUTDOWN, FrameHeader, FrameKind, credit
+from workloads.transport.links_config import LinksConfig
+from workloads.transport.peer import TransportError
 from workloads.transport.striped_transport import StripedTransport
 
 PATIENCE_S = 10
@@ -91,7 +91,7 @@ def test_a_connection_that_does_not_move_holds_up_one_chunk_only(join_by_hand: C
     upper.transport.send(0, gradient(0), memoryview(bytes(size_bytes)))
     moving.settimeout(PATIENCE_S)
     moved_bytes = 0
-    while moved_bytes < (chunks - 3) * (CHUNK_BYTES + len(GOODBYE.encode())):
+    while moved_bytes < (chunks - 3) * (CHUNK_BYTES + len(SHUTDOWN.encode())):
         moved_bytes += len(moving.recv(CHUNK_BYTES))
     while upper.events.empty():
         readable, _, _ = select.select([still, moving], [], [], 0.1)
@@ -108,7 +108,7 @@ def test_chunks_that_come_one_by_one_go_round_all_connections(join_by_hand: Call
         assert isinstance(next_event(upper), Sent)
     for made in bare:
         made.settimeout(PATIENCE_S)
-        expected = 2 * (size_bytes + len(GOODBYE.encode()))
+        expected = 2 * (size_bytes + len(SHUTDOWN.encode()))
         while expected:
             expected -= len(made.recv(expected))
         made.setblocking(False)
@@ -116,8 +116,8 @@ def test_chunks_that_come_one_by_one_go_round_all_connections(join_by_hand: Call
             made.recv(1)
 
 
-def test_a_transport_without_neighbours_closes_at_once() -> None:
-    alone = LinksPlan(0, 0, 0, (), None, None, (), microbatches=1, iterations=1)
+def test_a_transport_without_peers_closes_at_once() -> None:
+    alone = LinksConfig(0, 0, 0, (), None, None, (), microbatches=1, iterations=1)
     events = SimpleQueue()
     transport = StripedTransport(alone, {}, BufferPool(), events.put)
     transport.start()
@@ -167,10 +167,12 @@ CHUNK = FrameHeader(FrameKind.ACTIVATION, 0, 0, 0, 100, 0, 100)
         (CHUNK._replace(number=8).encode(), "microbatch 8 in iteration 0, which there is not"),
         (CHUNK._replace(iteration=2).encode(), "microbatch 0 in iteration 2, which there is not"),
         ((CHUNK.encode() + bytes(100)) * 2, "it sent the chunk at 0 of the activation of microbatch 0 twice"),
-        (GOODBYE.encode() * 2, "it sent a frame after its goodbye"),
+        (SHUTDOWN.encode() * 2, "it sent a frame after its goodbye"),
     ],
 )
-def test_what_a_peer_should_not_send_is_told_with_its_name(join_by_hand: Callable, frames: bytes, fault: str) -> None:
+def test_what_a_peer_should_not_send_is_reported_with_its_name(
+    join_by_hand: Callable, frames: bytes, fault: str
+) -> None:
     (bare,), upper = join_by_hand(1, 100)
     bare.sendall(frames)
     error = str(failure_of(upper))
@@ -200,7 +202,7 @@ def test_a_peer_that_dies_is_a_failure_at_once_and_ends_every_connection(join_by
 
 def test_a_peer_that_leaves_after_its_goodbye_but_before_ours_is_a_failure(join_by_hand: Callable) -> None:
     (bare,), upper = join_by_hand(1, 100)
-    bare.sendall(GOODBYE.encode())
+    bare.sendall(SHUTDOWN.encode())
     bare.shutdown(socket.SHUT_WR)
     assert "closed a connection before its peer was done" in str(failure_of(upper))
 
@@ -215,7 +217,7 @@ def test_a_large_payload_is_sent_from_where_it_lies(join_by_hand: Callable) -> N
     bare.settimeout(PATIENCE_S)
     begun = bare.recv(1)
     payload[-1] = 77
-    expected = size_bytes + 64 * len(GOODBYE.encode()) - len(begun)
+    expected = size_bytes + 64 * len(SHUTDOWN.encode()) - len(begun)
     last = b""
     while expected:
         last = bare.recv(CHUNK_BYTES)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ground.class_path import load_subclass
 from workloads.compute.compute import Compute, MeasuredDevice, TrainingGpu
-from workloads.compute.replay import ReplayWork
+from workloads.compute.replay import ReplayCosts
 from workloads.model.gpt_config import GptConfig
 from workloads.schedules.action import ActionKind
 from workloads.transport.frames.buffer_pool import BufferPool
@@ -32,7 +32,7 @@ class ComputeConfig:
     """
 
     backend: str
-    costs: ReplayWork
+    costs: ReplayCosts
     stages: int
     stage: int
     pipelines: int

@@ -5,7 +5,7 @@ from collections import deque
 from workloads.message import MessageKind
 from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
 from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.planning.cell_plan import BoundaryProfile, CellPlan, CellProfile
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 
 _Place = tuple[int, int]
 """Pipeline and stage."""
@@ -14,7 +14,7 @@ _Place = tuple[int, int]
 class _Boundary:
     """One direction of the links between two stages, of a pipeline or of the cell: transfers go one after the other."""
 
-    def __init__(self, profile: BoundaryProfile, turns: deque[tuple[int, int]] | None) -> None:
+    def __init__(self, profile: BoundaryCosts, turns: deque[tuple[int, int]] | None) -> None:
         self._profile = profile
         self._turns = turns
         self._free_ns = 0
@@ -32,7 +32,7 @@ class _Boundary:
         return arrivals
 
 
-def planned_iterations(plan: CellPlan, profile: CellProfile, after_ns: int) -> dict[_Place, IterationPlan]:
+def planned_iterations(plan: CellPlan, profile: CellCosts, after_ns: int) -> dict[_Place, IterationPlan]:
     """Return the plan of each GPU, by pipeline and stage, its times counted from its own first action.
 
     ``after_ns`` is from the last action's end to the next iteration's first action: sums and the optimizer. Raises

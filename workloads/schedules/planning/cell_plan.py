@@ -29,7 +29,7 @@ class LinkModel(Protocol):
 
 
 @dataclass(frozen=True)
-class BoundaryProfile:
+class BoundaryCosts:
     """The links between a stage and the next, the same in both directions, each direction on its own.
 
     One activation or gradient keeps its direction busy for ``occupancy_ns``, and is at the other stage ``latency_ns``
@@ -50,7 +50,7 @@ class BoundaryProfile:
 
 
 @dataclass(frozen=True)
-class CellProfile:
+class CellCosts:
     """One DP-cell: ``pipelines`` pipelines of one shape. Durations have one value per stage, one microbatch each.
 
     ``boundaries`` has one entry less than there are stages. ``recompute_ns`` counts where the shape recomputes.
@@ -63,7 +63,7 @@ class CellProfile:
     forward_ns: tuple[int, ...]
     backward_ns: tuple[int, ...]
     recompute_ns: tuple[int, ...]
-    boundaries: tuple[BoundaryProfile, ...]
+    boundaries: tuple[BoundaryCosts, ...]
     between_ns: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:

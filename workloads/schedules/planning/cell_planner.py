@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workloads.schedules.planning.cell_plan import CellPlan, CellProfile
+from workloads.schedules.planning.cell_plan import CellCosts, CellPlan
 from workloads.schedules.planning.cell_simulation import CellSimulation, PlanRules, TurnRule
 from workloads.schedules.planning.plan_run import iteration_ns
 
@@ -20,7 +20,7 @@ _SHORTEST = 3
 """So many of the plans for links as they are get priced; of the others none was ever 1 % better."""
 
 
-def plan_cell(profile: CellProfile, turn_rules: Sequence[TurnRule] = tuple(TurnRule)) -> CellPlan:
+def plan_cell(profile: CellCosts, turn_rules: Sequence[TurnRule] = tuple(TurnRule)) -> CellPlan:
     """Return the plan that takes the shortest over the profile's links, with the makespan that it has there.
 
     Plans are made by rate and latency: with each of ``turn_rules`` and ``PATIENCES`` for links as they are, and with
@@ -43,7 +43,7 @@ def plan_cell(profile: CellProfile, turn_rules: Sequence[TurnRule] = tuple(TurnR
     return min(priced, key=lambda plan: plan.makespan_ns)
 
 
-def _slowed(profile: CellProfile, factor: int) -> CellProfile:
+def _slowed(profile: CellCosts, factor: int) -> CellCosts:
     return replace(
         profile,
         boundaries=tuple(

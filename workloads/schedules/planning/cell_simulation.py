@@ -15,7 +15,7 @@ from functools import partial
 
 from workloads.message import MessageKind
 from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.planning.cell_plan import CellPlan, CellProfile, Turn
+from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
 
 
 class TurnRule(Enum):
@@ -97,7 +97,7 @@ _TURN_KEYS: dict[TurnRule, Callable[[_Waiting, MessageKind], tuple[int, ...]]] =
 class CellSimulation:
     """One iteration of a cell. Call ``run`` once."""
 
-    def __init__(self, profile: CellProfile, rules: PlanRules) -> None:
+    def __init__(self, profile: CellCosts, rules: PlanRules) -> None:
         self._profile = profile
         self._patience = rules.patience
         self._turn_key = _TURN_KEYS[rules.turn_rule]
@@ -112,7 +112,7 @@ class CellSimulation:
         self._gradient_links = [self._links_at(boundary, MessageKind.GRADIENT) for boundary in range(self._last)]
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._asked_gpus: set[int] = set()
-        self._asked_links: set[int] = set()
+        self._configured_links: set[int] = set()
         self._tickets = 0
         self._now_ns = 0
 
@@ -122,9 +122,9 @@ class CellSimulation:
         makespan_ns = 0
         while True:
             # What is asked may make more happen at this very instant.
-            for number in sorted(self._asked_links):
+            for number in sorted(self._configured_links):
                 self._start_transfer(self._links[number])
-            self._asked_links.clear()
+            self._configured_links.clear()
             for number in sorted(self._asked_gpus):
                 self._start_action(self._gpus[number])
             self._asked_gpus.clear()
@@ -200,7 +200,7 @@ class CellSimulation:
             return
         self._tickets += 1
         link.waiting.append(_Waiting(self._tickets, gpu.pipeline, action.microbatch, receiver))
-        self._asked_links.add(link.number)
+        self._configured_links.add(link.number)
 
     def _start_transfer(self, link: _Link) -> None:
         if not link.waiting or link.free_ns > self._now_ns:
@@ -215,7 +215,7 @@ class CellSimulation:
         if link.kind is MessageKind.GRADIENT:
             transfer.receiver.gradient_times[transfer.microbatch] = arrival_ns
             self._asked_gpus.add(transfer.receiver.number)
-        self._at(link.free_ns, partial(self._asked_links.add, link.number))
+        self._at(link.free_ns, partial(self._configured_links.add, link.number))
         self._at(arrival_ns, partial(self._arrive, transfer.receiver, link.kind))
 
     def _arrive(self, gpu: _Gpu, kind: MessageKind) -> None:

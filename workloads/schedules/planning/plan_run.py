@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from workloads.message import MessageKind
 from workloads.schedules.action import ActionKind
-from workloads.schedules.planning.cell_plan import BoundaryProfile, CellPlan, CellProfile, LinkState, Turn
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan, LinkState, Turn
 
 Times = tuple[tuple[int, int], ...]
 """Start and end of each action of a stage, in the order of the plan."""
@@ -22,7 +22,7 @@ _COLD_ITERATIONS, _PRICED_ITERATIONS = 1, 2
 class _RateLink:
     """Links whose transfers all take the same time."""
 
-    profile: BoundaryProfile
+    profile: BoundaryCosts
     free_ns: int = 0
 
     def send(self, ready_ns: int) -> tuple[int, int]:
@@ -63,7 +63,7 @@ class _Stage:
 class PlanRun:
     """The iterations of a cell, one after the other, as ranks run them: without a barrier, over the same links."""
 
-    def __init__(self, plan: CellPlan, profile: CellProfile) -> None:
+    def __init__(self, plan: CellPlan, profile: CellCosts) -> None:
         self._profile = profile
         self._stages = stages = profile.shape.stages
         durations = {
@@ -165,7 +165,7 @@ class PlanRun:
                 each.free_ns = max(ready_ns + between_ns, each.sent_ns)
 
 
-def iteration_ns(plan: CellPlan, profile: CellProfile) -> int:
+def iteration_ns(plan: CellPlan, profile: CellCosts) -> int:
     """Return how long the plan takes under the profile, from an iteration's first action to its last one's end.
 
     Where links remember, that is the mean of the second and third iteration: the first one begins with new connections.
@@ -187,7 +187,7 @@ def _length_ns(iteration: dict[tuple[int, int], Times]) -> int:
     return max(times[-1][1] for times in acting) - min(times[0][0] for times in acting)
 
 
-def _opened(profile: BoundaryProfile) -> LinkState:
+def _opened(profile: BoundaryCosts) -> LinkState:
     return _RateLink(profile) if profile.links is None else profile.links.opened()
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import CellPlan, CellProfile, options_for
+from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, options_for
 
 
 class PlannedSchedule(FixedOrder):
@@ -32,7 +32,7 @@ class PlannedSchedule(FixedOrder):
 
     @classmethod
     @abstractmethod
-    def plan(cls, profile: CellProfile, **options: Any) -> CellPlan:
+    def plan(cls, profile: CellCosts, **options: Any) -> CellPlan:
         """Plan one iteration of a DP-cell. Raises ValueError for options that it does not know."""
 
     @classmethod

@@ -83,8 +83,8 @@ class ComputedGpu(SharedGpu):
         if run is not None:
             self._compute(run)
         with self._lock:
-            told, self._outbox = self._outbox, []
-        return told
+            text, self._outbox = self._outbox, []
+        return text
 
     def stop(self) -> None:
         """Begin no layer any more."""

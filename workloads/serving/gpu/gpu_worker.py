@@ -10,14 +10,14 @@ from pathlib import Path
 
 from workloads.compute.timer_slack import wake_precisely
 from workloads.prefill.messages import Piece, PieceDone, QueuePiece, from_document, to_document
-from workloads.serving.correspondent import Correspondent
 from workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
 from workloads.serving.gpu.shared_gpu import SharedGpu
-from workloads.serving.meeting import Listener, ServingError, call, say_hello
-from workloads.serving.serving_plans import Endpoint, GpuServingPlan
-from workloads.transport.neighbour import TransportError
+from workloads.serving.peer_channel import PeerChannel
+from workloads.serving.rendezvous import Listener, ServingError, call, send_hello
+from workloads.serving.serving_configs import Endpoint, GpuServingConfig
+from workloads.transport.peer import TransportError
 
-_FAREWELL_NS = 1_000_000_000
+_SHUTDOWN_NS = 1_000_000_000
 
 
 class GpuWorker:
@@ -27,7 +27,7 @@ class GpuWorker:
     connection is recovered: the requests that needed it stay unfinished.
     """
 
-    def __init__(self, plan: GpuServingPlan, token: str, gpu: SharedGpu, note: Callable[[str], None]) -> None:
+    def __init__(self, plan: GpuServingConfig, token: str, gpu: SharedGpu, note: Callable[[str], None]) -> None:
         self._plan = plan
         self._token = token
         self._gpu = gpu
@@ -36,11 +36,11 @@ class GpuWorker:
         keeps = plan.inference is not None
         self._listener = Listener(plan.listen, token, self._selector, self._previous_called, note, keeps_payloads=keeps)
         self._selector.register(gpu.timer, selectors.EVENT_READ, lambda mask: gpu.timer.passed())
-        self._selector.register(gpu.news, selectors.EVENT_READ, lambda mask: self._heed_news())
+        self._selector.register(gpu.news, selectors.EVENT_READ, lambda mask: self._handle_news())
         self._pieces: dict[tuple[int, int], Piece] = {}
-        self._controller: Correspondent | None = None
-        self._following: Correspondent | None = None
-        self._decodes: list[Correspondent] = []
+        self._controller: PeerChannel | None = None
+        self._following: PeerChannel | None = None
+        self._decodes: list[PeerChannel] = []
         self._stopping = False
         self._pieces_done = 0
         self._kv_bytes = 0
@@ -56,11 +56,11 @@ class GpuWorker:
         """Serve until ``stop``, or until the controller has gone, which is logged. Never raises for the network."""
         try:
             wake_precisely()
-            self._meet()
+            self._rendezvous()
             while not self._stopping and not self._fault:
                 self._look(None)
                 self._tell()
-            self._say_goodbye()
+            self._send_shutdown()
         except (ServingError, TransportError, OSError, ValueError, KeyError, RuntimeError) as fault:
             self._fault = f"{type(fault).__name__}: {fault}"
         finally:
@@ -73,18 +73,18 @@ class GpuWorker:
             self._note(f"prefill has ended: {self._fault}")
         self._write_counts()
 
-    def _meet(self) -> None:
+    def _rendezvous(self) -> None:
         plan = self._plan
         self._controller = self._call(plan.controller, self._commanded, self._controller_gone)
-        self._decodes = [self._call(decode, _heed_nothing, self._lost(decode)) for decode in plan.decodes]
+        self._decodes = [self._call(decode, _ignore, self._lost(decode)) for decode in plan.decodes]
         if plan.following is not None:
-            self._following = self._call(plan.following, _heed_nothing, self._lost(plan.following))
+            self._following = self._call(plan.following, _ignore, self._lost(plan.following))
 
-    def _call(self, peer: Endpoint, heed: Callable[[Document], None], gone: Callable[[str], None]) -> Correspondent:
+    def _call(self, peer: Endpoint, handle: Callable[[Document], None], gone: Callable[[str], None]) -> PeerChannel:
         plan = self._plan
-        hello = say_hello(self._token, plan.gpu)
-        channel = call(plan.listen.address, peer, hello, plan.meeting_timeout_ns, lambda: self._stopping)
-        return Correspondent(self._selector, channel, heed, gone)
+        hello = send_hello(self._token, plan.gpu)
+        channel = call(plan.listen.address, peer, hello, plan.rendezvous_timeout_ns, lambda: self._stopping)
+        return PeerChannel(self._selector, channel, handle, gone)
 
     def _lost(self, peer: Endpoint) -> Callable[[str], None]:
         def note(why: str) -> None:
@@ -96,7 +96,7 @@ class GpuWorker:
     def _controller_gone(self, why: str) -> None:
         self._fault = f"the controller on {self._plan.controller.host} has gone: {why}"
 
-    def _heed_news(self) -> None:
+    def _handle_news(self) -> None:
         try:
             os.eventfd_read(self._gpu.news)
         except BlockingIOError:
@@ -116,8 +116,8 @@ class GpuWorker:
         self._gpu.enqueue(piece)
 
     def _previous_called(self, channel: FrameChannel, gpu: int | None, documents: list[Document]) -> None:
-        previous = Correspondent(self._selector, channel, self._activation, lambda why: None)
-        previous.heed_all(documents)
+        previous = PeerChannel(self._selector, channel, self._activation, lambda why: None)
+        previous.handle_all(documents)
 
     def _activation(self, document: Document) -> None:
         request, chunk = document["request"], document["chunk"]
@@ -151,13 +151,13 @@ class GpuWorker:
             part |= {"layers": [plan.layers.start, plan.layers.stop], "first_token": made.first_token}
         self._decodes[plan.decode(piece.request)].send(part, size_bytes if made is None else made.cache)
 
-    def _say_goodbye(self) -> None:
+    def _send_shutdown(self) -> None:
         if self._controller is None or self._fault:
             return
         self._gpu.stop()
         self._tell()
         self._controller.send({"message": "Goodbye", "gpu": self._plan.gpu})
-        deadline_ns = time.monotonic_ns() + _FAREWELL_NS
+        deadline_ns = time.monotonic_ns() + _SHUTDOWN_NS
         while self._controller.here and self._controller.channel.unsent and time.monotonic_ns() < deadline_ns:
             self._look(0.1)
 
@@ -190,5 +190,5 @@ class WorkerThread:
         self._thread.join(3)
 
 
-def _heed_nothing(_document: Document) -> None:
+def _ignore(_document: Document) -> None:
     """Ignore the document: nobody there has anything to report."""

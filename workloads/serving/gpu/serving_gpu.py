@@ -4,10 +4,10 @@ from workloads.prefill.bubbles.bubble_filler import BubbleFiller
 from workloads.prefill.bubbles.bubble_forecast import BubbleForecast
 from workloads.prefill.prefill_settings import FillPolicy
 from workloads.serving.gpu.shared_gpu import SharedGpu
-from workloads.serving.serving_plans import GpuServingPlan
+from workloads.serving.serving_configs import GpuServingConfig
 
 
-def serving_gpu(plan: GpuServingPlan) -> SharedGpu:
+def serving_gpu(plan: GpuServingConfig) -> SharedGpu:
     """Return the GPU of ``plan``. One of the pool predicts nothing, and does each piece as soon as it can.
 
     Where torch computes, the weights are made here. Raises ValueError for a device that is not there.

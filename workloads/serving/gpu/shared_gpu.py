@@ -138,8 +138,8 @@ class SharedGpu(TrainingGpu):
                 if run is not None and run.end_ns <= now_ns:
                     self._end_run(run.end_ns)
                 self._fill(now_ns)
-            told, self._outbox = self._outbox, []
-        return told
+            text, self._outbox = self._outbox, []
+        return text
 
     def stop(self) -> None:
         """Start no run any more. Of the one under way the layers that are over count."""

@@ -9,7 +9,7 @@ from workloads.transport.event import Event, Received
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.frames.cutting import Cutting
 from workloads.transport.frames.frame import FrameError, FrameHeader
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.peer import Peer
 
 
 @dataclass(slots=True)
@@ -35,13 +35,13 @@ class Assembly:
 
     def __init__(
         self,
-        neighbour: Neighbour,
+        peer: Peer,
         kind: MessageKind,
         cutting: Cutting,
         pool: BufferPool,
         report: Callable[[Event], None],
     ) -> None:
-        self._neighbour = neighbour
+        self._peer = peer
         self._kind = kind
         self._cutting = cutting
         self._pool = pool
@@ -70,6 +70,4 @@ class Assembly:
             self._arrived.add(key)
             iteration, microbatch = key
             times_ns = arriving.start_ns, time.monotonic_ns()
-            self._report(
-                Received(self._neighbour, iteration, Message(self._kind, microbatch), *times_ns, arriving.payload)
-            )
+            self._report(Received(self._peer, iteration, Message(self._kind, microbatch), *times_ns, arriving.payload))

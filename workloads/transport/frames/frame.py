@@ -31,7 +31,7 @@ class FrameKind(IntEnum):
     """The kind of a frame. A chunk follows the header of the first three, nothing the others.
 
     A credit lets the peer send more chunks of a kind. After LAST_OWN come only chunks that are relayed for others,
-    after GOODBYE nothing.
+    after SHUTDOWN nothing.
     """
 
     ACTIVATION = 1
@@ -39,7 +39,7 @@ class FrameKind(IntEnum):
     SEGMENT = 3
     CREDIT = 4
     LAST_OWN = 5
-    GOODBYE = 6
+    SHUTDOWN = 6
 
 
 CHUNK_KINDS = (FrameKind.ACTIVATION, FrameKind.GRADIENT, FrameKind.SEGMENT)
@@ -80,7 +80,7 @@ class FrameHeader(NamedTuple):
         return _sealed(_HEADER_FIELDS.pack(_HEADER_MAGIC, WIRE_VERSION, kind, *numbers))
 
 
-GOODBYE = FrameHeader(FrameKind.GOODBYE, 0, 0, 0, 0, 0, 0)
+SHUTDOWN = FrameHeader(FrameKind.SHUTDOWN, 0, 0, 0, 0, 0, 0)
 LAST_OWN = FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0)
 
 
@@ -113,7 +113,7 @@ def decode_header(frame: bytes | bytearray) -> FrameHeader:
     elif kind is FrameKind.CREDIT:
         if number not in CHUNK_KINDS or total_bytes < 1 or header != credit(FrameKind(number), total_bytes):
             raise FrameError("its credit is inconsistent")
-    elif header not in {GOODBYE, LAST_OWN}:
+    elif header not in {SHUTDOWN, LAST_OWN}:
         raise FrameError("its goodbye carries a chunk")
     return header
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from workloads.transport.event import SegmentReceived, SegmentsSent
-from workloads.transport.links_plan import LinksPlan
+from workloads.transport.links_config import LinksConfig
 from workloads.transport.ring.ring_round import RingRound
 from workloads.transport.striped_transport import StripedTransport
 
@@ -28,7 +28,7 @@ class RingAllReduce:
     what the round's ``window`` lets through.
     """
 
-    def __init__(self, plan: LinksPlan, transport: StripedTransport) -> None:
+    def __init__(self, plan: LinksConfig, transport: StripedTransport) -> None:
         if not plan.ring:
             raise ValueError("the plan has no ring")
         self._transport = transport
@@ -37,7 +37,7 @@ class RingAllReduce:
         self._arrived: dict[int, deque[SegmentReceived]] = {}
         self._sent = False
 
-    def heed(self, event: SegmentReceived | SegmentsSent) -> None:
+    def handle(self, event: SegmentReceived | SegmentsSent) -> None:
         """Handle an event from the rank's queue."""
         if isinstance(event, SegmentsSent):
             self._sent = True
@@ -63,7 +63,7 @@ class RingAllReduce:
             self._transport.pass_segments_on(ring)
         else:
             self._sum(ring, add, await_event)
-            self._transport.tell_when_segments_sent()
+            self._transport.notify_when_segments_sent()
         while not self._sent:
             await_event()
 

@@ -3,19 +3,19 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from workloads.transport.chunk_queues import Chunk, CreditQueue
 from workloads.transport.event import Event, SegmentReceived, SegmentsSent
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
-from workloads.transport.lanes import Chunk, CreditLane
 from workloads.transport.link import Link
-from workloads.transport.links_plan import LinksPlan
-from workloads.transport.neighbour import Neighbour
+from workloads.transport.links_config import LinksConfig
+from workloads.transport.peer import Peer
 from workloads.transport.ring.ring_round import RingRound
 
 
 @dataclass(slots=True)
 class _Arrival:
-    neighbour: Neighbour
+    peer: Peer
     header: FrameHeader
     payload: memoryview
     arrived: Callable[[SegmentReceived], None]
@@ -23,9 +23,7 @@ class _Arrival:
     def complete(self) -> None:
         header = self.header
         self.arrived(
-            SegmentReceived(
-                self.neighbour, header.iteration, header.number, header.total_bytes, header.offset, self.payload
-            )
+            SegmentReceived(self.peer, header.iteration, header.number, header.total_bytes, header.offset, self.payload)
         )
 
 
@@ -37,7 +35,7 @@ class RingEnd:
 
     def __init__(
         self,
-        plan: LinksPlan,
+        plan: LinksConfig,
         neighbours: tuple[int, int],
         pool: BufferPool,
         report: Callable[[Event], None],
@@ -45,7 +43,7 @@ class RingEnd:
         blank: bool,
     ) -> None:
         self.previous, self.following = neighbours
-        self.lane = CreditLane()
+        self.queue = CreditQueue()
         self._plan = plan
         self._steps = 2 * (len(plan.ring) - 1)
         self._pool = pool
@@ -86,17 +84,17 @@ class RingEnd:
 
     def _end_round(self) -> None:
         self._round = None
-        self.tell_when_sent()
+        self.notify_when_sent()
 
     def send(self, iteration: int, step: int, segment_bytes: int, offset: int, payload: memoryview) -> None:
         """Queue one chunk of a segment."""
         header = FrameHeader(
             FrameKind.SEGMENT, self._plan.pipeline, iteration, step, segment_bytes, offset, payload.nbytes
         )
-        self.lane.add(Chunk(header, payload, self))
+        self.queue.add(Chunk(header, payload, self))
         self._unaccepted += 1
 
-    def tell_when_sent(self) -> None:
+    def notify_when_sent(self) -> None:
         """Report SegmentsSent once the kernel has accepted all that is queued."""
         self._awaited = True
         self._tell()

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from workloads.transport.event import SegmentReceived
 from workloads.transport.frames.frame import CHUNK_BYTES
-from workloads.transport.neighbour import TransportError
+from workloads.transport.peer import TransportError
 
 LEAST_CHUNK_BYTES = 256 * 1024
 _CHUNKS_A_SEGMENT = 256
@@ -130,7 +130,7 @@ class RingRound:
             or not self._comes_first(chunk.step, chunk.offset)
         ):
             raise TransportError(
-                f"{chunk.neighbour}: it sent a chunk of {chunk.payload.nbytes} bytes at {chunk.offset} of a "
+                f"{chunk.peer}: it sent a chunk of {chunk.payload.nbytes} bytes at {chunk.offset} of a "
                 f"segment of {chunk.segment_bytes} bytes in step {chunk.step}, which does not fit or came before"
             )
         self._unreported += 1

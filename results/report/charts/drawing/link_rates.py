@@ -68,17 +68,19 @@ def _rates_bps(edges_ns: Numbers, times_ns: Numbers, sent: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True)
-class AskedRates:
+class ConfiguredRates:
     """The rates that the topology asks of a link in bit/s, None where one is unlimited or not known."""
 
     link_bps: float | None
     node_pair_bps: float | None
 
 
-def asked_rates(manifest: Mapping[str, Any], cell: int) -> dict[frozenset[str], AskedRates]:
-    """Return the rates that a cell asks of the link between two datacenters, by the two; empty where none is known."""
-    entry: Mapping[str, Any] = next((each for each in manifest.get("cells") or () if each.get("index") == cell), {})
+def configured_rates(manifest: Mapping[str, Any], point: int) -> dict[frozenset[str], ConfiguredRates]:
+    """Return the configured rates of each link at a sweep point, by its two datacenters; empty where none is known."""
+    entry: Mapping[str, Any] = next(
+        (each for each in manifest.get("sweep_points") or () if each.get("index") == point), {}
+    )
     return {
-        frozenset(map(str, link["between"])): AskedRates(link.get("rate_bps"), link.get("node_pair_rate_bps"))
+        frozenset(map(str, link["between"])): ConfiguredRates(link.get("rate_bps"), link.get("node_pair_rate_bps"))
         for link in entry.get("wan") or ()
     }

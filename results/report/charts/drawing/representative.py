@@ -1,4 +1,4 @@
-"""Choose the cell, and the trial in it, that stand for a run where not all can be drawn."""
+"""Choose the sweep point, and the trial in it, that stand for a run where not all can be drawn."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from results.reading.summary import Trial, swept_values
 from results.report.charts.iteration_time import latency_ms
 
 
-def representative_cell(run: Run) -> int | None:
-    """Return the cell with most variants measured; among such cells the one with the longest latency, then the last."""
+def representative_point(run: Run) -> int | None:
+    """Return the sweep point with most variants measured; of several that of the longest latency."""
     variants: dict[int, set[str]] = {}
     for trial, measured in zip(run.trials, run.summary["iteration_time_s"].notna(), strict=True):
         if measured:
-            variants.setdefault(trial.cell, set()).add(trial.variant)
+            variants.setdefault(trial.point, set()).add(trial.variant)
     return max(
         variants,
-        key=lambda cell: (len(variants[cell]), latency_ms(swept_values(run.manifest, cell)) or 0, cell),
+        key=lambda point: (len(variants[point]), latency_ms(swept_values(run.manifest, point)) or 0, point),
         default=None,
     )
 
@@ -29,19 +29,19 @@ def closest_to_median(values: "Sequence[float] | pd.Series[float]") -> int:
     return int(np.argmin(np.abs(known - np.median(known))))
 
 
-def measured_trials(run: Run, cell: int, variant: str) -> list[Trial]:
+def measured_trials(run: Run, point: int, variant: str) -> list[Trial]:
     """Return the repeats that measured an iteration time."""
     known = run.summary["iteration_time_s"].notna()
     return [
         trial
         for trial, measured in zip(run.trials, known, strict=True)
-        if measured and (trial.cell, trial.variant) == (cell, variant)
+        if measured and (trial.point, trial.variant) == (point, variant)
     ]
 
 
-def typical_trial(run: Run, cell: int, variant: str) -> Trial | None:
+def typical_trial(run: Run, point: int, variant: str) -> Trial | None:
     """Return the repeat whose iteration time is closest to the repeats' median; None if nothing was measured."""
-    chosen = [trial.cell == cell and trial.variant == variant for trial in run.trials]
+    chosen = [trial.point == point and trial.variant == variant for trial in run.trials]
     summary = run.summary[chosen].dropna(subset=["iteration_time_s"])
     if summary.empty:
         return None

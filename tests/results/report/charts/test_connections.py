@@ -19,7 +19,7 @@ def run(build_run: BuildRun) -> Run:
     run = results.load(build_run())
     rows = [
         {
-            "cell": trial.cell,
+            "sweep_point": trial.point,
             "variant": trial.variant,
             "repeat": trial.repeat,
             "time_ns": step * 10_000_000,

@@ -2,15 +2,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import results
-from results.report.charts.gpu_time import MAX_BARS, PART_NAMES, drawn_cells, gpu_time_chart
+from results.report.charts.gpu_time import MAX_BARS, PART_NAMES, drawn_points, gpu_time_chart
 from results.report.gpu_time_shares import PARTS, GpuTimeShares, gpu_time_shares
 
 BuildRun = Callable[..., Path]
 
 
-def shares(cell: int, variant: str, run: str = "", **parts_ns: int) -> GpuTimeShares:
+def shares(point: int, variant: str, run: str = "", **parts_ns: int) -> GpuTimeShares:
     whole = {**dict.fromkeys(PARTS, 0), **parts_ns}
-    return GpuTimeShares(run, cell, {"microbatches": str(cell)}, variant, whole, sum(whole.values()))
+    return GpuTimeShares(run, point, {"microbatches": str(point)}, variant, whole, sum(whole.values()))
 
 
 def test_every_part_there_is_has_a_bar_and_a_legend_and_no_other() -> None:
@@ -57,14 +57,14 @@ def test_runs_stand_below_each_other_variant_by_variant() -> None:
     assert places == sorted(places)
 
 
-def test_of_many_cells_evenly_spaced_ones_are_drawn() -> None:
-    assert drawn_cells(range(5), 4) == [0, 1, 2, 3, 4]
-    chosen = drawn_cells(range(1000), 4)
+def test_of_many_sweep_points_evenly_spaced_ones_are_drawn() -> None:
+    assert drawn_points(range(5), 4) == [0, 1, 2, 3, 4]
+    chosen = drawn_points(range(1000), 4)
     assert len(chosen) == MAX_BARS // 4
     assert (chosen[0], chosen[-1]) == (0, 999)
     chart = gpu_time_chart([shares(0, "gpipe", training=1)], 1000, "a")
     assert chart is not None
-    assert chart.reading.endswith("Of 1000 cells these 1 are drawn.")
+    assert chart.reading.endswith("Of 1000 sweep points these 1 are drawn.")
 
 
 def test_nothing_measured_is_no_chart(build_run: BuildRun) -> None:

@@ -10,18 +10,24 @@ import results
 from results.reading.headline import HeadlineRow, headline
 from results.reading.saturation import Saturation
 from results.report.charts.drawing.colours import Styles
-from results.report.charts.iteration_time import MAX_CELLS, MAX_PANELS, MAX_TICKS, iteration_time_chart, latency_ms
+from results.report.charts.iteration_time import (
+    MAX_PANELS,
+    MAX_SWEEP_POINTS,
+    MAX_TICKS,
+    iteration_time_chart,
+    latency_ms,
+)
 
 BuildRun = Callable[..., Path]
 STYLES = Styles.of({"": ["gpipe", "atlas"]})
 
 
 def row(
-    cell: int, variant: str, time_s: float | None, speed_up: float | None = None, run: str = "", **values: str
+    point: int, variant: str, time_s: float | None, speed_up: float | None = None, run: str = "", **values: str
 ) -> HeadlineRow:
     return HeadlineRow(
         run=run,
-        cell=cell,
+        point=point,
         values={name.replace("_", "."): value for name, value in values.items()},
         variant=variant,
         repeats=1,
@@ -130,9 +136,9 @@ def test_the_reading_is_honest_where_the_first_variant_wins() -> None:
 def test_runs_share_a_variant_s_colour_and_each_has_its_line() -> None:
     styles = Styles.of({"old": ["gpipe", "atlas"], "new": ["atlas"]})
     rows = [
-        row(cell, variant, time_s, time_s and 4.0 / time_s, run, topology_wan_latency=latency)
+        row(point, variant, time_s, time_s and 4.0 / time_s, run, topology_wan_latency=latency)
         for run, variant, time_s in (("old", "gpipe", 4.0), ("old", "atlas", 2.0), ("new", "atlas", 1.0))
-        for cell, latency in enumerate(("10ms", "40ms"))
+        for point, latency in enumerate(("10ms", "40ms"))
     ]
     chart = iteration_time_chart(rows, styles, "a")
     assert chart is not None
@@ -148,7 +154,7 @@ def test_runs_share_a_variant_s_colour_and_each_has_its_line() -> None:
     )
 
 
-def test_cells_of_several_runs_are_the_same_where_their_swept_values_are() -> None:
+def test_sweep_points_of_several_runs_are_the_same_where_their_swept_values_are() -> None:
     styles = Styles.of({"old": ["gpipe"], "new": ["gpipe"]})
     rows = [row(0, "gpipe", 1.0, run="old", microbatches="8"), row(7, "gpipe", 1.0, run="new", microbatches="8")]
     chart = iteration_time_chart(rows, styles, "a")
@@ -169,7 +175,7 @@ def test_another_sweep_beside_latency_gets_panels() -> None:
     assert f"The first {MAX_PANELS} of {MAX_PANELS + 1} combinations are drawn, the table has all." in chart.reading
 
 
-def test_another_sweep_alone_stands_by_cell() -> None:
+def test_another_sweep_alone_stands_by_sweep_point() -> None:
     rows = [row(i, "gpipe", 1.0 + i, microbatches=str(4 * i)) for i in range(2)]
     chart = iteration_time_chart(rows, STYLES, "a")
     assert chart is not None
@@ -177,19 +183,21 @@ def test_another_sweep_alone_stands_by_cell() -> None:
     assert ">microbatches 4<" in chart.drawings[0].wide
 
 
-def test_many_cells_are_numbered_and_explained() -> None:
+def test_many_sweep_points_are_numbered_and_explained() -> None:
     chart = iteration_time_chart([row(i, "gpipe", 1.0, microbatches=str(i)) for i in range(5)], STYLES, "a")
     assert chart is not None
     assert "3: microbatches 3" in chart.reading
 
 
-def test_of_very_many_cells_the_first_are_drawn() -> None:
-    rows = [row(i, "gpipe", 1.0, microbatches=str(i)) for i in range(MAX_CELLS + 6)]
+def test_of_very_many_sweep_points_the_first_are_drawn() -> None:
+    rows = [row(i, "gpipe", 1.0, microbatches=str(i)) for i in range(MAX_SWEEP_POINTS + 6)]
     chart = iteration_time_chart(rows, STYLES, "a")
     assert chart is not None
-    assert f"{MAX_CELLS - 1}: microbatches {MAX_CELLS - 1}" in chart.reading
-    assert f"microbatches {MAX_CELLS}" not in chart.reading
-    assert chart.reading.endswith(f" The first {MAX_CELLS} of {MAX_CELLS + 6} cells are drawn, the table has all.")
+    assert f"{MAX_SWEEP_POINTS - 1}: microbatches {MAX_SWEEP_POINTS - 1}" in chart.reading
+    assert f"microbatches {MAX_SWEEP_POINTS}" not in chart.reading
+    assert chart.reading.endswith(
+        f" The first {MAX_SWEEP_POINTS} of {MAX_SWEEP_POINTS + 6} sweep points are drawn, the table has all."
+    )
 
 
 def test_of_very_many_latencies_some_are_named_the_last_among_them() -> None:

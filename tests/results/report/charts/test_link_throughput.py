@@ -105,13 +105,13 @@ def test_counters_that_are_read_late_make_no_link_faster_than_it_is(run: Run) ->
 
 def test_what_is_drawn_of_an_emulation_has_no_bins_that_reading_late_could_distort(run: Run) -> None:
     chart = chart_of(only=run)
-    (told,) = re.findall(r"as means over ([0-9.]+).ms", chart.reading)
-    assert float(told) >= PEAK_BIN_NS / 1e6
+    (text,) = re.findall(r"as means over ([0-9.]+).ms", chart.reading)
+    assert float(text) >= PEAK_BIN_NS / 1e6
 
 
 def test_a_manifest_without_rates_still_gives_a_chart(run: Run) -> None:
-    cells = [{key: value for key, value in cell.items() if key != "wan"} for cell in run.manifest["cells"]]
-    chart = chart_of(only=replace(run, manifest={**run.manifest, "cells": cells}))
+    points = [{key: value for key, value in point.items() if key != "wan"} for point in run.manifest["sweep_points"]]
+    chart = chart_of(only=replace(run, manifest={**run.manifest, "sweep_points": points}))
     assert [entry.label for entry in chart.legend] == ["one connection", "many connections"]
     assert "asked" not in chart.reading
 

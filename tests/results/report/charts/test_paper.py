@@ -25,8 +25,8 @@ def test_every_picture_is_there_for_a_column_and_for_a_page_as_pdf_and_png(figur
         "timeline-2-many-connections",
         "link-throughput",
     )
-    told = [re.sub(r"-[0-9a-f]{8}-(?=column|page)", "-", file.name) for file in figures]
-    assert told == [
+    lines = [re.sub(r"-[0-9a-f]{8}-(?=column|page)", "-", file.name) for file in figures]
+    assert lines == [
         f"{stem}-{width}.{form}" for stem in stems for width in ("column", "page") for form in ("pdf", "png")
     ]
     assert sorted(figures) == sorted(figures[0].parent.iterdir())

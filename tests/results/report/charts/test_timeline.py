@@ -63,14 +63,14 @@ def test_every_computation_of_the_iteration_is_drawn(run: Run) -> None:
 def test_the_reading_gives_the_share_of_time_computed(run: Run) -> None:
     chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
     assert chart is not None
-    spans = run.spans[(run.spans["cell"] == 1) & (run.spans["variant"] == "one connection")]
+    spans = run.spans[(run.spans["sweep_point"] == 1) & (run.spans["variant"] == "one connection")]
     own = spans[(spans["iteration"] == int(str(chart.drawings[0].heading).split("iteration ")[1][0]))]
     own = own[own["kind"].isin(COMPUTE_COLOURS)]
     share = (own["end_ns"] - own["start_ns"]).sum() / 6 / (own["end_ns"].max() - own["start_ns"].min())
     assert f"computed {100 * share:.1f}\u00a0% of the time with one connection" in chart.reading
 
 
-def test_prefill_is_drawn_in_the_bubbles_until_the_iteration_ends_and_is_told(build_run: BuildRun) -> None:
+def test_prefill_is_drawn_in_the_bubbles_until_the_iteration_ends_and_is_reported(build_run: BuildRun) -> None:
     run = results.load(build_run(variants=("alone", "filled"), latencies=("40ms",), prefill={"filled": 20.0}))
     chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
     assert chart is not None
@@ -120,7 +120,7 @@ def test_of_very_many_spans_those_close_together_are_drawn_as_one(run: Run) -> N
     assert "drawn as one" not in whole.reading
 
 
-def test_an_incomplete_cell_gives_way_to_one_where_all_variants_ran(build_run: BuildRun) -> None:
+def test_an_incomplete_sweep_point_gives_way_to_one_where_all_variants_ran(build_run: BuildRun) -> None:
     run = results.load(build_run(finished_trials=3))
     chart = timeline_chart(run, Styles.of({"": run.variants}), "a")
     assert chart is not None

@@ -24,7 +24,7 @@ def styles(*rows: PrefillRow) -> Styles:
     return Styles.of({row.run: [each.variant for each in rows] for row in rows})
 
 
-def test_each_cell_has_the_distribution_of_its_requests(rows: Sequence[PrefillRow]) -> None:
+def test_each_sweep_point_has_the_distribution_of_its_requests(rows: Sequence[PrefillRow]) -> None:
     chart = ttft_chart(rows, styles(*rows), "a")
     assert chart is not None
     assert chart.title == "Time to first token"
@@ -63,7 +63,7 @@ def test_a_band_takes_three_repeats(build_run: BuildRun, repeats: int, sure: boo
         assert drawn.called == sure
 
 
-def test_runs_lie_over_each_other_in_the_cells_that_they_share(rows: Sequence[PrefillRow]) -> None:
+def test_runs_lie_over_each_other_in_the_sweep_points_that_they_share(rows: Sequence[PrefillRow]) -> None:
     both = [replace(row, run=run) for run in ("old", "new") for row in rows]
     chart = ttft_chart(both, styles(*both), "a")
     assert chart is not None

@@ -67,9 +67,9 @@ def test_below_three_pairs_there_is_no_interval_and_no_verdict(served: Run, pair
 
 
 def test_one_pair_in_virtual_time_is_enough_by_what_it_repeats_within(served: Run) -> None:
-    cells = [{**entry, "wan": []} for entry in served.manifest["cells"]]
+    points = [{**entry, "wan": []} for entry in served.manifest["sweep_points"]]
     lone = first_repeats(served, 1)
-    (found,) = impacts(replace(lone, manifest={**lone.manifest, "clock": "virtual", "cells": cells}))
+    (found,) = impacts(replace(lone, manifest={**lone.manifest, "clock": "virtual", "sweep_points": points}))
     assert (found.interval, found.words) == (None, "no impact")
     assert replace(found, ratio=1 + MARGIN - 0.001).verdict == UNDECIDED
 

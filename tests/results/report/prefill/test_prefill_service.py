@@ -21,7 +21,7 @@ def served(build_run: BuildRun) -> Run:
     return results.load(build_run(variants=variants, latencies=("10ms", "40ms"), repeats=2, prefill={"filled": 40.0}))
 
 
-def test_each_cell_and_variant_that_serves_has_a_row_of_all_its_repeats(served: Run) -> None:
+def test_each_sweep_point_and_variant_that_serves_has_a_row_of_all_its_repeats(served: Run) -> None:
     rows = prefill_rows(served, "here")
     assert [(row.run, row.where, row.variant, row.repeats) for row in rows] == [
         ("here", f"WAN latency {latency}", "filled", 2) for latency in ("10ms", "40ms")
@@ -80,11 +80,13 @@ def test_the_reading_of_the_bubbles_says_which_stay_empty_and_why() -> None:
     assert bubbles_reading([replace(shares[0], parts_ns={**parts, "prefill": 0})]) == ""
 
 
-def test_tables_of_very_many_cells_are_folded(served: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_very_many_sweep_points_are_folded(
+    served: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def folded() -> list[str]:
         report.write_report([served], tmp_path / "report.html")
-        return re.findall(r"<summary>(\d+ cells)</summary>", (tmp_path / "report.html").read_text())
+        return re.findall(r"<summary>(\d+ sweep points)</summary>", (tmp_path / "report.html").read_text())
 
     assert folded() == []
-    monkeypatch.setattr(report, "MAX_OPEN_CELLS", 1)
-    assert folded().count("2 cells") >= 3
+    monkeypatch.setattr(report, "MAX_OPEN_POINTS", 1)
+    assert folded().count("2 sweep points") >= 3

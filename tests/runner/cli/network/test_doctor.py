@@ -29,11 +29,11 @@ def test_doctor_tells_in_json_and_by_its_status_that_netem_is_missing(monkeypatc
     assert {"modprobe sch_netem", "apt-get install user-mode-linux kmod"} <= {
         missing["install"] for missing in document["missing"]
     }
-    told = wanbed("doctor")
-    assert told.exit_code == 5
-    assert "apt-get install user-mode-linux kmod" in told.stdout
-    assert "netem         none: no WAN can be emulated here; " in told.stdout
-    assert "`wanbed exec --no-wan`" in told.stdout
+    text = wanbed("doctor")
+    assert text.exit_code == 5
+    assert "apt-get install user-mode-linux kmod" in text.stdout
+    assert "netem         none: no WAN can be emulated here; " in text.stdout
+    assert "`wanbed exec --no-wan`" in text.stdout
 
 
 def test_doctor_lists_gpus_with_memory_driver_and_uuid(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_a_larger_margin_lets_it_pass(tmp_path: Path) -> None:
     assert "--margin: 'six' is not a percentage" in refusal(a, slower, "--margin", "six")
 
 
-def test_what_cannot_be_compared_is_told_field_by_field_and_can_be_allowed(tmp_path: Path) -> None:
+def test_what_cannot_be_compared_is_reported_field_by_field_and_can_be_allowed(tmp_path: Path) -> None:
     a, b = write_run(tmp_path, STOCK), write_run(tmp_path, STOCK, seed=1, dilation=2.0, within_tolerance=False)
     done = compare(a, b, "--json")
     assert done.exit_code == 3
@@ -82,7 +82,7 @@ def test_the_document_is_alone_on_standard_output(tmp_path: Path) -> None:
     done = compare(write_run(tmp_path, STOCK), write_run(tmp_path, SLOWER), "--json")
     document = json.loads(done.stdout)
     assert document["verdict"] == "regressed"
-    assert [cell["verdict"] for cell in document["cells"]] == ["same", "regressed"]
+    assert [point["verdict"] for point in document["sweep_points"]] == ["same", "regressed"]
     assert "REGRESSED" in done.stderr
 
 
@@ -125,7 +125,7 @@ def test_the_measured_noise_raises_the_margin(tmp_path: Path, monkeypatch: pytes
     a, slower = write_run(tmp_path, STOCK), write_run(tmp_path, SLOWER)
     document = json.loads(compare(a, slower, "--noise", "5", "--json").stdout)
     assert document["verdict"] == "same"
-    assert all(cell["margin"] == cell["noise_floor"] > 0.05 for cell in document["cells"])
+    assert all(point["margin"] == point["noise_floor"] > 0.05 for point in document["sweep_points"])
 
 
 def test_noise_measured_elsewhere_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,9 +62,9 @@ def test_tables_go_to_a_file_if_asked(run: str) -> None:
 
 
 def test_figures_are_written_and_told(run: str) -> None:
-    told = json.loads(wanbed("report", run, "--figures", "figures", "--json").stdout)
-    assert sorted(told["figures"]) == sorted(map(str, Path("figures").iterdir()))
-    assert "figures/iteration-time-column.pdf" in told["figures"]
+    text = json.loads(wanbed("report", run, "--figures", "figures", "--json").stdout)
+    assert sorted(text["figures"]) == sorted(map(str, Path("figures").iterdir()))
+    assert "figures/iteration-time-column.pdf" in text["figures"]
 
 
 def test_standard_output_is_either_a_document_or_tables(run: str) -> None:

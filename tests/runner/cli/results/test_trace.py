@@ -68,20 +68,20 @@ def test_the_document_says_what_the_trace_holds(run: Path, tmp_path: Path) -> No
 
 
 def test_one_iteration_of_one_trial_is_chosen(run: Path, tmp_path: Path) -> None:
-    asked = ["--cell", "topology.wan.latency=40ms", "--variant", "atlas", "--repeat", "0", "--iteration", "1"]
+    asked = ["--point", "topology.wan.latency=40ms", "--variant", "atlas", "--repeat", "0", "--iteration", "1"]
     destination = tmp_path / "one.json.gz"
     document = json.loads(wanbed("trace", str(run), *asked, "--output", str(destination), "--json").stdout)
     assert document["trials"] == 1
     assert problems(load_trace(destination)) == []
-    assert (wanbed("trace", str(run), "--cell", "1", *asked[2:], "--json").exit_code) == 0
+    assert (wanbed("trace", str(run), "--point", "1", *asked[2:], "--json").exit_code) == 0
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "text"),
     [
         (
-            ["--cell", "topology.wan.latency=20ms"],
-            "--cell topology.wan.latency=20ms: there is none such, "
+            ["--point", "topology.wan.latency=20ms"],
+            "--point topology.wan.latency=20ms: there is none such, "
             "choose of: 0 (topology.wan.latency=10ms); 1 (topology.wan.latency=40ms)",
         ),
         (["--variant", "megatron"], "--variant megatron: there is none such, choose of: gpipe; atlas"),
@@ -90,13 +90,13 @@ def test_one_iteration_of_one_trial_is_chosen(run: Path, tmp_path: Path) -> None
         (["--iteration", "2"], "--iteration 2: there is none such, choose of: 0; 1"),
     ],
 )
-def test_what_is_not_there_is_refused_in_one_line_with_what_is(run: Path, asked: list[str], told: str) -> None:
-    assert refusal(str(run), *asked) == told
+def test_what_is_not_there_is_refused_in_one_line_with_what_is(run: Path, asked: list[str], text: str) -> None:
+    assert refusal(str(run), *asked) == text
 
 
 def test_a_place_that_cannot_be_written_to_is_refused(run: Path) -> None:
-    told = refusal(str(run), "--output", f"{run}/nowhere/trace.json")
-    assert told == f"{run}/nowhere/trace.json: cannot be written (No such file or directory), give another --output"
+    text = refusal(str(run), "--output", f"{run}/nowhere/trace.json")
+    assert text == f"{run}/nowhere/trace.json: cannot be written (No such file or directory), give another --output"
     assert (
         refusal(str(run), "--output", str(run)) == f"{run}: cannot be written (Is a directory), give another --output"
     )

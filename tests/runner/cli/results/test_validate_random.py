@@ -41,13 +41,13 @@ def test_experiments_that_agree_are_status_0(monkeypatch: pytest.MonkeyPatch, fo
     assert files == ["random-1-000.yaml", "random-1-001.yaml", "random-1-002.yaml"]
 
 
-def test_beyond_the_limits_is_status_1_and_the_worst_are_told_with_their_files(
+def test_beyond_the_limits_is_status_1_and_the_worst_are_reported_with_their_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done = wanbed(monkeypatch, "--random", "2", "--seed", "7", simulated_s=2.4)
     assert done.exit_code == 1
-    told = "wanbed: runs/random/random-7-000.yaml: +20.0%, virtual time 2.000 s, simulated 2.400 s\n"
-    assert told in done.stderr
+    text = "wanbed: runs/random/random-7-000.yaml: +20.0%, virtual time 2.000 s, simulated 2.400 s\n"
+    assert text in done.stderr
     assert "wanbed: 0.0% of the random experiments are within 5%, fewer than 95%.\n" in done.stderr
 
 

@@ -97,11 +97,14 @@ def test_the_first_variant_that_follows_atlas_is_planned_unless_another_is_named
 
 
 @pytest.mark.usefixtures("folder")
-def test_every_cell_of_a_sweep_is_planned() -> None:
+def test_every_sweep_point_of_a_sweep_is_planned() -> None:
     content = document(THREE, 6, sweep={"topology.wan.latency": ["10ms", "40ms"]})
-    cells = json.loads(planned(content, "--json").stdout)["cells"]
-    assert [cell["cell"] for cell in cells] == [{"topology.wan.latency": "10ms"}, {"topology.wan.latency": "40ms"}]
-    assert cells[0]["chosen"]["iteration_time_s"] < cells[1]["chosen"]["iteration_time_s"]
+    points = json.loads(planned(content, "--json").stdout)["sweep_points"]
+    assert [point["sweep_point"] for point in points] == [
+        {"topology.wan.latency": "10ms"},
+        {"topology.wan.latency": "40ms"},
+    ]
+    assert points[0]["chosen"]["iteration_time_s"] < points[1]["chosen"]["iteration_time_s"]
     assert planned(content).output.count("topology.wan.latency=") == 2
 
 
@@ -113,7 +116,7 @@ def test_a_search_that_is_cut_off_says_so() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_how_stages_were_chosen_is_told_where_the_file_does_not_say() -> None:
+def test_how_stages_were_chosen_is_reported_where_the_file_does_not_say() -> None:
     content = document({"east": 3, "west": 2}, 1, training={"microbatches": 4})
     assert "5 stages (training.stages is not given: one for every GPU that 1 pipeline would leave)" in planned(
         content
@@ -122,7 +125,7 @@ def test_how_stages_were_chosen_is_told_where_the_file_does_not_say() -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("content", "arguments", "told"),
+    ("content", "arguments", "text"),
     [
         (
             document({"east": 2, "west": 2}, 5),
@@ -134,8 +137,8 @@ def test_how_stages_were_chosen_is_told_where_the_file_does_not_say() -> None:
         (document({"east": 2}, 2, surprise=1), [], "exp.yaml: surprise: "),
     ],
 )
-def test_bad_input_is_one_line(content: dict[str, Any], arguments: list[str], told: str) -> None:
+def test_bad_input_is_one_line(content: dict[str, Any], arguments: list[str], text: str) -> None:
     done = planned(content, *arguments)
     assert done.exit_code == 2
-    assert done.stderr.startswith(f"wanbed: {told}")
+    assert done.stderr.startswith(f"wanbed: {text}")
     assert done.stderr.count("\n") == 1

@@ -51,26 +51,26 @@ def measured_toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[s
 def test_a_measured_profile_drives_a_run_with_the_times_that_were_measured(
     tmp_path: Path, measured_toy: tuple[Path, dict[str, Any]]
 ) -> None:
-    path, told = measured_toy
+    path, text = measured_toy
     measured = load_profile(str(path))
     assert isinstance(measured, MeasuredProfile)
     assert measured.conditions is not None
     assert measured.conditions.threads == 1
-    assert measured.conditions.ceiling.flops_per_s == told["ceiling_flops_per_s"]
+    assert measured.conditions.ceiling.flops_per_s == text["ceiling_flops_per_s"]
     (model,) = measured.models
     assert [len(stage.forward.repeats_ns) for stage in model.stages] == [7, 7, 7]
 
-    (cell,) = load_experiment(experiment(tmp_path, kind="replay", profile=str(path))).cells()
-    work = cell.variants[0].work
+    (point,) = load_experiment(experiment(tmp_path, kind="replay", profile=str(path))).points()
+    work = point.variants[0].work
     assert work.forward_ns[1] == model.layer.forward_ns
     assert work.backward_ns[0] == model.layer.backward_ns + model.embedding.backward_ns
     assert work.optimizer_ns[2] == model.layer.optimizer_ns + model.head.optimizer_ns
 
 
-def test_what_was_achieved_is_told_beside_the_ceiling(measured_toy: tuple[Path, dict[str, Any]]) -> None:
-    _, told = measured_toy
-    assert len(told["figures"]) == 3
-    for figure in told["figures"]:
+def test_what_was_achieved_is_reported_beside_the_ceiling(measured_toy: tuple[Path, dict[str, Any]]) -> None:
+    _, text = measured_toy
+    assert len(text["figures"]) == 3
+    for figure in text["figures"]:
         assert set(figure["times"]) == {
             "forward",
             "recompute",
@@ -79,9 +79,9 @@ def test_what_was_achieved_is_told_beside_the_ceiling(measured_toy: tuple[Path, 
             "backward_weight",
             "optimizer",
         }
-        assert figure["of_ceiling"] == pytest.approx(figure["achieved_flops_per_s"] / told["ceiling_flops_per_s"])
-    unsteady = {(each["what"], each["action"]) for each in told["unsteady"]}
-    for figure in told["figures"]:
+        assert figure["of_ceiling"] == pytest.approx(figure["achieved_flops_per_s"] / text["ceiling_flops_per_s"])
+    unsteady = {(each["what"], each["action"]) for each in text["unsteady"]}
+    for figure in text["figures"]:
         for action, time in figure["times"].items():
             assert ((figure["what"], action) in unsteady) == (time["spread"] > 0.03)
 
@@ -100,16 +100,16 @@ def test_a_dry_run_tells_what_it_would_measure_and_loads_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = json.loads(profile("gpt-tiny", "--device", "cpu", "--dry-run", "--json").stdout)
-    assert told["profile"] is None
-    assert told["fits"] is True
-    assert [entry["what"] for entry in told["would_measure"]] == [
+    line = json.loads(profile("gpt-tiny", "--device", "cpu", "--dry-run", "--json").stdout)
+    assert line["profile"] is None
+    assert line["fits"] is True
+    assert [entry["what"] for entry in line["would_measure"]] == [
         "gpt-tiny, first stage of 1 layer",
         "gpt-tiny, middle stage of 1 layer",
         "gpt-tiny, last stage of 1 layer",
         "a product of 1024 x 1024 matrices",
     ]
-    assert all(entry["memory_bytes"] > 0 for entry in told["would_measure"])
+    assert all(entry["memory_bytes"] > 0 for entry in line["would_measure"])
     assert list(tmp_path.iterdir()) == []
     text = profile("gpt-tiny", "--device", "cpu", "--dry-run").stdout
     assert "gpt-tiny, middle stage of 1 layer: about " in text
@@ -133,14 +133,14 @@ def test_a_file_that_is_there_is_replaced_only_when_asked(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "text"),
     [
         (["gpt-c"], "wanbed: MODEL: 'gpt-c' is no model: "),
         ([TOY, "--output", "toy.yaml"], "wanbed: --output toy.yaml: a profile's name ends in .json"),
         (["llama-tiny", "--prompts", "8;9"], "wanbed: --prompts 8;9: give numbers of tokens"),
     ],
 )
-def test_bad_input_is_told_in_one_line(arguments: list[str], told: str) -> None:
+def test_bad_input_is_reported_in_one_line(arguments: list[str], text: str) -> None:
     done = profile(*arguments, "--device", "cpu", status=2)
-    assert done.stderr.startswith(told)
+    assert done.stderr.startswith(text)
     assert done.stderr.count("\n") == 1

@@ -63,7 +63,7 @@ def test_the_sweep_is_simulated_without_asking_for_root_or_netem() -> None:
     assert done.stdout.splitlines()[-1] == f"report: {folder}/report.html"
     run = results.load(folder)
     assert run.complete
-    assert [(trial.cell, trial.variant) for trial in run.trials] == [(c, v) for c in (0, 1) for v in ("gpipe", "1f1b")]
+    assert [(trial.point, trial.variant) for trial in run.trials] == [(c, v) for c in (0, 1) for v in ("gpipe", "1f1b")]
     assert list(pd.read_parquet(folder / "summary.parquet")["variant"]) == list(run.summary["variant"])
 
 
@@ -103,8 +103,8 @@ def test_the_report_claims_no_measurement() -> None:
 def test_what_would_give_the_same_again_runs_once_and_says_so() -> None:
     done = wanbed("simulate", written(repeats=3, sweep={}), "--jobs", "1", "--json")
     assert [row["repeat"] for row in json.loads(done.stdout)["summary"]] == [0, 0]
-    told = "a simulation gives the same every time: each trial runs once, not 3 times"
-    assert sum(told in line for line in done.stderr.splitlines()) == 1
+    text = "a simulation gives the same every time: each trial runs once, not 3 times"
+    assert sum(text in line for line in done.stderr.splitlines()) == 1
     listed = json.loads(wanbed("simulate", "exp.yaml", "--dry-run", "--json").stdout)["trials"]
     assert [trial["repeat"] for trial in listed] == [0, 0]
     (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
@@ -163,7 +163,7 @@ def test_torch_s_times_are_a_profile_s_and_the_report_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "text"),
     [
         (
             {**TORCH, "variants": [{"name": "a", "schedule": "torch-gpipe"}]},
@@ -172,14 +172,14 @@ def test_torch_s_times_are_a_profile_s_and_the_report_says_so() -> None:
         ),
     ],
 )
-def test_what_cannot_be_simulated_is_refused_by_name(changes: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_simulated_is_refused_by_name(changes: dict[str, Any], text: str) -> None:
     file = written(**{"sweep": {}, **changes})
-    assert refusal("simulate", file) == f"wanbed: {told}"
-    assert refusal("run", file, "--engine", "simulate").endswith(told.removeprefix("exp.yaml"))
+    assert refusal("simulate", file) == f"wanbed: {text}"
+    assert refusal("run", file, "--engine", "simulate").endswith(text.removeprefix("exp.yaml"))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "text"),
     [
         (
             ["simulate", "exp.yaml", "--set", "engine=emulate"],
@@ -199,9 +199,9 @@ def test_what_cannot_be_simulated_is_refused_by_name(changes: dict[str, Any], to
         ),
     ],
 )
-def test_options_of_the_other_engine_are_refused(arguments: list[str], told: str) -> None:
+def test_options_of_the_other_engine_are_refused(arguments: list[str], text: str) -> None:
     written()
-    assert refusal(*arguments) == f"wanbed: {told}"
+    assert refusal(*arguments) == f"wanbed: {text}"
 
 
 def test_no_jobs_are_bad_usage() -> None:

@@ -3,8 +3,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from runner.emulation.serving.serving_configs import ServingPlans
 from runner.emulation.serving.serving_outcome import ServingOutcome, gather
-from runner.emulation.serving.serving_plans import ServingPlans
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
 from workloads.prefill.control.memory_ledger import GpuMemory
@@ -12,11 +12,11 @@ from workloads.prefill.control.prefill_group import GroupGpus
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import PrefillSettings
 from workloads.prefill.request_source import RequestSource, SourceKind
-from workloads.prefill.service_plan import DatacenterService, ServicePlan, ServingGpu
-from workloads.serving.serving_plans import Endpoint, GpuServingPlan
+from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
+from workloads.serving.serving_configs import Endpoint, GpuServingConfig
 
 MEMORY = GpuMemory(80 * 10**9, 0)
-SERVICE = ServicePlan(
+SERVICE = ServiceConfig(
     (
         DatacenterService(
             "east", (GroupGpus((0,), (MEMORY,)),), (ServingGpu(0, "east-0", 0),), "east-0", ("east-1",), 1
@@ -61,12 +61,12 @@ RECORDS = {"requests": [MOVED, REJECTED], "latest_arrival_ns": 12}
 
 
 def gathered(
-    folder: Path, files: dict[str, object], faults: tuple[str, ...] = (), service: ServicePlan = SERVICE
+    folder: Path, files: dict[str, object], faults: tuple[str, ...] = (), service: ServiceConfig = SERVICE
 ) -> ServingOutcome:
     for name, document in files.items():
         (folder / name).write_text(json.dumps(document))
     end = Endpoint("east-0", "10.0.0.1", 1)
-    gpu = GpuServingPlan(
+    gpu = GpuServingConfig(
         gpu=0,
         pooled=False,
         model=SERVICE.model,
@@ -106,7 +106,7 @@ def test_the_facts_sum_up_what_workers_and_decode_hosts_counted(tmp_path: Path) 
     assert facts["faults"] == []
 
 
-def test_what_is_missing_is_told_one_line_each(tmp_path: Path) -> None:
+def test_what_is_missing_is_reported_one_line_each(tmp_path: Path) -> None:
     outcome = gathered(tmp_path, {"records": "torn"} | {"decode": {"kv_bytes": 0}}, ("it ended with status -9",))
     assert outcome.requests == []
     assert outcome.facts["faults"] == [
@@ -116,13 +116,13 @@ def test_what_is_missing_is_told_one_line_each(tmp_path: Path) -> None:
     ]
 
 
-def test_a_worker_that_ended_early_is_told_with_its_reason(tmp_path: Path) -> None:
+def test_a_worker_that_ended_early_is_reported_with_its_reason(tmp_path: Path) -> None:
     fault = "the controller on east-0 has gone"
     files: dict[str, object] = {"records": RECORDS, "counts": {**COUNTS, "fault": fault}}
     assert gathered(tmp_path, files).facts["faults"] == [f"the prefill worker of GPU 0 ended early: {fault}"]
 
 
-def test_where_torch_computes_the_tokens_and_what_was_planned_with_are_told(tmp_path: Path) -> None:
+def test_where_torch_computes_the_tokens_and_what_was_planned_with_are_reported(tmp_path: Path) -> None:
     computed = replace(SERVICE, inference=InferenceWork(SERVICE.model, 1, "cpu"))
     files: dict[str, object] = {
         "records": RECORDS,

@@ -30,7 +30,7 @@ def test_the_facts_are_those_of_the_load() -> None:
     assert facts == {"machine_load": {"busy": 0.5, "saturated": 0.5, "network": None}}
 
 
-def test_what_the_network_costs_is_told_as_a_share_of_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_network_costs_is_reported_as_a_share_of_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = {"now_s": 10.0}
     monkeypatch.setattr("time.monotonic", lambda: clock["now_s"])
     sampler = LoadSampler(lambda: 7.0 + 0.25 * clock["now_s"])

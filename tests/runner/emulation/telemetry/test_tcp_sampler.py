@@ -36,7 +36,7 @@ STATE = TcpState(
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[TcpState], None]:
+def described(monkeypatch: pytest.MonkeyPatch) -> Callable[[TcpState], None]:
     """What every message of the kernel says, in place of parsing it."""
 
     def say(state: TcpState) -> None:
@@ -67,8 +67,8 @@ def tcp_samples(readings: list[tuple[int, Round]], dilation: float) -> list[TcpS
     return sampler(Hosts()).tables(readings, dilation)[TCP_TABLE]
 
 
-def test_durations_and_rates_are_those_of_the_experiment_and_bytes_stay(told: Callable[[TcpState], None]) -> None:
-    told(STATE)
+def test_durations_and_rates_are_those_of_the_experiment_and_bytes_stay(described: Callable[[TcpState], None]) -> None:
+    described(STATE)
     (sample,) = tcp_samples([(250 * MS, [memoryview(b"")])], 2.0)
     assert sample == TcpSample(
         250 * MS,
@@ -83,14 +83,14 @@ def test_durations_and_rates_are_those_of_the_experiment_and_bytes_stay(told: Ca
     )
 
 
-def test_what_was_not_measured_stays_unknown(told: Callable[[TcpState], None]) -> None:
-    told(STATE._replace(shortest_rtt_ns=None, delivery_rate_bps=None))
+def test_what_was_not_measured_stays_unknown(described: Callable[[TcpState], None]) -> None:
+    described(STATE._replace(shortest_rtt_ns=None, delivery_rate_bps=None))
     (sample,) = tcp_samples([(0, [memoryview(b"")])], 2.0)
     assert (sample.shortest_rtt_ns, sample.delivery_rate_bps) == (None, None)
 
 
-def test_every_connection_of_a_round_has_the_rounds_time(told: Callable[[TcpState], None]) -> None:
-    told(STATE)
+def test_every_connection_of_a_round_has_the_rounds_time(described: Callable[[TcpState], None]) -> None:
+    described(STATE)
     rounds = [(MS, [memoryview(b"")] * 2), (3 * MS, [memoryview(b"")])]
     assert [sample.time_ns for sample in tcp_samples(rounds, 1.0)] == [MS, MS, 3 * MS]
 

@@ -30,15 +30,15 @@ def test_no_guest_kernel_stands_between_hosts_in_virtual_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "text"),
     [
         ({"compute": {"kind": "torch"}, "model": "gpt-tiny"}, "compute.kind: in virtual time computation is free"),
         ({"dilation": 2}, "dilation: virtual time carries every rate, it is never dilated"),
     ],
 )
 def test_what_virtual_time_cannot_do_is_refused_and_a_simulation_does_not_mind(
-    fields: dict[str, Any], told: str
+    fields: dict[str, Any], text: str
 ) -> None:
-    with pytest.raises(InputError, match=f"^exp.yaml: {told}"):
+    with pytest.raises(InputError, match=f"^exp.yaml: {text}"):
         spec(clock="virtual", **fields)
     assert spec(clock="virtual", engine="simulate", **fields).clock == "virtual"

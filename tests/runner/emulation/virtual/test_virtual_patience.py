@@ -29,22 +29,22 @@ def experiment(**changes: Any) -> Experiment:
 @pytest.mark.parametrize("pipelines", [1, 2])
 def test_no_trial_is_simulated_to_last_longer_than_everything_in_turn(schedule: str, pipelines: int) -> None:
     training = {"microbatches": 4, "iterations": 3, "pipelines": pipelines}
-    (cell,) = experiment(variants=[{"name": "v", "schedule": schedule}], training=training).cells()
-    (variant,) = cell.variants
-    simulated_s = max(simulate_variant(cell.topology, variant, 3).spans.end_ns) / 1e9
-    assert simulated_s < serial_trial_s(cell, variant)
+    (point,) = experiment(variants=[{"name": "v", "schedule": schedule}], training=training).points()
+    (variant,) = point.variants
+    simulated_s = max(simulate_variant(point.topology, variant, 3).spans.end_ns) / 1e9
+    assert simulated_s < serial_trial_s(point, variant)
 
 
 def test_the_longest_trial_of_a_sweep_decides() -> None:
     short, long = experiment(), experiment(sweep={"topology.wan.latency": ["40ms", "400ms"]})
     assert quiet_patience_s(long) > quiet_patience_s(short) > BESIDE_TRIALS_S
-    longest_s = max(serial_trial_s(cell, cell.variants[0]) for cell in long.cells())
+    longest_s = max(serial_trial_s(point, point.variants[0]) for point in long.points())
     assert quiet_patience_s(long) == BESIDE_TRIALS_S + MARGIN * longest_s
 
 
 def test_loss_makes_a_path_slower() -> None:
-    (clean,) = experiment().cells()
+    (clean,) = experiment().points()
     wan = {"latency": "40ms", "rate": "1Gbit", "loss": "1%"}
     topology = {"datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}], "wan": wan}
-    (lossy,) = experiment(topology=topology).cells()
+    (lossy,) = experiment(topology=topology).points()
     assert serial_trial_s(lossy, lossy.variants[0]) > 2 * serial_trial_s(clean, clean.variants[0])

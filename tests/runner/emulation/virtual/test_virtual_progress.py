@@ -47,7 +47,7 @@ def end(store: RunStore, variant: str, repeat: int) -> None:
     store.write_trial(TrialRecord(0, variant, repeat, [LOG]))
 
 
-def test_trials_are_told_as_they_appear_in_the_folder(store: RunStore) -> None:
+def test_trials_are_reported_as_they_appear_in_the_folder(store: RunStore) -> None:
     stream, clock = io.StringIO(), Clock()
     progress = VirtualProgress(EXPERIMENT, store, stream=stream, clock=clock)
     progress.look()
@@ -94,7 +94,7 @@ def test_each_calibration_and_each_trial_changes_what_a_look_gives(store: RunSto
     assert len(set(seen)) == 3
 
 
-def test_inside_nothing_is_told_since_its_clock_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inside_nothing_is_reported_since_its_clock_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "in_virtual_time", lambda: True)
     stream = io.StringIO()
     with Progress(1, stream=stream) as inside:

@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
             "repeats": 1000,
             "training": {"stages": 2, "pipelines": 1, "microbatches": 1},
         },
-        "repeats: 200000 trials with all cells and variants, more than the 100000 of one run: give fewer repeats",
+        "repeats: 200000 trials at all points of all variants, more than the 100000 of one run: give fewer repeats",
     ),
     "hosts by the million": (
         {"topology.datacenters": [{"name": f"dc{index}", "hosts": 65_536} for index in range(17)]},
@@ -128,15 +128,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_product_beyond_the_bounds_is_refused_with_its_field(case: str) -> None:
-    changes, told = REFUSED[case]
+    changes, text = REFUSED[case]
     with pytest.raises(InputError) as refused:
         parsed(**changes)
     line = str(refused.value)
-    assert line.removeprefix("exp.yaml: ").startswith(told)
+    assert line.removeprefix("exp.yaml: ").startswith(text)
     assert len(line) < 300
 
 
-def test_all_cells_and_variants_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_sweep_points_and_variants_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = {"topology.wan.latency": ["1ms", "2ms", "3ms"]}
     monkeypatch.setattr("runner.resolve.experiment.MAX_PLACES", 24)
     parsed(sweep=sweep)
@@ -189,9 +189,9 @@ def test_whatever_is_not_refused_is_simulated_within_what_was_reckoned(changes: 
         except InputError as refused:
             assert "give less" in str(refused)  # noqa: PT017 - either way is right
             return
-    (cell,) = experiment.cells()
-    variant = cell.variants[0]
-    simulation = simulate_variant(cell.topology, variant, 2, effects=effects_of(variant.transport))
+    (point,) = experiment.points()
+    variant = point.variants[0]
+    simulation = simulate_variant(point.topology, variant, 2, effects=effects_of(variant.transport))
     assert int(simulation.spans.start_ns.min()) >= 0
     assert int(simulation.spans.end_ns.max()) <= MAX_TRIAL_NS
     for traffic in simulation.traffic:

@@ -5,18 +5,20 @@ import pytest
 
 from ground.strict_model import InputError
 from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.computed_prefill import check_memory_for_weights
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
 from workloads.prefill.prefill_profile import UNMEASURED
-from workloads.prefill.service_plan import ServicePlan
+from workloads.prefill.service_config import ServiceConfig
 
 TINY = INFERENCE_MODELS["llama-tiny"]
 REPLAY = {"compute": {"forward": "5ms"}}
 
 
-def cell(*, variant: dict[str, Any] | None = None, prefill: dict[str, Any] | None = None, **changes: Any) -> Cell:
+def point(
+    *, variant: dict[str, Any] | None = None, prefill: dict[str, Any] | None = None, **changes: Any
+) -> SweepPoint:
     document = {
         "topology": {
             "datacenters": [{"name": "east", "hosts": 4, "serving_hosts": 2}],
@@ -32,11 +34,11 @@ def cell(*, variant: dict[str, Any] | None = None, prefill: dict[str, Any] | Non
         "seed": 9,
         **changes,
     }
-    return parse_experiment(document, "exp.yaml", Path()).cells()[0]
+    return parse_experiment(document, "exp.yaml", Path()).points()[0]
 
 
-def service(**changes: Any) -> ServicePlan:
-    found = cell(**changes).variants[1].service
+def service(**changes: Any) -> ServiceConfig:
+    found = point(**changes).variants[1].service
     assert found is not None
     return found
 
@@ -55,34 +57,34 @@ def test_its_times_are_measured_later_or_those_of_a_profile_that_is_named() -> N
 def test_what_is_replayed_or_simulated_is_computed_by_nobody() -> None:
     profile = {"model": "llama-8b", "profile": "a100"}
     for changes in (REPLAY, {"engine": "simulate"}):
-        of = cell(prefill=profile, **changes).variants[1]
+        of = point(prefill=profile, **changes).variants[1]
         assert of.service is not None
         assert of.service.inference is None
         assert "inference" not in of.document()["prefill"]
-    assert cell().variants[1].document()["prefill"]["inference"]["seed"] == 9
+    assert point().variants[1].document()["prefill"]["inference"]["seed"] == 9
 
 
 def test_a_profile_that_does_not_fit_is_refused_with_the_measured_one_as_remedy() -> None:
     with pytest.raises(InputError, match=r"^exp\.yaml: prefill\.profile: .* one precision, or give measured$"):
-        cell(prefill={"profile": "a100"})
+        point(prefill={"profile": "a100"})
 
 
 @pytest.mark.parametrize("changes", [REPLAY, {"engine": "simulate"}])
 def test_there_is_nothing_to_measure_where_nothing_is_computed(changes: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"^exp\.yaml: prefill\.profile: measured: .* or the name of a profile$"):
-        cell(**changes)
+        point(**changes)
 
 
 @pytest.mark.parametrize("name", ["kv", "activation"])
 def test_tensors_that_were_computed_are_not_scaled_down(name: str) -> None:
     with pytest.raises(InputError, match=rf"^exp\.yaml: prefill\.{name}: .*: leave {name} out, or give compute"):
-        cell(prefill={name: "2KiB"})
+        point(prefill={name: "2KiB"})
 
 
 def test_the_bubbles_of_torchs_own_schedules_are_not_filled() -> None:
     refusal = r"^exp\.yaml: variants\.1\.prefill: torch-gpipe is run by torch itself.*, or another schedule$"
     with pytest.raises(InputError, match=refusal):
-        cell(variant={"schedule": "torch-gpipe"})
+        point(variant={"schedule": "torch-gpipe"})
     pooled = service(variant={"schedule": "torch-gpipe", "prefill": "none", "pool": 2})
     assert pooled.inference is not None
 

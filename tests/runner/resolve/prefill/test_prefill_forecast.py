@@ -1,11 +1,11 @@
 from runner.resolve.prefill.prefill_forecast import OPTIMIZER, planned_bubbles
-from tests.runner.prefill_documents import cell
+from tests.runner.prefill_documents import point
 
 SHARED = {"connections": "auto", "sharing": "temporal"}
 
 
 def test_every_rank_has_its_actions_and_the_optimizer_behind_them() -> None:
-    of = cell(variants=[{"name": "any", "schedule": "atlas", "transport": SHARED}])
+    of = point(variants=[{"name": "any", "schedule": "atlas", "transport": SHARED}])
     plans = planned_bubbles(of.topology, of.variants[0])
     assert sorted(plans) == list(range(8))
     for plan in plans.values():
@@ -17,5 +17,5 @@ def test_every_rank_has_its_actions_and_the_optimizer_behind_them() -> None:
 
 
 def test_a_schedule_that_is_not_made_ahead_says_nothing() -> None:
-    of = cell()
+    of = point()
     assert planned_bubbles(of.topology, of.variants[0]) == {}

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from ground.strict_model import InputError
-from tests.runner.prefill_documents import cell, document, with_prefill
-from workloads.prefill.service_plan import ServicePlan
+from tests.runner.prefill_documents import document, point, with_prefill
+from workloads.prefill.service_config import ServiceConfig
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0,4808,10\n{}2023-11-16 18:17:07.0,300,20\n"
 
 
-def service(directory: Path = Path(), **changes: Any) -> ServicePlan:
-    found = cell(directory, **changes).variants[0].service
+def service(directory: Path = Path(), **changes: Any) -> ServiceConfig:
+    found = point(directory, **changes).variants[0].service
     assert found is not None
     return found
 
@@ -22,7 +22,7 @@ def variant(**fields: Any) -> dict[str, Any]:
 
 
 def test_replicas_of_a_stage_stand_together() -> None:
-    of = cell()
+    of = point()
     places = of.variants[0].placement.places
     assert of.variants[0].service is not None
     for datacenter in of.variants[0].service.datacenters:
@@ -37,8 +37,8 @@ def test_every_gpu_that_trains_stands_in_one_group() -> None:
 
 
 def test_a_policy_of_none_without_a_pool_is_no_service() -> None:
-    assert cell(**variant(prefill="none")).variants[0].service is None
-    assert cell(prefill=None).variants[0].service is None
+    assert point(**variant(prefill="none")).variants[0].service is None
+    assert point(prefill=None).variants[0].service is None
 
 
 def test_the_pool_is_on_hosts_that_serve_and_numbered_after_the_ranks() -> None:
@@ -74,7 +74,7 @@ def test_transfers_that_are_scaled_down_are_planned_as_if_the_path_were_as_much_
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "text"),
     [
         (
             with_prefill(depth=8),
@@ -97,13 +97,13 @@ def test_transfers_that_are_scaled_down_are_planned_as_if_the_path_were_as_much_
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_field(changes: dict[str, Any], told: str) -> None:
+def test_what_does_not_fit_is_refused_with_its_field(changes: dict[str, Any], text: str) -> None:
     changes = {key: dict(value) if key == "prefill" else value for key, value in changes.items()}
     if "trace" in changes.get("prefill", {}):
         del changes["prefill"]["prompt"]
     with pytest.raises(InputError) as caught:
-        cell(**changes)
-    assert str(caught.value).startswith(told)
+        point(**changes)
+    assert str(caught.value).startswith(text)
     assert "\n" not in str(caught.value)
 
 
@@ -111,7 +111,7 @@ def test_a_datacenter_without_a_host_that_decodes_is_refused() -> None:
     topology = document()["topology"]
     datacenters = [topology["datacenters"][0], {"name": "west", "hosts": 4}]
     with pytest.raises(InputError, match=r"topology\.datacenters\.1\.serving_hosts: prefill in west needs a host"):
-        cell(topology={**topology, "datacenters": datacenters})
+        point(topology={**topology, "datacenters": datacenters})
 
 
 def of_file(**more: Any) -> dict[str, Any]:
@@ -127,10 +127,10 @@ def test_a_trace_keeps_its_rate_or_is_scaled_to_the_one_given(tmp_path: Path) ->
     assert [request.prompt_tokens for _, request in scaled.arrivals()] == [4808, 300]
 
 
-def test_a_bad_line_of_a_trace_is_told_with_file_and_line(tmp_path: Path) -> None:
+def test_a_bad_line_of_a_trace_is_reported_with_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(AZURE.format("nonsense\n"))
     with pytest.raises(InputError, match=r"trace\.csv:3: 1 columns, 3 are wanted") as caught:
-        cell(tmp_path, **of_file())
+        point(tmp_path, **of_file())
     assert str(caught.value).startswith(f"{tmp_path}/trace.csv:3: ")
     skipping = service(tmp_path, **of_file(skip_bad_lines=True))
     assert skipping.source.skipped_lines == 1
@@ -140,6 +140,6 @@ def test_a_bad_line_of_a_trace_is_told_with_file_and_line(tmp_path: Path) -> Non
 def test_another_content_of_the_trace_is_another_experiment(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(AZURE.format(""))
-    before = cell(tmp_path, **of_file()).resolved()
+    before = point(tmp_path, **of_file()).resolved()
     path.write_text(AZURE.format("").replace("300", "3000"))
-    assert cell(tmp_path, **of_file()).resolved() != before
+    assert point(tmp_path, **of_file()).resolved() != before

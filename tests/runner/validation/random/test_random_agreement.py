@@ -37,7 +37,7 @@ def test_their_median_may_be_2_percent() -> None:
     assert agreement(0.021, -0.021, 0.0).failures == ("The median error of random experiments is 2.1%, more than 2%.",)
 
 
-def test_what_came_to_no_end_and_what_was_not_run_is_told() -> None:
+def test_what_came_to_no_end_and_what_was_not_run_is_reported() -> None:
     assert agreement(0.0, failed=1, missing=2).failures == (
         "1 of 4 random experiments came to no end.",
         "2 of 4 random experiments were not run.",

@@ -29,8 +29,8 @@ Inside = Callable[[RunStore], None]
 
 def finish(store: RunStore, iteration_s: float = 2.0) -> None:
     """What a guest leaves of an experiment that takes so long."""
-    (cell,) = store.manifest["cells"]
-    (variant,) = cell["variants"]
+    (point,) = store.manifest["sweep_points"]
+    (variant,) = point["variants"]
     row = ("wan", 20.0, 20.0, None, 95e6, {}, True)
     store.write_calibration(0, [CalibrationRow("east", "west", *row)])
     length_ns, iterations = round(iteration_s * S), store.manifest["training"]["iterations"]
@@ -86,7 +86,7 @@ def run(
     jobs: int = 2,
 ) -> Any:
     monkeypatch.setattr(random_execution, "enter_virtual_time", guests)
-    stores = run_random(1, drawn, KERNEL, resume=resume, side_by_side=jobs, tell=lambda _: None)
+    stores = run_random(1, drawn, KERNEL, resume=resume, side_by_side=jobs, log=lambda _: None)
     return agreement_of(1, drawn, stores, constant(2.2))
 
 
@@ -120,7 +120,7 @@ def test_guests_run_side_by_side(monkeypatch: pytest.MonkeyPatch, drawn: list[Dr
     assert guests.most_at_a_time == 2
 
 
-def test_one_that_fails_inside_is_told_and_the_others_run(
+def test_one_that_fails_inside_is_reported_and_the_others_run(
     monkeypatch: pytest.MonkeyPatch, drawn: list[DrawnExperiment]
 ) -> None:
     def fails(store: RunStore) -> None:

@@ -16,7 +16,7 @@ from ground.units import parse_size_bytes
 from runner.experiment.model import ExperimentSpec
 from runner.paper.volume import Volume
 from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Cell
+from runner.resolve.experiment import SweepPoint
 from runner.simulator.variant_simulation import simulate_variant
 from runner.validation.experiment_traits import traits
 from runner.validation.random.random_experiments import MOST_BYTES, draw_experiment
@@ -33,13 +33,13 @@ numbers = st.integers(0, 999)
 seeds = st.integers(0, 2**31 - 1)
 
 
-def resolved(document: dict[str, Any]) -> Cell:
-    (cell,) = parse_experiment(document, "drawn", Path()).cells()
-    return cell
+def resolved(document: dict[str, Any]) -> SweepPoint:
+    (point,) = parse_experiment(document, "drawn", Path()).points()
+    return point
 
 
 @cache
-def covered() -> list[tuple[dict[str, Any], Cell]]:
+def covered() -> list[tuple[dict[str, Any], SweepPoint]]:
     documents = [draw_experiment(seed, 0) for seed in SEEDS]
     return [(document, resolved(document)) for document in documents]
 
@@ -53,12 +53,12 @@ def test_a_seed_gives_the_same_experiments_on_every_machine() -> None:
 @settings(max_examples=60, deadline=None)
 def test_every_draw_resolves_and_simulates(seed: int, number: int) -> None:
     document = draw_experiment(seed, number)
-    cell = resolved(document)
-    (variant,) = cell.variants
-    simulation = simulate_variant(cell.topology, variant, cell.spec.training.iterations)
-    assert simulation.iteration_time_ns(cell.spec.training.warmup) > 0
-    assert cell.spec.name == f"random-{seed}-{number:03d}"
-    assert cell.spec.clock == "virtual"
+    point = resolved(document)
+    (variant,) = point.variants
+    simulation = simulate_variant(point.topology, variant, point.spec.training.iterations)
+    assert simulation.iteration_time_ns(point.spec.training.warmup) > 0
+    assert point.spec.name == f"random-{seed}-{number:03d}"
+    assert point.spec.clock == "virtual"
 
 
 @given(seeds, numbers)
@@ -66,7 +66,7 @@ def test_every_draw_resolves_and_simulates(seed: int, number: int) -> None:
 def test_every_draw_is_small(seed: int, number: int) -> None:
     document = draw_experiment(seed, number)
     experiment = parse_experiment(document, "drawn", Path())
-    assert len(experiment.cells()[0].topology.hosts) <= MOST_HOSTS
+    assert len(experiment.points()[0].topology.hosts) <= MOST_HOSTS
     assert Volume.of(experiment).total_bytes <= 1.5 * MOST_BYTES
     assert experiment.spec.training.iterations <= 3
 
@@ -97,11 +97,11 @@ def test_a_draw_is_written_as_a_user_writes(seed: int, number: int) -> None:
     ],
 )
 def test_three_hundred_seeds_cover(trait: str) -> None:
-    assert sum(trait in traits(cell) for _, cell in covered()) >= 3
+    assert sum(trait in traits(point) for _, point in covered()) >= 3
 
 
 def test_three_hundred_seeds_cover_atlas_with_and_without_sharing() -> None:
-    atlas = [traits(cell) for document, cell in covered() if document["variants"][0]["schedule"] == "atlas"]
+    atlas = [traits(point) for document, point in covered() if document["variants"][0]["schedule"] == "atlas"]
     shared = sum("temporal sharing" in found for found in atlas)
     assert 3 <= shared <= len(atlas) - 3
 

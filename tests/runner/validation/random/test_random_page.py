@@ -33,17 +33,17 @@ def test_a_cause_is_named_beside_its_experiment_and_told_once() -> None:
     assert text.count("| a cause") == 2
 
 
-def test_beyond_10_percent_without_a_cause_is_told_as_not_explained() -> None:
+def test_beyond_10_percent_without_a_cause_is_reported_as_not_explained() -> None:
     drawn = section(causes={"random-1-003": ""})
     assert [result.name for result in drawn.unexplained] == ["random-1-006"]
     assert "\n".join(drawn.markdown()).count("| not explained") == 1
 
 
-def test_what_came_to_no_end_is_told_with_its_reason() -> None:
+def test_what_came_to_no_end_is_reported_with_its_reason() -> None:
     assert "it is \\| stuck" in "\n".join(section().markdown())
 
 
-def test_none_beyond_is_told_too() -> None:
+def test_none_beyond_is_reported_too() -> None:
     assert "None is farther off than 5%." in "\n".join(section({1: 0.02}).markdown())
 
 

@@ -156,7 +156,7 @@ def test_one_filter_classifies_for_all_pairs() -> None:
     assert kernel.commands.count("add-class htb") == len(classes) + 1
 
 
-def test_an_interface_without_a_shape_is_told_apart() -> None:
+def test_an_interface_without_a_shape_is_distinguished() -> None:
     with pytest.raises(LookupError, match="trunk"):
         read_shape(Kernel(), INDEX)
 

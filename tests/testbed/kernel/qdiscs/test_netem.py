@@ -46,15 +46,15 @@ def test_a_plan_reads_back_from_its_message_exactly(plan: NetemPlan) -> None:
     assert read_back(over_netlink(plan)) == plan
 
 
-def test_delays_and_jitter_are_told_in_nanoseconds() -> None:
+def test_delays_and_jitter_are_reported_in_nanoseconds() -> None:
     options = kernel_options(replace(PLAN, delay_ns=1, impairments=Impairments(jitter_ns=999_999_999)))
     assert options.get_attr("TCA_NETEM_LATENCY64") == 1
     assert options.get_attr("TCA_NETEM_JITTER64") == 999_999_999
 
 
-@pytest.mark.parametrize(("loss", "told"), [(0.0, 0), (1.0, 2**32 - 1), (0.5, 2**31), (0.001, 4_294_967)])
-def test_loss_is_told_as_a_share_of_all_32_bits(loss: float, told: int) -> None:
-    assert kernel_options(replace(PLAN, impairments=Impairments(loss=loss)))["loss"] == told
+@pytest.mark.parametrize(("loss", "text"), [(0.0, 0), (1.0, 2**32 - 1), (0.5, 2**31), (0.001, 4_294_967)])
+def test_loss_is_reported_as_a_share_of_all_32_bits(loss: float, text: int) -> None:
+    assert kernel_options(replace(PLAN, impairments=Impairments(loss=loss)))["loss"] == text
 
 
 @given(PLANS)
@@ -67,7 +67,7 @@ def test_nothing_but_what_a_plan_asks_is_switched_on(plan: NetemPlan) -> None:
 
 
 @given(st.integers(MIN_BYTES_PER_S, ORDER_KEEPING_RATE_BYTES_PER_S - 1))
-def test_a_rate_is_told_in_64_bits_and_as_far_as_they_go_in_32(rate: int) -> None:
+def test_a_rate_is_reported_in_64_bits_and_as_far_as_they_go_in_32(rate: int) -> None:
     options = kernel_options(replace(PLAN, rate_bytes_per_s=rate))
     assert options.get_attr("TCA_NETEM_RATE64") == rate
     assert options.get_attr("TCA_NETEM_RATE")["rate"] == min(rate, 2**32 - 1)
@@ -82,12 +82,12 @@ def test_a_rate_that_fits_32_bits_reads_back_without_the_64(rate: int) -> None:
 
 
 def test_a_rate_that_shapes_nothing_keeps_jittered_packets_in_order() -> None:
-    def told(plan: NetemPlan) -> int:
+    def text(plan: NetemPlan) -> int:
         return int(kernel_options(plan).get_attr("TCA_NETEM_RATE64"))
 
-    assert told(PLAN) == 0
-    assert told(replace(PLAN, impairments=Impairments(jitter_ns=1))) == ORDER_KEEPING_RATE_BYTES_PER_S
-    assert told(replace(PLAN, impairments=Impairments(jitter_ns=1), rate_bytes_per_s=1000)) == 1000
+    assert text(PLAN) == 0
+    assert text(replace(PLAN, impairments=Impairments(jitter_ns=1))) == ORDER_KEEPING_RATE_BYTES_PER_S
+    assert text(replace(PLAN, impairments=Impairments(jitter_ns=1), rate_bytes_per_s=1000)) == 1000
 
 
 @pytest.mark.parametrize("rate_bps", [8 * 10**12, MAX_RATE_BPS])

@@ -116,7 +116,7 @@ def test_a_packet_from_or_to_anything_else_matches_no_pair(
 
 
 @pytest.mark.parametrize("octet", [0, 1, 5, 255])
-def test_the_neighbours_of_the_hosts_addresses_match_no_pair(octet: int) -> None:
+def test_the_peers_of_the_hosts_addresses_match_no_pair(octet: int) -> None:
     program = node_pair_program(EAST, 3, WEST, 3)
     assert run(program, ipv4_packet(IPv4Address(EAST) + octet, host(WEST, 0))) == NO_MATCH
     assert run(program, ipv4_packet(host(EAST, 0), IPv4Address(WEST) + octet)) == NO_MATCH

@@ -42,6 +42,6 @@ def test_what_is_not_there_is_zero() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 8, 11])
-def test_a_message_that_is_cut_off_is_told(cut: int) -> None:
+def test_a_message_that_is_cut_off_is_reported(cut: int) -> None:
     with pytest.raises(OSError, match="cut off"):
         parse_statistic(memoryview(payload(attribute(1, bytes(12)))[:-cut]))

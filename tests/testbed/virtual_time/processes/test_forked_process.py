@@ -68,7 +68,7 @@ def test_a_program_is_run_as_a_child_of_the_server_and_bears_the_testbeds_identi
 
 @needs_root
 @pytest.mark.parametrize(("arguments", "status"), [(["exit", "0"], 0), (["exit", "7"], 7), (["nothing"], 1)])
-def test_its_exit_status_is_told(server: ForkServer, words: Path, arguments: list[str], status: int) -> None:
+def test_its_exit_status_is_reported(server: ForkServer, words: Path, arguments: list[str], status: int) -> None:
     process = start(server, words, *arguments)
     wait_for_any([process], 30)
     assert process.poll() == status

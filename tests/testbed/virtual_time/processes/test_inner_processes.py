@@ -1,4 +1,4 @@
-from testbed.virtual_time.processes.inner_processes import InnerProcess, parse_processes, told, waiting
+from testbed.virtual_time.processes.inner_processes import InnerProcess, described, parse_processes, waiting
 from wanbed.own_modules import module_command
 
 TEXT = """1 R /bin/sh /run/init
@@ -20,17 +20,17 @@ def test_all_but_shells_sleeps_and_the_first_process_may_wait_for_each_other() -
     assert numbers(TEXT) == [41, 43]
 
 
-def test_where_there_are_only_shells_and_sleeps_they_are_told() -> None:
+def test_where_there_are_only_shells_and_sleeps_they_are_reported() -> None:
     kept = "".join(line + "\n" for line in TEXT.splitlines() if line.startswith(("1 ", "40", "42")))
     assert numbers(kept) == [40, 42]
 
 
-def test_a_command_is_told_by_its_program_and_shortened() -> None:
+def test_a_command_is_reported_by_its_program_and_shortened() -> None:
     command = " ".join(["/usr/bin/python3", *module_command("workloads.rank")[1:]])
     assert str(InnerProcess(7, "R", command)) == "python3 -m workloads.rank (process 7)"
     assert len(str(InnerProcess(7, "R", "/bin/echo " + 1000 * "x"))) < 110
 
 
-def test_of_many_the_first_are_told_and_how_many_more() -> None:
-    assert told([InnerProcess(n, "S", "cat") for n in range(11)]).endswith("cat (process 7), and 3 more")
-    assert told([]) == "no process"
+def test_of_many_the_first_are_reported_and_how_many_more() -> None:
+    assert described([InnerProcess(n, "S", "cat") for n in range(11)]).endswith("cat (process 7), and 3 more")
+    assert described([]) == "no process"

@@ -5,7 +5,7 @@ import pytest
 from workloads.compute.backends import torch_backend
 from workloads.compute.backends.backend import ComputeConfig
 from workloads.compute.backends.torch_backend import TorchBackend, torch_work
-from workloads.compute.replay import ReplayDurations, ReplayWork
+from workloads.compute.replay import ReplayCosts, ReplayDurations
 from workloads.compute.torch_work import TorchWork
 from workloads.model.gpt_config import GptConfig
 from workloads.schedules.action import ActionKind
@@ -13,7 +13,7 @@ from workloads.schedules.action import ActionKind
 MODEL = GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64)
 CONFIG = ComputeConfig(
     backend="workloads.compute.backends.torch_backend:TorchBackend",
-    costs=ReplayWork(ReplayDurations(1, 2)),
+    costs=ReplayCosts(ReplayDurations(1, 2)),
     stages=4,
     stage=1,
     pipelines=2,
@@ -45,7 +45,7 @@ def test_torch_needs_a_model() -> None:
         torch_work(replace(CONFIG, model=None), ())
 
 
-def test_a_machine_without_torch_is_told_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_torch_is_reported_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TorchBackend().missing() is None
     monkeypatch.setattr(torch_backend, "find_spec", lambda _: None)
     assert "pip install 'wanbed[torch]'" in str(TorchBackend().missing())

@@ -19,7 +19,7 @@ def sighting(moment_ns: int, early_ns: int, late_ns: int) -> Sighting:
 
 
 @given(begins_ns, lengths_ns, speeds, st.tuples(widths_ns, widths_ns, widths_ns, widths_ns), st.floats(0, 1))
-def test_a_moment_is_told_as_exactly_as_the_worse_of_two_sightings(
+def test_a_moment_is_reported_as_exactly_as_the_worse_of_two_sightings(
     begin_ns: int, length_ns: int, speed: float, widths: tuple[int, int, int, int], share: float
 ) -> None:
     early, late = sighting(begin_ns, *widths[:2]), sighting(begin_ns + length_ns, *widths[2:])
@@ -33,13 +33,13 @@ def test_what_came_one_after_the_other_never_overlaps(length_ns: int, width_ns: 
     clock = DeviceClock(sighting(SECOND_NS, width_ns, 0), sighting(SECOND_NS + length_ns, 0, width_ns), length_ns)
     moments_ns = sorted(cut / 10**6 * length_ns for cut in cuts)
     seen = (0, 10**18)
-    told = [clock.interval_ns(start, end, seen) for start, end in itertools.pairwise(moments_ns)]
-    for (_, end_ns), (start_ns, _) in itertools.pairwise(told):
+    lines = [clock.interval_ns(start, end, seen) for start, end in itertools.pairwise(moments_ns)]
+    for (_, end_ns), (start_ns, _) in itertools.pairwise(lines):
         assert end_ns <= start_ns
 
 
 @given(st.integers(0, SECOND_NS), st.integers(0, SECOND_NS), st.integers(0, SECOND_NS), st.integers(0, SECOND_NS))
-def test_nothing_is_told_outside_of_what_the_host_saw(a: int, b: int, c: int, d: int) -> None:
+def test_nothing_is_reported_outside_of_what_the_host_saw(a: int, b: int, c: int, d: int) -> None:
     clock = DeviceClock(Sighting(0, 100), Sighting(SECOND_NS, SECOND_NS), SECOND_NS)
     low_ns, high_ns = sorted((a, b))
     start_ns, end_ns = clock.interval_ns(*sorted((c, d)), (low_ns, high_ns))

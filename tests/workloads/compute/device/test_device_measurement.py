@@ -72,7 +72,7 @@ def one_iteration(compute: TorchCompute, iteration: int) -> int:
     return 2 * WORK.microbatches + 1
 
 
-def test_every_span_of_an_iteration_is_resolved_and_the_bytes_staged_are_told(gpus: list[FakeGpu]) -> None:
+def test_every_span_of_an_iteration_is_resolved_and_the_bytes_staged_are_reported(gpus: list[FakeGpu]) -> None:
     compute = TorchCompute(replace(WORK, stage=1, recompute=False, pipelines=1), release_nothing)
     for iteration in range(2):
         count = one_iteration(compute, iteration)

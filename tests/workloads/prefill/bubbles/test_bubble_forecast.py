@@ -20,7 +20,7 @@ def train(forecast: BubbleForecast, iteration: int, starts_ns: Sequence[int], wa
         forecast.training_ended(start_ns + length_ns, iteration, key)
 
 
-def test_before_anything_has_happened_nothing_is_foretold() -> None:
+def test_before_anything_has_happened_nothing_is_forecast() -> None:
     forecast = BubbleForecast(SETTINGS, PLAN)
     assert forecast.bubble_end(5) == 5
     assert forecast.bubbles(0, 1000) == []
@@ -139,7 +139,7 @@ def test_an_action_out_of_order_leaves_the_bubble_closed_until_those_before_it_h
     assert forecast.bubble_end(130) == 130
 
 
-def test_bubbles_are_foretold_for_any_number_of_iterations_and_clipped() -> None:
+def test_bubbles_are_forecast_for_any_number_of_iterations_and_clipped() -> None:
     forecast = BubbleForecast(SETTINGS, PLAN)
     train(forecast, 0, [1000, 1050])
     assert forecast.bubbles(1080, 1220) == [(1080, 1097), (1110, 1147), (1170, 1197), (1210, 1220)]

@@ -6,14 +6,14 @@ from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedActi
 from workloads.prefill.bubbles.planned_iterations import planned_iterations
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryProfile, CellPlan, CellProfile
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 from workloads.schedules.planning.cell_planner import plan_cell
 
 FORWARD, BACKWARD = Action(ActionKind.FORWARD, 0), Action(ActionKind.BACKWARD, 0)
 
 
 def test_two_pipelines_take_turns_and_each_gpu_counts_from_its_own_first_action() -> None:
-    cell = CellProfile(PipelineShape(2, 1), 2, (10, 10), (20, 20), (0, 0), (BoundaryProfile(5, 40, shared=True),))
+    cell = CellCosts(PipelineShape(2, 1), 2, (10, 10), (20, 20), (0, 0), (BoundaryCosts(5, 40, shared=True),))
     both = ((FORWARD, BACKWARD), (FORWARD, BACKWARD))
     planned = planned_iterations(CellPlan((both, both), (((1, 0), (0, 0)),), (((1, 0), (0, 0)),), 0), cell, 7)
     forward, backward = ("forward", 0), ("backward", 0)
@@ -26,7 +26,7 @@ def test_two_pipelines_take_turns_and_each_gpu_counts_from_its_own_first_action(
 
 @given(cells(least_ns=1))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_a_plan_is_no_longer_than_was_planned_and_no_gpu_does_two_things_at_once(cell: CellProfile) -> None:
+def test_a_plan_is_no_longer_than_was_planned_and_no_gpu_does_two_things_at_once(cell: CellCosts) -> None:
     plan = plan_cell(cell)
     for (pipeline, stage), iteration in planned_iterations(plan, cell, 0).items():
         keys = [(action.kind.value, action.microbatch) for action in plan.orders[pipeline][stage]]
@@ -38,6 +38,6 @@ def test_a_plan_is_no_longer_than_was_planned_and_no_gpu_does_two_things_at_once
 
 
 def test_a_plan_that_waits_for_itself_is_refused() -> None:
-    cell = CellProfile(PipelineShape(2, 1), 1, (1, 1), (1, 1), (0, 0), (BoundaryProfile(0, 0, shared=False),))
+    cell = CellCosts(PipelineShape(2, 1), 1, (1, 1), (1, 1), (0, 0), (BoundaryCosts(0, 0, shared=False),))
     with pytest.raises(ValueError, match="do not come to an end"):
         planned_iterations(CellPlan((((BACKWARD, FORWARD), (FORWARD, BACKWARD)),), ((),), ((),), 0), cell, 0)

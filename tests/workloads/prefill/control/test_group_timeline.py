@@ -67,7 +67,7 @@ def test_chunks_are_as_large_as_one_layer_in_the_longest_bubble_of_every_stage_a
     assert [chunk.tokens for chunk in planned(made, 0, 10).chunks] == [4, 4, 2]
 
 
-def test_the_reason_is_told_where_there_is_no_plan() -> None:
+def test_the_reason_is_reported_where_there_is_no_plan() -> None:
     made = group(1)
     assert made.plan(0, 10, 19) is Reason.SLO
     made.report(0, BubbleReport(0, 0, 100, 0, ()))

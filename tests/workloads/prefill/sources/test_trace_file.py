@@ -41,7 +41,7 @@ def test_an_azure_trace_is_read_whatever_ends_its_lines(tmp_path: Path, end: str
     ]
 
 
-def test_the_format_is_told_by_the_content_and_not_by_the_name(tmp_path: Path) -> None:
+def test_the_format_is_reported_by_the_content_and_not_by_the_name(tmp_path: Path) -> None:
     path = tmp_path / "misnamed.csv"
     path.write_text(mooncake_line(7) + "\n")
     trace = read_trace(path)
@@ -99,11 +99,11 @@ def test_lines_out_of_order_are_sorted_and_those_of_one_moment_keep_their_order(
     assert [r.number for r in trace.requests] == list(range(len(moments)))
 
 
-def test_an_unusable_line_is_told_by_file_line_and_reason(tmp_path: Path) -> None:
+def test_an_unusable_line_is_reported_by_file_line_and_reason(tmp_path: Path) -> None:
     path = written(tmp_path, HEADER, AZURE_LINES[0], "", "2023-11-17 00:00:00,many,8", AZURE_LINES[2])
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as text:
         read_trace(path)
-    assert str(told.value) == f"{path}:4: ContextTokens: 'many' is no count of tokens"
+    assert str(text.value) == f"{path}:4: ContextTokens: 'many' is no count of tokens"
 
 
 def test_unusable_lines_are_counted_where_they_are_to_be_skipped(tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ def test_fraction_and_zone_may_be_written_or_left_out(moment: str) -> None:
     ],
 )  # fmt: skip
 def test_an_azure_line_that_is_unusable_says_why(line: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=r".") as told:
+    with pytest.raises(ValueError, match=r".") as text:
         parse_azure(line.encode())
-    assert str(told.value) == reason
+    assert str(text.value) == reason
 
 
 @given(st.integers(0, 9 * 10**12), tokens, tokens)
@@ -108,14 +108,14 @@ def test_a_mooncake_line_is_read_in_milliseconds(timestamp_ms: int, prompt: int,
     ids=lambda text: text[:50],
 )  # fmt: skip
 def test_a_mooncake_line_that_is_unusable_says_why(line: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=r".") as told:
+    with pytest.raises(ValueError, match=r".") as reported:
         parse_mooncake(line.encode())
-    assert str(told.value) == reason
+    assert str(reported.value) == reason
 
 
 @given(st.binary(max_size=60))
 def test_no_line_whatever_it_holds_is_more_than_a_reason_in_one_line(line: bytes) -> None:
     for parse in (parse_azure, parse_mooncake):
-        with pytest.raises(ValueError, match=r".") as told:
+        with pytest.raises(ValueError, match=r".") as text:
             parse(line)
-        assert len(str(told.value).splitlines()) == 1
+        assert len(str(text.value).splitlines()) == 1

@@ -4,9 +4,9 @@ import pytest
 
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryProfile, CellPlan, CellProfile, options_for
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan, options_for
 
-BOUNDARY = BoundaryProfile(latency_ns=40, occupancy_ns=10, shared=True)
+BOUNDARY = BoundaryCosts(latency_ns=40, occupancy_ns=10, shared=True)
 FORWARD, BACKWARD = Action(ActionKind.FORWARD, 0), Action(ActionKind.BACKWARD, 0)
 
 
@@ -24,7 +24,7 @@ def test_a_rank_is_given_the_list_of_its_own_stage_alone() -> None:
 @pytest.mark.parametrize("field", ["latency_ns", "occupancy_ns"])
 def test_a_boundary_faster_than_nothing_is_refused_by_field(field: str) -> None:
     with pytest.raises(ValueError, match=f"^{field}: -1 is negative"):
-        BoundaryProfile(**{"latency_ns": 0, "occupancy_ns": 0, "shared": False, field: -1})  # type: ignore[arg-type]
+        BoundaryCosts(**{"latency_ns": 0, "occupancy_ns": 0, "shared": False, field: -1})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_a_cell_that_cannot_be_is_refused_by_field(arguments: dict[str, object],
         "boundaries": (BOUNDARY,),
     }
     with pytest.raises(ValueError, match=f"^{line}"):
-        CellProfile(**{**cell, **arguments})  # type: ignore[arg-type]
+        CellCosts(**{**cell, **arguments})  # type: ignore[arg-type]

@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.atlas import Atlas
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryProfile, CellProfile
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from workloads.schedules.planning.cell_planner import plan_cell
 
 
 @st.composite
-def cells(draw: st.DrawFn, least_ns: int = 0) -> CellProfile:
+def cells(draw: st.DrawFn, least_ns: int = 0) -> CellCosts:
     stages, microbatches = draw(st.integers(1, 6)), draw(st.integers(1, 10))
     recompute = draw(st.one_of(st.booleans(), st.tuples(*[st.booleans()] * stages)))
     bound = draw(st.one_of(st.none(), st.tuples(*[st.integers(1, 10)] * stages)))
     times = st.tuples(*[st.integers(least_ns, 60)] * stages)
-    boundary = st.builds(BoundaryProfile, st.integers(0, 150), st.integers(least_ns, 80), st.booleans())
-    return CellProfile(
+    boundary = st.builds(BoundaryCosts, st.integers(0, 150), st.integers(least_ns, 80), st.booleans())
+    return CellCosts(
         PipelineShape(stages, microbatches, recompute, bound),
         draw(st.integers(1, 4)),
         draw(times),

@@ -6,7 +6,7 @@ import pytest
 
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryProfile, CellPlan, CellProfile
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 from workloads.schedules.planning.cell_planner import plan_cell
 from workloads.schedules.planning.plan_run import PlanRun, iteration_ns
 
@@ -35,9 +35,9 @@ class CoolingState:
         return self.free_ns, self.free_ns + 5
 
 
-def cell(links: Cooling | None, between_ns: tuple[int, ...] = ()) -> CellProfile:
-    return CellProfile(
-        PipelineShape(2, 1), 1, (10, 10), (20, 20), (0, 0), (BoundaryProfile(5, 10, False, links),), between_ns
+def cell(links: Cooling | None, between_ns: tuple[int, ...] = ()) -> CellCosts:
+    return CellCosts(
+        PipelineShape(2, 1), 1, (10, 10), (20, 20), (0, 0), (BoundaryCosts(5, 10, False, links),), between_ns
     )
 
 
@@ -62,7 +62,7 @@ def test_what_lies_between_iterations_lets_links_cool() -> None:
 
 
 def test_an_order_that_waits_for_itself_is_refused() -> None:
-    profile = CellProfile(PipelineShape(3, 1), 1, (1,) * 3, (1,) * 3, (0,) * 3, (BoundaryProfile(0, 0, False),) * 2)
+    profile = CellCosts(PipelineShape(3, 1), 1, (1,) * 3, (1,) * 3, (0,) * 3, (BoundaryCosts(0, 0, False),) * 2)
     in_order, reversed_ = (FORWARD, BACKWARD), (BACKWARD, FORWARD)
     plan = CellPlan(((in_order, reversed_, in_order),), ((), ()), ((), ()), 0)
     with pytest.raises(ValueError, match="do not come to an end"):
@@ -72,7 +72,7 @@ def test_an_order_that_waits_for_itself_is_refused() -> None:
 def test_a_plan_for_slower_links_is_taken_where_links_are_slower_than_their_rate() -> None:
     shape, times = PipelineShape(4, 8, recompute=True), (10,) * 4
     by_rate, slow = (
-        CellProfile(shape, 1, times, (20,) * 4, times, (BoundaryProfile(5, 10, False, links),) * 3)
+        CellCosts(shape, 1, times, (20,) * 4, times, (BoundaryCosts(5, 10, False, links),) * 3)
         for links in (None, Cooling(cold_ns=100, pause_ns=-1))
     )
     unknowing, knowing = plan_cell(by_rate), plan_cell(slow)

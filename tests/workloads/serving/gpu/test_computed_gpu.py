@@ -148,8 +148,8 @@ def test_a_piece_is_done_when_all_of_its_layers_have_been_computed_each_a_span(
     for layer in range(4):
         clock.now_ns = layer * MS
         layers.may_end.release()
-        told = gpu.advance()
-    assert told == [PieceDone(7, 0, 0, 0, 3 * MS)]
+        text = gpu.advance()
+    assert text == [PieceDone(7, 0, 0, 0, 3 * MS)]
     assert len(gpu.take_spans()) == 0  # The clock stood still in each of them.
 
 

@@ -115,7 +115,7 @@ def test_the_layers_that_are_left_follow_when_training_waits_again() -> None:
 def test_a_planned_gpu_watches_first_then_runs_only_what_ends_before_training_is_back(clock: Clock) -> None:
     shared = gpu(clock, FillPolicy.PLANNED)
     shared.enqueue(PIECE)
-    told: list[PieceDone | BubbleReport] = []
+    lines: list[PieceDone | BubbleReport] = []
     for iteration in range(6):
         clock.now_ns = iteration * ITERATION_NS
         shared.claim()
@@ -124,11 +124,11 @@ def test_a_planned_gpu_watches_first_then_runs_only_what_ends_before_training_is
         shared.ended(clock.now_ns)
         shared.idle()
         clock.now_ns += 5 * MS
-        told += shared.advance()
-    reports = [message for message in told if isinstance(message, BubbleReport)]
+        lines += shared.advance()
+    reports = [message for message in lines if isinstance(message, BubbleReport)]
     assert reports
     assert all(report.gpu == 3 and report.bubbles == ((ACTION_NS, ITERATION_NS),) for report in reports)
-    (done,) = [message for message in told if isinstance(message, PieceDone)]
+    (done,) = [message for message in lines if isinstance(message, PieceDone)]
     assert done.started_ns >= 2 * ITERATION_NS + ACTION_NS
     assert shared.counts()["deadline_overruns"] == 0
 

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from workloads.transport.frames.frame import (
     CHUNK_BYTES,
     CHUNK_KINDS,
-    GOODBYE,
     HEADER_BYTES,
     HELLO_BYTES,
     LAST_OWN,
+    SHUTDOWN,
     FrameError,
     FrameHeader,
     FrameKind,
@@ -40,7 +40,7 @@ def hellos(draw: st.DrawFn) -> Hello:
     return Hello(token, draw(UINT32), draw(st.integers(0, connections - 1)), connections)
 
 
-@given(chunks() | CREDITS | st.sampled_from([GOODBYE, LAST_OWN]))
+@given(chunks() | CREDITS | st.sampled_from([SHUTDOWN, LAST_OWN]))
 def test_headers_read_back_as_written(header: FrameHeader) -> None:
     frame = header.encode()
     assert len(frame) == HEADER_BYTES
@@ -83,11 +83,11 @@ def test_a_truncated_header_is_refused(header: FrameHeader, length: int) -> None
         (FrameHeader(FrameKind.ACTIVATION, 0, 0, 0, 100, 0, 0), "inconsistent"),
         (FrameHeader(FrameKind.SEGMENT, 0, 0, 0, 100, 1, 100), "inconsistent"),
         (FrameHeader(FrameKind.GRADIENT, 0, 0, 0, 2 * CHUNK_BYTES, 0, CHUNK_BYTES + 1), "inconsistent"),
-        (credit(FrameKind.GOODBYE, 1), "credit is inconsistent"),
+        (credit(FrameKind.SHUTDOWN, 1), "credit is inconsistent"),
         (credit(FrameKind.SEGMENT, 0), "credit is inconsistent"),
         (credit(FrameKind.SEGMENT, 1)._replace(length=1), "credit is inconsistent"),
-        (GOODBYE._replace(length=1), "goodbye carries a chunk"),
-        (GOODBYE._replace(kind=9), "unknown kind 9"),
+        (SHUTDOWN._replace(length=1), "goodbye carries a chunk"),
+        (SHUTDOWN._replace(kind=9), "unknown kind 9"),
     ],
 )
 def test_a_header_that_contradicts_itself_is_refused(header: FrameHeader, fault: str) -> None:
@@ -102,7 +102,7 @@ def test_a_connection_beyond_the_number_of_connections_is_refused() -> None:
 
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workloads.transport.frames.frame.WIRE_VERSION", 7)
-    frame = GOODBYE.encode()
+    frame = SHUTDOWN.encode()
     monkeypatch.undo()
     with pytest.raises(FrameError, match="speaks version 7, this program speaks 2"):
         decode_header(frame)

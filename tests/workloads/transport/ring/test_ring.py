@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workloads.message import Message, MessageKind
 from workloads.transport.event import Closed, Failed, Received, SegmentReceived, SegmentsSent
 from workloads.transport.frames.frame import FrameHeader, FrameKind
-from workloads.transport.neighbour import TransportError
+from workloads.transport.peer import TransportError
 from workloads.transport.ring.ring import RingAllReduce
 
 PATIENCE_S = 10
@@ -44,7 +44,7 @@ class Replica:
         if isinstance(event, Failed):
             raise event.error
         if isinstance(event, SegmentReceived | SegmentsSent):
-            self.ring.heed(event)
+            self.ring.handle(event)
         else:
             self.others.append(event)
 
@@ -171,7 +171,7 @@ def test_a_replica_that_is_late_is_sent_what_the_others_can_make_without_it(mesh
     ],
 )
 @pytest.mark.parametrize("blank", [False, True])
-def test_a_chunk_that_does_not_fit_is_told_with_its_sender(mesh: type, header: FrameHeader, blank: bool) -> None:
+def test_a_chunk_that_does_not_fit_is_reported_with_its_sender(mesh: type, header: FrameHeader, blank: bool) -> None:
     with mesh(2, 1, 0, 1, connections=1, by_hand=(1,), blank=blank) as joined:
         replica = Replica(joined.ends[0], [np.zeros(20, "i4")])
         joined.bare[1][0][0].send(header.encode() + bytes(header.length))

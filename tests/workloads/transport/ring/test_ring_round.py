@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from workloads.transport.event import SegmentReceived
 from workloads.transport.frames.frame import CHUNK_BYTES
-from workloads.transport.neighbour import Neighbour, TransportError
+from workloads.transport.peer import Peer, TransportError
 from workloads.transport.ring.ring_round import LEAST_CHUNK_BYTES, RingRound, cut_segments, ring_chunk_bytes, ring_steps
 
 
@@ -80,7 +80,7 @@ def test_several_segments_may_be_under_way_up_to_64_mib_and_always_a_whole_one(
     assert window_bytes <= ring.window * chunk_bytes < window_bytes + 3 * chunk_bytes
 
 
-PREVIOUS = Neighbour(2, "east-2", "10.0.0.3", 5000, 1)
+PREVIOUS = Peer(2, "east-2", "10.0.0.3", 5000, 1)
 
 
 def received(ring_bytes: int, step: int, offset: int, length: int, *, replicas: int = 3) -> SegmentReceived:

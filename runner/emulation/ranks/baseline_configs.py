@@ -1,0 +1,48 @@
+"""Make the plan of each rank of a sweep point's variant that torch itself schedules."""
+
+from runner.emulation.ranks.rank_configs import FIRST_PORT, TrialSetting
+from runner.resolve.experiment import SweepPoint
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_costs import model_config
+from workloads.baselines.baseline_config import BaselineConfig
+
+INTERFACE = "eth0"
+
+
+def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting) -> list[BaselineConfig]:
+    """Return one plan for each rank, in order: ``pipeline x stages + stage``. Rank 0 keeps the store where all meet."""
+    spec, placement = point.spec, variant.placement
+    store = setting.addresses.address(placement.places[0].host)
+    plans = []
+    for rank, place in enumerate(placement.places):
+        gradients = setting.gradients(rank)
+        plans.append(
+            BaselineConfig(
+                rank=rank,
+                host=place.host.name,
+                datacenter=place.datacenter,
+                gpu=place.gpu,
+                pipeline=place.pipeline,
+                stage=place.stage,
+                stages=placement.stages,
+                pipelines=variant.pipelines,
+                microbatches=variant.microbatches,
+                iterations=spec.training.iterations,
+                schedule=variant.schedule,
+                config=model_config(spec, "torch", "model"),
+                precision=spec.training.precision,
+                seed=spec.seed,
+                learning_rate=spec.training.learning_rate,
+                text=None if point.text is None else str(point.text),
+                listen_address=setting.addresses.address(place.host),
+                interface=INTERFACE,
+                rendezvous_address=store,
+                rendezvous_port=FIRST_PORT,
+                span_log=str(setting.span_log(rank)),
+                epoch_ns=setting.epoch_ns,
+                gradients=None if gradients is None else str(gradients),
+                parent_pid=setting.parent_pid,
+                threads=spec.compute.threads or 1,
+            )
+        )
+    return plans

@@ -1,0 +1,213 @@
+"""Make the plan of each rank from a sweep point's variant."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.resolve.checks.all_reduce_check import RING
+from runner.resolve.experiment import SweepPoint
+from runner.resolve.placement import Pair, StagePlace
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_costs import model_config
+from testbed.network.address_book import AddressBook
+from testbed.network.host_interface import HOST_INTERFACE
+from workloads.collective.collective_config import CollectiveConfig
+from workloads.compute.backends.backend import ComputeConfig
+from workloads.rank_config import RankConfig
+from workloads.serving.serving_configs import GpuServingConfig
+from workloads.transport.frames.frame import CHUNK_BYTES
+from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.peer import UNSENT_BYTES, Peer
+
+FIRST_PORT = 20_000
+"""Rank r listens on FIRST_PORT + r; the stores of stages follow. All are below the kernel's ephemeral ports."""
+
+_UNSENT_PART, _UNSENT_PART_ALONE = 8, 2
+"""Divisors of what a connection may have in flight: that part it may hold unsent. It is sent an eighth of an RTT later,
+or at once where the connection is alone on a path that holds less than its window."""
+
+_UNREAD_PART = 4
+"""A divisor of the same: that part may arrive before it is read. A window that is held loses nothing to it."""
+
+
+@dataclass(frozen=True)
+class TrialSetting:
+    """The setting that the ranks of one trial share beyond their variant.
+
+    ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
+    first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
+    """
+
+    addresses: AddressBook
+    connections: Mapping[tuple[str, str], int]
+    dilation: float
+    run_token: str
+    epoch_ns: int
+    folder: Path
+    parent_pid: int
+    keep_gradients: bool = False
+
+    def span_log(self, rank: int) -> Path:
+        """Return the file in which a rank logs its spans."""
+        return self.folder / f"rank-{rank}.spans"
+
+    @property
+    def start_gate(self) -> Path:
+        """The path at which ranks wait for each other before they begin."""
+        return self.folder / "start"
+
+    def gradients(self, rank: int) -> Path | None:
+        """Return the file to which a rank writes its summed gradients, None where they are not kept."""
+        return self.folder / f"rank-{rank}.gradients.npz" if self.keep_gradients else None
+
+
+def configure_ranks(
+    point: SweepPoint,
+    variant: ResolvedVariant,
+    setting: TrialSetting,
+    serving: Mapping[int, GpuServingConfig] | None = None,
+) -> list[RankConfig]:
+    """Return one plan for each rank, in order: ``pipeline x stages + stage``.
+
+    ``serving`` is what some of the ranks prefill.
+    """
+    plans = [_plan(point, variant, setting, place) for place in variant.placement.places]
+    return [replace(plan, serving=(serving or {}).get(plan.rank)) for plan in plans]
+
+
+def _plan(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> RankConfig:
+    rank = variant.placement.rank(place)
+    gradients = setting.gradients(rank)
+    return RankConfig(
+        rank=rank,
+        host=place.host.name,
+        datacenter=place.datacenter,
+        gpu=place.gpu,
+        pipeline=place.pipeline,
+        stage=place.stage,
+        shape=variant.shape,
+        iterations=point.spec.training.iterations,
+        schedule=variant.schedule,
+        schedule_options=variant.schedule_options(place.pipeline, place.stage),
+        compute=_compute(point, variant, setting, place),
+        links=_links(point, variant, setting, place),
+        listen_address=setting.addresses.address(place.host),
+        listen_port=FIRST_PORT + rank,
+        run_token=setting.run_token,
+        span_log=str(setting.span_log(rank)),
+        epoch_ns=setting.epoch_ns,
+        gradients=None if gradients is None else str(gradients),
+        parent_pid=setting.parent_pid,
+        rendezvous_timeout_ns=point.spec.compute.backend.rendezvous_timeout_ns,
+        collective=_collective(point, variant, setting, place),
+        start_gate=str(setting.start_gate),
+    )
+
+
+def _compute(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> ComputeConfig:
+    spec, compute = point.spec, point.spec.compute
+    return ComputeConfig(
+        backend=compute.backend_path,
+        options=compute.options,
+        costs=variant.work.dilated(setting.dilation).replay(place.stage),
+        stages=variant.placement.stages,
+        stage=place.stage,
+        pipelines=variant.pipelines,
+        pipeline=place.pipeline,
+        microbatches=variant.microbatches,
+        precision=spec.training.precision,
+        seed=spec.seed,
+        learning_rate=spec.training.learning_rate,
+        model=model_config(spec, compute.backend.title, "model") if compute.backend.trains else None,
+        text=None if point.text is None else str(point.text),
+        device=compute.device,
+        threads=compute.threads,
+        check_iteration=compute.check_iteration,
+    )
+
+
+def _links(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> LinksConfig:
+    placement = variant.placement
+    rank = placement.rank(place)
+    sums = any(variant.work.gradient_bytes) and variant.transport.all_reduce == RING
+    return LinksConfig(
+        rank=rank,
+        pipeline=place.pipeline,
+        stage=place.stage,
+        peers=tuple(_peer(point, variant, setting, place, pair) for pair in variant.pairs if place in pair),
+        previous=_boundary(variant, setting, place, -1) if place.stage > 0 else None,
+        following=_boundary(variant, setting, place, +1) if place.stage + 1 < placement.stages else None,
+        ring=tuple(placement.rank(replica) for replica in placement.ring(place.stage)) if sums else (),
+        ring_connections=placement.ring_connections(place.stage, setting.connections),
+        microbatches=variant.microbatches,
+        iterations=point.spec.training.iterations,
+        window_bytes=variant.tcp.in_flight_bytes,
+    )
+
+
+def _collective(
+    point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace
+) -> CollectiveConfig | None:
+    if variant.peer or variant.transport.all_reduce == RING:
+        return None
+    replicas = variant.placement.replicas(place.stage)
+    return CollectiveConfig(
+        backend=variant.transport.all_reduce,
+        hosts=tuple(replica.host.name for replica in replicas),
+        position=replicas.index(place),
+        interface=HOST_INTERFACE,
+        store_address=setting.addresses.address(replicas[0].host),
+        # After the ports that ranks listen on.
+        store_port=FIRST_PORT + len(variant.placement.places) + place.stage,
+        timeout_ns=point.spec.compute.backend.rendezvous_timeout_ns,
+    )
+
+
+def _boundary(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, step: int) -> BoundaryConfig:
+    placement, pipeline = variant.placement, place.pipeline
+    boundary = place.stage if step > 0 else place.stage - 1
+    rank = placement.rank(placement.pipelines[pipeline][place.stage + step])
+    size_bytes = variant.work.activation_bytes[boundary]
+    cell = variant.cell(pipeline) if variant.shares(boundary) else range(pipeline, pipeline + 1)
+    pairs = [placement.pipelines[mate][boundary : boundary + 2] for mate in cell]
+    connections = max(setting.connections[one.host.name, other.host.name] for one, other in pairs)
+    if not variant.shares(boundary):
+        return BoundaryConfig(rank, size_bytes, connections=connections)
+    mates = tuple(placement.rank(placement.pipelines[mate][place.stage]) for mate in cell)
+    turns: tuple[tuple[int, int], ...] = ()
+    if variant.plan is not None:
+        planned = variant.plan.activation_turns if step > 0 else variant.plan.gradient_turns
+        turns = tuple((cell.start + mate, microbatch) for mate, microbatch in planned[boundary])
+    return BoundaryConfig(rank, size_bytes, mates, turns, connections)
+
+
+def _peer(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, pair: Pair) -> Peer:
+    """Return the other place of a pair than ``place``; the pair's first one calls the second."""
+    one, other = pair
+    peer = other if place == one else one
+    rank = variant.placement.rank(peer)
+    connections = setting.connections[one.host.name, other.host.name]
+    unsent_bytes, unread_bytes = _held_bytes(point, variant, pair, connections)
+    return Peer(
+        rank=rank,
+        host=peer.host.name,
+        address=setting.addresses.address(peer.host),
+        port=FIRST_PORT + rank if place == one else None,
+        connections=connections,
+        unsent_bytes=unsent_bytes,
+        unread_bytes=unread_bytes,
+    )
+
+
+def _held_bytes(point: SweepPoint, variant: ResolvedVariant, pair: Pair, connections: int) -> tuple[int, int]:
+    """Return how much a connection of the pair may hold that is not sent yet, and of a chunk before it is read.
+
+    On a path that holds less than a window what is not sent yet goes at once, and where there is but one connection it
+    could go by no other.
+    """
+    in_flight_bytes = variant.tcp.in_flight_bytes
+    one, other = pair
+    path_bytes = point.topology.path(one.datacenter, other.datacenter).pair_in_flight_bytes
+    roomy = path_bytes is not None and path_bytes <= in_flight_bytes - in_flight_bytes // _UNREAD_PART
+    unsent_bytes = in_flight_bytes // (_UNSENT_PART_ALONE if roomy and connections == 1 else _UNSENT_PART)
+    return max(UNSENT_BYTES, min(CHUNK_BYTES, unsent_bytes)), max(1, in_flight_bytes // _UNREAD_PART)

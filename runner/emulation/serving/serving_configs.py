@@ -1,0 +1,211 @@
+"""Make the plans of the processes that run a variant's prefill service beside the ranks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from runner.emulation.ranks.rank_configs import TrialSetting
+from runner.resolve.dilation import dilated_ns
+from workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
+from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
+from workloads.prefill.prefill_profile import UNMEASURED
+from workloads.prefill.prefill_settings import FillPolicy
+from workloads.prefill.service_config import DatacenterService, ServiceConfig
+from workloads.serving.controller_config import ControllerConfig
+from workloads.serving.serving_configs import (
+    RENDEZVOUS_TIMEOUT_NS,
+    DecodeConfig,
+    Endpoint,
+    GpuServingConfig,
+    PoolGpuConfig,
+)
+
+CONTROLLER_PORT = 10_000
+DECODE_PORT = 10_001
+FIRST_GPU_PORT = 11_000
+"""GPU g takes chunks on FIRST_GPU_PORT + g. All these ports are below the kernel's ephemeral ports, and the ranks'."""
+
+CONTROLLER, DECODE, POOL = (f"workloads.serving.{name}_process" for name in ("controller", "decode", "pool"))
+
+
+class WritablePlan(Protocol):
+    """The plan that a process is given."""
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON."""
+
+
+@dataclass(frozen=True)
+class ServingProcess:
+    """One process to be started: ``python -m program`` on ``host``. ``name`` describes it to people.
+
+    It sees the host's GPU of number ``gpu``, or all of the host's if that is None.
+    """
+
+    name: str
+    host: str
+    program: str
+    plan: WritablePlan
+    gpu: int | None = None
+
+
+@dataclass(frozen=True)
+class ServingPlans:
+    """The plans of a service: ``gpus`` prefill in the ranks of those numbers, the pool's in ``processes`` of their own.
+
+    Of the files, ``records`` are by datacenter, ``counts`` and ``pool_span_logs`` by GPU, ``decode_counts`` by host.
+    """
+
+    gpus: Mapping[int, GpuServingConfig]
+    processes: tuple[ServingProcess, ...]
+    records: Mapping[str, Path]
+    counts: Mapping[int, Path]
+    pool_span_logs: Mapping[int, Path]
+    decode_counts: Mapping[str, Path]
+
+
+def plan_serving(
+    service: ServiceConfig, setting: TrialSetting, training: Mapping[int, IterationPlan] | None = None
+) -> ServingPlans:
+    """Return the plans of all processes of ``service``; ``training`` is what is known ahead of each rank's iterations.
+
+    Both are those of the experiment: dilation is applied here. A GPU with nothing to do, as those that train under the
+    policy ``none``, has no plan. Raises ValueError if the service's profile has not been measured.
+    """
+    if service.profile == UNMEASURED:
+        raise ValueError("profile: it is still to be measured")
+    slower = {gpu: _dilated(plan, setting.dilation) for gpu, plan in (training or {}).items()}
+    return _Planning(service.dilated(setting.dilation), setting, slower).plans()
+
+
+def _dilated(plan: IterationPlan, dilation: float) -> IterationPlan:
+    actions = tuple(
+        PlannedAction(action.key, dilated_ns(action.start_ns, dilation), dilated_ns(action.end_ns, dilation))
+        for action in plan.actions
+    )
+    return IterationPlan(actions, dilated_ns(plan.period_ns, dilation))
+
+
+class _Planning:
+    def __init__(self, service: ServiceConfig, setting: TrialSetting, training: Mapping[int, IterationPlan]) -> None:
+        self._service = service
+        self._training = training
+        self._setting = setting
+
+    def plans(self) -> ServingPlans:
+        gpus: dict[int, GpuServingConfig] = {}
+        processes: list[ServingProcess] = []
+        pool_logs: dict[int, Path] = {}
+        for datacenter in self._service.datacenters:
+            processes += self._servers(datacenter)
+            for plan in self._gpus(datacenter):
+                if not plan.pooled:
+                    gpus[plan.gpu] = plan
+                    continue
+                pool_logs[plan.gpu] = self._setting.span_log(plan.gpu)
+                processes.append(self._pool_process(datacenter, plan, pool_logs[plan.gpu]))
+        names = [datacenter.name for datacenter in self._service.datacenters]
+        hosts = sorted({host for datacenter in self._service.datacenters for host in datacenter.decode_hosts})
+        return ServingPlans(
+            gpus,
+            tuple(processes),
+            records={name: self._records(name) for name in names},
+            counts={gpu: self._counts(gpu) for gpu in (*gpus, *pool_logs)},
+            pool_span_logs=pool_logs,
+            decode_counts={host: self._decode_counts(host) for host in hosts},
+        )
+
+    def _servers(self, datacenter: DatacenterService) -> Iterator[ServingProcess]:
+        setting, controller = self._setting, self._controller(datacenter)
+        yield ServingProcess(
+            f"the prefill controller of {datacenter.name}",
+            datacenter.controller_host,
+            CONTROLLER,
+            ControllerConfig(
+                self._service,
+                datacenter.name,
+                controller,
+                setting.run_token,
+                setting.epoch_ns,
+                str(self._records(datacenter.name)),
+                setting.parent_pid,
+            ),
+        )
+        for host in datacenter.decode_hosts:
+            counts = str(self._decode_counts(host))
+            listen = self._endpoint(host, DECODE_PORT)
+            plan = DecodeConfig(
+                listen,
+                controller,
+                setting.run_token,
+                counts,
+                setting.parent_pid,
+                self._rendezvous_timeout_ns,
+                self._service.inference,
+            )
+            yield ServingProcess(f"the decode host {host}", host, DECODE, plan)
+
+    def _gpus(self, datacenter: DatacenterService) -> Iterator[GpuServingConfig]:
+        service = self._service
+        hosts = {gpu.number: gpu.host for gpu in datacenter.gpus}
+        for group in datacenter.groups:
+            if not group.pooled and service.settings.policy is FillPolicy.NONE:
+                continue
+            ends = [self._endpoint(hosts[gpu], FIRST_GPU_PORT + gpu) for gpu in group.gpus]
+            for stage, gpu in enumerate(group.gpus):
+                yield GpuServingConfig(
+                    gpu=gpu,
+                    pooled=group.pooled,
+                    model=service.model,
+                    profile=service.profile,
+                    settings=service.settings,
+                    stages=len(ends),
+                    kv_token_bytes=service.kv_token_bytes,
+                    activation_token_bytes=service.activation_token_bytes,
+                    listen=ends[stage],
+                    controller=self._controller(datacenter),
+                    decodes=tuple(self._endpoint(host, DECODE_PORT) for host in datacenter.decode_hosts),
+                    following=ends[stage + 1] if stage + 1 < len(ends) else None,
+                    datacenters=len(service.datacenters),
+                    counts=str(self._counts(gpu)),
+                    training=None if group.pooled else self._training.get(gpu),
+                    rendezvous_timeout_ns=self._rendezvous_timeout_ns,
+                    stage=stage,
+                    inference=service.inference,
+                )
+
+    def _pool_process(self, datacenter: DatacenterService, plan: GpuServingConfig, log: Path) -> ServingProcess:
+        setting = self._setting
+        (gpu,) = [gpu for gpu in datacenter.gpus if gpu.number == plan.gpu]
+        pool = PoolGpuConfig(
+            plan,
+            gpu.host,
+            datacenter.name,
+            gpu.index,
+            setting.run_token,
+            setting.epoch_ns,
+            str(log),
+            setting.parent_pid,
+        )
+        return ServingProcess(f"the pool's GPU {gpu.index} of {gpu.host}", gpu.host, POOL, pool, gpu.index)
+
+    @property
+    def _rendezvous_timeout_ns(self) -> int:
+        return RENDEZVOUS_TIMEOUT_NS if self._service.inference is None else TORCH_RENDEZVOUS_NS
+
+    def _endpoint(self, host: str, port: int) -> Endpoint:
+        addresses = self._setting.addresses
+        return Endpoint(host, addresses.address(addresses.topology.host(host)), port)
+
+    def _controller(self, datacenter: DatacenterService) -> Endpoint:
+        return self._endpoint(datacenter.controller_host, CONTROLLER_PORT)
+
+    def _records(self, datacenter: str) -> Path:
+        return self._setting.folder / f"prefill-{datacenter}.json"
+
+    def _counts(self, gpu: int) -> Path:
+        return self._setting.folder / f"prefill-gpu-{gpu}.json"
+
+    def _decode_counts(self, host: str) -> Path:
+        return self._setting.folder / f"decode-{host}.json"

@@ -1,0 +1,64 @@
+"""Present a measured profile to people: each thing that was measured, what it achieved, and what is not steady."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workloads.inference.inference_model import InferenceModel
+from workloads.prefill.profile_files import MeasuredPrefill
+from workloads.profiles.compute_profile import MeasuredProfile
+from workloads.profiles.measured_conditions import MeasuredTime
+
+
+@dataclass(frozen=True)
+class Row:
+    """One stage or prompt: the figure of each action, the operations a second, and their share of the ceiling."""
+
+    what: str
+    times: Mapping[str, MeasuredTime]
+    flops_per_s: float
+    of_ceiling: float
+
+    def document(self) -> dict[str, Any]:
+        """Return the row in plain JSON types."""
+        return {
+            "what": self.what,
+            "times": {name: {"median_ns": time.median_ns, "spread": time.spread} for name, time in self.times.items()},
+            "achieved_flops_per_s": self.flops_per_s,
+            "of_ceiling": self.of_ceiling,
+        }
+
+
+def rows_of(measured: MeasuredProfile | MeasuredPrefill) -> list[Row]:
+    """Return a row for everything that was measured, in its order; [] for a profile that keeps no conditions."""
+    if measured.conditions is None:
+        return []
+    ceiling = measured.conditions.ceiling.flops_per_s
+    rows = _stages(measured) if isinstance(measured, MeasuredProfile) else _prompts(measured)
+    return [Row(what, times, flops_per_s, flops_per_s / ceiling) for what, times, flops_per_s in rows]
+
+
+def unsteady(rows: Sequence[Row]) -> list[tuple[Row, str, MeasuredTime]]:
+    """Return each figure whose spread is above what counts as steady, with its row and action."""
+    return [(row, name, time) for row in rows for name, time in row.times.items() if not time.steady]
+
+
+_Rows = Iterator[tuple[str, Mapping[str, MeasuredTime], float]]
+
+
+def _stages(measured: MeasuredProfile) -> _Rows:
+    for model in measured.models:
+        for stage in model.stages:
+            layers = f"{stage.layers} layer{'s' if stage.layers > 1 else ''}"
+            what = f"H {model.model.hidden}, L {model.model.context}: {stage.position} stage, {layers}"
+            yield what, dict(stage.times()), stage.flops_per_s
+
+
+def _prompts(measured: MeasuredPrefill) -> _Rows:
+    layers = measured.model
+    # Only what a layer computes counts, so vocabulary and bytes do not matter here.
+    model = InferenceModel(**{**layers.model_dump(), "name": measured.title, "vocabulary": 1, "bytes_per_element": 1})
+    for prompt in measured.prompts:
+        if prompt.measured is not None:
+            flops = model.flops(layers.layers, prompt.tokens, 0)
+            yield f"prompt of {prompt.tokens} tokens", {"prefill": prompt.measured}, flops / prompt.time_ns * 1e9

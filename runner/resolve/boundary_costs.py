@@ -1,0 +1,186 @@
+"""Predict the network for a plan made ahead: how long a transfer occupies each stage boundary, and its latency.
+
+Everything follows from what the experiment asks for, not from a measurement, so that the same file gives the same plan.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil, inf
+
+from runner.experiment.model import Clock, TransportSpec
+from runner.resolve.connection_count import count_connections, tcp_settings, window_bps
+from runner.resolve.placement import Pair, Placement
+from runner.resolve.stage_costs import StageCosts
+from runner.tcp.boundary import MOST_WINDOWS, BoundaryTcp
+from runner.tcp.line import Line
+from runner.tcp.striping import Striping
+from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import Topology
+from workloads.schedules.planning.cell_plan import BoundaryCosts
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import HEADER_BYTES
+
+
+@dataclass(frozen=True, order=True)
+class _Path:
+    """The latency, rate and TCP connections between two hosts."""
+
+    latency_ns: int
+    wire_bps: float
+    connections: int
+
+
+def boundary_costs(
+    topology: Topology,
+    placement: Placement,
+    transport: TransportSpec,
+    work: StageCosts,
+    pipelines_per_cell: int,
+    *,
+    clock: Clock,
+    trunks_shared: bool = True,
+) -> tuple[BoundaryCosts, ...]:
+    """Return one profile for each boundary of a pipeline, for transfers of its activation size.
+
+    A transfer lasts ``activation / goodput``. The goodput is the least of: that of the node pair's rate; that of its
+    share of the trunk where all pairs of the boundary send at once (``trunks_shared``; else of the whole trunk); and
+    ``connections x window / RTT``. A boundary that crosses the WAN is shared where there are several pipelines in a
+    cell, and a transfer then lasts 1/C of that. Where pipelines differ, the slowest of them counts. An ideal transport
+    has neither window nor headers.
+
+    Each profile also has the windows of its connections (``links``), which open slowly and close again after idle.
+    """
+    settings = None if transport.model == "ideal" else tcp_settings(transport, clock)
+    profiles = []
+    on_link = Counter(
+        (one.datacenter, other.datacenter) for one, other in placement.boundaries if one.datacenter != other.datacenter
+    )
+    for boundary, activation_bytes in enumerate(work.activation_bytes):
+        pairs = [(pipeline[boundary], pipeline[boundary + 1]) for pipeline in placement.pipelines]
+        paths = _paths(topology, pairs, transport, clock, on_link if trunks_shared else {})
+        goodputs_bps = [_path_bps(transport, clock, path) for path in paths]
+        shared = pipelines_per_cell > 1 and placement.crosses_wan(boundary)
+        parts = pipelines_per_cell if shared else 1
+        occupancy_ns = ceil(activation_bytes * 8 * 1e9 / min(goodputs_bps, default=inf) / parts)
+        latency_ns = max((path.latency_ns for path in paths), default=0)
+        tcp = [_tcp(topology, path, settings, activation_bytes, parts) for path in paths] if settings else []
+        # Where pipelines differ, that on which a new connection is the slowest.
+        links = max((each for each in tcp if each is not None), key=lambda each: each.cold_ns, default=None)
+        profiles.append(BoundaryCosts(latency_ns, occupancy_ns, shared, links))
+    return tuple(profiles)
+
+
+def between_iterations_ns(
+    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, *, clock: Clock
+) -> tuple[int, ...]:
+    """Return each stage's time between two iterations: the ring all-reduce of its gradients, and the optimizer.
+
+    Over the slowest hop a ring of P takes ``2 (P - 1) / P x A / R``, and ``2 (P - 1)`` latencies at least. The rings of
+    all stages share the trunks that they cross.
+    """
+    found = []
+    rings = [pair for stage in range(placement.stages) for pair in placement.ring_pairs(stage)]
+    on_link = Counter((one.datacenter, other.datacenter) for one, other in rings)
+    for stage, optimizer_ns in enumerate(work.optimizer_ns):
+        ring = placement.ring_pairs(stage)
+        paths = _paths(topology, ring, transport, clock, on_link)
+        steps, ring_ns = 2 * (len(ring) - 1), 0
+        if paths and work.gradient_bytes[stage]:
+            bits_per_s = min(_path_bps(transport, clock, path) for path in paths)
+            latency_ns = max(path.latency_ns for path in paths)
+            send_ns = steps * work.gradient_bytes[stage] * 8 * 1e9 / bits_per_s / len(ring)
+            ring_ns = ceil(max(steps * latency_ns, send_ns + latency_ns))
+        found.append(ring_ns + optimizer_ns)
+    return tuple(found)
+
+
+def _paths(
+    topology: Topology,
+    pairs: Iterable[Pair],
+    transport: TransportSpec,
+    clock: Clock,
+    on_link: Mapping[tuple[str, str], int],
+) -> list[_Path]:
+    """Return each distinct path between places on different hosts; trunks that ``on_link`` lacks are a pair's own."""
+    apart = {(one.datacenter, other.datacenter): (one, other) for one, other in pairs if one.host != other.host}
+    return sorted({_path(topology, pair, transport, clock, on_link) for pair in apart.values()})
+
+
+def _path(
+    topology: Topology, pair: Pair, transport: TransportSpec, clock: Clock, on_link: Mapping[tuple[str, str], int]
+) -> _Path:
+    one, other = pair
+    connections = next(iter(count_connections(topology, [pair], transport, clock).values()))
+    if one.datacenter == other.datacenter:
+        rate_bps = topology.intra_rate_bps
+        return _Path(topology.intra_latency_ns, inf if rate_bps is None else rate_bps, connections)
+    conditions = topology.conditions(one.datacenter, other.datacenter)
+    shares = on_link.get((one.datacenter, other.datacenter), 1)
+    trunk_bps = inf if conditions.rate_bps is None else conditions.rate_bps / shares
+    line_bps = topology.line_rate_bps(one.datacenter, other.datacenter)
+    return _Path(conditions.latency_ns, min(inf if line_bps is None else line_bps, trunk_bps), connections)
+
+
+def _tcp(
+    topology: Topology, path: _Path, settings: TcpSettings, activation_bytes: int, parts: int
+) -> BoundaryTcp | None:
+    """Return the TCP connections of a path; None where a transfer's time follows from the rate alone."""
+    share_bytes = activation_bytes // parts
+    if not path.latency_ns or share_bytes > MOST_WINDOWS * path.connections * settings.in_flight_bytes:
+        return None
+    cutting = Cutting(activation_bytes, parts, path.connections)
+    mates = Line(topology.intra_rate_bps, topology.intra_latency_ns, headers=True)
+    return BoundaryTcp(
+        Line(None if path.wire_bps == inf else max(int(path.wire_bps), 1), path.latency_ns, headers=True),
+        share_bytes + cutting.chunks * HEADER_BYTES // parts,
+        settings,
+        Striping(path.connections, len(cutting.share(0)), cutting.largest_bytes),
+        0 if parts == 1 else mates.latency_ns + mates.duration_ns(cutting.largest_bytes),
+    )
+
+
+def transfer_in_forwards(
+    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, *, clock: Clock
+) -> float:
+    """Return the longest transfer of an activation over the WAN, in forwards of the stage that sends it; 1 at least.
+
+    That is the ratio of communication to computation of a microbatch. A trunk that is full does not count: more node
+    pairs do not make it faster.
+    """
+    profiles = boundary_costs(topology, placement, transport, work, 1, clock=clock, trunks_shared=False)
+    ratios = [
+        profile.occupancy_ns / max(work.forward_ns[boundary], 1)
+        for boundary, profile in enumerate(profiles)
+        if placement.crosses_wan(boundary)
+    ]
+    return max([1.0, *ratios])
+
+
+def pipelines_to_share(
+    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, *, clock: Clock
+) -> int:
+    """Return the pipelines in a DP-cell: ``transfer_in_forwards``, rounded up to a divisor of the number of pipelines.
+
+    Return 1 where no boundary crosses the WAN.
+    """
+    pipelines = len(placement.pipelines)
+    if not any(placement.crosses_wan(boundary) for boundary in range(placement.stages - 1)):
+        return 1
+    wanted = ceil(transfer_in_forwards(topology, placement, transport, work, clock=clock))
+    return next((count for count in range(wanted, pipelines) if pipelines % count == 0), pipelines)
+
+
+def _path_bps(transport: TransportSpec, clock: Clock, path: _Path) -> float:
+    return min(_goodput_bps(transport, path.wire_bps), _window_bps(transport, clock, path.latency_ns))
+
+
+def _goodput_bps(transport: TransportSpec, wire_bps: float) -> float:
+    return wire_bps if transport.model == "ideal" else tcp_goodput_bps(wire_bps)
+
+
+def _window_bps(transport: TransportSpec, clock: Clock, latency_ns: int) -> float:
+    if transport.model == "ideal" or transport.connections == "auto":
+        return inf
+    return transport.connections * window_bps(transport, clock, latency_ns)

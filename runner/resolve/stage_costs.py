@@ -1,0 +1,206 @@
+"""Work out the work of each stage of a pipeline: how long one microbatch occupies it, and how much it sends."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from ground.strict_model import InputError
+from ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
+from runner.experiment.model import ExperimentSpec
+from runner.resolve.dilation import dilated_ns
+from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
+from workloads.model.gpt_config import GptConfig, bytes_per_element
+from workloads.profiles.catalogue import load_profile
+from workloads.profiles.compute_profile import MeasuredStageCosts
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """The work of each stage: one entry a stage, in every field but ``activation_bytes``, which has one a boundary.
+
+    Times are of one microbatch, the optimizer's of an iteration. A schedule that splits the backward takes
+    ``backward_input_ns`` and ``backward_weight_ns`` in place of ``backward_ns``, to which they need not add up. The
+    gradient that comes back over boundary i, between the stages i and i + 1, is as large as its activation;
+    ``gradient_bytes`` is what the replicas of a stage all-reduce.
+    """
+
+    forward_ns: tuple[int, ...]
+    backward_ns: tuple[int, ...]
+    backward_input_ns: tuple[int, ...]
+    backward_weight_ns: tuple[int, ...]
+    recompute_ns: tuple[int, ...]
+    optimizer_ns: tuple[int, ...]
+    activation_bytes: tuple[int, ...]
+    gradient_bytes: tuple[int, ...]
+
+    @property
+    def stages(self) -> int:
+        """The number of stages."""
+        return len(self.forward_ns)
+
+    @property
+    def recomputes(self) -> tuple[bool, ...]:
+        """Whether each stage runs its forward again, which it does where its recompute time is above zero."""
+        return tuple(duration_ns > 0 for duration_ns in self.recompute_ns)
+
+    def dilated(self, factor: float) -> "StageCosts":
+        """Return the same work in dilated time: every duration times ``factor``, as many bytes."""
+        durations = {
+            entry.name: tuple(dilated_ns(duration_ns, factor) for duration_ns in getattr(self, entry.name))
+            for entry in fields(self)
+            if entry.name.endswith("_ns")
+        }
+        return replace(self, **durations)
+
+    def replay(self, stage: int) -> ReplayCosts:
+        """Return the work of one stage as replayed compute takes it."""
+        return ReplayCosts(
+            ReplayDurations(
+                forward_ns=self.forward_ns[stage],
+                backward_ns=self.backward_ns[stage],
+                recompute_ns=self.recompute_ns[stage],
+                backward_input_ns=self.backward_input_ns[stage],
+                backward_weight_ns=self.backward_weight_ns[stage],
+                optimizer_ns=self.optimizer_ns[stage],
+            ),
+            ReplaySizes(
+                following_bytes=self.activation_bytes[stage] if stage + 1 < self.stages else 0,
+                previous_bytes=self.activation_bytes[stage - 1] if stage > 0 else 0,
+                gradient_bytes=self.gradient_bytes[stage],
+            ),
+        )
+
+    def document(self) -> Mapping[str, list[int]]:
+        """Return every figure in plain JSON types."""
+        return {name: list(values) for name, values in asdict(self).items()}
+
+
+def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, source: str, directory: Path) -> StageCosts:
+    """Return the work of every stage of a model cut into ``stages``; several pipelines all-reduce their gradients.
+
+    A profile given as a path is read relative to ``directory``. Raises InputError, one line that starts with
+    ``source``, for lists of the wrong length, dimensions of the model that are missing, and a profile that does not
+    fit.
+    """
+    compute, backend, name = spec.compute, spec.compute.backend, spec.compute.times_profile
+    if name is None:
+        return _written(spec, stages, pipelines, source)
+    config = model_config(spec, backend.title if backend.trains else "a compute profile", source)
+    _check_layers(config, stages, source)
+    try:
+        profile = load_profile(name, relative_to=directory)
+        times = profile.stage_times(config, stages)
+    except InputError as refusal:
+        raise InputError(f"{source}: compute.profile: {str(refusal).removeprefix('compute.profile: ')}") from None
+    if not backend.real_time and profile.precision != spec.training.precision:
+        raise InputError(
+            f"{source}: training.precision: {spec.training.precision}, where the profile {name} holds for "
+            f"{profile.precision}: give that precision, or another profile"
+        )
+    _check_profile_times(times, name, source)
+    checkpointing = compute.checkpointing is not False
+    return StageCosts(
+        forward_ns=tuple(stage.forward_ns for stage in times),
+        backward_ns=tuple(stage.backward_ns for stage in times),
+        backward_input_ns=tuple(stage.backward_input_ns for stage in times),
+        backward_weight_ns=tuple(stage.backward_weight_ns for stage in times),
+        recompute_ns=tuple(stage.recompute_ns if checkpointing else 0 for stage in times),
+        optimizer_ns=tuple(stage.optimizer_ns for stage in times),
+        activation_bytes=_activation_bytes(spec, stages, source),
+        gradient_bytes=_gradient_bytes(spec, stages, pipelines, source),
+    )
+
+
+def model_config(spec: ExperimentSpec, needed_by: str, source: str) -> GptConfig:
+    """Return the model with all its dimensions. Raises InputError, one line that starts with ``source``."""
+    try:
+        config = spec.model.config
+    except ValueError as fault:
+        raise InputError(f"{source}: model.{fault}") from None
+    if config is None:
+        missing = [name for name in ("layers", "heads", "vocabulary") if getattr(spec.model, name) is None]
+        raise InputError(f"{source}: model: {needed_by} needs its {', '.join(missing)} too")
+    return config
+
+
+def _written(spec: ExperimentSpec, stages: int, pipelines: int, source: str) -> StageCosts:
+    def each(name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        value = getattr(spec.compute, name)
+        return _each(default if value is None else value, stages, "stages", f"{source}: compute.{name}")
+
+    forward_ns = each("forward")
+    backward_ns = each("backward", tuple(2 * duration_ns for duration_ns in forward_ns))
+    backward_weight_ns = each("backward_weight", tuple(duration_ns // 2 for duration_ns in backward_ns))
+    for stage, (part_ns, whole_ns) in enumerate(zip(backward_weight_ns, backward_ns, strict=True)):
+        if part_ns > whole_ns:
+            raise InputError(
+                f"{source}: compute.backward_weight: at stage {stage} longer than the backward that it is part of"
+            )
+    return StageCosts(
+        forward_ns,
+        backward_ns,
+        tuple(whole_ns - part_ns for whole_ns, part_ns in zip(backward_ns, backward_weight_ns, strict=True)),
+        backward_weight_ns,
+        each("recompute"),
+        each("optimizer"),
+        _activation_bytes(spec, stages, source),
+        _gradient_bytes(spec, stages, pipelines, source),
+    )
+
+
+def _check_profile_times(times: Sequence[MeasuredStageCosts], profile: str, source: str) -> None:
+    for stage, stage_times in enumerate(times):
+        for name, duration_ns in asdict(stage_times).items():
+            if duration_ns > MAX_DURATION_NS:
+                raise InputError(
+                    f"{source}: compute.profile: by {profile} the {name.removesuffix('_ns')} of stage {stage} takes "
+                    f"{duration_ns / 1e9:.3g} s, more than {format_duration(MAX_DURATION_NS)}: take a smaller model, "
+                    "more stages or another profile"
+                )
+
+
+def _check_model_bytes(size_bytes: int, field: str, source: str) -> None:
+    """Raise InputError if a model's dimensions multiply to more than may be written for ``field``."""
+    if size_bytes > MAX_SIZE_BYTES:
+        raise InputError(
+            f"{source}: model: its dimensions make {size_bytes / 2**30:.3g} GiB of {field}, more than "
+            f"{format_size(MAX_SIZE_BYTES)}: take a smaller model, or give compute.{field}"
+        )
+
+
+def _activation_bytes(spec: ExperimentSpec, stages: int, source: str) -> tuple[int, ...]:
+    asked = spec.compute.activation
+    default = spec.model.context * spec.model.hidden * bytes_per_element(spec.training.precision)
+    if asked is None and stages > 1:
+        _check_model_bytes(default, "activation", source)
+    return _each(
+        default if asked is None else asked, stages - 1, "boundaries between stages", f"{source}: compute.activation"
+    )
+
+
+def _gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int, source: str) -> tuple[int, ...]:
+    if spec.compute.gradient is not None:
+        return _each(spec.compute.gradient, stages, "stages", f"{source}: compute.gradient")
+    if pipelines == 1:
+        return (0,) * stages
+    config = model_config(spec, "the sum of gradients over the pipelines (or give compute.gradient)", source)
+    _check_layers(config, stages, source)
+    gradient_bytes = tuple(config.gradient_bytes(stage, stages, spec.training.precision) for stage in range(stages))
+    _check_model_bytes(max(gradient_bytes), "gradient", source)
+    return gradient_bytes
+
+
+def _check_layers(config: GptConfig, stages: int, source: str) -> None:
+    if stages > config.layers:
+        raise InputError(
+            f"{source}: training.stages: {stages} stages of a model of {config.layers} layers: use fewer stages, or "
+            "give the model more layers"
+        )
+
+
+def _each(value: int | tuple[int, ...], count: int, what: str, source: str) -> tuple[int, ...]:
+    if not isinstance(value, tuple):
+        return (value,) * count
+    if len(value) != count:
+        raise InputError(f"{source}: a list of {len(value)} for {count} {what}: give one for each, or a single value")
+    return value

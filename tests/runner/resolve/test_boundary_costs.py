@@ -1,0 +1,102 @@
+"""What a plan is told of the network, from what the experiment asks for."""
+
+from typing import Any
+
+import pytest
+
+from runner.experiment.model import TransportSpec
+from runner.resolve.boundary_costs import boundary_costs, pipelines_to_share
+from runner.resolve.placement import Placement, place_stages
+from runner.resolve.stage_costs import StageCosts
+from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.tcp_settings import HELD_WINDOW_SHARE
+from testbed.network.topology import Topology, TopologySpec, resolve_topology
+
+AUTO = TransportSpec(connections="auto")
+MEGABYTE = 10**6
+
+
+def network(hosts: int = 4, intra_rate: str = "8Gbit", **wan: Any) -> Topology:
+    document = {
+        "datacenters": [{"name": name, "hosts": hosts} for name in ("east", "west")],
+        "wan": {"latency": "40ms", "rate": "unlimited", "node_pair_rate": "80Mbit", **wan},
+        "intra": {"latency": "50us", "rate": intra_rate},
+    }
+    return resolve_topology(TopologySpec.model_validate(document))
+
+
+def work(stages: int, forward_ms: int = 10) -> StageCosts:
+    each = (forward_ms * 10**6,) * stages
+    none = (0,) * stages
+    return StageCosts(each, each, each, none, none, none, (MEGABYTE,) * (stages - 1), none)
+
+
+def at(topology: Topology, pipelines: int, stages: int = 4) -> Placement:
+    return place_stages(topology, stages, pipelines)
+
+
+def test_a_transfer_lasts_its_size_over_the_goodput_of_the_slowest_link_on_its_way() -> None:
+    topology = network()
+    inside, across, _ = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
+    assert (inside.latency_ns, across.latency_ns) == (50_000, 40_000_000)
+    assert across.occupancy_ns == pytest.approx(8 * MEGABYTE / tcp_goodput_bps(80e6) * 1e9, rel=1e-6)
+    assert inside.occupancy_ns == pytest.approx(across.occupancy_ns / 100, rel=1e-6)
+    assert [inside.shared, across.shared] == [False, False]
+
+
+def test_a_cell_of_two_halves_the_transfers_that_cross_the_wan_and_no_others() -> None:
+    topology = network()
+    alone = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
+    shared = boundary_costs(topology, at(topology, 2), AUTO, work(4), 2, clock="real")
+    assert [profile.shared for profile in shared] == [False, True, False]
+    assert shared[1].occupancy_ns == pytest.approx(alone[1].occupancy_ns / 2, abs=1)
+    assert shared[0] == alone[0]
+
+
+def test_few_connections_move_a_window_a_round_trip_each() -> None:
+    topology = network()
+    two = TransportSpec(connections=2, window="100KB")
+    (profile,) = boundary_costs(topology, at(topology, 1, 2), two, work(2), 1, clock="real")
+    assert profile.occupancy_ns == pytest.approx(MEGABYTE / (2 * 100_000 * HELD_WINDOW_SHARE) * 80e6, rel=1e-6)
+
+
+def test_the_pairs_of_all_pipelines_share_a_trunk() -> None:
+    topology = network(rate="100Mbit")
+    profile = boundary_costs(topology, at(topology, 4, 2), AUTO, work(2), 1, clock="real")[0]
+    assert profile.occupancy_ns == pytest.approx(8 * MEGABYTE / tcp_goodput_bps(25e6) * 1e9, rel=1e-6)
+
+
+def test_what_nothing_limits_takes_no_time() -> None:
+    topology = network(node_pair_rate="unlimited", intra_rate="unlimited")
+    assert boundary_costs(topology, at(topology, 1, 2), AUTO, work(2), 1, clock="real")[0].occupancy_ns == 0
+
+
+def test_a_port_that_is_slower_than_the_wan_sets_the_pace_of_what_comes_to_it() -> None:
+    topology = network(node_pair_rate="800Mbit", intra_rate="80Mbit")
+    profile = boundary_costs(topology, at(topology, 1, 2), AUTO, work(2), 1, clock="real")[0]
+    assert profile.occupancy_ns == pytest.approx(8 * MEGABYTE / tcp_goodput_bps(80e6) * 1e9, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("forward_ms", "pipelines", "expected"),
+    [(200, 4, 1), (60, 4, 2), (30, 4, 4), (1, 4, 4), (60, 3, 3), (40, 6, 3), (60, 1, 1)],
+)
+def test_a_cell_has_as_many_pipelines_as_a_transfer_lasts_forwards(
+    forward_ms: int, pipelines: int, expected: int
+) -> None:
+    topology = network(hosts=pipelines)
+    # A transfer lasts 104.6 ms.
+    assert pipelines_to_share(topology, at(topology, pipelines, 2), AUTO, work(2, forward_ms), clock="real") == expected
+
+
+def test_without_a_wan_to_cross_there_is_nothing_to_share() -> None:
+    topology = network()
+    placement = place_stages(topology, 2, 2, ["east", "east"])
+    assert pipelines_to_share(topology, placement, AUTO, work(2, 1), clock="real") == 1
+
+
+def test_an_ideal_transport_has_neither_window_nor_headers() -> None:
+    topology = network()
+    ideal = TransportSpec(model="ideal")
+    inside, across, _ = boundary_costs(topology, at(topology, 1), ideal, work(4), 1, clock="real")
+    assert (inside.occupancy_ns, across.occupancy_ns) == (1_000_000, 100_000_000)

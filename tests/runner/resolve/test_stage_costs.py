@@ -1,0 +1,153 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ground.strict_model import InputError, parse_model
+from runner.experiment.model import ExperimentSpec
+from runner.resolve.stage_costs import StageCosts, stage_costs
+from workloads.schedules.action import ActionKind
+
+TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}], "wan": {"latency": "1ms"}}
+MS = 10**6
+_BACKWARDS = (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT)
+
+
+def resolved(stages: int = 2, pipelines: int = 1, **document: Any) -> StageCosts:
+    spec = parse_model(ExperimentSpec, {"topology": TOPOLOGY, **document}, "exp.yaml")
+    return stage_costs(spec, stages, pipelines, "exp.yaml", Path())
+
+
+def refusal(stages: int = 2, pipelines: int = 1, **document: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        resolved(stages, pipelines, **document)
+    text = str(caught.value)
+    assert text.isprintable()
+    return text
+
+
+def test_times_that_are_written_out_hold_for_every_stage() -> None:
+    work = resolved(3, compute={"forward": ["1ms", "2ms", "3ms"], "recompute": "1ms", "optimizer": "5ms"})
+    assert work.forward_ns == (MS, 2 * MS, 3 * MS)
+    assert work.backward_ns == (2 * MS, 4 * MS, 6 * MS)
+    assert work.backward_weight_ns == (MS, 2 * MS, 3 * MS)
+    assert work.recomputes == (True, True, True)
+    assert work.optimizer_ns == (5 * MS,) * 3
+
+
+def test_a_profile_gives_the_times_of_the_model_with_recomputes_unless_configured() -> None:
+    work = resolved(6, model="gpt-a", compute={"profile": "a100"})
+    assert 20 * MS < work.forward_ns[2] < 28 * MS
+    assert work.backward_ns[2] == pytest.approx(2 * work.forward_ns[2], rel=0.01)
+    assert work.recompute_ns == work.forward_ns
+    without = resolved(6, model="gpt-a", compute={"profile": "a100", "checkpointing": False})
+    assert without.recompute_ns == (0,) * 6
+
+
+def test_parts_of_a_backward_that_were_measured_are_replayed_as_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {f"{name}_ns": MS for name in ("forward", "recompute", "optimizer")}
+    layer = {**times, "backward_ns": 2 * MS, "backward_input_ns": 3 * MS, "backward_weight_ns": MS // 2}
+    model = {"hidden": 128, "context": 128, "heads": 4, "vocabulary": 256}
+    document = {
+        "title": "parts that do not add up to the whole",
+        "basis": "measured",
+        "device": "a device",
+        "precision": "bf16",
+        "source": [{"figures": "all", "origin": "made up"}],
+        "models": [{"model": model, **dict.fromkeys(("embedding", "layer", "head"), layer)}],
+    }
+    # By a path relative to here: the absolute one may be longer than a name can be.
+    monkeypatch.chdir(tmp_path)
+    Path("measured.json").write_text(json.dumps(document))
+    work = resolved(4, model="gpt-tiny", compute={"profile": "measured.json"})
+    durations = work.replay(1).durations
+    assert [durations.of(kind) for kind in _BACKWARDS] == [2 * MS, 3 * MS, MS // 2]
+
+
+def test_sizes_follow_from_the_model_and_the_precision() -> None:
+    halves = resolved(2, 2, model="gpt-tiny")
+    wholes = resolved(2, 2, model="gpt-tiny", training={"precision": "fp32"})
+    assert halves.activation_bytes == (128 * 128 * 2,)
+    assert halves.gradient_bytes[1] > 2 * 2 * 12 * 128**2
+    assert wholes.activation_bytes[0] == 2 * halves.activation_bytes[0]
+    assert wholes.gradient_bytes == tuple(2 * size for size in halves.gradient_bytes)
+
+
+def test_one_pipeline_has_no_gradients_to_sum_unless_configured() -> None:
+    assert resolved(2, 1, model="gpt-tiny").gradient_bytes == (0, 0)
+    assert resolved(2, 2, compute={"gradient": ["1MiB", "2MiB"]}).gradient_bytes == (2**20, 2**21)
+
+
+def test_dilation_lengthens_every_time_and_no_size() -> None:
+    work = resolved(2, 2, model="gpt-tiny", compute={"forward": "3ms", "recompute": "1ms", "optimizer": "2ms"})
+    slow = work.dilated(2.5)
+    assert (slow.forward_ns[0], slow.backward_ns[0], slow.recompute_ns[0]) == (7_500_000, 15_000_000, 2_500_000)
+    assert (slow.backward_weight_ns[0], slow.optimizer_ns[0]) == (7_500_000, 5_000_000)
+    assert (slow.activation_bytes, slow.gradient_bytes) == (work.activation_bytes, work.gradient_bytes)
+
+
+@pytest.mark.parametrize(
+    ("stages", "pipelines", "document", "text"),
+    [
+        (2, 1, {"compute": {"forward": ["1ms"]}}, "compute.forward: a list of 1 for 2 stages: give one for each, or"),
+        (
+            2,
+            1,
+            {"compute": {"backward": "1ms", "backward_weight": "2ms"}},
+            "compute.backward_weight: at stage 0 longer than the backward that it is part of",
+        ),
+        (2, 1, {"compute": {"profile": "a1000"}}, "compute.profile: "),
+        (
+            2,
+            1,
+            {"compute": {"profile": "a100"}, "model": {"hidden": 8, "context": 8}},
+            "model: a compute profile needs its layers, heads, vocabulary too",
+        ),
+        (
+            2,
+            2,
+            {"model": {"hidden": 8, "context": 8, "layers": 2}},
+            "model: the sum of gradients over the pipelines (or give compute.gradient) needs its heads, vocabulary too",
+        ),
+        (
+            8,
+            2,
+            {"model": "gpt-tiny"},
+            "training.stages: 8 stages of a model of 4 layers: use fewer stages, or give the model more layers",
+        ),
+        (
+            8,
+            1,
+            {"model": "gpt-tiny", "compute": {"profile": "a100"}},
+            "training.stages: 8 stages of a model of 4 layers: use fewer stages, or give the model more layers",
+        ),
+        (
+            2,
+            2,
+            {"model": {"layers": 2, "hidden": 8, "context": 8, "heads": 3, "vocabulary": 9}},
+            "model.heads: 3 heads do not share a hidden size of 8 evenly",
+        ),
+    ],
+)
+def test_work_that_cannot_be_is_refused(stages: int, pipelines: int, document: dict[str, Any], text: str) -> None:
+    assert refusal(stages, pipelines, **document).startswith(f"exp.yaml: {text}")
+
+
+@pytest.mark.parametrize(
+    ("compute", "text"),
+    [
+        (
+            {"profile": "a100", "forward": "1ms"},
+            "compute: forward: times are not written here, the profile gives them: leave forward out",
+        ),
+        ({"kind": "torch", "recompute": "1ms"}, "compute: recompute: times are not written here, torch measures them"),
+        ({"kind": "torch", "activation": "1MiB"}, "compute: activation: torch sends what the model makes: leave"),
+        ({"device": "cpu"}, "compute: device: only torch computes on a device: give kind: torch, or leave device out"),
+        ({"checkpointing": True}, "compute: checkpointing: times are written out here: give a recompute time, or"),
+    ],
+)
+def test_fields_that_do_not_belong_together_are_refused(compute: dict[str, Any], text: str) -> None:
+    assert refusal(compute=compute).startswith(f"exp.yaml: {text}")

@@ -1,0 +1,61 @@
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workloads.baselines.torch_world import CONFIG, LOOPBACK, ROOT, StartWorld, World, free_port
+from workloads.baselines.baseline_config import BaselineConfig
+
+
+@pytest.fixture
+def start_world(tmp_path: Path) -> Iterator[StartWorld]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(schedule: str, stages: int, pipelines: int, absent: Collection[int] = (), **changes: Any) -> World:
+        port, epoch_ns = free_port(), time.monotonic_ns()
+        folder = tmp_path / schedule
+        folder.mkdir()
+        plans, processes = [], {}
+        for rank in range(pipelines * stages):
+            pipeline, stage = divmod(rank, stages)
+            fields: dict[str, Any] = {
+                "rank": rank,
+                "host": f"host-{rank}",
+                "datacenter": "east",
+                "gpu": 0,
+                "pipeline": pipeline,
+                "stage": stage,
+                "stages": stages,
+                "pipelines": pipelines,
+                "microbatches": 4,
+                "iterations": 5,
+                "schedule": schedule,
+                "config": CONFIG,
+                "precision": "fp32",
+                "seed": 3,
+                "learning_rate": 1e-3,
+                "listen_address": LOOPBACK,
+                "interface": "lo",
+                "rendezvous_address": LOOPBACK,
+                "rendezvous_port": port,
+                "span_log": str(folder / f"{rank}.spans"),
+                "epoch_ns": epoch_ns,
+                "gradients": str(folder / f"{rank}.npz"),
+            }
+            plan = BaselineConfig(**fields | changes)
+            plan.write(folder / f"{rank}.json")
+            plans.append(plan)
+            if rank not in absent:
+                command = [sys.executable, "-m", "workloads.baselines.torch_rank", str(folder / f"{rank}.json")]
+                processes[rank] = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+                started.append(processes[rank])
+        return World(plans, processes)
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,121 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
+from workloads.model.gpt_config import GptConfig
+
+ROOT = Path(__file__).parents[3]
+PLAN = BaselineConfig(
+    rank=5,
+    host="west-1",
+    datacenter="west",
+    gpu=0,
+    pipeline=1,
+    stage=2,
+    stages=3,
+    pipelines=2,
+    microbatches=6,
+    iterations=3,
+    schedule="torch-zb",
+    config=GptConfig(layers=6, hidden=64, context=32, heads=4, vocabulary=256),
+    precision="fp32",
+    seed=7,
+    learning_rate=1e-3,
+    listen_address="10.2.0.2",
+    interface="eth0",
+    rendezvous_address="10.0.0.1",
+    rendezvous_port=20_100,
+    span_log="/tmp/rank-5.spans",
+    epoch_ns=123,
+    gradients="/tmp/rank-5.npz",
+    parent_pid=4711,
+)
+
+
+def test_a_plan_reads_back_as_written(tmp_path: Path) -> None:
+    for plan in (PLAN, replace(PLAN, text="/tmp/text", gradients=None, parent_pid=None, threads=2)):
+        plan.write(tmp_path / "plan.json")
+        assert read_baseline_config(tmp_path / "plan.json") == plan
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"schedule": "gpipe"}, "schedule: 'gpipe' is none of torch-gpipe, torch-1f1b, torch-zb, torch-ddp"),
+        ({"precision": "fp64"}, "precision: 'fp64' is none of fp32, bf16"),
+        ({"rank": 4}, "rank: 4, where stage 2 of pipeline 1 is rank 5"),
+        ({"stage": 3}, "stage: 3 is none of the 3 stages"),
+        ({"pipeline": 2}, "pipeline: 2 is none of the 2 pipelines"),
+        ({"iterations": 0}, "iterations: 0 is below 1"),
+        ({"learning_rate": 0.0}, "learning_rate: 0.0 is not above 0"),
+        ({"silence_ns": 0}, "silence_ns: 0 is below 1"),
+        ({"rendezvous_port": 0}, "rendezvous_port: 0 is no port"),
+        ({"rank": 0, "pipeline": 0, "stage": 0}, "rendezvous_address: rank 0 keeps the store at its own address"),
+        ({"microbatches": 7}, "microbatches: 7, where torch-zb runs 2 rounds on 3 stages and needs a multiple of 2"),
+        ({"schedule": "torch-1f1b", "microbatches": 2}, "microbatches: 2, where torch-1f1b needs one for each"),
+        ({"schedule": "torch-ddp"}, "stages: torch-ddp trains whole replicas: 1 stage, not 3"),
+        ({"stages": 1, "stage": 0, "rank": 1, "schedule": "torch-gpipe"}, "stages: torch-gpipe needs 2 stages"),
+        ({"stages": 9, "rank": 11}, "stages: 6 layers make 1 to 6 stages, not 9"),
+        ({"config": {"layers": 6}}, "config: "),
+        ({"colour": "red"}, "colour: unknown field"),
+    ],
+)
+def test_a_plan_that_is_wrong_is_refused_with_its_path_and_the_field(
+    tmp_path: Path, changes: dict[str, object], fault: str
+) -> None:
+    path = tmp_path / "plan.json"
+    PLAN.write(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(ValueError, match=r"plan\.json") as refusal:
+        read_baseline_config(path)
+    assert str(refusal.value).startswith(f"{path}: {fault}")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("schedule", ["torch-gpipe", "torch-1f1b", "torch-zb"])
+def test_numbers_of_microbatches_are_refused_where_torch_refuses_them(schedule: str, stages: int) -> None:
+    import torch
+    from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleavedZeroBubble
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=stages)
+    try:
+        stage = torch.distributed.pipelining.PipelineStage(torch.nn.Identity(), 0, stages, torch.device("cpu"))
+        for microbatches in range(1, 3 * stages + 2):
+            try:
+                if schedule == "torch-zb":
+                    ScheduleInterleavedZeroBubble([stage], microbatches)
+                elif schedule == "torch-1f1b":
+                    Schedule1F1B(stage, microbatches)
+                else:
+                    ScheduleGPipe(stage, microbatches)
+                by_torch = True
+            except ValueError:
+                by_torch = False
+            plan = dict.fromkeys(("rank", "stage", "pipeline"), 0) | {
+                "listen_address": "10.0.0.1",
+                "stages": stages,
+                "schedule": schedule,
+            }
+            try:
+                replace(PLAN, microbatches=microbatches, **plan)
+                by_us = True
+            except ValueError:
+                by_us = False
+            assert by_us == by_torch, microbatches
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_plan_is_read_without_torch() -> None:
+    check = (
+        "import sys, workloads.baselines.baseline_config, workloads.baselines.torch_rank; print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

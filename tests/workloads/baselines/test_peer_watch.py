@@ -1,0 +1,76 @@
+"""Watches of several ranks in one process, on a real store."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+
+import pytest
+from torch.distributed import TCPStore
+
+from tests.workloads.baselines.torch_world import LOOPBACK, free_port
+from workloads.baselines.baseline_config import BaselineConfig
+from workloads.baselines.peer_watch import PeerWatch
+from workloads.baselines.rendezvous import Member
+from workloads.model.gpt_config import GptConfig
+
+MEMBERS = {rank: Member(rank, f"host-{rank}", LOOPBACK) for rank in range(3)}
+
+
+class Watched:
+    """Three ranks' watches on one store, each with what it has been told."""
+
+    def __init__(self) -> None:
+        port = free_port()
+        self.store = TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=10))
+        self.losses: list[SimpleQueue[str]] = [SimpleQueue() for _ in MEMBERS]
+        self.watches = [PeerWatch(self.plan(rank, port), MEMBERS, self.losses[rank].put) for rank in MEMBERS]
+
+    @staticmethod
+    def plan(rank: int, port: int) -> BaselineConfig:
+        return BaselineConfig(
+            rank=rank,
+            host=f"host-{rank}",
+            datacenter="east",
+            gpu=0,
+            pipeline=rank,
+            stage=0,
+            stages=1,
+            pipelines=3,
+            microbatches=1,
+            iterations=1,
+            schedule="torch-ddp",
+            config=GptConfig(1, 8, 8, 1, 8),
+            precision="fp32",
+            seed=0,
+            learning_rate=1e-3,
+            listen_address=LOOPBACK,
+            interface="lo",
+            rendezvous_address=LOOPBACK,
+            rendezvous_port=port,
+            span_log="/nowhere",
+            epoch_ns=0,
+            silence_ns=2_500_000_000,
+        )
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    watched = Watched()
+    for watch in watched.watches:
+        watch.start()
+    yield watched
+    for watch in reversed(watched.watches):
+        watch.shutdown()
+
+
+def test_a_rank_that_goes_quiet_is_named_to_every_other(watched: Watched) -> None:
+    watched.watches[2].shutdown()
+    silence = f"rank 2 (host-2, {LOOPBACK}) is lost: nothing heard of it for 2.5 s"
+    assert [watched.losses[rank].get(timeout=20) for rank in (0, 1)] == [silence] * 2
+    assert watched.losses[2].empty()
+
+
+def test_ranks_that_live_are_not_lost_however_long_nothing_else_happens(watched: Watched) -> None:
+    for losses in watched.losses:
+        with pytest.raises(Empty):
+            losses.get(timeout=1.5)

@@ -1,0 +1,121 @@
+"""torch ranks train as one process would, and end together when one of them is lost."""
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.workloads.baselines.torch_world import CONFIG, LOOPBACK, ROOT, StartWorld, World
+from tests.workloads.model.reference_training import relative_error, train_reference
+
+TOLERANCE = 1e-5
+SPANS = {
+    "torch-gpipe": ("forward", "backward"),
+    "torch-1f1b": ("forward", "backward"),
+    "torch-zb": ("forward", "backward_input", "backward_weight"),
+    "torch-ddp": ("forward", "backward"),
+}
+
+
+def gradients_of(world: World, pipeline: int) -> dict[str, np.ndarray]:
+    parts = [dict(np.load(plan.gradients)) for plan in world.plans if plan.pipeline == pipeline]
+    merged = {name: gradient for part in parts for name, gradient in part.items()}
+    assert len(merged) == sum(len(part) for part in parts), "two stages share a parameter's name"
+    return merged
+
+
+@pytest.mark.parametrize(
+    ("schedule", "stages", "pipelines"),
+    [("torch-gpipe", 2, 1), ("torch-1f1b", 2, 1), ("torch-zb", 2, 2), ("torch-ddp", 1, 2)],
+)
+def test_losses_and_gradients_are_those_of_single_process_training(
+    start_world: StartWorld, schedule: str, stages: int, pipelines: int
+) -> None:
+    world = start_world(schedule, stages, pipelines)
+    reference = train_reference(CONFIG, pipelines=pipelines, microbatches=4, iterations=5, seed=3, learning_rate=1e-3)
+    assert [world.outcome(plan.rank) for plan in world.plans] == [(0, "")] * (stages * pipelines)
+    logs = [world.log(plan.rank) for plan in world.plans]
+    shares = [dict(log.losses) for log, plan in zip(logs, world.plans, strict=True) if plan.stage == stages - 1]
+    assert [not log.losses for log in logs] == [plan.stage < stages - 1 for plan in world.plans]
+    losses = [sum(share[iteration] for share in shares) for iteration in range(5)]
+    np.testing.assert_allclose(losses, reference.losses, rtol=TOLERANCE)
+    for pipeline in range(pipelines):
+        assert relative_error(gradients_of(world, pipeline), reference.gradients) <= TOLERANCE
+    for log in logs:
+        assert log.complete
+        assert Counter((span.kind, span.iteration) for span in log.spans) == {
+            **{(kind, iteration): 4 for kind in SPANS[schedule] for iteration in range(5)},
+            **{("optimizer", iteration): 1 for iteration in range(5)},
+        }
+        assert all(one.start_ns <= one.end_ns <= other.start_ns for one, other in pairwise(log.spans))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "stages", "pipelines", "victim"), [("torch-1f1b", 3, 1, 2), ("torch-ddp", 1, 2, 0)]
+)
+def test_when_a_rank_is_killed_every_other_fails_with_one_line(
+    start_world: StartWorld, schedule: str, stages: int, pipelines: int, victim: int
+) -> None:
+    world = start_world(schedule, stages, pipelines, iterations=1_000_000)
+    world.await_first_iteration()
+    world.processes[victim].kill()
+    for rank in world.processes:
+        if rank != victim:
+            status, errors = world.outcome(rank)
+            assert status == 1
+            assert errors.startswith(f"wanbed torch rank {rank} (host-{rank}): ")
+            assert errors.count("\n") == 1
+            assert not world.log(rank).complete
+
+
+def test_when_the_rank_that_keeps_the_store_falls_silent_it_is_named(start_world: StartWorld) -> None:
+    # A stopped process keeps its connections open: to Gloo it is a slow one.
+    world = start_world("torch-gpipe", 2, 1, iterations=1_000_000, silence_ns=3_000_000_000)
+    world.await_first_iteration()
+    world.processes[0].send_signal(signal.SIGSTOP)
+    silence = "its rendezvous store has not answered for 3 s"
+    assert world.outcome(1) == (1, f"wanbed torch rank 1 (host-1): rank 0 (host-0, {LOOPBACK}) is lost: {silence}\n")
+
+
+def test_a_rank_that_is_not_started_is_reported(start_world: StartWorld) -> None:
+    world = start_world("torch-ddp", 1, 2, absent={1}, rendezvous_timeout_ns=1_000_000_000)
+    assert world.outcome(0) == (1, "wanbed torch rank 0 (host-0): no word of rank 1 within 1 s\n")
+
+
+def test_a_rank_that_finds_no_store_says_so(start_world: StartWorld) -> None:
+    world = start_world("torch-ddp", 1, 2, absent={0}, rendezvous_timeout_ns=1_000_000_000)
+    status, errors = world.outcome(1)
+    assert status == 1
+    assert errors.startswith("wanbed torch rank 1 (host-1): ")
+    assert f"({LOOPBACK}, {world.plans[1].rendezvous_port})" in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"interface": "eth77"}, "interface: eth77 bears no address here"),
+        ({"epoch_ns": 2**62}, "epoch_ns: lies in the future"),
+        ({"parent_pid": 1}, "its parent is not process 1"),
+    ],
+)
+def test_a_plan_that_cannot_be_followed_is_one_line(
+    start_world: StartWorld, changes: dict[str, object], line: str
+) -> None:
+    status, errors = start_world("torch-ddp", 1, 1, **changes).outcome(0)
+    assert status == 1
+    assert errors.startswith(f"wanbed torch rank 0 (host-0): {line}")
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["/nowhere/plan.json"]])
+def test_without_a_plan_there_is_one_line(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "workloads.baselines.torch_rank", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("wanbed torch rank: ")
+    assert done.stderr.count("\n") == 1

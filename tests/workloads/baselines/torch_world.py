@@ -1,0 +1,54 @@
+"""Worlds of torch ranks as real processes over loopback."""
+
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from results.records.span_log import SpanLogContents, read_span_log
+from workloads.baselines.baseline_config import BaselineConfig
+from workloads.model.gpt_config import GptConfig
+
+ROOT = Path(__file__).parents[3]
+LOOPBACK = "127.0.0.1"
+PATIENCE_S = 120
+CONFIG = GptConfig(layers=4, hidden=32, context=16, heads=2, vocabulary=64)
+
+
+def free_port() -> int:
+    """A port that nobody listens on, below those that the kernel gives away while torch is being imported."""
+    while True:
+        port = random.randint(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+            return port
+
+
+@dataclass(frozen=True)
+class World:
+    plans: list[BaselineConfig]
+    processes: "dict[int, subprocess.Popen[str]]"
+
+    def outcome(self, rank: int) -> tuple[int, str]:
+        """Exit status and standard error."""
+        _, errors = self.processes[rank].communicate(timeout=PATIENCE_S)
+        return self.processes[rank].returncode, errors
+
+    def log(self, rank: int) -> SpanLogContents:
+        return read_span_log(Path(self.plans[rank].span_log))
+
+    def await_first_iteration(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not all(Path(plan.span_log).exists() and self.log(plan.rank).spans for plan in self.plans):
+            assert time.monotonic() < deadline, "no iteration ended"
+            assert all(process.poll() is None for process in self.processes.values()), "a rank has ended"
+            time.sleep(0.05)
+
+
+StartWorld = Callable[..., World]

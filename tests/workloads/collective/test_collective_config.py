@@ -1,0 +1,69 @@
+from dataclasses import replace
+
+import pytest
+
+from workloads.collective.collective_config import CollectiveConfig, check_devices, collective_environment
+
+PLAN = CollectiveConfig(
+    backend="nccl",
+    hosts=("east-0", "east-1", "east-2"),
+    position=1,
+    interface="eth0",
+    store_address="10.0.0.2",
+    store_port=20_012,
+    timeout_ns=60_000_000_000,
+)
+
+
+def test_every_host_is_a_machine_of_its_own_to_nccl_and_only_its_interface_leads_out() -> None:
+    assert collective_environment(PLAN) == {
+        "NCCL_HOSTID": "east-1",
+        "NCCL_P2P_DISABLE": "1",
+        "NCCL_SHM_DISABLE": "1",
+        "NCCL_IB_DISABLE": "1",
+        "NCCL_NET": "Socket",
+        "NCCL_SOCKET_IFNAME": "=eth0",
+    }
+
+
+def test_hosts_of_a_group_have_different_ids() -> None:
+    ids = [collective_environment(replace(PLAN, position=position))["NCCL_HOSTID"] for position in range(3)]
+    assert ids == ["east-0", "east-1", "east-2"]
+
+
+def test_gpus_of_one_host_reach_each_other_as_those_of_a_real_host_do() -> None:
+    environment = collective_environment(replace(PLAN, hosts=("east-0", "east-0")))
+    assert (environment["NCCL_P2P_DISABLE"], environment["NCCL_SHM_DISABLE"]) == ("0", "0")
+
+
+def test_a_host_with_two_of_the_replicas_is_still_apart_from_the_third() -> None:
+    environment = collective_environment(replace(PLAN, hosts=("east-0", "east-0", "east-1")))
+    assert (environment["NCCL_P2P_DISABLE"], environment["NCCL_SHM_DISABLE"]) == ("1", "1")
+
+
+def test_gloo_is_told_its_interface() -> None:
+    assert collective_environment(replace(PLAN, backend="gloo")) == {"GLOO_SOCKET_IFNAME": "eth0"}
+
+
+def test_replicas_on_gpus_of_their_own_may_sum() -> None:
+    check_devices(["GPU-1", "GPU-2", "GPU-3"], PLAN.hosts)
+
+
+def test_replicas_that_share_a_gpu_are_refused_by_their_hosts() -> None:
+    with pytest.raises(ValueError, match=r"the replicas on east-0 and east-2 share one \(GPU-1\): bring more GPUs"):
+        check_devices(["GPU-1", "GPU-2", "GPU-1"], PLAN.hosts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"backend": "mpi"}, "backend: 'mpi' is none of nccl, gloo"),
+        ({"hosts": ("east-0",), "position": 0}, "hosts: 1 replica has nothing to sum with"),
+        ({"position": 3}, "position: 3 is none of the 3 replicas"),
+        ({"store_port": 0}, "store_port: 0 is no port"),
+        ({"timeout_ns": 0}, "timeout_ns: 0 is below 1"),
+    ],
+)
+def test_a_plan_that_cannot_be_followed_is_refused_by_its_field(changes: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        replace(PLAN, **changes)  # type: ignore[arg-type]

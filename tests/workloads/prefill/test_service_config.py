@@ -1,0 +1,78 @@
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from workloads.inference.inference_model import INFERENCE_MODELS
+from workloads.plan_file import read_plan, write_plan
+from workloads.prefill.control.memory_ledger import GpuMemory
+from workloads.prefill.control.prefill_group import GroupGpus
+from workloads.prefill.prefill_profile import PrefillProfile
+from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from workloads.prefill.request_source import RequestSource, SourceKind
+from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
+
+MEMORY = GpuMemory(80 * 2**30, 30 * 2**30)
+
+
+def service(name: str, first: int, groups: int) -> DatacenterService:
+    gpus = range(first, first + 2 * groups)
+    return DatacenterService(
+        name,
+        tuple(GroupGpus((gpu, gpu + 1), (MEMORY, MEMORY)) for gpu in gpus[::2]),
+        tuple(ServingGpu(gpu, f"{name}-{gpu - first}", 0) for gpu in gpus),
+        f"{name}-serving-0",
+        (f"{name}-serving-0", f"{name}-serving-1"),
+        groups,
+    )
+
+
+PLAN = ServiceConfig(
+    (service("east", 0, 2), service("west", 4, 1)),
+    INFERENCE_MODELS["llama-8b"],
+    PrefillProfile(60_000.0, 2_500.0, 0.5, "paper", measured=False),
+    PrefillSettings(slo_ns=10**10, policy=FillPolicy.GREEDY),
+    RequestSource("poisson", SourceKind.POISSON, 4.0, seed=1),
+    depth=2,
+    kv_token_bytes=2048,
+    activation_token_bytes=128,
+)
+
+
+def test_a_plan_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
+    write_plan(PLAN, tmp_path / "plan.json")
+    assert read_plan(ServiceConfig, tmp_path / "plan.json") == PLAN
+
+
+def test_a_policy_that_there_is_not_is_refused_by_its_field(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    write_plan(PLAN, path)
+    path.write_text(path.read_text().replace('"greedy"', '"gredy"'))
+    with pytest.raises(ValueError, match=r"settings\.policy: 'gredy' is none of none, planned, greedy"):
+        read_plan(ServiceConfig, path)
+
+
+def test_requests_are_dealt_in_proportion_to_the_groups() -> None:
+    striped = [datacenter.name for datacenter, _ in islice(PLAN.arrivals(), 300)]
+    assert striped.count("east") == 200
+    assert all(striped[start : start + 3].count("west") == 1 for start in range(0, 300, 3))
+
+
+def test_a_dilated_service_has_every_time_stretched_alike() -> None:
+    slow = PLAN.dilated(2)
+    assert slow.settings.slo_ns == 2 * PLAN.settings.slo_ns
+    assert slow.settings.transfer_ns(10**6) == 2 * PLAN.settings.transfer_ns(10**6)
+    assert slow.profile.chunk_ns(4, 512, 100) == 2 * PLAN.profile.chunk_ns(4, 512, 100)
+    pairs = zip(islice(slow.arrivals(), 50), islice(PLAN.arrivals(), 50), strict=True)
+    assert all(later.arrival_ns == 2 * request.arrival_ns for (_, later), (_, request) in pairs)
+
+
+def test_the_cache_of_all_stages_is_that_of_the_model() -> None:
+    sent = [PLAN.kv_sent_bytes(layers, 1000) for layers in PLAN.model.stage_layers(2)]
+    assert sum(sent) == 2048 * 1000
+
+
+def test_decode_hosts_take_turns() -> None:
+    east = PLAN.datacenters[0]
+    hosts = [PLAN.decode_host(east, number) for number in range(8)]
+    assert hosts.count("east-serving-0") == hosts.count("east-serving-1") == 4

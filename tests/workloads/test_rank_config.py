@@ -1,0 +1,191 @@
+import json
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from workloads.collective.collective_config import CollectiveConfig
+from workloads.compute.backends.backend import ComputeConfig
+from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
+from workloads.inference.inference_model import INFERENCE_MODELS
+from workloads.inference.inference_work import InferenceWork
+from workloads.model.gpt_config import GptConfig
+from workloads.prefill.prefill_profile import PrefillProfile
+from workloads.prefill.prefill_settings import PrefillSettings
+from workloads.rank_config import RankConfig, read_rank_config
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.serving.serving_configs import Endpoint, GpuServingConfig
+from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.peer import Peer
+
+PLAN = RankConfig(
+    rank=1,
+    host="central-0",
+    datacenter="central",
+    gpu=0,
+    pipeline=0,
+    stage=1,
+    shape=PipelineShape(3, 8, recompute=(False, True, True), memory_bound=(3, 2, 1)),
+    iterations=3,
+    schedule="workloads.schedules.one_forward_one_backward:OneForwardOneBackward",
+    schedule_options={"warmup_depth": 5},
+    compute=ComputeConfig(
+        backend="workloads.compute.backends.replay_backend:ReplayBackend",
+        costs=ReplayCosts(
+            ReplayDurations(20_000_000, 40_000_000, 5_000_000), ReplaySizes(1_048_576, 2_097_152, gradient_bytes=99)
+        ),
+        stages=3,
+        stage=1,
+        pipelines=2,
+        pipeline=0,
+        microbatches=8,
+        precision="fp32",
+        seed=3,
+        learning_rate=0.1,
+        model=GptConfig(layers=4, hidden=64, context=16, heads=2, vocabulary=32),
+        options={"size": [1, {"a": None}]},
+    ),
+    links=LinksConfig(
+        rank=1,
+        pipeline=0,
+        stage=1,
+        peers=(
+            Peer(0, "east-0", "10.0.0.1", None, 1),
+            Peer(2, "west-0", "10.2.0.1", 29_502, 16),
+            Peer(4, "central-1", "10.1.0.2", 29_504, 1),
+        ),
+        previous=BoundaryConfig(0, 2_097_152),
+        following=BoundaryConfig(2, 1_048_576, (1, 4), tuple((p, m) for m in range(8) for p in (1, 0))),
+        ring=(1, 4),
+        microbatches=8,
+        iterations=3,
+    ),
+    listen_address="10.1.0.1",
+    listen_port=29_501,
+    congestion="bbr",
+    run_token="00112233445566778899aabbccddeeff",  # noqa: S106 - of no run
+    span_log="/tmp/rank-1.spans",
+    epoch_ns=123_456_789,
+    parent_pid=4711,
+)
+
+
+def written(tmp_path: Path, **changes: object) -> Path:
+    """The plan's file, with fields set or, where the value is ``...``, left out; ``a__b`` is the field b within a."""
+    path = tmp_path / "plan.json"
+    PLAN.write(path)
+    document = json.loads(path.read_text())
+    for name, value in changes.items():
+        *outer, last = name.split("__")
+        target = document
+        for step in outer:
+            target = target[step]
+        if value is ...:
+            del target[last]
+        else:
+            target[last] = value
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_plan_reads_back_as_written(tmp_path: Path) -> None:
+    PLAN.write(tmp_path / "plan.json")
+    assert read_rank_config(tmp_path / "plan.json") == PLAN
+
+
+def test_one_value_for_all_stages_reads_back_too(tmp_path: Path) -> None:
+    plan = replace(PLAN, shape=PipelineShape(3, 8, recompute=True, memory_bound=2), congestion=None, parent_pid=None)
+    plan.write(tmp_path / "plan.json")
+    assert read_rank_config(tmp_path / "plan.json") == plan
+
+
+def test_the_token_is_kept_from_other_users(tmp_path: Path) -> None:
+    PLAN.write(tmp_path / "plan.json")
+    assert stat.S_IMODE((tmp_path / "plan.json").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"stage": "1"}, "stage: expected int, found '1'"),
+        ({"stage": True}, "stage: expected int, found True"),
+        ({"stage": 3}, "stage: 3 is none of the 3 stages"),
+        ({"iterations": 0}, "iterations: 0 is below 1"),
+        ({"rank": -1}, "rank: -1 is below 0"),
+        ({"colour": "red"}, "colour: unknown field"),
+        ({"compute__costs__durations__colour": "red"}, "compute.costs.durations.colour: unknown field"),
+        ({"compute__costs__durations__forward_ns": -5}, "compute.costs.durations.forward_ns: -5 is negative"),
+        (
+            {"compute__costs__durations__recompute_ns": 0},
+            "compute.costs.durations.recompute_ns: 0, where the shape says that stage 1 recomputes",
+        ),
+        ({"compute": 5}, "compute: expected an object, found 5"),
+        ({"compute__backend": "torch"}, "compute.backend: 'torch' is not the path of a class"),
+        ({"gradients": "/tmp/gradients.npz"}, "gradients: replayed compute makes none, leave the file out"),
+        ({"shape__stages": 0}, "shape.stages: 0 is below 1"),
+        ({"shape__recompute": [True, 1, True]}, "shape.recompute.1: expected bool, found 1"),
+        ({"shape__memory_bound": "2"}, "shape.memory_bound: expected int, found '2'"),
+        ({"links__previous": None}, "links.previous: stage 1 of 3 has one"),
+        ({"stage": 0, "links__stage": 0}, "links.previous: stage 0 of 3 has none"),
+        ({"stage": 0}, "links.stage: 1, where the rank's is 0"),
+        ({"links__iterations": 2}, "links.iterations: 2, where the rank's is 3"),
+        ({"links__ring": [1]}, "links.ring: (1,) are not two or more ranks, each once"),
+        ({"listen_port": 70_000}, "listen_port: 70000 is no port to listen on"),
+        ({"run_token": "abc"}, "run_token: write 16 bytes in hexadecimal"),
+        ({"run_token": "ab"}, "run_token: write 16 bytes in hexadecimal"),
+        ({"host": ...}, "the plan: "),
+    ],
+)
+def test_a_plan_that_is_wrong_is_refused_with_its_path_and_the_field(
+    tmp_path: Path, changes: dict[str, object], fault: str
+) -> None:
+    path = written(tmp_path, **changes)
+    with pytest.raises(ValueError, match=r"plan\.json") as refusal:
+        read_rank_config(path)
+    assert str(refusal.value).startswith(f"{path}: {fault}")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "nonsense", "[]", "null", "3"])
+def test_another_file_is_refused_with_its_path(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=str(path)):
+        read_rank_config(path)
+
+
+def test_a_collective_sums_what_torch_computes() -> None:
+    collective = CollectiveConfig("gloo", ("east-0", "east-1"), 0, "eth0", "10.0.0.1", 20_000, 10**9)
+    with pytest.raises(ValueError, match=r"^collective: torch sums what torch has computed"):
+        replace(PLAN, collective=collective)
+
+
+def test_training_and_prefill_of_a_gpu_are_both_computed_or_both_replayed() -> None:
+    end = Endpoint("east-0", "10.0.0.1", 10_000)
+    serving = GpuServingConfig(
+        gpu=1,
+        pooled=False,
+        model=INFERENCE_MODELS["llama-tiny"],
+        profile=PrefillProfile(1.0, 1.0, 0.0, "test", measured=False),
+        settings=PrefillSettings(10**9),
+        stages=1,
+        kv_token_bytes=1,
+        activation_token_bytes=1,
+        listen=end,
+        controller=end,
+        decodes=(end,),
+        following=None,
+        datacenters=1,
+        counts="/tmp/counts",
+    )
+    torch = replace(PLAN.compute, backend="workloads.compute.backends.torch_backend:TorchBackend")
+    computed = replace(serving, inference=InferenceWork(serving.model, seed=3, device="cpu"))
+    assert replace(PLAN, serving=serving).serving == serving
+    assert replace(PLAN, compute=torch, serving=computed).serving == computed
+    for wrong in (
+        {"compute": torch, "serving": serving},
+        {"serving": computed},
+    ):
+        with pytest.raises(ValueError, match=r"^serving\.inference: torch computes training and prefill .* neither$"):
+            replace(PLAN, **wrong)  # type: ignore[arg-type]

@@ -1,0 +1,45 @@
+"""Plans of ranks that train a small GPT in torch over loopback."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.workloads.loopback_ranks import GPIPE, make_configs
+from workloads.model.gpt_config import GptConfig
+from workloads.rank_config import RankConfig
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.transport.links_config import BoundaryConfig
+
+TORCH = "workloads.compute.backends.torch_backend:TorchBackend"
+TINY = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
+MICROBATCHES, SEED, LEARNING_RATE = 3, 3, 1e-3
+
+
+def make_torch_configs(
+    folder: Path, stages: int, pipelines: int = 1, *, iterations: int = 2, precision: str = "fp32", **compute: object
+) -> list[RankConfig]:
+    """As ``make_configs`` does, with gpt-tiny trained under GPipe; ``compute`` changes ``ComputeConfig``."""
+    shape = PipelineShape(stages, MICROBATCHES)
+    plans = make_configs(folder, shape, pipelines, iterations=iterations, schedule=GPIPE)
+    size_bytes = TINY.activation_bytes(precision)
+
+    def sized(boundary: BoundaryConfig | None) -> BoundaryConfig | None:
+        return None if boundary is None else replace(boundary, transfer_bytes=size_bytes)
+
+    return [
+        replace(
+            plan,
+            compute=replace(
+                plan.compute,
+                backend=TORCH,
+                model=TINY,
+                precision=precision,
+                device="cpu",
+                seed=SEED,
+                learning_rate=LEARNING_RATE,
+                **compute,  # type: ignore[arg-type]
+            ),
+            links=replace(plan.links, previous=sized(plan.links.previous), following=sized(plan.links.following)),
+            rendezvous_timeout_ns=60_000_000_000,
+        )
+        for plan in plans
+    ]

@@ -1,0 +1,71 @@
+from typing import Any
+
+import pytest
+
+from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.peer import Peer
+
+
+def peer(rank: int, **changed: Any) -> Peer:
+    return Peer(**{"rank": rank, "host": "h", "address": "127.0.0.1", "port": 1000, "connections": 1} | changed)
+
+
+VALID = {
+    "rank": 2,
+    "pipeline": 1,
+    "stage": 0,
+    "peers": (peer(0), peer(3)),
+    "previous": None,
+    "following": BoundaryConfig(3, 100, (0, 2), ((1, 0), (0, 0))),
+    "ring": (2, 0),
+    "microbatches": 1,
+    "iterations": 1,
+}
+
+
+def test_a_plan_knows_its_peers_in_the_ring() -> None:
+    assert LinksConfig(**VALID).ring_neighbours == (0, 0)
+    wide = LinksConfig(**VALID | {"ring": (0, 2, 4, 6), "peers": (peer(0), peer(3), peer(4))})
+    assert wide.ring_neighbours == (0, 4)
+    assert LinksConfig(**VALID | {"ring": ()}).ring_neighbours is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"rank": -1}, "rank: -1 is below 0"),
+        ({"microbatches": 0}, "microbatches: 0 is below 1"),
+        ({"peers": (peer(0), peer(3), peer(3))}, "peers: a rank is named twice"),
+        ({"peers": (peer(0), peer(2))}, r"peers.1.rank: 2 is this rank itself"),
+        ({"peers": (peer(0), peer(3, connections=0))}, r"peers.1.connections: 0 is below 1"),
+        ({"peers": (peer(0), peer(3, port=None))}, r"peers.1.port: None is no port to call rank 3 at"),
+        ({"peers": (peer(0),)}, r"following.rank: rank 3 is none of the peers"),
+        ({"following": BoundaryConfig(3, 100, (0, 4))}, r"following.mates: rank 2 itself is not among them"),
+        ({"following": BoundaryConfig(3, 100, (2, 3))}, r"following.mates: rank 3 is of the other stage"),
+        ({"following": BoundaryConfig(3, 100, (2, 4))}, r"following.mates: rank 4 is none of the peers"),
+        ({"pipeline": 0}, r"following.mates: "),
+        ({"microbatches": 2}, r"following.outgoing_turns: not every microbatch of the pipelines 0 to 1 once"),
+        ({"ring": (2,)}, r"ring: \(2,\) are not two or more ranks"),
+        ({"ring": (0, 4)}, "ring: rank 2 itself is not in it"),
+        ({"ring": (0, 2, 4)}, "ring: rank 4 is none of the peers"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_with_its_field(changed: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=f"^{fault}"):
+        LinksConfig(**VALID | changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"rank": -1}, "rank: -1 is below 0"),
+        ({"transfer_bytes": 0}, "transfer_bytes: 0 is below 1"),
+        ({"mates": (2, 0)}, "mates: "),
+        ({"mates": ()}, "outgoing_turns: only a boundary that is shared has turns"),
+        ({"outgoing_turns": ((0, 0, 0),)}, "outgoing_turns: a turn is a pipeline and a microbatch"),
+    ],
+)
+def test_a_boundary_that_cannot_be_is_refused_with_its_field(changed: dict[str, Any], fault: str) -> None:
+    valid = {"rank": 3, "transfer_bytes": 100, "mates": (0, 2), "outgoing_turns": ((0, 0), (1, 0))}
+    with pytest.raises(ValueError, match=f"^{fault}"):
+        BoundaryConfig(**valid | changed)

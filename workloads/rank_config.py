@@ -1,0 +1,124 @@
+"""The plan of one rank, as a file. The rank follows its plan alone.
+
+The runner makes a plan for each rank and writes it; the rank reads it, with the standard library only.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workloads.collective.collective_config import CollectiveConfig
+from workloads.compute.backends.backend import (
+    DEFAULT_RENDEZVOUS_TIMEOUT_NS,
+    ComputeConfig,
+    load_backend,
+)
+from workloads.plan_file import read_plan, write_plan
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.serving.serving_configs import GpuServingConfig
+from workloads.transport.frames.frame import RUN_TOKEN_BYTES
+from workloads.transport.links_config import LinksConfig
+
+
+@dataclass(frozen=True)
+class RankConfig:
+    """One rank of one trial. Durations are those of the testbed's clock (dilated, where the run is).
+
+    ``iterations`` counts the warm-up ones too. ``schedule`` is the path of a class, ``package.module:Class``;
+    ``schedule_options`` are its keyword arguments. ``compute`` says what computes the stage.
+    ``links`` names the rank's peers; those with a lower number call it on ``listen_address`` and ``listen_port``, and
+    every socket of the rank is bound to that address. Ports belong below the kernel's ephemeral range. ``run_token`` is
+    16 bytes in hexadecimal, one for all ranks of a trial. ``epoch_ns`` is the CLOCK_MONOTONIC time that is 0 in the
+    span log. ``gradients`` is a file that receives the last iteration's summed gradients, where the model is trained.
+    With ``parent_pid`` the rank dies with that process, which must have started it. ``serving`` is the prefill that the
+    GPU does while training leaves it idle, replayed or computed by torch as training itself is. With ``collective``,
+    torch sums the gradients over the replicas. With ``start_gate``, the folder of
+    ``workloads.start_gate``, the rank begins when all have met. Raises ValueError naming the field.
+    """
+
+    rank: int
+    host: str
+    datacenter: str
+    gpu: int
+    pipeline: int
+    stage: int
+    shape: PipelineShape
+    iterations: int
+    schedule: str
+    compute: ComputeConfig
+    links: LinksConfig
+    listen_address: str
+    listen_port: int
+    run_token: str
+    span_log: str
+    epoch_ns: int
+    schedule_options: dict[str, Any] = field(default_factory=dict)
+    congestion: str | None = None
+    rendezvous_timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
+    gradients: str | None = None
+    parent_pid: int | None = None
+    serving: GpuServingConfig | None = None
+    collective: CollectiveConfig | None = None
+    start_gate: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("rank", 0), ("gpu", 0), ("pipeline", 0), ("iterations", 1), ("rendezvous_timeout_ns", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
+        if not 0 <= self.stage < self.shape.stages:
+            raise ValueError(f"stage: {self.stage} is none of the {self.shape.stages} stages")
+        self._check_links()
+        if not 1 <= self.listen_port <= 65535:
+            raise ValueError(f"listen_port: {self.listen_port} is no port to listen on")
+        self._check_compute()
+        try:
+            token = bytes.fromhex(self.run_token)
+        except ValueError:
+            token = b""
+        if len(token) != RUN_TOKEN_BYTES:
+            raise ValueError(f"run_token: write {RUN_TOKEN_BYTES} bytes in hexadecimal")
+
+    def _check_links(self) -> None:
+        links, last = self.links, self.shape.stages - 1
+        for name in ("rank", "pipeline", "stage", "iterations"):
+            if getattr(links, name) != getattr(self, name):
+                raise ValueError(f"links.{name}: {getattr(links, name)}, where the rank's is {getattr(self, name)}")
+        if links.microbatches != self.shape.microbatches:
+            raise ValueError(f"links.microbatches: {links.microbatches}, where the shape has {self.shape.microbatches}")
+        for name, boundary, expected in (
+            ("previous", links.previous, self.stage > 0),
+            ("following", links.following, self.stage < last),
+        ):
+            if (boundary is not None) != expected:
+                raise ValueError(
+                    f"links.{name}: stage {self.stage} of {self.shape.stages} has {'one' if expected else 'none'}"
+                )
+
+    def _check_compute(self) -> None:
+        try:
+            backend = load_backend(self.compute.backend)
+        except ValueError as fault:
+            raise ValueError(f"compute.backend: {fault}") from None
+        if self.serving is not None and (self.serving.inference is not None) != backend.computes_prefill:
+            raise ValueError("serving.inference: torch computes training and prefill of a GPU, or neither")
+        if self.collective is not None and (self.links.ring or not backend.sums_on_device):
+            raise ValueError(
+                "collective: torch sums what torch has computed, and in place of the ring: give one of both"
+            )
+        if self.gradients is not None and not backend.trains:
+            raise ValueError(f"gradients: {backend.title} makes none, leave the file out")
+        recompute_ns, recomputes = self.compute.costs.durations.recompute_ns, self.shape.recomputes(self.stage)
+        if recomputes != (recompute_ns > 0):
+            raise ValueError(
+                f"compute.costs.durations.recompute_ns: {recompute_ns}, where the shape says that stage {self.stage} "
+                f"{'recomputes' if recomputes else 'does not recompute'}"
+            )
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON, readable by this user alone because of the token."""
+        write_plan(self, path)
+
+
+def read_rank_config(path: Path) -> RankConfig:
+    """Read what ``RankConfig.write`` wrote. Raises ValueError, one line with path and field; OSError if unreadable."""
+    return read_plan(RankConfig, path)

@@ -1,0 +1,75 @@
+"""The peer at the other end of a channel, on a selector whose data are functions of an event mask."""
+
+import selectors
+from collections.abc import Callable, Iterable
+
+from workloads.serving.frame_channel import Document, FrameChannel, Payload
+from workloads.transport.frames.frame import FrameError
+
+
+class PeerChannel:
+    """Reads and writes a channel as far as possible, whenever the selector reports it.
+
+    ``heed`` is called with each document. ``gone`` is called once, with the reason, when the connection has ended; what
+    is sent after that is dropped.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        channel: FrameChannel,
+        handle: Callable[[Document], None],
+        gone: Callable[[str], None],
+    ) -> None:
+        self.channel = channel
+        self.here = True
+        self._selector = selector
+        self._handle = handle
+        self._gone = gone
+        self._mask = selectors.EVENT_READ
+        selector.register(channel, self._mask, self._ready)
+        self._write()
+
+    def send(self, document: Document, payload: Payload = 0) -> None:
+        """Send a frame, at once as far as the kernel takes it."""
+        if self.here:
+            self.channel.send(document, payload)
+            self._write()
+
+    def handle_all(self, documents: Iterable[Document]) -> None:
+        """Handle documents that came before this was made."""
+        for document in documents:
+            self._handle(document)
+
+    def close(self) -> None:
+        """Close the connection, without a call of ``gone``."""
+        if self.here:
+            self.here = False
+            self._selector.unregister(self.channel)
+            self.channel.close()
+
+    def _ready(self, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._write()
+        if self.here and mask & selectors.EVENT_READ:
+            try:
+                documents = self.channel.receive()
+            except (OSError, FrameError) as fault:
+                self._end(str(fault))
+                return
+            self.handle_all(documents)
+
+    def _write(self) -> None:
+        try:
+            self.channel.flush()
+        except OSError as fault:
+            self._end(str(fault))
+            return
+        mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.channel.unsent else 0)
+        if mask != self._mask:
+            self._mask = mask
+            self._selector.modify(self.channel, mask, self._ready)
+
+    def _end(self, why: str) -> None:
+        self.close()
+        self._gone(why)

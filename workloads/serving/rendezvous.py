@@ -1,0 +1,113 @@
+"""Connect the processes of a prefill service. A caller says hello with the trial's token."""
+
+import errno
+import hmac
+import selectors
+import time
+from collections.abc import Callable
+from typing import Any
+
+from workloads.serving.frame_channel import Document, FrameChannel
+from workloads.serving.serving_configs import Endpoint
+from workloads.transport.frames.frame import FrameError
+from workloads.transport.socket_options import make_socket
+
+_RETRY_S = 0.1
+_BACKLOG = 128
+
+
+class ServingError(Exception):
+    """A process of the service cannot go on; the message is one line."""
+
+
+def send_hello(token: str, gpu: int | None) -> Document:
+    """Return the hello that a caller sends first; ``gpu`` is None for a decode host."""
+    return {"message": "Hello", "token": token, "gpu": gpu}
+
+
+def call(
+    own_address: str,
+    peer: Endpoint,
+    hello: Document,
+    timeout_ns: int,
+    given_up: Callable[[], bool] = lambda: False,
+) -> FrameChannel:
+    """Return a channel to ``peer``, which may not listen yet. The hello is queued.
+
+    Raises ServingError if nobody listens in time, or once it is ``given_up``.
+    """
+    deadline_ns = time.monotonic_ns() + timeout_ns
+    while True:
+        made = make_socket(own_address, 0, None)
+        try:
+            made.settimeout(1.0)
+            made.connect((peer.address, peer.port))
+        except OSError as fault:
+            made.close()
+            refused = fault.errno in {errno.ECONNREFUSED, errno.ETIMEDOUT, None}
+            if not refused or given_up() or time.monotonic_ns() >= deadline_ns:
+                raise ServingError(f"no connection to {peer.host} port {peer.port}: {fault}") from None
+            time.sleep(_RETRY_S)
+            continue
+        channel = FrameChannel(made)
+        channel.send(hello)
+        return channel
+
+
+class Listener:
+    """Accepts channels of callers that know the token, on a selector that is shared with others.
+
+    ``arrived`` is called with each channel once its hello is there, with the GPU's number, or None for a decode host,
+    and with whatever followed the hello. A caller that sends anything else is dropped, and ``note`` logs it. The
+    selector's data are functions of an event mask. ``keeps_payloads`` is that of the channels.
+    """
+
+    def __init__(
+        self,
+        own: Endpoint,
+        token: str,
+        selector: selectors.BaseSelector,
+        arrived: Callable[[FrameChannel, int | None, list[Document]], None],
+        note: Callable[[str], None],
+        *,
+        keeps_payloads: bool = False,
+    ) -> None:
+        self._keeps_payloads = keeps_payloads
+        self._token = token
+        self._selector = selector
+        self._arrived = arrived
+        self._note = note
+        self._socket = make_socket(own.address, own.port, None)
+        self._socket.listen(_BACKLOG)
+        selector.register(self._socket, selectors.EVENT_READ, self._accept)
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        self._selector.unregister(self._socket)
+        self._socket.close()
+
+    def _accept(self, _mask: int) -> None:
+        try:
+            made, (address, _) = self._socket.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        channel = FrameChannel(made, keeps_payloads=self._keeps_payloads)
+        self._selector.register(channel, selectors.EVENT_READ, lambda mask: self._greeted(channel, address))
+
+    def _greeted(self, channel: FrameChannel, address: Any) -> None:
+        try:
+            documents = channel.receive()
+            if not documents:
+                return
+            hello, *more = documents
+            if hello.get("message") != "Hello" or not isinstance(hello.get("token"), str):
+                raise FrameError("it does not say hello")
+            if not hmac.compare_digest(hello["token"].encode(), self._token.encode()):
+                raise FrameError("it belongs to another run")
+        except (OSError, FrameError) as fault:
+            self._selector.unregister(channel)
+            channel.close()
+            self._note(f"dropped the client {address}: {fault}")
+            return
+        self._selector.unregister(channel)
+        self._arrived(channel, hello.get("gpu"), more)

@@ -1,0 +1,137 @@
+"""The ranks that a rank is linked to, and what goes over each link; plain data that can be written as JSON."""
+
+from dataclasses import dataclass
+
+from workloads.transport.peer import Peer
+
+
+@dataclass(frozen=True)
+class BoundaryConfig:
+    """The boundary between a rank's stage and the stage before or after it.
+
+    ``rank`` is the rank of the same pipeline at the other stage; ``transfer_bytes`` the size of an activation, and of
+    its gradient. ``mates`` are the ranks of the DP-cell at this rank's own stage, itself included, by ascending
+    pipeline: each transfer is then shared over all their links (temporal sharing). Empty, it goes over the own link
+    alone. ``outgoing_turns`` lists (pipeline, microbatch) of everything that the cell sends over this boundary in one
+    iteration, in the order in which each link sends it; empty, first come is first served. A pipeline's transfers are
+    then sent in that order too: one that is offered early waits for those of its pipeline that are listed before it.
+    Transfers are cut by ``connections``, the most that any of those links has: the same at all ranks of the boundary.
+    """
+
+    rank: int
+    transfer_bytes: int
+    mates: tuple[int, ...] = ()
+    outgoing_turns: tuple[tuple[int, int], ...] = ()
+    connections: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rank < 0:
+            raise ValueError(f"rank: {self.rank} is below 0")
+        if self.connections < 1:
+            raise ValueError(f"connections: {self.connections} is below 1")
+        if self.transfer_bytes < 1:
+            raise ValueError(f"transfer_bytes: {self.transfer_bytes} is below 1")
+        if len(set(self.mates)) != len(self.mates) or list(self.mates) != sorted(self.mates):
+            raise ValueError(f"mates: {self.mates} are not ranks in ascending order, each once")
+        if self.outgoing_turns and not self.mates:
+            raise ValueError("outgoing_turns: only a boundary that is shared has turns, name its mates")
+        if any(len(turn) != 2 for turn in self.outgoing_turns):
+            raise ValueError("outgoing_turns: a turn is a pipeline and a microbatch")
+
+
+@dataclass(frozen=True)
+class LinksConfig:
+    """The plan of one rank's transport.
+
+    ``peers`` are all ranks that connections lead to: the stage neighbours named by ``previous`` and ``following``
+    (None at a pipeline's end), their mates, and the ring's neighbours. ``ring`` lists the ranks of all replicas of the
+    stage in ring order, empty where there is one only. Two neighbours of that ring are joined by ``ring_connections``
+    at most, the same number for all of its ranks, since they cut the data alike. ``microbatches`` and ``iterations``
+    bound what may arrive. ``window_bytes`` is what a peer may have in flight over each connection, None for what the
+    kernel gives.
+    Raises ValueError naming the field.
+    """
+
+    rank: int
+    pipeline: int
+    stage: int
+    peers: tuple[Peer, ...]
+    previous: BoundaryConfig | None
+    following: BoundaryConfig | None
+    ring: tuple[int, ...]
+    microbatches: int
+    iterations: int
+    window_bytes: int | None = None
+    ring_connections: int = 1
+
+    def __post_init__(self) -> None:
+        if self.window_bytes is not None and self.window_bytes < 1:
+            raise ValueError(f"window_bytes: {self.window_bytes} is below 1")
+        counts = (("rank", 0), ("pipeline", 0), ("stage", 0))
+        for name, least in (*counts, ("microbatches", 1), ("iterations", 1), ("ring_connections", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
+        self._check_baselines()
+        for name, boundary in (("previous", self.previous), ("following", self.following)):
+            if boundary is not None:
+                self._check_boundary(name, boundary)
+        self._check_ring()
+
+    @property
+    def ring_neighbours(self) -> tuple[int, int] | None:
+        """The ranks before and after this one in the ring, the same one where there are two replicas."""
+        if not self.ring:
+            return None
+        position = self.ring.index(self.rank)
+        return self.ring[position - 1], self.ring[(position + 1) % len(self.ring)]
+
+    def _check_baselines(self) -> None:
+        ranks = [peer.rank for peer in self.peers]
+        if len(set(ranks)) != len(ranks):
+            raise ValueError("peers: a rank is named twice")
+        for index, peer in enumerate(self.peers):
+            if peer.rank == self.rank:
+                raise ValueError(f"peers.{index}.rank: {peer.rank} is this rank itself")
+            for name in ("connections", "unsent_bytes", "unread_bytes"):
+                if (count := getattr(peer, name)) < 1:
+                    raise ValueError(f"peers.{index}.{name}: {count} is below 1")
+            if peer.rank > self.rank and (peer.port is None or not 1 <= peer.port <= 65535):
+                raise ValueError(f"peers.{index}.port: {peer.port} is no port to call rank {peer.rank} at")
+
+    def _check_boundary(self, name: str, boundary: BoundaryConfig) -> None:
+        self._need_peer(f"{name}.rank", boundary.rank)
+        if not boundary.mates:
+            return
+        if self.rank not in boundary.mates:
+            raise ValueError(f"{name}.mates: rank {self.rank} itself is not among them")
+        if boundary.rank in boundary.mates:
+            raise ValueError(f"{name}.mates: rank {boundary.rank} is of the other stage")
+        for rank in boundary.mates:
+            if rank != self.rank:
+                self._need_peer(f"{name}.mates", rank)
+        first = self.pipeline - boundary.mates.index(self.rank)
+        if first < 0:
+            raise ValueError(
+                f"{name}.mates: there are fewer pipelines before {self.pipeline} than mates before this rank"
+            )
+        if boundary.outgoing_turns:
+            cell = range(first, first + len(boundary.mates))
+            expected = sorted((pipeline, microbatch) for pipeline in cell for microbatch in range(self.microbatches))
+            if sorted(boundary.outgoing_turns) != expected:
+                raise ValueError(
+                    f"{name}.outgoing_turns: not every microbatch of the pipelines {cell.start} to {cell.stop - 1} once"
+                )
+
+    def _check_ring(self) -> None:
+        if not self.ring:
+            return
+        if len(set(self.ring)) != len(self.ring) or len(self.ring) < 2:
+            raise ValueError(f"ring: {self.ring} are not two or more ranks, each once")
+        if self.rank not in self.ring:
+            raise ValueError(f"ring: rank {self.rank} itself is not in it")
+        for rank in self.ring_neighbours or ():
+            self._need_peer("ring", rank)
+
+    def _need_peer(self, name: str, rank: int) -> None:
+        if all(peer.rank != rank for peer in self.peers):
+            raise ValueError(f"{name}: rank {rank} is none of the peers")

@@ -26,7 +26,8 @@ class Impairments:
     """What one link does to packets, each direction alike; all zero is nothing. Replaced as a whole.
 
     A field that ends in ``_ns`` is a duration by which the one-way latency strays to either side, and so never above
-    it; any other is the fraction of packets, each way, that it befalls at random.
+    it; any other is the fraction of packets, each way, that it befalls at random. Jitter is uniform and keeps packets
+    in order; loss drops them.
     """
 
     jitter_ns: int = _impairment(

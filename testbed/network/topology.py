@@ -82,8 +82,7 @@ class WanSpec(StrictModel):
     """Conditions of a WAN link, each direction alike.
 
     ``rate`` is the trunk between two datacenters; ``node_pair_rate`` caps each pair of hosts across it. There is a
-    field for each of the ``ground.impairments``: ``jitter`` is how far the one-way latency strays to either side,
-    uniformly and without reordering; ``loss`` the fraction of packets dropped at random each way.
+    field for each of ``ground.impairments.IMPAIRMENTS`` too, none of it by default.
     """
 
     latency: DelayNs = 0

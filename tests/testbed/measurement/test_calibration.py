@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.impairments import UNIMPAIRED
+from ground.impairments import IMPAIRMENTS, UNIMPAIRED
 from ground.strict_model import parse_model
 from testbed.hosts.ping import PingResult
 from testbed.measurement import calibration
@@ -25,7 +25,7 @@ EXACT = LinkMeasurement(
     measured_rtt_ms=80.0,
     configured_goodput_bps=100e6,
     measured_goodput_bps=100e6,
-    impairments={"jitter_ms": Compared(0.0, 0.0), "loss": Compared(0.0, 0.0)},
+    impairments={each.column: Compared(0.0, 0.0) for each in IMPAIRMENTS},
     echo_requests=100,
 )
 
@@ -195,16 +195,18 @@ def test_undilated_times_are_shorter_and_rates_higher(factor: float, goodput_bps
         measured_rtt_ms=81.0 * factor,
         configured_goodput_bps=None if goodput_bps is None else goodput_bps / factor,
         measured_goodput_bps=50e6 / factor,
-        impairments={"jitter_ms": Compared(2.0 * factor, 3.0 * factor), "loss": Compared(0.01, 0.02)},
+        impairments={
+            **EXACT.impairments,
+            "jitter_ms": Compared(2.0 * factor, 3.0 * factor),
+            "loss": Compared(0.01, 0.02),
+        },
     )
     quick = slow.undilated(factor)
     assert (quick.configured_rtt_ms, quick.measured_rtt_ms) == (pytest.approx(80), pytest.approx(81))
     assert quick.configured_goodput_bps == (None if goodput_bps is None else pytest.approx(goodput_bps))
     assert quick.measured_goodput_bps == pytest.approx(50e6)
-    assert quick.impairments == {
-        "jitter_ms": Compared(pytest.approx(2), pytest.approx(3)),
-        "loss": Compared(0.01, 0.02),
-    }
+    assert quick.impairments["jitter_ms"] == Compared(pytest.approx(2), pytest.approx(3))
+    assert quick.impairments["loss"] == Compared(0.01, 0.02)
 
 
 def test_every_wan_link_is_measured_each_way_and_every_datacenter_of_two_hosts_inside(
@@ -247,10 +249,8 @@ def test_a_link_with_jitter_and_loss_is_measured_by_udp_at_more_than_its_rate(mo
     there, back = calibrated(testbed, monkeypatch)
     for link in (there, back):
         assert link.configured_goodput_bps == pytest.approx(100e6 * 1448 / 1490 * 0.99)
-        assert link.impairments == {
-            "jitter_ms": Compared(2.0, pytest.approx(2.0)),
-            "loss": Compared(0.01, pytest.approx(0.01, rel=0.01)),
-        }
+        assert link.impairments["jitter_ms"] == Compared(2.0, pytest.approx(2.0))
+        assert link.impairments["loss"] == Compared(0.01, pytest.approx(0.01, rel=0.01))
         assert link.within_tolerance
     offered = [flow.udp_offered_bps for flow, _ in testbed.flows]
     assert offered == [pytest.approx(1.05 * 100e6 * 1448 / 1490, rel=1e-6)] * 2

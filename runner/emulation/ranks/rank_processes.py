@@ -66,6 +66,9 @@ def run_ranks(
             plan.write(path)
             start = partial(testbed.start_module, plan.host, program, [str(path)], gpu=plan.gpu)
             ranks.start(start, folder / f"rank-{plan.rank}.words")
+        # All may have come while the last one was started.
+        if gate is not None:
+            gate.look()
         failed = ranks.first_failure(pause)
         if failed is not None:
             if gate is not None:

@@ -14,7 +14,7 @@ from runner.planner.planning import PlanningTask, ceiling, search_space
 from runner.planner.pricing import simulated_pricing
 from runner.planner.search import search_better, search_exhaustively, search_greedily
 from runner.tcp.effects import effects_of
-from tests.runner.planner.instances import random_task
+from tests.support.runner.planner_instances import random_task
 
 INSTANCES = 200
 EXACT = 1e-9

@@ -35,7 +35,7 @@ MOMENTS_S = (0.6, 0.9, 1.3, 1.8, 2.4, 3.0, 4.0, 5.0, 7.0, 14.0)
 """From before anything exists, through the guest's boot and the calibration, into the first trial."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def peer(substrate: str, resolved: Callable[[dict[str, Any]], Topology]) -> Iterator[Testbed]:
     """Another testbed, up all the while."""
     document = {

@@ -11,8 +11,8 @@ import pytest
 
 import results
 from results import metrics
-from tests.results.perfetto.engine import Engine
-from tests.results.perfetto.trace_rules import load_trace, problems
+from tests.support.results.perfetto_engine import Engine
+from tests.support.results.trace_rules import load_trace, problems
 
 WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 

@@ -30,7 +30,7 @@ TRIES = 3
 Pair = tuple[str, str]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def testbed(substrate: str, resolved: Callable[[dict[str, Any]], Topology]) -> Iterator[Testbed]:
     topology = resolved(
         {

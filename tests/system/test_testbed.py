@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,13 @@ def network(latency: str = "10ms", hosts: int = 2) -> dict[str, Any]:
         "datacenters": [{"name": "east", "hosts": hosts}, {"name": "west", "hosts": hosts}],
         "wan": {"latency": latency, "rate": "1Gbit", "node_pair_rate": "100Mbit"},
     }
+
+
+@pytest.fixture(scope="module")
+def testbed(substrate: str, resolved: Resolve) -> Iterator[Testbed]:
+    """One for all tests that only look at it, or leave it as it was."""
+    with bring_up(resolved(network()), substrate=substrate) as testbed:
+        yield testbed
 
 
 def links_outside() -> set[str]:
@@ -52,24 +59,21 @@ def test_two_testbeds_at_once_do_not_meet(substrate: str, resolved: Resolve) -> 
     assert not any(claim.record.source in {"one", "other"} for claim in claims())
 
 
-def test_a_host_has_its_own_name_network_and_name_service(substrate: str, resolved: Resolve) -> None:
-    with bring_up(resolved(network()), substrate=substrate) as testbed:
-        assert said_by(testbed, "east-1", "hostname") == "east-1"
-        assert said_by(testbed, "east-1", "ls", "/sys/class/net").split() == ["eth0", "lo"]
-        west = testbed.addresses.address(testbed.topology.host("west-0"))
-        assert said_by(testbed, "east-1", "getent", "hosts", "west-0").split() == [west, "west-0"]
+def test_a_host_has_its_own_name_network_and_name_service(testbed: Testbed) -> None:
+    assert said_by(testbed, "east-1", "hostname") == "east-1"
+    assert said_by(testbed, "east-1", "ls", "/sys/class/net").split() == ["eth0", "lo"]
+    west = testbed.addresses.address(testbed.topology.host("west-0"))
+    assert said_by(testbed, "east-1", "getent", "hosts", "west-0").split() == [west, "west-0"]
 
 
-def test_hosts_inside_a_datacenter_are_near(substrate: str, resolved: Resolve) -> None:
-    with bring_up(resolved(network()), substrate=substrate) as testbed:
-        assert ping(testbed.spawn, "east-0", "east-1", 50).shortest_ms < 0.6
+def test_hosts_inside_a_datacenter_are_near(testbed: Testbed) -> None:
+    assert ping(testbed.spawn, "east-0", "east-1", 50).shortest_ms < 0.6
 
 
-def test_counters_tell_which_node_pair_carried_what(substrate: str, resolved: Resolve) -> None:
-    with bring_up(resolved(network()), substrate=substrate) as testbed:
-        before = {(port.source, port.destination): port for port in testbed.read_counters()}
-        ping(testbed.spawn, "east-0", "west-1", 50)
-        after = {(port.source, port.destination): port for port in testbed.read_counters()}
+def test_counters_tell_which_node_pair_carried_what(testbed: Testbed) -> None:
+    before = {(port.source, port.destination): port for port in testbed.read_counters()}
+    ping(testbed.spawn, "east-0", "west-1", 50)
+    after = {(port.source, port.destination): port for port in testbed.read_counters()}
     for direction, pair in ((("east", "west"), ("east-0", "west-1")), (("west", "east"), ("west-1", "east-0"))):
         carried = {
             each: counters.wire_bytes - before[direction].pairs[each].wire_bytes
@@ -79,6 +83,11 @@ def test_counters_tell_which_node_pair_carried_what(substrate: str, resolved: Re
         assert carried.pop(pair) == 50 * 98
         assert set(carried.values()) == {0}
         assert after[direction].total.wire_bytes - before[direction].total.wire_bytes == 50 * 98
+
+
+def test_the_record_of_hosts_has_every_host(testbed: Testbed) -> None:
+    hosts = json.loads((Path(STATE_ROOT) / testbed.folder.name / "hosts.json").read_text())["hosts"]
+    assert set(hosts) == {"east-0", "east-1", "west-0", "west-1"}
 
 
 def test_qdiscs_read_back_as_asked(substrate: str, resolved: Resolve) -> None:
@@ -97,15 +106,18 @@ def test_qdiscs_read_back_as_asked(substrate: str, resolved: Resolve) -> None:
     assert pairs["netem"]["jitter_ns"] == 12_500
 
 
-def test_sysctls_and_offloads_read_back_of_hosts_and_gateways(substrate: str, resolved: Resolve) -> None:
-    document = network(hosts=1)
-    with bring_up(resolved(document), substrate=substrate) as testbed:
-        testbed.use_tcp(TcpSettings(window_bytes=2**20, congestion="reno"))
+def test_sysctls_and_offloads_read_back_of_hosts_and_gateways(testbed: Testbed) -> None:
+    testbed.use_tcp(TcpSettings(window_bytes=2**20, congestion="reno"))
+    try:
         sysctls, offloads = testbed.read_sysctls(), testbed.read_offloads()
+    finally:
+        testbed.use_tcp(TcpSettings())
+    assert sysctls.keys() == {"east-0", "east-1", "west-0", "west-1"}
     assert sysctls["east-0"] == sysctls["west-0"]
     assert sysctls["east-0"]["net.ipv4.tcp_congestion_control"] == "reno"
     assert (sysctls["east-0"]["net.ipv4.tcp_rmem"] or "").endswith(" 1048576")
-    assert offloads.keys() == {"east-0 eth0", "west-0 eth0", "east host0", "east wan1", "west host0", "west wan0"}
+    gateways = {"east host0", "east host1", "east wan1", "west host0", "west host1", "west wan0"}
+    assert offloads.keys() == {f"{host} eth0" for host in sysctls} | gateways
     for text in offloads.values():
         assert text["mtu_bytes"] == 1500
         assert text["tcp-segmentation-offload"] is True
@@ -138,9 +150,3 @@ def test_a_testbed_that_fails_on_its_way_up_leaves_nothing(
     assert not {claim.record.identifier for claim in claims()} & set(began)
     assert not marked_processes(began[0])
     assert not list(STATE_ROOT.glob(f"*{began[0]}*"))
-
-
-def test_the_record_of_hosts_appears_only_when_all_are_up(substrate: str, resolved: Resolve) -> None:
-    with bring_up(resolved(network(hosts=1)), substrate=substrate) as testbed:
-        hosts = json.loads((Path(STATE_ROOT) / testbed.folder.name / "hosts.json").read_text())["hosts"]
-    assert set(hosts) == {"east-0", "west-0"}

@@ -21,7 +21,7 @@ from results.metrics import gpu_busy, iteration_windows, measured_window
 from results.reading.run import Run
 from results.records.run_store import slug
 from results.records.span_log import COMPUTE_KINDS
-from tests.workloads.model.reference_training import ReferenceTraining, relative_error, train_reference
+from tests.support.workloads.reference_training import ReferenceTraining, relative_error, train_reference
 from workloads.model.gpt_config import GptConfig
 
 CONFIG = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)

@@ -1,5 +1,7 @@
 """A link is a line: a transfer takes its wire bytes over the rate, and the latency, whatever the pause before it."""
 
+import json
+
 import pytest
 
 from testbed.network.shared_rate import FRAME_BYTES, SUPER_PACKET_NS
@@ -12,7 +14,7 @@ SUPER_PACKET_S = max(SUPER_PACKET_NS / 1e9, 8 * 2 * FRAME_BYTES / RATE_BPS)
 @pytest.fixture(scope="module")
 def in_virtual_time() -> list[Told]:
     """By the number of node pairs at once, from 1."""
-    lines: list[Told] = printed_inside("tests.system.transfers", kernel_or_skip())
+    lines: list[Told] = json.loads(printed_inside("tests.system.transfers", kernel_or_skip()))
     return lines
 
 

@@ -156,22 +156,25 @@ def iperf3_goodput(testbed: Testbed) -> tuple[float, float]:
     return goodput_bps, (children_cpu_s() - before_s) / gigabytes
 
 
-def test_the_transport_is_as_fast_as_iperf3_over_as_many_connections(
-    substrate: str, resolved: Resolved, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def pair(substrate: str, resolved: Resolved) -> Iterator[Testbed]:
     topology = resolved(
         {
             "datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")],
             "wan": {"latency": "20ms", "rate": "10Gbit", "node_pair_rate": "500Mbit"},
         }
     )
-    ours, theirs = [], []
     with bring_up(topology, substrate=substrate) as testbed:
-        testbed.use_tcp(TcpSettings(window_bytes=WINDOW_BYTES))
-        (single_bps,) = measure_goodput(testbed, [Flow("east-0", "west-0")], rtt_s=2 * GOODPUT_ONE_WAY_S, seconds=1)
-        for _ in range(ROUNDS):
-            ours.append(transport_goodput(testbed, tmp_path))
-            theirs.append(iperf3_goodput(testbed))
+        yield testbed
+
+
+def test_the_transport_is_as_fast_as_iperf3_over_as_many_connections(pair: Testbed, tmp_path: Path) -> None:
+    ours, theirs = [], []
+    pair.use_tcp(TcpSettings(window_bytes=WINDOW_BYTES))
+    (single_bps,) = measure_goodput(pair, [Flow("east-0", "west-0")], rtt_s=2 * GOODPUT_ONE_WAY_S, seconds=1)
+    for _ in range(ROUNDS):
+        ours.append(transport_goodput(pair, tmp_path))
+        theirs.append(iperf3_goodput(pair))
     print(f"one connection: {single_bps / 1e6:.0f} Mbit/s")
     for name, rounds in (("transport", ours), (f"iperf3 -P {CONNECTIONS}", theirs)):
         text = ", ".join(f"{goodput / 1e6:.0f} Mbit/s at {cpu_s:.2f} CPU s/GB" for goodput, cpu_s in rounds)
@@ -182,18 +185,12 @@ def test_the_transport_is_as_fast_as_iperf3_over_as_many_connections(
 
 @pytest.mark.parametrize("connections", [1, 3])
 def test_connections_move_the_window_that_they_were_given_once_in_a_round_trip(
-    substrate: str, resolved: Resolved, tmp_path: Path, connections: int
+    pair: Testbed, tmp_path: Path, connections: int
 ) -> None:
     """A window of little more than a super-packet too, which the kernel by itself fills as it gets round to it."""
     window_bytes = 68_812
-    topology = resolved(
-        {
-            "datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")],
-            "wan": {"latency": "20ms", "rate": "10Gbit", "node_pair_rate": "500Mbit"},
-        }
-    )
-    with bring_up(topology, substrate=substrate) as testbed:
-        goodput_bps, _ = transport_goodput(testbed, tmp_path, connections, window_bytes)
+    pair.use_tcp(TcpSettings())
+    goodput_bps, _ = transport_goodput(pair, tmp_path, connections, window_bytes)
     window_bps = connections * window_bytes * 8 / (2 * GOODPUT_ONE_WAY_S)
     print(f"{connections} connections: {goodput_bps / 1e6:.1f} of {window_bps / 1e6:.1f} Mbit/s")
     assert goodput_bps == pytest.approx(window_bps, rel=0.05)
@@ -215,7 +212,7 @@ def transfer_bytes(pairs: int, seconds: float = TRANSFER_S) -> int:
     return int(pairs * (PAIR_RATE_BPS / 8 * seconds + BURST_BYTES) / WIRE_BYTES_PER_PAYLOAD_BYTE)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cell(substrate: str, resolved: Resolved) -> Iterator[Testbed]:
     topology = resolved(
         {

@@ -48,7 +48,7 @@ def kernel() -> VirtualKernel:
 
 @pytest.fixture(scope="module")
 def links(kernel: VirtualKernel) -> dict[str, Any]:
-    document: dict[str, Any] = printed_inside("tests.system.links_in_virtual_time", kernel)
+    document: dict[str, Any] = json.loads(printed_inside("tests.system.links_in_virtual_time", kernel))
     return document
 
 

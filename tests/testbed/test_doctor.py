@@ -10,7 +10,7 @@ from testbed.doctor import Diagnosis, diagnose
 from testbed.gpus.gpus import Gpu
 from testbed.substrate.probe import GUEST, KERNEL, Offer
 from testbed.testbed import HOST_PROGRAMS
-from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")

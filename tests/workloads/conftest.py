@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workloads.loopback_ranks import ROOT, Start
+from tests.support.workloads.loopback_ranks import ROOT, Start
 from workloads.rank_config import RankConfig
 
 

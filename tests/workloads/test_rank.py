@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from results.records.span_log import SpanLogContents, read_span_log
-from tests.workloads.loopback_ranks import (
+from tests.support.workloads.loopback_ranks import (
     GPIPE,
     MILLISECOND_NS,
     ONE_FORWARD_ONE_BACKWARD,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from results.records.span_log import read_span_log
-from tests.workloads.loopback_ranks import (
+from tests.support.workloads.loopback_ranks import (
     LOOPBACK,
     MILLISECOND_NS,
     PATIENCE_S,

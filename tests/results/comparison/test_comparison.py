@@ -8,7 +8,7 @@ import pytest
 from results.comparison.comparison import Comparison, UnknownFieldError, check, compare
 from results.comparison.markdown import pair_row
 from results.reading.run import Run, load_run
-from tests.results.comparison.runs import Times, flat, made
+from tests.support.results.runs import Times, flat, made
 
 
 def against(tmp_path: Path, a: Times, b: Times, *, allow: tuple[str, ...] = (), **options: Any) -> Comparison:

@@ -6,7 +6,7 @@ import pytest
 from results.comparison.differences import Difference, differences, is_below, under_test
 from results.comparison.pairing import pair_runs
 from results.reading.run import Run
-from tests.results.comparison.runs import EXPERIMENT, WAN, flat, made
+from tests.support.results.runs import EXPERIMENT, WAN, flat, made
 
 TIMES = {(latency, "atlas"): flat(1.0) for latency in ("10ms", "40ms")}
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from results.comparison.comparison import Comparison, check, compare
 from results.comparison.markdown import MAX_TEXT, escaped, markdown, shortened, verdict_line
-from tests.results.comparison.runs import Times, flat, made
+from tests.support.results.runs import Times, flat, made
 
 HOSTILE = 'a|b`c`<img src=x onerror="alert(1)">\n| x | [l](http://evil) **bold** \u202e'
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from results.comparison.pairing import PairingError, pair_runs
-from tests.results.comparison.runs import flat, made
+from tests.support.results.runs import flat, made
 
 
 def test_sweep_points_are_paired_by_their_swept_values_whatever_their_number(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import LinkSample
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from results.records.trial_tables import LINK_TABLE
-from tests.results.perfetto.engine import Engine, EngineError
-from tests.results.perfetto.trace_rules import load_trace, nanoseconds, problems
+from tests.support.results.perfetto_engine import Engine, EngineError
+from tests.support.results.trace_rules import load_trace, nanoseconds, problems
 
 HOSTILE = ('<script>alert("1")</script>', "\u202eright to left", "é☃𝄞")
 HOW_MANY = "select (select count(*) from slice) s, (select count(*) from flow) f, (select count(*) from counter) c"

@@ -17,8 +17,8 @@ from results.records.run_store import RunError, RunStore, TrialRecord
 from results.records.schema import SCHEMA_VERSION, TcpSample
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from results.records.trial_tables import LINK_SAMPLES_FILE, SPANS_FILE, TCP_TABLE
-from tests.results.perfetto.trace_rules import Slice, load_trace, names_of, nanoseconds, problems, slices_of
 from tests.results.records.test_schema_upgrade import as_version_1
+from tests.support.results.trace_rules import Slice, load_trace, names_of, nanoseconds, problems, slices_of
 
 BuildRun = Callable[..., Path]
 HOSTILE = ('<script>alert("1")</script>', "\u202eright to left", "a\tb\x07\n{}", "é☃𝄞 " + "long " * 60)

@@ -10,7 +10,7 @@ import pytest
 
 from results.perfetto.selection import Selection
 from results.perfetto.trace_file import write_trace
-from tests.results.perfetto.trace_rules import load_trace, problems
+from tests.support.results.trace_rules import load_trace, problems
 
 Trace = dict[str, Any]
 

@@ -16,7 +16,7 @@ from results.reading.not_modelled import (
     simulated_without,
 )
 from results.records.run_store import RunError
-from tests.results.comparison.runs import flat, made
+from tests.support.results.runs import flat, made
 
 EAST_WEST, EAST_MID = ("east", "west"), ("east", "mid")
 LOSS = NotModelled("topology.wan.loss", "1%", (EAST_WEST,))

@@ -15,7 +15,7 @@ from results.records.schema import GPU_SAMPLES, GpuSample, write_table
 from results.records.trial_tables import GPU_SAMPLES_FILE
 from results.report.device_table import device_rows, device_table
 from results.report.report import write_report
-from tests.results.perfetto.trace_rules import load_trace, names_of, problems
+from tests.support.results.trace_rules import load_trace, names_of, problems
 
 BuildRun = Callable[..., Path]
 GPU = "GPU-5fd4c7a1"

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from runner.cli.outcome import show_outcome
-from tests.results.comparison.runs import write_run
+from tests.support.results.runs import write_run
 
 
 def row_of(path: Path, load: dict[str, Any], capsys: pytest.CaptureFixture[str], **options: Any) -> str:

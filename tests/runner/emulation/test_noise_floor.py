@@ -10,7 +10,7 @@ from results.reading.run import Run
 from runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors
 from runner.planner.experiment_file import load_experiment
 from runner.runs.manifest import gather_manifest
-from tests.results.comparison.runs import flat, made
+from tests.support.results.runs import flat, made
 
 EXPERIMENT = """
 topology:

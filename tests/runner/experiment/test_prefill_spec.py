@@ -6,7 +6,7 @@ import pytest
 from ground.strict_model import InputError, parse_model
 from runner.experiment.prefill_spec import PrefillSpec
 from runner.planner.experiment_file import parse_experiment
-from tests.runner.prefill_documents import experiment, with_prefill
+from tests.support.runner.prefill_documents import experiment, with_prefill
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from results import load
 from runner.paper.outcome import outcomes_of
 from tests.runner.paper.outcomes import of, outcome
-from tests.runner.validation.emulated_run import write_run
+from tests.support.runner.emulated_run import write_run
 
 
 def test_a_run_gives_an_outcome_for_each_sweep_point_and_variant(tmp_path: Path) -> None:

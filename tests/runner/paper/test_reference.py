@@ -10,7 +10,7 @@ from runner.paper.reference import PartResult, write_reference
 from runner.paper.volume import Volume
 from runner.validation.agreement import read_agreement
 from runner.validation.comparison import compare
-from tests.runner.validation.emulated_run import constant, write_run
+from tests.support.runner.emulated_run import constant, write_run
 
 PART = Part("fig3-pp-latency", "Figure 3: pipelines", ("iteration-time", "gpu-time"), ("iteration-time",))
 VOLUME = Volume("fig3-pp-latency", 1, 2, 3)

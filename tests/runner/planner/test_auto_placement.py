@@ -9,7 +9,7 @@ from ground.strict_model import InputError
 from runner.planner.experiment_file import parse_experiment
 from runner.planner.planning import planned_placement
 from runner.resolve.experiment import Experiment
-from tests.runner.planner.instances import ATLAS, document, planned_pricing
+from tests.support.runner.planner_instances import ATLAS, document, planned_pricing
 
 AUTO = {**ATLAS, "placement": "auto"}
 SLOW = [{"between": ["a", "b"], "node_pair_rate": "100Mbit", "latency": "80ms"}]

@@ -11,7 +11,7 @@ from runner.planner.exhaustive import every_candidate
 from runner.planner.planning import ceiling, search_space
 from runner.planner.pricing import simulated_pricing
 from runner.tcp.effects import IDEAL, TcpEffects
-from tests.runner.planner.instances import document, random_task, task_of
+from tests.support.runner.planner_instances import document, random_task, task_of
 
 GPIPE = [{"name": "v", "schedule": "gpipe", "transport": {"connections": "auto"}}]
 

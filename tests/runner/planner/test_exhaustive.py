@@ -4,7 +4,7 @@ import pytest
 
 from runner.planner.exhaustive import TooManyCandidatesError, every_candidate, few_candidates
 from runner.planner.planning import search_space
-from tests.runner.planner.instances import document, task_of
+from tests.support.runner.planner_instances import document, task_of
 
 
 def test_there_is_every_order_of_datacenters_and_every_cut_between_them() -> None:

@@ -5,7 +5,7 @@ import pytest
 from ground.strict_model import InputError
 from runner.planner.candidate import Candidate, Price
 from runner.planner.planning import plan, planned_placement
-from tests.runner.planner.instances import document, planned_pricing, pricing_of, random_task, task_of
+from tests.support.runner.planner_instances import document, planned_pricing, pricing_of, random_task, task_of
 
 FAR = {"latency": "80ms", "node_pair_rate": "100Mbit", "rate": "100Gbit"}
 

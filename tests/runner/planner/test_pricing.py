@@ -5,7 +5,7 @@ from results.records.span_columns import SpanColumns
 from runner.planner.candidate import Candidate
 from runner.planner.pricing import PricedIterations, price_of
 from runner.simulator.simulation import KIND_CODES, Simulation, WanTraffic
-from tests.runner.planner.instances import document, task_of
+from tests.support.runner.planner_instances import document, task_of
 
 
 def simulation(spans: list[tuple[int, str, int, int, int]], traffic: tuple[WanTraffic, ...] = ()) -> Simulation:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from runner.planner.candidate import Candidate, Price, Pricing, Runs
 from runner.planner.planning import ceiling, search_space
 from runner.planner.search import search_better, search_exhaustively, search_greedily
-from tests.runner.planner.instances import document, pricing_of, random_task, task_of
+from tests.support.runner.planner_instances import document, pricing_of, random_task, task_of
 
 GPIPE = [{"name": "v", "schedule": "gpipe"}]
 

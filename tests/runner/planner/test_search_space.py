@@ -6,7 +6,7 @@ from runner.planner.exhaustive import every_candidate
 from runner.planner.planning import search_space
 from runner.planner.search_space import alike_before, free_gpus, most_pipelines
 from testbed.network.topology import Topology, TopologySpec, resolve_topology
-from tests.runner.planner.instances import document, random_task, task_of
+from tests.support.runner.planner_instances import document, random_task, task_of
 
 
 def network(hosts: dict[str, int], links: list[dict[str, object]] | None = None) -> Topology:

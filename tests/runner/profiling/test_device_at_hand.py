@@ -8,7 +8,7 @@ from runner.profiling import device_at_hand as module
 from runner.profiling.device_at_hand import CpuAtHand, available_bytes, device_at_hand, group_left_bytes
 from testbed.gpus.gpus import Gpu
 from testbed.kernel.missing import MissingError
-from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu) -> None:

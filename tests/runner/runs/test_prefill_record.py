@@ -13,7 +13,7 @@ from results.records.span_log import PREFILL
 from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE
 from runner.simulated_runs.simulated_trial import NO_PLACE, SimulatedTrial, simulated_record
 from runner.simulator.variant_simulation import simulate_variant
-from tests.runner.prefill_documents import point
+from tests.support.runner.prefill_documents import point
 
 
 def kept(run: Path, **fields: Any) -> Path:

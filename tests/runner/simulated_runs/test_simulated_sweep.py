@@ -23,7 +23,7 @@ from runner.runs.run_folder import begin_run
 from runner.simulated_runs.simulated_sweep import simulate_sweep
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulation
-from tests.runner.simulation_on_paper import DEADLOCKING, simulate_on_paper
+from tests.support.runner.simulation_on_paper import DEADLOCKING, simulate_on_paper
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -13,7 +13,7 @@ from runner.resolve.experiment import SweepPoint
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import KIND_CODES, SimulatedPrefill, Simulation
 from runner.simulator.variant_simulation import simulate_variant
-from tests.runner.prefill_documents import point, with_prefill
+from tests.support.runner.prefill_documents import point, with_prefill
 from workloads.prefill.control.outcome import Outcome, count_outcomes
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.gpipe import GPipe

@@ -3,7 +3,7 @@ import pytest
 from runner.simulator.simulation import NO_PEER
 from runner.tcp.effects import IDEAL
 from runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
-from tests.runner.validation.emulated_run import Simulator, simulation
+from tests.support.runner.emulated_run import Simulator, simulation
 
 ONE_TRANSFER = (
     (0, "forward", 0, 0, 0, 50, NO_PEER),

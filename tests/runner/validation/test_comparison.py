@@ -8,7 +8,7 @@ from ground.strict_model import InputError
 from results import load
 from results.reading.run import Run
 from runner.validation.comparison import OUTSIDE, RECOUNTED, SATURATED, compare
-from tests.runner.validation.emulated_run import EXPERIMENT, LATENCIES, Simulator, Times, constant, write_run
+from tests.support.runner.emulated_run import EXPERIMENT, LATENCIES, Simulator, Times, constant, write_run
 
 ONE: Times = {(0, "gpipe"): [2.0]}
 

@@ -4,7 +4,7 @@ import pytest
 
 from runner.simulator.variant_simulation import simulate_variant
 from runner.validation.golden import BACKWARD_NS, FORWARD_NS, GOLDEN_VALUES, MS, GoldenValue, golden_check
-from tests.runner.validation.emulated_run import constant
+from tests.support.runner.emulated_run import constant
 
 
 @pytest.mark.parametrize("value", GOLDEN_VALUES, ids=str)

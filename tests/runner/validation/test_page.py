@@ -12,7 +12,7 @@ from runner.validation.check import Check
 from runner.validation.comparison import SATURATED, Comparison, compare
 from runner.validation.page import document, page
 from runner.validation.validation import Validation
-from tests.runner.validation.emulated_run import EXPERIMENT, constant, write_run
+from tests.support.runner.emulated_run import EXPERIMENT, constant, write_run
 
 EXACT = Check("GPipe, S = 2", "the law", (850_000_000,), (850_000_000,))
 SEVERAL = Check("first activations", "k A / (C W)", (100_000_000, 200_000_000), (100_000_000, 200_000_000))

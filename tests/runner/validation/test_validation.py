@@ -8,7 +8,7 @@ from runner.validation.check import Check
 from runner.validation.comparison import Comparison
 from runner.validation.golden import GOLDEN_VALUES
 from runner.validation.validation import Validation, validate_simulator
-from tests.runner.validation.emulated_run import constant, write_run
+from tests.support.runner.emulated_run import constant, write_run
 
 EXACT = Check("case", "law", (5,), (5,))
 INEXACT = replace(EXACT, simulated_ns=(6,))

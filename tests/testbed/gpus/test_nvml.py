@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from testbed.gpus.nvml import NvmlDevice, NvmlError, NvmlReading, open_nvml
-from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu, fault: str = "") -> FakePynvml:

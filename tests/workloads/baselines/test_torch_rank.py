@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.support.workloads.reference_training import relative_error, train_reference
 from tests.workloads.baselines.torch_world import CONFIG, LOOPBACK, ROOT, StartWorld, World
-from tests.workloads.model.reference_training import relative_error, train_reference
 
 TOLERANCE = 1e-5
 SPANS = {

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from results.records.span_log import read_span_log
-from tests.workloads.loopback_ranks import LOOPBACK, Start, free_ports
-from tests.workloads.model.reference_training import train_reference
-from tests.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
+from tests.support.workloads.loopback_ranks import LOOPBACK, Start, free_ports
+from tests.support.workloads.reference_training import train_reference
+from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
 from workloads.collective.collective_config import CollectiveConfig
 from workloads.collective.device_all_reduce import check_backend
 from workloads.rank_config import RankConfig

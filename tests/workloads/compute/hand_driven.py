@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from tests.workloads.model.reference_training import Gradients
+from tests.support.workloads.reference_training import Gradients
 from workloads.compute.torch_compute import TorchCompute
 from workloads.compute.torch_work import TorchWork
 from workloads.message import Message, MessageKind

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.workloads.compute.fake_gpu import FakeGpu, FakeGpuDevice
+from tests.support.workloads.fake_gpu import FakeGpu, FakeGpuDevice
 from workloads.compute.device.torch_device import CpuDevice
 from workloads.compute.span_timer import EventTimer, HostTimer, create_timer
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.support.workloads.reference_training import ReferenceTraining, relative_error, train_reference
 from tests.workloads.compute.hand_driven import train_by_hand
-from tests.workloads.model.reference_training import ReferenceTraining, relative_error, train_reference
 from workloads.compute.torch_compute import TorchCompute
 from workloads.compute.torch_work import TorchWork
 from workloads.message import Message, MessageKind

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workloads.inference.prefill_by_hand import (
+from tests.support.workloads.prefill_by_hand import (
     CPU,
     PrefillByHand,
     orders,
@@ -16,7 +16,7 @@ from tests.workloads.inference.prefill_by_hand import (
     tiny_stages,
     whole_model,
 )
-from tests.workloads.inference.reference_llama import SEED, TINY, one_shot
+from tests.support.workloads.reference_llama import SEED, TINY, one_shot
 from workloads.compute.tensor_bytes import as_bytes
 from workloads.inference.inference_stage import InferenceStage
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.workloads.inference.prefill_by_hand import CPU, moved
-from tests.workloads.inference.reference_llama import TINY
+from tests.support.workloads.prefill_by_hand import CPU, moved
+from tests.support.workloads.reference_llama import TINY
 from workloads.compute.device.torch_device import CpuDevice, TorchDevice
 from workloads.compute.tensor_bytes import as_tensor
 from workloads.inference.key_value_cache import KVCache

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tests.workloads.inference.reference_llama import TINY
+from tests.support.workloads.reference_llama import TINY
 from workloads.inference.llama_layers import LlamaLayers, build_layers
 
 ALL_LAYERS = range(TINY.layers)

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from tests.workloads.inference.prefill_by_hand import moved, tiny_stages, whole_model
-from tests.workloads.inference.reference_llama import SEED, TINY
+from tests.support.workloads.prefill_by_hand import moved, tiny_stages, whole_model
+from tests.support.workloads.reference_llama import SEED, TINY
 from workloads.inference import sequence_decoder
 from workloads.inference.decode import decode, greedy_token
 from workloads.inference.inference_work import InferenceWork

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.workloads.compute.fake_gpu import FakeEvent, FakeGpu, FakeGpuDevice
+from tests.support.workloads.fake_gpu import FakeEvent, FakeGpu, FakeGpuDevice
 from workloads.compute import torch_compute
 from workloads.compute.device import device_measurement
 from workloads.compute.span_timer import EventTimer

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
-from tests.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, make_configs, with_costs
+from tests.support.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, make_configs, with_costs
 from workloads.compute.replay import ReplayDurations
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.prefill.control.memory_ledger import GpuMemory

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from runner.cli.command_line import app
 from testbed.substrate.probe import GUEST, KERNEL, Offer
-from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
 NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux kmod")

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from results.reading.run import load_run
 from runner.cli.command_line import app
-from tests.results.comparison.runs import flat, write_run
+from tests.support.results.runs import flat, write_run
 
 STOCK = {("10ms", "stock"): flat(1.0), ("40ms", "stock"): flat(2.0)}
 SLOWER = {("10ms", "stock"): flat(1.0), ("40ms", "stock"): flat(2.1)}

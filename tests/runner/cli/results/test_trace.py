@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from runner.cli.command_line import app
-from tests.results.perfetto.trace_rules import load_trace, names_of, problems
+from tests.support.results.trace_rules import load_trace, names_of, problems
 
 EXPERIMENT: dict[str, Any] = {
     "topology": {

@@ -12,7 +12,7 @@ from runner.simulator.deadlock import SimulationError
 from runner.validation.agreement import Agreement, Compared, write_agreement
 from runner.validation.check import Check
 from runner.validation.comparison import Comparison
-from tests.runner.validation.emulated_run import Simulator, Times, constant, write_run
+from tests.support.runner.emulated_run import Simulator, Times, constant, write_run
 
 EXACT = Check("case", "law", (5,), (5,))
 ONE: Times = {(0, "gpipe"): [2.0]}

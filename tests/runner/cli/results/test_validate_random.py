@@ -11,8 +11,8 @@ from runner.cli.command_line import app
 from runner.validation.check import Check
 from runner.validation.random import random_execution
 from testbed.kernel.missing import MissingError
-from tests.runner.validation.emulated_run import constant
 from tests.runner.validation.random.test_random_execution import KERNEL, Guests
+from tests.support.runner.emulated_run import constant
 
 EXACT = Check("case", "law", (5,), (5,))
 

@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from runner.cli.command_line import app
-from tests.runner.planner.instances import ATLAS, document, planned_pricing
+from tests.support.runner.planner_instances import ATLAS, document, planned_pricing
 
 SLOW = [{"between": ["east", "west"], "node_pair_rate": "100Mbit", "latency": "80ms"}]
 THREE = {"east": 3, "west": 2, "north": 2}

@@ -9,7 +9,7 @@ from results.records.trial_tables import GPU_TABLE
 from runner.emulation.telemetry.gpu_sampler import GpuSampler
 from runner.emulation.telemetry.sampling import sampling
 from testbed.testbed import Testbed
-from tests.testbed.fake_pynvml import FakeGpu, FakePynvml
+from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 
 @pytest.fixture

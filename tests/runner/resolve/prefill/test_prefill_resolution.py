@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ground.strict_model import InputError
-from tests.runner.prefill_documents import document, point, with_prefill
+from tests.support.runner.prefill_documents import document, point, with_prefill
 from workloads.prefill.service_config import ServiceConfig
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0,4808,10\n{}2023-11-16 18:17:07.0,300,20\n"

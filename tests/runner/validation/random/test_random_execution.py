@@ -19,7 +19,7 @@ from runner.validation.random.random_files import DrawnExperiment, write_experim
 from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest import GuestError
 from testbed.virtual_time.kernel.kernel_cache import KernelRecord, VirtualKernel
-from tests.runner.validation.emulated_run import constant
+from tests.support.runner.emulated_run import constant
 
 S = 10**9
 KERNEL = VirtualKernel(Path("linux"), KernelRecord("6.1", "source", "hash", 0))

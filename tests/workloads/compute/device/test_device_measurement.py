@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.workloads.fake_gpu import FakeGpu, FakeGpuDevice
+from tests.support.workloads.reference_training import relative_error
 from tests.workloads.compute.device.test_torch_device import WORK
-from tests.workloads.compute.fake_gpu import FakeGpu, FakeGpuDevice
 from tests.workloads.compute.hand_driven import train_by_hand
-from tests.workloads.model.reference_training import relative_error
 from workloads.compute import torch_compute
 from workloads.compute.torch_compute import TorchCompute
 from workloads.message import Message, MessageKind

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tests.workloads.compute.fake_gpu import FakeGpu, FakeGpuDevice
+from tests.support.workloads.fake_gpu import FakeGpu, FakeGpuDevice
 from workloads.compute.device.staging import DirectStaging, PinnedStaging, Staged, create_staging
 from workloads.compute.device.torch_device import CpuDevice
 from workloads.compute.tensor_bytes import as_bytes

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.support.workloads.reference_training import relative_error
 from tests.workloads.compute.hand_driven import train_by_hand
-from tests.workloads.model.reference_training import relative_error
 from workloads.compute import torch_compute
 from workloads.compute.device.torch_device import CpuDevice, create_device
 from workloads.compute.tensor_bytes import as_tensor

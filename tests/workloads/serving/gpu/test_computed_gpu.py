@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workloads.inference.reference_llama import SEED, TINY, one_shot
+from tests.support.workloads.reference_llama import SEED, TINY, one_shot
 from workloads.inference.inference_work import InferenceWork
 from workloads.inference.prompt_tokens import prompt_tokens
 from workloads.inference.sequence_decoder import SequenceDecoder

@@ -3,8 +3,8 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from tests.workloads.inference.prefill_by_hand import whole_model
-from tests.workloads.inference.reference_llama import SEED, TINY
+from tests.support.workloads.prefill_by_hand import whole_model
+from tests.support.workloads.reference_llama import SEED, TINY
 from workloads.inference.decode import greedy_token
 from workloads.inference.inference_work import InferenceWork
 from workloads.inference.prompt_tokens import prompt_tokens

@@ -11,7 +11,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.workloads.inference.reference_llama import SEED, TINY
+from tests.support.workloads.reference_llama import SEED, TINY
 from workloads.compute.device.torch_device import CpuDevice
 from workloads.compute.tensor_bytes import as_bytes
 from workloads.inference.inference_stage import InferenceStage, PrefillChunk

@@ -53,7 +53,8 @@ def one_shot(tokens: list[int]) -> Reference:
 
 
 def rms_normed(x: Array, weight: Array) -> Array:
-    return x / np.sqrt((x**2).mean(axis=1, keepdims=True) + 1e-5) * weight
+    normed: Array = x / np.sqrt((x**2).mean(axis=1, keepdims=True) + 1e-5) * weight
+    return normed
 
 
 def in_heads(x: Array) -> Array:

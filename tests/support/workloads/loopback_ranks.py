@@ -15,7 +15,7 @@ from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.transport.links_config import BoundaryConfig, LinksConfig
 from workloads.transport.peer import Peer
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LOOPBACK = "127.0.0.1"
 GPIPE = "workloads.schedules.gpipe:GPipe"
 REPLAY = "workloads.compute.backends.replay_backend:ReplayBackend"
@@ -41,7 +41,7 @@ def boundary_bytes(boundary: int) -> int:
 
 
 def make_configs(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes: object) -> list[RankConfig]:
-    """Plans of ranks with one stage each; where there are several pipelines, they are one cell that shares everything,
+    """Plans of ranks with one stage each; where there are several pipelines, they are one sweep point that shares everything,
     and 100,000 bytes of gradients are summed."""
     stages, token = shape.stages, secrets.token_hex(16)
     ports, epoch_ns = free_ports(stages * pipelines), time.monotonic_ns()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tests.workloads.loopback_ranks import GPIPE, make_configs
+from tests.support.workloads.loopback_ranks import GPIPE, make_configs
 from workloads.model.gpt_config import GptConfig
 from workloads.rank_config import RankConfig
 from workloads.schedules.pipeline_shape import PipelineShape

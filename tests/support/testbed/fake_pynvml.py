@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class FakeNvmlError(Exception):
@@ -79,7 +81,7 @@ class FakePynvml:
         return self._told(gpu, "reasons", gpu.reasons)
 
     @staticmethod
-    def _told(gpu: FakeGpu, what: str, value: Any) -> Any:
+    def _told(gpu: FakeGpu, what: str, value: T) -> T:
         if what in gpu.refuses:
             raise FakeNvmlError("Not Supported")
         return value

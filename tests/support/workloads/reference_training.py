@@ -48,11 +48,15 @@ def train_reference(
             for microbatch in range(microbatches):
                 inputs, targets = tokens.batch(iteration, pipeline, microbatch)
                 loss = language_loss(model(inputs), targets) / (pipelines * microbatches)
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 mean_loss += loss.item()
         optimizer.step()
         losses.append(mean_loss)
-    gradients = {name: parameter.grad.float().numpy() for name, parameter in model.named_parameters()}
+    gradients = {
+        name: parameter.grad.float().numpy()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
     return ReferenceTraining(tuple(losses), gradients)
 
 

@@ -1,0 +1,45 @@
+"""The kernel's own substrate on real netem, where this machine's kernel has none: its tests run inside a guest.
+
+The guest's kernel has netem. It runs pytest and all that pytest starts: hosts, gateways and programs of the testbeds.
+A gateway guest has the real clock, and one processor for all of them, which carries no high rates: links are calibrated
+in virtual time, where whatever else this machine does changes nothing.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.substrate.probe import KERNEL, probe_kernel
+from tests.system.gateway_guest import run_in_gateway_guest
+from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 300
+
+
+@pytest.fixture(autouse=True)
+def _lacks_netem() -> None:
+    if probe_kernel().available:
+        pytest.skip("this machine's own kernel has netem: the same tests run on it")
+
+
+def arguments(*files: str) -> list[str]:
+    """Of pytest, for the kernel substrate's tests in those files."""
+    options = ["-q", "-p", "no:cacheprovider", "--basetemp=/dev/shm/pytest", "--tb=short", "--durations=3"]
+    return [*options, "-k", KERNEL, *(f"tests/system/{file}" for file in files)]
+
+
+def check_passed(said: str) -> None:
+    print(said)
+    assert re.search(r"^\d+ passed, \d+ deselected in ", said, re.MULTILINE), "failed or skipped inside, as printed"
+
+
+def test_the_kernel_substrate_works_on_the_real_clock(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "pytest", *arguments("test_testbed.py", "test_tcp_state.py")]
+    check_passed(run_in_gateway_guest(argv, tmp_path, start_in=ROOT, limit_s=LIMIT_S))
+
+
+def test_calibration_of_the_kernel_substrate_is_within_tolerance_in_virtual_time() -> None:
+    check_passed(printed_inside("pytest", kernel_or_skip(), *arguments("test_calibration.py")))

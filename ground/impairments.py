@@ -15,9 +15,9 @@ FRACTION_DIGITS = 9
 _Value = TypeVar("_Value", int, float)
 
 
-def _impairment(none: _Value, *, asked: str, measured: str, if_all: str = "", simulated: bool = False) -> _Value:
+def _impairment(none: _Value, *, configured: str, measured: str, if_all: str = "", simulated: bool = False) -> _Value:
     """Define a field of ``Impairments``, ``none`` being without; the rest is as ``Impairment`` has it."""
-    facts = {"asked": asked, "measured": measured, "if_all": if_all, "simulated": simulated}
+    facts = {"configured": configured, "measured": measured, "if_all": if_all, "simulated": simulated}
     return field(default=none, metadata=facts)
 
 
@@ -32,12 +32,12 @@ class Impairments:
 
     jitter_ns: int = _impairment(
         0,
-        asked="how far the one-way latency strays to either side, uniformly, as asked",
+        configured="how far the one-way latency strays to either side, uniformly",
         measured="the same, measured, null if not measured",
     )
     loss: float = _impairment(
         0.0,
-        asked="fraction of packets the topology asks to lose, each way",
+        configured="fraction of packets lost as configured, each way",
         measured="fraction of packets lost, null if not measured",
         if_all="nothing arrives",
     )
@@ -70,12 +70,12 @@ class Impairments:
 class Impairment:
     """One field of ``Impairments``, and all that others need to know of it.
 
-    ``asked`` and ``measured`` are the meanings of its columns in calibration; ``if_all`` is what becomes of training if
-    it befalls every packet, empty if training goes on; ``simulated`` is whether the simulator models it.
+    ``configured`` and ``measured`` are the meanings of its columns in calibration; ``if_all`` is what becomes of
+    training if it befalls every packet, empty if training goes on; ``simulated`` is whether the simulator models it.
     """
 
     field: str
-    asked: str
+    configured: str
     measured: str
     if_all: str
     simulated: bool

@@ -121,7 +121,7 @@ GPU_SAMPLES = trial_schema(
 _IMPAIRMENTS = tuple(
     (f"{side}_{each.column}", pa.float64(), meaning)
     for each in IMPAIRMENTS
-    for side, meaning in (("asked", each.asked), ("measured", each.measured))
+    for side, meaning in (("configured", each.configured), ("measured", each.measured))
 )
 
 IMPAIRMENT_COLUMNS = frozenset(name for name, *_ in _IMPAIRMENTS)
@@ -141,7 +141,7 @@ CALIBRATION = _schema(
     ),
     ("measured_goodput_bps", pa.float64(), "payload rate measured, null if not measured"),
     *_IMPAIRMENTS,
-    ("within_tolerance", pa.bool_(), "whether what was measured is close enough to what was asked"),
+    ("within_tolerance", pa.bool_(), "whether what was measured is close enough to what was configured"),
     (
         "configured_short_ms",
         pa.float64(),

@@ -1,4 +1,4 @@
-"""Measure every link before anything runs on it, to verify that the network is what was asked for.
+"""Measure every link before anything runs on it, to verify that the network is what was configured.
 
 Asked goodput is what a rate leaves to TCP's payload (``testbed.network.goodput``).
 On a link with impairments a TCP connection measures its congestion control, not the link. There the goodput is that
@@ -48,7 +48,7 @@ _SECONDS, _SECONDS_UNLIMITED, _SECONDS_AGAIN = 2, 1, 4
 
 @dataclass(frozen=True)
 class LinkMeasurement:
-    """One directed link, asked against measured; None where nothing was asked (an unlimited rate).
+    """One directed link, configured against measured; None where nothing was configured (an unlimited rate).
 
     ``scope`` is ``wan`` between datacenters and ``intra`` inside one, where source and destination are the same.
     ``impairments`` are by their columns in calibration. Further fields are None where not measured
@@ -91,10 +91,10 @@ class LinkMeasurement:
             (self.configured_share_bps, self.measured_share_bps),
             (self.configured_together_bps, self.measured_together_bps),
         )
-        goodput = all(_near(asked, measured, GOODPUT_TOLERANCE) for asked, measured in paces)
+        goodput = all(_near(configured, measured, GOODPUT_TOLERANCE) for configured, measured in paces)
         short = all(
-            _near(asked, measured, GOODPUT_TOLERANCE, SHORT_TOLERANCE_MS)
-            for asked, measured in (
+            _near(configured, measured, GOODPUT_TOLERANCE, SHORT_TOLERANCE_MS)
+            for configured, measured in (
                 (self.configured_short_ms, self.measured_short_ms),
                 (self.configured_both_ways_ms, self.measured_both_ways_ms),
             )
@@ -105,7 +105,7 @@ class LinkMeasurement:
         return rtt and goodput and short and impaired
 
     def undilated(self, factor: float) -> "LinkMeasurement":
-        """Convert the measurement to the time of the network that was asked for."""
+        """Convert the measurement to the time of the network that was configured."""
 
         def scaled(name: str) -> float | None:
             value: float | None = getattr(self, name)
@@ -116,13 +116,13 @@ class LinkMeasurement:
         for each in IMPAIRMENTS:
             if each.is_duration:
                 slow = impairments[each.column]
-                impairments[each.column] = Compared(slow.asked / factor, slow.measured / factor)
+                impairments[each.column] = Compared(slow.configured / factor, slow.measured / factor)
         return replace(self, impairments=impairments, **figures)
 
 
-def _near(asked: float | None, measured: float | None, share: float, least: float = 0.0) -> bool:
-    """Return whether a figure is as asked, within a share of it or ``least``; so is one that was not asked."""
-    return asked is None or (measured is not None and abs(measured - asked) <= max(least, share * asked))
+def _near(configured: float | None, measured: float | None, share: float, least: float = 0.0) -> bool:
+    """Return whether a figure is as configured, within a share of it or ``least``; so is one not configured."""
+    return configured is None or (measured is not None and abs(measured - configured) <= max(least, share * configured))
 
 
 def calibrate(testbed: "Testbed", text: Callable[[LinkMeasurement], None] = lambda _: None) -> list[LinkMeasurement]:
@@ -210,7 +210,10 @@ def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> L
         ("together_bps", found.together_bps, 1),
     ):
         if compared is not None:
-            figures |= {f"asked_{name}": scale * compared.asked, f"measured_{name}": scale * compared.measured}
+            figures |= {
+                f"configured_{name}": scale * compared.configured,
+                f"measured_{name}": scale * compared.measured,
+            }
     return replace(link, **figures)
 
 

@@ -15,7 +15,7 @@ UDP_OFFERED = 1.05
 """The pace at which datagrams are offered, over the rate of the link."""
 
 _SAMPLING_DEVIATIONS = 4
-"""A measured fraction may lie this many standard deviations of its own sampling from the fraction asked."""
+"""A measured fraction may lie this many standard deviations of its own sampling from the fraction configured."""
 
 
 def one_way_jitter_ms(rtt_deviation_ms: float) -> float:
@@ -32,9 +32,9 @@ def one_way(both_ways: float) -> float:
 
 
 def as_sampled(compared: Compared, echo_requests: int) -> bool:
-    """Return whether sampling explains how far a measured fraction is from the one asked."""
-    sampling = math.sqrt(max(compared.asked, 1 / echo_requests) / echo_requests)
-    return abs(compared.measured - compared.asked) <= _SAMPLING_DEVIATIONS * sampling
+    """Return whether sampling explains how far a measured fraction is from the one configured."""
+    sampling = math.sqrt(max(compared.configured, 1 / echo_requests) / echo_requests)
+    return abs(compared.measured - compared.configured) <= _SAMPLING_DEVIATIONS * sampling
 
 
 def _not_judged(_: Compared, __: int) -> bool:
@@ -45,7 +45,7 @@ def _not_judged(_: Compared, __: int) -> bool:
 class Measure:
     """How echoes measure one impairment each way, in the unit of its column.
 
-    ``within`` judges asked against measured, of so many echo requests. ``delivered`` is the fraction of its rate that a
+    ``within`` compares configured with measured, of so many echo requests. ``delivered`` is the fraction of its rate that a
     link with so much of the impairment delivers of the datagrams offered.
     """
 
@@ -62,7 +62,7 @@ MEASURES = {
 
 
 def compare(impairments: Impairments, echoes: PingResult) -> dict[str, Compared]:
-    """Return each impairment by its column, as asked and as echoes show it."""
+    """Return each impairment by its column, as configured and as echoes show it."""
     return {
         each.column: Compared(each.in_column(value), MEASURES[each.field].measured(echoes))
         for each, value in impairments.items()

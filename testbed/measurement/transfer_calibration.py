@@ -51,9 +51,9 @@ _PACKET_MAX_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Compared:
-    """One figure, asked and measured."""
+    """One figure, configured and measured."""
 
-    asked: float
+    configured: float
     measured: float
 
 
@@ -214,7 +214,7 @@ class _Path:
         """Measure the shares of pairs that fill the trunk, and what the trunk gives away beyond its rate."""
         assert self._trunk_bps is not None
         at_once_s = self.short(connections)
-        early_bytes = (at_once_s.asked - at_once_s.measured) * self._trunk_bps / 8
+        early_bytes = (at_once_s.configured - at_once_s.measured) * self._trunk_bps / 8
         burst_bytes = max(0, round(early_bytes))
         total_bytes = together_bytes(self._trunk_bps, self._short_bytes, grain_bytes)
         if total_bytes is None:

@@ -98,7 +98,7 @@ def test_goodput_has_what_skips_the_rate() -> None:
 def test_calibrate_prints_it() -> None:
     link = measured(OVERTAKING)
     (document,) = _document([(point(), link)], 1.0)["links"]
-    assert (document["asked"]["reordering"], document["measured"]["reordering"]) == (
+    assert (document["configured"]["reordering"], document["measured"]["reordering"]) == (
         0.05,
         pytest.approx(0.05, abs=1e-3),
     )
@@ -115,7 +115,7 @@ def test_a_run_and_its_report_have_it(tmp_path: Path) -> None:
     table = calibration_table(run)
     assert table is not None
     assert table.columns == ("RTT", "goodput", "reordering")
-    assert table.groups[0][1][0].properties[2].asked == "5.00\u00a0%"
+    assert table.groups[0][1][0].properties[2].configured == "5.00\u00a0%"
 
 
 def test_a_simulation_says_that_it_has_none() -> None:

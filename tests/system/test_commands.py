@@ -125,9 +125,9 @@ def test_calibrate_prints_asked_against_measured(file: Path, substrate: str) -> 
     ends = [(link["from"], link["to"]) for link in document["links"]]
     assert ends == [("east", "west"), ("west", "east"), ("east", "east")]
     wan = document["links"][0]
-    assert wan["asked"]["rtt_ms"] == 100
+    assert wan["configured"]["rtt_ms"] == 100
     assert wan["measured"]["rtt_ms"] == pytest.approx(100, abs=2)
-    assert wan["measured"]["goodput_bps"] == pytest.approx(wan["asked"]["goodput_bps"], rel=0.03)
+    assert wan["measured"]["goodput_bps"] == pytest.approx(wan["configured"]["goodput_bps"], rel=0.03)
 
 
 def test_run_writes_a_run_that_loads_and_a_report(file: Path, substrate: str, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_jitter_and_loss_are_shown_where_they_are_asked_for(build_run: BuildRun)
     assert lossy is not None
     assert plain.columns == ("RTT", "goodput")
     assert lossy.columns == ("RTT", "goodput", "loss")
-    assert lossy.groups[0][1][0].properties[2].asked == "1.00\u00a0%"
+    assert lossy.groups[0][1][0].properties[2].configured == "1.00\u00a0%"
     assert lossy.groups[0][1][0].properties[2].measured == "0.980\u00a0%"
 
 
@@ -59,8 +59,8 @@ def test_transfers_are_shown_where_they_were_measured(build_run: BuildRun) -> No
     assert table.columns == ("RTT", "goodput", "short transfer", "share of the trunk")
     first, second = table.groups[0][1]
     assert first.properties[2].measured == "37.1\u00a0ms"
-    assert (first.properties[3].asked, first.properties[3].measured) == ("", "")
-    assert second.properties[3].asked == "50.0\u00a0Mbit/s"
+    assert (first.properties[3].configured, first.properties[3].measured) == ("", "")
+    assert second.properties[3].configured == "50.0\u00a0Mbit/s"
     assert "a share of a trunk is off by 2.00\u00a0%" in table.reading
 
 
@@ -68,7 +68,7 @@ def test_an_unlimited_rate_is_asked_as_such_and_one_not_measured_is_unknown(buil
     table = table_of(build_run, [measured(20.1, configured_goodput_bps=None, measured_goodput_bps=None)])
     assert table is not None
     goodput = table.groups[0][1][0].properties[1]
-    assert (goodput.asked, goodput.measured) == ("unlimited", "n/a")
+    assert (goodput.configured, goodput.measured) == ("unlimited", "n/a")
     assert "goodput" not in table.reading
 
 

@@ -108,9 +108,9 @@ def warnings(run: Run) -> list[str]:
             f"This run is incomplete: {done} had finished when its folder was read. What is shown is of those."
         )
     if without := of_links(not_modelled_in(run)):
+        lacking = list_text([f"no {each.label}" for each in NOT_SIMULATED])
         found.append(
-            f"The simulator has {list_text([f'no {each.label}' for each in NOT_SIMULATED])}, so that "
-            f"{not_modelled_text(without)} changed nothing: the "
+            f"The simulator has {lacking}, so that {not_modelled_text(without)} changed nothing: the "
             "figures are those of links without, and an emulation of the same file gives others."
         )
     if planned := gathered(each for point in _points(run) for each in planned_without(run.manifest, point)):

@@ -334,10 +334,10 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> N
 
 
 def _with_later_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    for field in schema:
-        if field.name in LATER_COLUMNS and field.name not in table.schema.names:
-            table = table.append_column(field, pa.nulls(len(table), field.type))
-    return table.select(schema.names) if set(table.schema.names) == set(schema.names) else table
+    lacking = [field for field in schema if field.name in LATER_COLUMNS and field.name not in table.schema.names]
+    for field in lacking:
+        table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table.select(schema.names) if lacking and set(table.schema.names) == set(schema.names) else table
 
 
 def version_of(schema: pa.Schema) -> str:

@@ -54,7 +54,10 @@ def _where_measured(text: Callable[[float], str]) -> Callable[[float], str]:
 _COLUMNS: dict[str, tuple[str, Any, Any]] = {
     "RTT": ("rtt_ms", milliseconds_text, milliseconds_text),
     "goodput": ("goodput_bps", _unlimited, rate_text),
-    **{each.label: (each.column, *2 * (partial(impairment_text, each),)) for each in IMPAIRMENTS},
+    **{
+        each.label: (each.column, partial(impairment_text, each), partial(impairment_text, each))
+        for each in IMPAIRMENTS
+    },
     "short transfer": ("short_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
     "both ways": ("both_ways_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
     "share of the trunk": ("share_bps", _where_measured(rate_text), _where_measured(rate_text)),

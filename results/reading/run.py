@@ -65,7 +65,7 @@ def load_run(path: Path) -> Run:
         _frame(table.columns, (read_trial_table(trial.folder, trial.key, table.file) for trial in in_folders))
         for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE)
     )
-    calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/point-*.parquet"))))
+    calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/*.parquet"))))
     summary = summarize(manifest, trials, spans, link_samples, calibration)
     samples = link_samples, tcp_samples, prefill_requests, gpu_samples
     return Run(path, manifest, tuple(trials), spans, *samples, calibration, summary)

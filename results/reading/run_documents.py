@@ -8,6 +8,7 @@ from typing import Any
 from ground.atomic_write import PARTIAL
 from results.reading.manifest_check import check_manifest, check_trial_facts
 from results.records.run_store import MANIFEST, TRIAL_FACTS, RunError, read_json, trial_path
+from results.records.schema_upgrade import upgraded_document
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class FoundTrial:
 
 def read_manifest(run: Path) -> dict[str, Any]:
     """Read a run's manifest. Raises RunError, one line that starts with a path, if there is none or it is damaged."""
-    manifest = read_json(run / MANIFEST)
+    manifest = upgraded_document(read_json(run / MANIFEST))
     check_manifest(manifest, run / MANIFEST)
     return manifest
 
@@ -40,10 +41,10 @@ def read_trials(run: Path, manifest: Mapping[str, Any]) -> list[FoundTrial]:
     and if one claims to be another trial than the one whose folder it lies in.
     """
     found: dict[tuple[int, str, int], FoundTrial] = {}
-    for file in sorted(run.glob(f"trials/point-*/*/repeat-*/{TRIAL_FACTS}")):
+    for file in sorted(run.glob(f"trials/*/*/repeat-*/{TRIAL_FACTS}")):
         if file.parent.suffix == PARTIAL:
             continue
-        facts = read_json(file)
+        facts = upgraded_document(read_json(file))
         check_trial_facts(facts, file)
         trial = FoundTrial(file.parent, facts["sweep_point"], facts["variant"], facts["repeat"], facts)
         same = found.setdefault(trial.key, trial)

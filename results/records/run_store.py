@@ -28,6 +28,7 @@ from uuid import uuid4
 
 from ground.atomic_write import PARTIAL, write_whole, written_whole
 from results.records.schema import CALIBRATION, SPANS, CalibrationRow, write_table, write_tables
+from results.records.schema_upgrade import EARLIER_POINT_NAME
 from results.records.span_log import SpanLogContents
 from results.records.trial_columns import TrialCounters, TrialKey, TrialSpans
 from results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES, TrialTable
@@ -73,9 +74,10 @@ def slug(name: str) -> str:
     return name if kept == name and not looks_hashed else f"{kept}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
-def point_name(point: int) -> str:
-    """Return the name of a sweep point's folder and calibration."""
-    return f"point-{point:03d}"
+def point_path(folder: Path, point: int, suffix: str = "") -> Path:
+    """Return where a sweep point lies below ``trials`` or ``calibration``; by its name of version 2 if that exists."""
+    earlier = folder / f"{EARLIER_POINT_NAME}{point:03d}{suffix}"
+    return earlier if earlier.exists() else folder / f"point-{point:03d}{suffix}"
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -153,7 +155,7 @@ class RunStore:
         self.update_manifest({**(facts or {}), "ended": ended, "complete": True})
 
     def _calibration_path(self, point: int) -> Path:
-        return self.path / "calibration" / f"{point_name(point)}.parquet"
+        return point_path(self.path / "calibration", point, ".parquet")
 
     def has_calibration(self, point: int) -> bool:
         """Return whether this sweep point's links have been measured."""
@@ -181,7 +183,7 @@ class RunStore:
 
 def trial_path(run: Path, point: int, variant: str, repeat: int) -> Path:
     """Return the path of a trial's folder in the run's folder ``run``, which exists once the trial has finished."""
-    return run / "trials" / point_name(point) / slug(variant) / f"repeat-{repeat}"
+    return point_path(run / "trials", point) / slug(variant) / f"repeat-{repeat}"
 
 
 def write_trial(run: Path, trial: TrialRecord) -> Path:
@@ -217,7 +219,7 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
 
 def remove_partial_trials(run: Path) -> None:
     """Remove what is left of trials whose writing was cut off; nobody may be writing one now."""
-    for partial in run.glob(f"trials/point-*/*/repeat-*{PARTIAL}"):
+    for partial in run.glob(f"trials/*/*/repeat-*{PARTIAL}"):
         shutil.rmtree(partial, ignore_errors=True)
 
 

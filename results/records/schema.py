@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ground.impairments import IMPAIRMENTS
-from results.records.schema_upgrade import upgraded
+from results.records.schema_upgrade import EARLIER_VERSIONS, renamed, upgraded
 from results.records.span_log import SPAN_KINDS
 
-SCHEMA_VERSION = 2
-"""1 had neither ``tensor`` nor ``request`` in ``SPANS``, no ``TCP_SAMPLES`` and no ``PREFILL_REQUESTS``."""
+SCHEMA_VERSION = 3
+"""The version that is written. ``schema_upgrade`` has what earlier ones lack or call otherwise."""
 
 _VERSION_KEY = b"wanbed.schema_version"
 _MEANING_KEY = b"meaning"
@@ -346,7 +346,7 @@ def version_of(schema: pa.Schema) -> str:
 
 
 def read_tables(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
-    """Read and join Parquet files of one schema, of this version or the one before; none gives an empty table.
+    """Read and join Parquet files of one schema, of this version or an earlier one; none gives an empty table.
 
     Raises ValueError naming the file if one is missing, not Parquet, of another version, or has other columns.
     """
@@ -360,16 +360,16 @@ def read_tables(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
         except (OSError, pa.ArrowException) as fault:
             raise ValueError(f"{path}: not a Parquet file that can be read: {fault}") from None
         version = version_of(table.schema)
-        table = _with_later_columns(table, schema)
-        if version == str(SCHEMA_VERSION - 1):
+        if version in EARLIER_VERSIONS:
             try:
-                table = upgraded(table, schema)
+                table = upgraded(_with_later_columns(renamed(table), schema), schema)
             except pa.ArrowException as fault:
                 raise ValueError(f"{path}: its columns are not those of its schema version: {fault}") from None
-        elif version != str(SCHEMA_VERSION):
-            raise ValueError(
-                f"{path}: schema version {version}, this program reads {SCHEMA_VERSION} and {SCHEMA_VERSION - 1}"
-            )
+        elif version == str(SCHEMA_VERSION):
+            table = _with_later_columns(table, schema)
+        else:
+            readable = ", ".join(EARLIER_VERSIONS)
+            raise ValueError(f"{path}: schema version {version}, this program reads {readable} and {SCHEMA_VERSION}")
         if not table.schema.equals(schema):
             raise ValueError(f"{path}: its columns are not those of schema version {SCHEMA_VERSION}")
         tables.append(table)

@@ -1,14 +1,48 @@
-"""Bring tables of the schema version before the current one to the current one."""
+"""Bring tables and documents of earlier schema versions to the current one.
+
+Version 1 had neither ``tensor`` nor ``request`` in the spans, no TCP samples and no prefill requests. Version 2 had
+them. Up to version 2 a sweep point was called a cell, and a configured figure of calibration began with ``asked_``.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from results.records.span_log import ACTIVATION, GRADIENT, NO_REQUEST
 
+EARLIER_VERSIONS = ("1", "2")
+
+FIRST_VERSION = "1"
+
+EARLIER_POINT_NAME = "cell-"
+"""How the names of sweep points' folders and files began up to version 2."""
+
 _SENDS, _RECEIVES = "send", "receive"
+_EARLIER_KEYS = {"cell": "sweep_point", "cells": "sweep_points"}
+
+
+def renamed(table: pa.Table) -> pa.Table:
+    """Return a table of an earlier version with the columns' current names."""
+    return table.rename_columns(
+        [
+            _EARLIER_KEYS.get(name, f"configured_{name.removeprefix('asked_')}" if name.startswith("asked_") else name)
+            for name in table.schema.names
+        ]
+    )
+
+
+def upgraded_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a manifest or a trial's facts with the keys' current names."""
+    current = {_EARLIER_KEYS.get(key, key): value for key, value in document.items()}
+    if "cells" in document and isinstance(document["cells"], list):
+        points = document["cells"]
+        current["sweep_points"] = [upgraded_document(each) if isinstance(each, dict) else each for each in points]
+    return current
 
 
 def upgraded(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table of version 1 with the columns of ``schema``; return one whose columns do not fit as it is.
+    """Return a table of an earlier version, ``renamed``, as one of ``schema``; if its columns do not fit, as it is.
 
     Version 1 of the spans did not record which tensor a transfer carried. The host at its other end reveals it, unless
     the previous and the next stage of the pipeline share one; then ``tensor`` is left empty.

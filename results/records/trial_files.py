@@ -7,15 +7,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from results.records.run_store import RunError, point_name
+from results.records.run_store import RunError, point_path
 from results.records.schema import (
     CALIBRATION,
     IMPAIRMENT_COLUMNS,
-    SCHEMA_VERSION,
     CalibrationRow,
     read_tables,
     version_of,
 )
+from results.records.schema_upgrade import FIRST_VERSION
 from results.records.span_log import SPAN_KINDS
 from results.records.trial_columns import TrialKey
 from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TRIAL_TABLES
@@ -59,7 +59,7 @@ def read_trial_table(folder: Path, key: TrialKey, name: str) -> pa.Table:
     time.
     """
     path, known = folder / name, TRIAL_TABLES[name]
-    may_lack = not known.always or (known.since_version == SCHEMA_VERSION and _of_version_before(folder / SPANS_FILE))
+    may_lack = not known.always or (known.since_version > 1 and _of_first_version(folder / SPANS_FILE))
     if may_lack and not path.exists():
         return _read(None, known.columns)
     table = _read(path, known.columns)
@@ -80,14 +80,15 @@ def read_calibration(path: Path) -> pa.Table:
     """Read what was measured in one sweep point. Raises RunError, as ``read_trial_table`` does."""
     table = _read(path, CALIBRATION)
     for point in pc.unique(table.column("sweep_point")).to_pylist():
-        if path.stem != (own := point_name(int(point or 0))):
-            raise RunError(f"{path}: column sweep point: {point} belongs in {own}{path.suffix}, {_REMEDY}")
+        own = point_path(path.parent, int(point or 0), path.suffix)
+        if path != own:
+            raise RunError(f"{path}: column sweep_point: {point} belongs in {own.name}, {_REMEDY}")
     return table
 
 
-def _of_version_before(spans: Path) -> bool:
+def _of_first_version(spans: Path) -> bool:
     try:
-        return version_of(pq.read_schema(spans)) == str(SCHEMA_VERSION - 1)
+        return version_of(pq.read_schema(spans)) == FIRST_VERSION
     except (OSError, pa.ArrowException):
         return False
 

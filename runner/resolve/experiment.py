@@ -108,7 +108,8 @@ class Experiment:
         The same whatever the order of keys in the file and however a quantity or default was written; another one when
         a profile that is named gives other figures. ``name`` counts as well.
         """
-        content = {"experiment": self.document(), "sweep_points": [point.resolved() for point in self.points()]}
+        # The key that hashes of runs by earlier versions were made with: they stay the same.
+        content = {"experiment": self.document(), "cells": [point.resolved() for point in self.points()]}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return sha256(text.encode()).hexdigest()
 

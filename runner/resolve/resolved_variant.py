@@ -1,4 +1,4 @@
-"""Describe one variant of a sweep point with nothing left to default: what GPUs compute, which ranks communicate."""
+"""Describe one variant of a sweep point with no default left: what each GPU computes, which ranks communicate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -27,7 +27,6 @@ def gather_manifest(
     points = experiment.points()
     spec = experiment.spec
     document = experiment.document()
-    computed_by = foreign_compute(point.spec.compute.kind for point in points)
     return {
         "name": experiment.name,
         "created": (created or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds"),
@@ -58,7 +57,7 @@ def gather_manifest(
         "versions": library_versions(),
         "git": git_state(checkout),
         "foreign_schedules": foreign_schedules(variant.schedule for variant in spec.variants),
-        **({"foreign_compute": computed_by} if computed_by else {}),
+        "foreign_compute": foreign_compute(point.spec.compute.kind for point in points),
         **machine_facts(),
     }
 

@@ -45,8 +45,8 @@ def _not_judged(_: Compared, __: int) -> bool:
 class Measure:
     """How echoes measure one impairment each way, in the unit of its column.
 
-    ``within`` compares configured with measured, of so many echo requests. ``delivered`` is the fraction of its rate that a
-    link with so much of the impairment delivers of the datagrams offered.
+    ``within`` compares configured with measured, of so many echo requests. ``delivered`` is the fraction of its rate
+    that a link with so much of the impairment delivers of the datagrams offered.
     """
 
     measured: Callable[[PingResult], float]

@@ -1,5 +1,6 @@
 """A run of the schema version before reads as if it had been written today, as far as it tells."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,35 +9,73 @@ import pyarrow.parquet as pq
 import pytest
 
 import results
-from results.records.run_store import RunError
+from results.reading.run_documents import read_manifest, read_trials
+from results.records.run_store import RunError, RunStore, TrialRecord
 from results.records.schema import LINK_SAMPLES, SPANS
 from results.records.schema_upgrade import upgraded
-from results.records.trial_tables import LINK_SAMPLES_FILE, PREFILL_REQUESTS_FILE, SPANS_FILE, TCP_SAMPLES_FILE
+from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TCP_SAMPLES_FILE
 
 NEW_IN_VERSION_2 = ("tensor", "request")
 
 
-def as_version_1(file: Path) -> None:
+def earlier_name(column: str) -> str:
+    return {"sweep_point": "cell"}.get(column, column.replace("configured_", "asked_"))
+
+
+def as_version(version: int, file: Path) -> None:
     table = pq.read_table(file)
-    table = table.drop_columns([name for name in NEW_IN_VERSION_2 if name in table.schema.names])
-    pq.write_table(table.replace_schema_metadata({"wanbed.schema_version": "1"}), file)
+    if version == 1:
+        table = table.drop_columns([name for name in NEW_IN_VERSION_2 if name in table.schema.names])
+    table = table.rename_columns([earlier_name(name) for name in table.schema.names])
+    pq.write_table(table.replace_schema_metadata({"wanbed.schema_version": str(version)}), file)
 
 
-def test_a_run_of_version_1_loads_with_the_same_spans_and_summary(build_run: Callable[..., Path]) -> None:
+def with_earlier_keys(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"sweep_points"', '"cells"').replace('"sweep_point"', '"cell"'), encoding="utf-8")
+
+
+def as_run_of_version(version: int, run: Path) -> None:
+    for file in [*run.glob("trials/*/*/*/*.parquet"), *run.glob("calibration/*")]:
+        as_version(version, file)
+    for document in [run / "manifest.json", *run.glob("trials/*/*/*/trial.json")]:
+        with_earlier_keys(document)
+    for point in [*run.glob("trials/point-*"), *run.glob("calibration/point-*")]:
+        point.rename(point.with_name(point.name.replace("point-", "cell-")))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_run_of_an_earlier_version_loads_with_the_same_spans_and_summary(
+    build_run: Callable[..., Path], version: int
+) -> None:
     path = build_run()
     now = results.load(path)
-    for trial in path.glob("trials/*/*/*"):
-        (trial / TCP_SAMPLES_FILE).unlink()
-        (trial / PREFILL_REQUESTS_FILE).unlink()
-        as_version_1(trial / SPANS_FILE)
-        as_version_1(trial / LINK_SAMPLES_FILE)
-    for file in path.glob("calibration/*"):
-        as_version_1(file)
+    if version == 1:
+        for trial in path.glob("trials/*/*/*"):
+            (trial / TCP_SAMPLES_FILE).unlink()
+            (trial / PREFILL_REQUESTS_FILE).unlink()
+    as_run_of_version(version, path)
     before = results.load(path)
     assert before.spans.equals(now.spans)
     assert before.summary.equals(now.summary)
     assert before.calibration.equals(now.calibration)
+    assert before.manifest == now.manifest
     assert before.tcp_samples.empty
+
+
+def test_a_run_of_version_2_goes_on_where_it_was_cut_off(build_run: Callable[..., Path]) -> None:
+    path = build_run()
+    as_run_of_version(2, path)
+    store = RunStore.open(path)
+    trials = [tuple(trial.key) for trial in read_trials(path, read_manifest(path))]
+    assert len(trials) > 1
+    assert all(store.has_trial(*trial) for trial in trials)
+    assert store.has_calibration(0)
+    missing = store.trial_path(*trials[0])
+    shutil.rmtree(missing)
+    store.write_trial(TrialRecord(*trials[0], spans=[]))
+    assert missing.is_dir()
+    assert [tuple(trial.key) for trial in read_trials(path, read_manifest(path))] == trials
 
 
 def test_a_version_1_file_with_other_columns_is_refused(build_run: Callable[..., Path]) -> None:

@@ -22,7 +22,7 @@ from results.records.trial_tables import (
     TCP_SAMPLES_FILE,
     TRIAL_TABLES,
 )
-from tests.results.records.test_schema_upgrade import as_version_1
+from tests.results.records.test_schema_upgrade import as_version
 
 BuildRun = Callable[..., Path]
 
@@ -110,12 +110,12 @@ def test_samples_of_gpus_are_there_only_where_nvml_was_asked(trial: Path) -> Non
 @pytest.mark.parametrize("name", [TCP_SAMPLES_FILE, PREFILL_REQUESTS_FILE])
 def test_a_trial_of_version_1_never_had_all_tables(trial: Path, name: str) -> None:
     (trial / name).unlink()
-    as_version_1(trial / SPANS_FILE)
+    as_version(1, trial / SPANS_FILE)
     assert len(results.load(trial.parents[3]).trials) == 2
 
 
 def test_the_calibration_of_another_sweep_point_is_refused(trial: Path) -> None:
     calibration = trial.parents[3] / "calibration"
     shutil.copy(calibration / "point-000.parquet", calibration / "point-001.parquet")
-    with pytest.raises(RunError, match=r"point-001\.parquet: column sweep point: 0 belongs in point-000\.parquet"):
+    with pytest.raises(RunError, match=r"point-001\.parquet: column sweep_point: 0 belongs in point-000\.parquet"):
         results.load(trial.parents[3])

@@ -68,8 +68,8 @@ def write_run(
     }
     store = RunStore.create(path, "made", written, "c0ffee" * 8)
     for point in range(len(latencies)):
-        asked = (80.0, 80.1, 1e8, 1e8, {})
-        store.write_calibration(point, [CalibrationRow("east", "west", "wan", *asked, within_tolerance)])
+        row = CalibrationRow("east", "west", "wan", 80.0, 80.1, 1e8, 1e8, {}, within_tolerance)
+        store.write_calibration(point, [row])
     for (latency, variant), repeats in times.items():
         for repeat, times_s in enumerate(repeats):
             spans, start_ns = [], 0

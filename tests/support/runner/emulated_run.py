@@ -50,9 +50,10 @@ def write_run(
     """
     asked = parse_experiment(experiment, "test", Path())
     store = RunStore.create(root, asked.name, {**gather_manifest(asked), **(manifest or {})}, asked.config_hash)
-    row = ("wan", 20.0, 20.1, 95e6, 94e6, {}, within_tolerance)
     for (point, variant), repeats_s in times_s.items():
-        store.write_calibration(point, [CalibrationRow("east", "west", *row), CalibrationRow("west", "east", *row)])
+        there = CalibrationRow("east", "west", "wan", 20.0, 20.1, 95e6, 94e6, {}, within_tolerance)
+        back = there._replace(source="west", destination="east")
+        store.write_calibration(point, [there, back])
         for repeat, time_s in enumerate(repeats_s):
             said = {"warmup_iterations": 1, "connections": [["east-0", "west-0", 1]], **(facts or {})}
             store.write_trial(TrialRecord(point, variant, repeat, _logs(round(time_s * S)), {}, said))

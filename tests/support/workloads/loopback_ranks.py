@@ -41,7 +41,7 @@ def boundary_bytes(boundary: int) -> int:
 
 
 def make_configs(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes: object) -> list[RankConfig]:
-    """Plans of ranks with one stage each; where there are several pipelines, they are one sweep point that shares everything,
+    """Configs of ranks with one stage each; several pipelines are one DP-cell that shares everything,
     and 100,000 bytes of gradients are summed."""
     stages, token = shape.stages, secrets.token_hex(16)
     ports, epoch_ns = free_ports(stages * pipelines), time.monotonic_ns()

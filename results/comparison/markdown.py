@@ -63,7 +63,7 @@ def markdown(comparison: Comparison) -> str:
         f"margin: {percent_text(comparison.margin)}, confidence: 95 %",
     ]
     if comparison.judgements:
-        headings = ("sweep_point", "variant", "A", "B", "B / A", "95 % interval", "verdict", "")
+        headings = ("sweep point", "variant", "A", "B", "B / A", "95 % interval", "verdict", "")
         parts.append(_table(headings, map(pair_row, comparison.judgements)))
     for title, found in (
         ("What stands in the way (`--allow FIELD` accepts one)", checked.refused),

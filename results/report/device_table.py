@@ -112,7 +112,7 @@ def device_table(run: Run) -> DeviceTable | None:
     sampled, checked = any(row.nvml_utilization for row in rows), any(row.checked_share for row in rows)
     staged = any(row.to_host_bytes or row.to_device_bytes for row in rows)
     columns = [
-        *(["sweep_point"] if swept else []),
+        *(["sweep point"] if swept else []),
         "variant",
         *(["repeat"] if repeats else []),
         "device",

@@ -71,7 +71,7 @@ def plan_table(outcomes: Sequence[PlanOutcome]) -> PlanTable | None:
         for outcome in outcomes
     ]
     return PlanTable(
-        ("sweep_point", "variant", "plan by rates alone", "plan", "outcome", "difference", "why"),
+        ("sweep point", "variant", "plan by rates alone", "plan", "outcome", "difference", "why"),
         rows,
         "From an iteration's first computation to its last one's end, the median of the measured iterations. What the "
         "plan has beyond rates alone is TCP's: windows that open slowly, and again after pauses. Beyond "

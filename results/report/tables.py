@@ -149,7 +149,7 @@ def _json(
 def _markdown(rows: Sequence[HeadlineRow]) -> str:
     several = len({row.run for row in rows}) > 1
     swept = any(row.where for row in rows)
-    names = [*(["sweep_point"] if swept else []), "variant", *(["run"] if several else [])]
+    names = [*(["sweep point"] if swept else []), "variant", *(["run"] if several else [])]
     prefilled = any(row.prefilled for row in rows)
     figures = ["iteration time", "95 % interval", "speed-up", "GPU utilization", "WAN bytes per trial", "WAN goodput"]
     if prefilled:

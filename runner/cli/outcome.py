@@ -74,7 +74,7 @@ def _caption(without: tuple[NotModelled, ...]) -> Text:
 def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotModelled, ...]) -> Table:
     table = Table(caption=_caption(without) if simulated else None, caption_justify="left")
     judged = not simulated or bool(of_links(without))
-    for heading in ("sweep_point", "variant"):
+    for heading in ("sweep point", "variant"):
         table.add_column(heading)
     for heading in ("iteration\nseconds", "GPU\nutilization", "WAN MB in\nthe trial", "tokens/s"):
         table.add_column(heading, justify="right", no_wrap=True)

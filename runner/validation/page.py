@@ -141,7 +141,7 @@ def _virtual_time(agreement: Agreement) -> list[str]:
             f"{VIRTUAL_POINT_LIMIT:.0%} in each iteration time and of {VIRTUAL_MEDIAN_LIMIT:.0%} in their median."
         ),
         table(
-            ("experiment", "sweep_point", "variant", "virtual time", "simulated", "error", "but"), rows, right=(3, 4, 5)
+            ("experiment", "sweep point", "variant", "virtual time", "simulated", "error", "but"), rows, right=(3, 4, 5)
         ),
     ]
 
@@ -152,7 +152,7 @@ def _comparison_rows(
     """Return headings, rows and the columns of numbers, without columns that would be empty."""
     swept, careful = any(each.values for each in comparisons), any(each.cautions for each in comparisons)
     headings = (
-        *(("sweep_point",) if swept else ()),
+        *(("sweep point",) if swept else ()),
         *("variant", "emulated", "range of repeats", "simulated", "error"),
         *(("but",) if careful else ()),
     )

@@ -155,7 +155,7 @@ def _points(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: Lay
     axis.set_xticks(range(len(points)))
     named = any(points)
     axis.set_xticklabels([shortened(point, 40) if len(points) <= 3 else f"{n}" for n, point in enumerate(points)])
-    axis.set_xlabel(("sweep_point" if len(points) > 3 else "") if named else "variants, in the legend's order")
+    axis.set_xlabel(("sweep point" if len(points) > 3 else "") if named else "variants, in the legend's order")
 
 
 def _time(row: HeadlineRow) -> float:

@@ -74,7 +74,7 @@ def prefill_markdown(rows: Sequence[PrefillRow], impacts: Sequence[Impact]) -> s
         return ""
     several = len({row.run for row in rows}) > 1
     swept = any(row.where for row in rows)
-    names = [*(["sweep_point"] if swept else []), "variant", *(["run"] if several else [])]
+    names = [*(["sweep point"] if swept else []), "variant", *(["run"] if several else [])]
 
     def named(row: PrefillRow | Impact) -> list[str]:
         parts = [*([row.where] if swept else []), row.variant, *([row.run] if several else [])]

@@ -190,7 +190,7 @@ def _show(comparison: Comparison, console: Console) -> None:
 def _pairs(comparison: Comparison) -> Table:
     floors = any(judgement.noise_floor is not None for judgement in comparison.judgements)
     table = Table()
-    for heading in ("sweep_point", "variant"):
+    for heading in ("sweep point", "variant"):
         table.add_column(heading)
     for heading in ("A", "B", "B / A", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)

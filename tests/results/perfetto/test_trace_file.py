@@ -17,7 +17,7 @@ from results.records.run_store import RunError, RunStore, TrialRecord
 from results.records.schema import SCHEMA_VERSION, TcpSample
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from results.records.trial_tables import LINK_SAMPLES_FILE, SPANS_FILE, TCP_TABLE
-from tests.results.records.test_schema_upgrade import as_version_1
+from tests.results.records.test_schema_upgrade import as_version
 from tests.support.results.trace_rules import Slice, load_trace, names_of, nanoseconds, problems, slices_of
 
 BuildRun = Callable[..., Path]
@@ -242,7 +242,7 @@ def test_runs_of_version_1_are_read_without_a_table_of_connections(build_run: Bu
     with_table, counts = written(path)
     for table in path.glob("trials/*/*/*/tcp_samples.parquet"):
         table.unlink()
-        as_version_1(table.with_name(SPANS_FILE))
+        as_version(1, table.with_name(SPANS_FILE))
     shutil.rmtree(path / "calibration")
     assert written(path) == (with_table, counts)
 

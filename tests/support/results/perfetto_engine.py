@@ -125,11 +125,11 @@ class _Answer:
     """One question's answer as it comes in: cells of one kind after the other, row after row."""
 
     names: list[str]
-    points: list[Any]
+    cells: list[Any]
 
     def rows(self) -> list[dict[str, Any]]:
         width = len(self.names)
-        rows = (self.points[at : at + width] for at in range(0, len(self.points), width or 1))
+        rows = (self.cells[at : at + width] for at in range(0, len(self.cells), width or 1))
         return [dict(zip(self.names, row, strict=True)) for row in rows]
 
 
@@ -146,17 +146,17 @@ def _rows_of(reply: bytes) -> list[list[dict[str, Any]]]:
         answer = answers.setdefault(question, _Answer([], []))
         answer.names = answer.names or list(result.column_names)
         for batch in result.batch:
-            answer.points += _points(batch)
+            answer.cells += _cells(batch)
             question += batch.is_last_batch
     return [answer.rows() for answer in answers.values()]
 
 
-def _points(batch: Any) -> list[Any]:
+def _cells(batch: Any) -> list[Any]:
     kind = type(batch)
     columns = {
-        kind.POINT_VARINT: iter(batch.varint_points),
-        kind.POINT_FLOAT64: iter(batch.float64_points),
-        kind.POINT_STRING: iter(batch.string_points.split("\0")),
-        kind.POINT_BLOB: iter(batch.blob_points),
+        kind.CELL_VARINT: iter(batch.varint_cells),
+        kind.CELL_FLOAT64: iter(batch.float64_cells),
+        kind.CELL_STRING: iter(batch.string_cells.split("\0")),
+        kind.CELL_BLOB: iter(batch.blob_cells),
     }
-    return [None if point == kind.POINT_NULL else next(columns[point]) for point in batch.points]
+    return [None if cell == kind.CELL_NULL else next(columns[cell]) for cell in batch.cells]

@@ -23,7 +23,7 @@ def _root() -> None:
 def substrate(request: pytest.FixtureRequest) -> str:
     """Each substrate in turn; one that this machine lacks is skipped with the reason.
 
-    That one is there is a test, and that the kernel's works where it is not: ``test_kernel_inside_a_guest.py``.
+    That one is there is a test, and that the kernel's works where it is not: ``test_kernel_in_a_guest.py``.
     """
     offer = OFFERS[request.param]()
     if not offer.available:

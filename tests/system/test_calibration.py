@@ -54,7 +54,7 @@ def test_jitter_and_loss_are_measured(substrate: str, resolved: Resolve) -> None
     topology = resolved(
         {
             "datacenters": [{"name": "a", "hosts": 1}, {"name": "b", "hosts": 1}],
-            "wan": {"latency": "20ms", "rate": "10Mbit", "jitter": "2ms", "loss": "1%"},
+            "wan": {"latency": "20ms", "rate": "50Mbit", "jitter": "2ms", "loss": "1%"},
         }
     )
     with bring_up(topology, substrate=substrate) as testbed:

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 import results
-from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest import GuestError, run_inside
 from testbed.virtual_time.guest_place import choose_place
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
 from testbed.virtual_time.watchdog import Patience
+from tests.system.inside_virtual_time import kernel_or_skip
 
 WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
@@ -38,10 +38,7 @@ clock: virtual
 
 @pytest.fixture(scope="module")
 def kernel() -> VirtualKernel:
-    try:
-        return virtual_kernel()
-    except MissingError as lack:
-        pytest.skip(f"{lack} (builds it in some minutes, once; then this is tested)")
+    return kernel_or_skip()
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def parts(
 
 
 @pytest.mark.parametrize("program", HOST_PROGRAMS)
-def test_a_program_that_is_not_installed_is_named_with_its_package_before_anything_is_made(
+def test_a_missing_program_is_named_with_its_package_before_bring_up(
     topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda asked: None if asked == program else f"/usr/bin/{asked}")
@@ -167,7 +167,5 @@ def test_a_testbed_that_cannot_even_be_laid_out_gives_its_slot_back(
 @pytest.mark.parametrize(
     ("idle_rtt_ms", "trim_ns"), [(80.0, 0), (80.4, 200_000), (79.9, 0), (81.9, 950_000), (85.0, MAX_TRIM_NS)]
 )
-def test_half_of_what_an_idle_round_trip_is_too_long_is_taken_off_the_delay_up_to_a_bound(
-    idle_rtt_ms: float, trim_ns: int
-) -> None:
+def test_delays_are_trimmed_by_half_the_idle_round_trips_excess_up_to_a_bound(idle_rtt_ms: float, trim_ns: int) -> None:
     assert wan_delay_trim_ns(idle_rtt_ms, 40_000_000) == trim_ns

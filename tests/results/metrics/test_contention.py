@@ -117,7 +117,7 @@ def test_a_device_tells_what_was_contended_and_how_much_longer_it_took() -> None
     assert found.slowdown == pytest.approx((1.2 + 1.5) / 2)
 
 
-def test_only_what_began_in_the_window_counts_but_what_was_in_its_way_may_have_begun_before() -> None:
+def test_contention_counts_spans_of_the_window_against_any_that_overlap_them() -> None:
     (found,) = device_contention(SPANS, ONE_GPU, Window(250, 1000))
     assert (found.spans, found.contended_ns) == (3, 120)
 

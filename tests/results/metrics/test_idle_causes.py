@@ -23,7 +23,7 @@ def west(spans: pd.DataFrame, window: Window, host: str = "west-0") -> dict[str,
     return {cause: int(found[cause]) for cause in IDLE_CAUSES if found[cause]}
 
 
-def test_waiting_for_an_activation_ends_when_it_is_made_and_waiting_for_the_link_when_it_is_here(
+def test_idle_waits_for_the_activation_until_it_is_made_then_for_the_link(
     spans: MakeSpans,
 ) -> None:
     frame = spans(
@@ -59,7 +59,7 @@ def test_a_split_backward_hands_its_gradient_on_when_its_first_part_is_done(span
     assert west(frame, Window(0, 65), "east-0") == {"gradient": 20, "link": 10, "schedule": 5}
 
 
-def test_before_an_iteration_s_first_computation_the_pipeline_fills_and_after_its_last_it_drains(
+def test_idle_before_the_first_computation_is_fill_and_after_the_last_is_drain(
     spans: MakeSpans,
 ) -> None:
     frame = spans(

@@ -39,7 +39,7 @@ def test_csv_has_swept_values_then_exact_figures_with_units_in_their_names(build
     assert rows[0]["calibrated"] == "true"
 
 
-def test_a_name_that_a_spreadsheet_would_take_for_a_formula_has_an_apostrophe_before_it(build_run: BuildRun) -> None:
+def test_names_like_spreadsheet_formulas_get_an_apostrophe(build_run: BuildRun) -> None:
     hostile = ("=cmd|'/c calc'!A0", "+1", "-1", "@SUM(1)", "plain = name")
     run = results.load(build_run(name="=run", variants=hostile, latencies=("10ms",)))
     rows = list(csv.DictReader(io.StringIO(table_text([run], "csv"))))

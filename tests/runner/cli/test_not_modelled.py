@@ -149,7 +149,7 @@ def test_two_simulations_that_lack_the_same_are_compared_with_a_warning() -> Non
     assert document["warnings"][0] == f"The simulation of A and B does not model {text}: the ratio holds without it."
 
 
-def test_a_simulation_without_the_loss_is_not_compared_with_one_that_was_asked_for_none() -> None:
+def test_compare_refuses_a_loss_that_was_not_modelled_against_none_asked() -> None:
     simulated("topology.wan.loss=1%", into="a")
     simulated(into="b")
     done = wanbed("compare", str(only("a")), str(only("b")), "--json")

@@ -69,7 +69,7 @@ def test_auto_makes_cells_no_larger_than_transfers_ask_for_and_none_where_nothin
     assert sizes == {(1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 1, 1)} | {(1, 2, 1), (2, 2, 2), (3, 2, 3)}
 
 
-def test_datacenters_are_alike_that_have_the_same_hosts_and_the_same_links_to_all_others() -> None:
+def test_datacenters_with_equal_hosts_and_equal_links_are_alike() -> None:
     assert alike_before(network({"a": 2, "b": 3, "c": 2, "d": 2})) == {"a": (), "b": (), "c": ("a",), "d": ("a", "c")}
     further = [{"between": ["a", "b"], "latency": "20ms"}]
     assert alike_before(network({"a": 2, "b": 3, "c": 2, "d": 2}, further))["c"] == ()

@@ -25,7 +25,7 @@ def counted(of: SweepPoint, transport: TransportSpec) -> dict[tuple[str, str], i
     return count_connections(of.topology, of.variants[0].pairs, transport, "real")
 
 
-def test_in_virtual_time_a_connection_has_the_share_of_its_window_that_the_kernel_gives_of_a_large_one() -> None:
+def test_virtual_time_gives_every_window_the_share_of_a_large_one() -> None:
     assert window_bps(AUTO, "virtual", 10_000_000) == int(0.49 * 2**20) * 8 * 50
     assert tcp_settings(AUTO, "virtual").in_flight_bytes == int(0.49 * 2**20)
 

@@ -30,7 +30,7 @@ def test_slow_start_doubles_and_is_never_left_where_no_line_is_given() -> None:
     assert rounds(CongestionWindow(1, INITIAL, RTT_NS, None), 8) == [INITIAL * 2**power for power in range(1, 9)]
 
 
-def test_a_connection_that_is_alone_leaves_it_between_one_and_one_and_a_half_of_what_the_line_holds() -> None:
+def test_a_lone_connection_leaves_slow_start_at_1_to_1_5_times_what_the_line_holds() -> None:
     sizes = rounds(CongestionWindow(1, INITIAL, RTT_NS, HELD), 8)
     left = next(size for size, wider in pairwise(sizes) if wider < 1.5 * size)
     assert HELD <= left <= 1.5 * HELD
@@ -60,7 +60,7 @@ def test_of_several_that_send_in_step_some_leave_as_soon_as_they_wait_for_the_ot
     assert rounds(group, 3)[-1] < 8 * 8 * INITIAL
 
 
-def test_of_two_that_send_in_step_the_first_stays_until_its_acknowledgements_are_a_long_train() -> None:
+def test_two_in_step_stay_in_slow_start_until_acknowledgements_are_a_long_train() -> None:
     window = CongestionWindow(2, 2 * INITIAL, RTT_NS, HELD)
     # Both wait for less than an eighth of a round trip in round 3, of 40 segments each; one waits longer in round 4.
     assert rounds(window, 3)[-1] == 8 * 2 * INITIAL

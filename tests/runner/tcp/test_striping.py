@@ -51,7 +51,7 @@ def test_connections_that_take_turns_are_idle_although_the_group_is_not() -> Non
     assert rounds(Connections(4, None, INITIAL), single, times_ns) == [1] * 4 + [0] * 36
 
 
-def test_connections_as_wide_as_the_receiver_allows_are_not_narrow_until_a_chunk_is_wider() -> None:
+def test_a_connection_is_narrow_only_for_chunks_wider_than_its_full_window() -> None:
     assert rounds(Connections(2, INITIAL, INITIAL), Striping(2, 2, INITIAL), range(3)) == [0, 0, 0]
     assert rounds(Connections(2, INITIAL, INITIAL), Striping(2, 2, INITIAL + 1), range(3)) == [1, 1, 1]
 
@@ -134,7 +134,7 @@ def test_the_last_byte_leaves_when_the_line_has_carried_the_last_round_of_all() 
 
 
 @pytest.mark.parametrize("dealt", [True, False])
-def test_a_transfer_is_late_by_what_its_unluckiest_connection_waits_and_the_next_one_is_not(striped: bool) -> None:
+def test_the_narrowest_connection_delays_its_transfer_and_not_the_next(striped: bool) -> None:
     window = TcpWindow(RTT_NS, 12 * WINDOW, 12 * INITIAL, each=Connections(12, WINDOW, INITIAL))
     channel = PrivateChannel(Line(None, RTT_NS // 2, headers=False), window)
     striping = Striping(12, 16, 16_384) if striped else None

@@ -13,7 +13,7 @@ def test_the_simulator_gives_every_closed_form_exactly(closed_form: closed_forms
     assert check.simulated_ns == check.expected_ns
 
 
-def test_four_pipelines_that_share_get_their_first_activations_in_turn_and_otherwise_all_at_once() -> None:
+def test_sharing_gives_four_pipelines_their_first_activations_in_turn() -> None:
     shared = closed_forms.temporal_sharing(simulate_variant)
     assert shared.simulated_ns == (100 * MS, 200 * MS, 300 * MS, 400 * MS)
     assert closed_forms.no_sharing(simulate_variant).simulated_ns == (400 * MS,) * 4

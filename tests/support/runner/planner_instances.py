@@ -39,11 +39,11 @@ def task_of(document: dict[str, Any], pipelines: int | None = None, position: in
     return planning_task(WrittenVariant(spec, position, topology, "exp.yaml", Path()), pipelines=pipelines)
 
 
-def random_task(seed: int, schedule: str = "atlas") -> PlanningTask:
-    """2 to 4 datacenters of 1 to 8 GPUs, no two links alike, 2 to 6 stages that compute for unequally long."""
+def random_task(seed: int, schedule: str = "atlas", *, most_gpus: int = 8) -> PlanningTask:
+    """2 to 4 datacenters of so many GPUs at most, no two links alike, 2 to 6 stages that compute for unequally long."""
     random = Random(seed)
     names = ["north", "east", "south", "west"][: random.randint(2, 4)]
-    hosts = {name: random.randint(1, 8) for name in names}
+    hosts = {name: random.randint(1, most_gpus) for name in names}
     stages = random.randint(2, min(6, sum(hosts.values())))
     links = [
         {

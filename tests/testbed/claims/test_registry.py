@@ -67,7 +67,7 @@ def test_a_claim_is_a_folder_of_its_own_with_a_record_of_its_owner(tmp_path: Pat
     assert claims(tmp_path) == [ours]
 
 
-def test_claims_have_slots_and_identifiers_of_their_own_and_a_released_slot_is_free_again(tmp_path: Path) -> None:
+def test_claims_have_their_own_slot_and_identifier_and_free_the_slot_on_release(tmp_path: Path) -> None:
     first, second, third = (claim("", tmp_path) for _ in range(3))
     assert [each.record.slot for each in (first, second, third)] == [1, 2, 3]
     assert len({each.record.identifier for each in (first, second, third)}) == 3

@@ -35,7 +35,7 @@ def test_every_setting_is_one_that_the_network_namespace_has_of_its_own() -> Non
     assert all(name.startswith("net.ipv4.") for name in TcpSettings().sysctls())
 
 
-def test_a_congestion_control_that_paces_itself_goes_on_after_a_pause_whatever_the_sysctl_says() -> None:
+def test_a_self_paced_congestion_control_never_restarts_after_idle() -> None:
     assert TcpSettings().restarts_after_idle
     assert not TcpSettings(slow_start_after_idle=False).restarts_after_idle
     assert not TcpSettings(congestion="bbr").restarts_after_idle

@@ -264,7 +264,7 @@ def test_an_unlimited_link_is_asked_for_no_goodput(monkeypatch: pytest.MonkeyPat
     assert there.within_tolerance
 
 
-def test_the_windows_of_all_connections_hold_more_than_the_path_and_less_than_its_queue_takes(
+def test_all_windows_together_fill_the_path_and_do_not_overflow_its_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     testbed = Network(network({"latency": "40ms", "rate": "500Mbit"}, hosts=1))

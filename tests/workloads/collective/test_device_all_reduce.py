@@ -42,9 +42,7 @@ def summed_by(backend: str, plans: list[RankConfig]) -> list[RankConfig]:
     ]
 
 
-def test_gradients_that_a_collective_sums_train_as_one_process_does_until_a_replica_is_lost(
-    tmp_path: Path, start: Start
-) -> None:
+def test_collective_all_reduce_trains_as_one_process_until_a_replica_is_lost(tmp_path: Path, start: Start) -> None:
     plans = summed_by("gloo", make_torch_configs(tmp_path, stages=1, pipelines=2, iterations=10_000))
     processes = [start(plan) for plan in plans]
     logs = [Path(plan.span_log) for plan in plans]

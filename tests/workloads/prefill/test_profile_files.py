@@ -40,7 +40,7 @@ def test_the_shipped_profiles_are_known_by_name_and_hold_for_the_large_models() 
         assert profile.source.endswith("estimated")
 
 
-def test_an_estimate_is_the_models_operations_at_the_stated_efficiency_and_its_weights_read_once() -> None:
+def test_an_estimate_counts_operations_at_the_stated_efficiency_and_one_read_of_the_weights() -> None:
     profile = load_prefill_profile("a100", LLAMA_8B)
     reading_s = 436_224_000 / 2.039e12
     for tokens, prior_tokens in ((1, 0), (1000, 0), (512, 4096)):

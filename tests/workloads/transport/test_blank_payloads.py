@@ -30,7 +30,7 @@ def events_until_closed(end) -> list:
 @pytest.mark.parametrize("size_bytes", SIZES)
 @pytest.mark.parametrize("unread_bytes", MARKS)
 @pytest.mark.parametrize("blank", [False, True])
-def test_every_message_arrives_both_ways_with_its_length_and_with_its_bytes_unless_it_is_blank(
+def test_messages_arrive_both_ways_with_their_length_and_unless_blank_their_bytes(
     join: Callable, connections: int, size_bytes: int, unread_bytes: int, blank: bool
 ) -> None:
     ends = join(connections, size_bytes, unread_bytes=unread_bytes, blank=blank)

@@ -72,7 +72,7 @@ def test_several_runs_share_the_panels(run: Run) -> None:
     assert ", in the order of the runs," in chart.reading
 
 
-def test_of_several_runs_the_legend_shows_an_area_and_lines_none_of_them_that_of_a_rate_as_asked(run: Run) -> None:
+def test_the_legend_of_several_runs_tells_areas_lines_and_asked_rates_apart(run: Run) -> None:
     chart = chart_of(old=run, new=run)
     area, line, asked = chart.legend[2:]
     for entry in chart.legend[:2]:

@@ -60,7 +60,7 @@ def test_the_same_run_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch, fold
     assert written[0] == written[1]
 
 
-def test_an_iteration_time_too_far_off_is_status_1_and_the_page_is_written_all_the_same(
+def test_an_iteration_time_too_far_off_is_status_1_and_the_page_is_still_written(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     run = write_run(folder / "runs", ONE)

@@ -150,9 +150,7 @@ def test_a_pools_gpus_have_processes_of_their_own_and_those_that_train_none_to_d
         assert process.plan.serving.gpu >= len(ranks)
 
 
-def test_where_torch_computes_gpus_and_decode_hosts_are_reported_with_what_and_wait_for_it_to_load(
-    tmp_path: Path,
-) -> None:
+def test_torch_prefill_configures_gpus_and_decode_hosts_and_waits_for_them_to_load(tmp_path: Path) -> None:
     service, _, _ = planned()
     work = InferenceWork(service.model, seed=4, device="cpu")
     addresses = AddressBook(one_point().topology, slot=3)

@@ -132,7 +132,7 @@ def test_the_work_for_a_packet_does_not_grow_with_the_number_of_pairs() -> None:
 
 
 @given(ADDRESSES | NEAR_ADDRESSES)
-def test_what_comes_from_the_same_datacenter_gets_the_inside_class_and_nothing_else_does(source: IPv4Address) -> None:
+def test_only_traffic_of_the_same_datacenter_gets_the_inside_class(source: IPv4Address) -> None:
     program = same_datacenter_program(EAST)
     inside = source in IPv4Network(f"{EAST}/24")
     expected = HTB_MAJOR << 16 | INTRA_CLASS if inside else NO_MATCH

@@ -85,7 +85,7 @@ def test_what_the_last_iterations_showed_corrects_the_plan_by_its_median() -> No
     assert forecast.bubble_end(330 + 80) == 330 + 110 - forecast.margin_ns
 
 
-def test_an_iteration_that_runs_ahead_is_expected_to_stay_ahead_and_one_that_is_late_is_not() -> None:
+def test_the_forecast_keeps_an_iterations_lead_and_not_its_delay() -> None:
     forecast = BubbleForecast(SETTINGS, PLAN)
     train(forecast, 0, [0, 50])
     train(forecast, 1, [100, 150])

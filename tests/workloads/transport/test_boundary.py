@@ -142,12 +142,12 @@ def test_each_link_sends_transfers_in_turn_iteration_by_iteration(mesh: type, se
             message = Message(ACTIVATION, microbatch)
             joined.ends[2 * pipeline].transport.send(iteration, message, memoryview(bytes(size_bytes)))
         cutting = Cutting(size_bytes, 3)
-        order = [(iteration, *turn) for iteration in range(2) for turn in turns for _ in cutting.share(0)]
+        order = [(iteration, *turn) for iteration in range(2) for turn in turns for _ in cutting.chunks_of(0)]
         for pipeline in range(3):
             (bare,) = joined.bare[2 * pipeline + 1][2 * pipeline]
             headers = [frame_of(bare) for _ in order]
             assert [(header.iteration, header.owner, header.number) for header in headers] == order
-            offsets = {cutting.chunk(index)[0] for index in cutting.share(pipeline)}
+            offsets = {cutting.chunk(index)[0] for index in cutting.chunks_of(pipeline)}
             assert {header.offset for header in headers} == offsets
 
 
@@ -277,21 +277,21 @@ CHUNK = FrameHeader(FrameKind.ACTIVATION, 1, 0, 0, 900_000, 0, 18_750)
     ("sender", "frames", "fault"),
     [
         (2, [CHUNK._replace(offset=18_750)], "which goes over another node pair"),
-        (2, [CHUNK._replace(owner=2)], "of pipeline 2, which is none that goes over this link"),
-        (2, [CHUNK._replace(owner=0)], "of pipeline 0, which is none that goes over this link"),
-        (2, [CHUNK._replace(kind=FrameKind.GRADIENT)], "of pipeline 1, which is none that goes over this link"),
+        (2, [CHUNK._replace(owner=2)], "of pipeline 2, which does not go over this link"),
+        (2, [CHUNK._replace(owner=0)], "of pipeline 0, which does not go over this link"),
+        (2, [CHUNK._replace(kind=FrameKind.GRADIENT)], "of pipeline 1, which does not go over this link"),
         (2, [CHUNK._replace(offset=1)], "the transfer is not cut there"),
         (2, [CHUNK._replace(total_bytes=900_001)], "of 900001 bytes, expected are 900000"),
-        (2, [CHUNK._replace(number=1)], "in iteration 0, which there is not"),
+        (2, [CHUNK._replace(number=1)], "in iteration 0, which does not exist"),
         (2, [credit(FrameKind.ACTIVATION, 1)] * 2, "credit for 1 chunks more than it was sent"),
         (2, [FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0)] * 2, "its last own chunk twice"),
         (2, [FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0), CHUNK], "a chunk of its own after its last one"),
-        (2, [SHUTDOWN, CHUNK], "a frame after its goodbye"),
+        (2, [SHUTDOWN, CHUNK], "a frame after its shutdown"),
         (1, [CHUNK], "expected are gradients"),
-        (1, [CHUNK._replace(kind=FrameKind.GRADIENT, owner=3)], "of pipeline 3, which is not of this cell"),
+        (1, [CHUNK._replace(kind=FrameKind.GRADIENT, owner=3)], "of pipeline 3, which is not in this DP-cell"),
         (1, [CHUNK._replace(kind=FrameKind.GRADIENT, offset=18_750)], "which goes over another node pair"),
-        (1, [CHUNK._replace(kind=FrameKind.SEGMENT)], "but is not the one before in the ring"),
-        (4, [CHUNK._replace(kind=FrameKind.SEGMENT, number=4)], "ring step 4 in iteration 0, which there is not"),
+        (1, [CHUNK._replace(kind=FrameKind.SEGMENT)], "but is not the previous rank in the ring"),
+        (4, [CHUNK._replace(kind=FrameKind.SEGMENT, number=4)], "ring step 4 in iteration 0, which does not exist"),
     ],
 )
 def test_what_a_peer_should_not_send_is_reported_with_its_name(

@@ -114,7 +114,7 @@ def test_a_second_client_for_one_connection_is_dropped(listen: Callable) -> None
     assert listener.hello_of(Hello(TOKEN, 0, 1, 2).encode()) == Hello(TOKEN, 1, 1, 2).encode()
     listener.thread.join()
     assert len(listener.outcome[0]) == 2
-    assert listener.notes[0].endswith("connection 0 stands already")
+    assert listener.notes[0].endswith("connection 0 is already established")
 
 
 def test_a_silent_client_holds_nobody_up(listen: Callable) -> None:

@@ -137,7 +137,7 @@ def test_a_goodbye_waits_for_what_is_queued_and_for_the_peers_goodbye(join: Call
 
 def test_a_payload_of_another_size_than_the_boundarys_is_refused(join: Callable) -> None:
     lower, _ = join(1, 100)
-    with pytest.raises(ValueError, match=r"rank 1 \(west-0, 127.0.0.1\) expects 100 bytes, given are 99"):
+    with pytest.raises(ValueError, match=r"rank 1 \(west-0, 127.0.0.1\) expects 100 bytes, not 99"):
         lower.transport.send(0, activation(0), memoryview(bytes(99)))
 
 
@@ -159,15 +159,15 @@ CHUNK = FrameHeader(FrameKind.ACTIVATION, 0, 0, 0, 100, 0, 100)
         (CHUNK.encode()[:-1] + b"!" + bytes(100), "the checksum of its header is wrong"),
         (CHUNK._replace(length=101).encode(), "its chunk is inconsistent: 101 bytes at 0 of 100"),
         (CHUNK._replace(length=99).encode(), "99 bytes long: the transfer is not cut there"),
-        (CHUNK._replace(owner=1).encode(), "of microbatch 0 of pipeline 1, which is not of this cell"),
+        (CHUNK._replace(owner=1).encode(), "of microbatch 0 of pipeline 1, which is not in this DP-cell"),
         (CHUNK._replace(kind=FrameKind.SEGMENT).encode(), "it sent a segment, but there is no ring"),
         (credit(FrameKind.ACTIVATION, 1).encode(), "it gives credit for activations that it never gets"),
         (CHUNK._replace(kind=FrameKind.GRADIENT).encode(), "of the gradient of microbatch 0, expected are activations"),
         (CHUNK._replace(total_bytes=200, length=200).encode(), "of 200 bytes, expected are 100"),
-        (CHUNK._replace(number=8).encode(), "microbatch 8 in iteration 0, which there is not"),
-        (CHUNK._replace(iteration=2).encode(), "microbatch 0 in iteration 2, which there is not"),
+        (CHUNK._replace(number=8).encode(), "microbatch 8 in iteration 0, which does not exist"),
+        (CHUNK._replace(iteration=2).encode(), "microbatch 0 in iteration 2, which does not exist"),
         ((CHUNK.encode() + bytes(100)) * 2, "it sent the chunk at 0 of the activation of microbatch 0 twice"),
-        (SHUTDOWN.encode() * 2, "it sent a frame after its goodbye"),
+        (SHUTDOWN.encode() * 2, "it sent a frame after its shutdown"),
     ],
 )
 def test_what_a_peer_should_not_send_is_reported_with_its_name(
@@ -186,7 +186,7 @@ def test_a_peer_that_closes_without_a_goodbye_is_a_failure(join_by_hand: Callabl
     (bare,), upper = join_by_hand(1, 100)
     bare.sendall(sent)
     bare.shutdown(socket.SHUT_WR)
-    assert str(failure_of(upper)) == "rank 0 (east-0, 127.0.0.1) closed a connection before its goodbye"
+    assert str(failure_of(upper)) == "rank 0 (east-0, 127.0.0.1) closed a connection before its shutdown"
 
 
 def test_a_peer_that_dies_is_a_failure_at_once_and_ends_every_connection(join_by_hand: Callable) -> None:
@@ -204,7 +204,7 @@ def test_a_peer_that_leaves_after_its_goodbye_but_before_ours_is_a_failure(join_
     (bare,), upper = join_by_hand(1, 100)
     bare.sendall(SHUTDOWN.encode())
     bare.shutdown(socket.SHUT_WR)
-    assert "closed a connection before its peer was done" in str(failure_of(upper))
+    assert "closed a connection before this rank's shutdown" in str(failure_of(upper))
 
 
 def test_a_large_payload_is_sent_from_where_it_lies(join_by_hand: Callable) -> None:

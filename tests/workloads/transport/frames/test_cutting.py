@@ -18,7 +18,7 @@ def test_chunks_cover_the_transfer_and_every_share_has_as_many(total_bytes: int,
     assert sum(chunks[-1]) == total_bytes
     assert {length for _, length in chunks} <= {cutting.largest_bytes, cutting.largest_bytes - 1}
     assert 1 <= min(length for _, length in chunks) <= cutting.largest_bytes <= CHUNK_BYTES
-    counts = {len(cutting.share(position)) for position in range(shares)}
+    counts = {len(cutting.chunks_of(position)) for position in range(shares)}
     assert len(counts) == 1 or total_bytes < shares
     assert all(cutting.index(*chunk) == index for index, chunk in enumerate(chunks))
 
@@ -45,7 +45,7 @@ def test_a_transfer_of_any_size_is_cut_without_listing_its_chunks() -> None:
     middle = cutting.chunks // 2
     assert cutting.index(*cutting.chunk(middle)) == middle
     assert sum(cutting.chunk(cutting.chunks - 1)) == 2**50 + 1
-    assert len(cutting.share(2)) * 3 == cutting.chunks > 2**30
+    assert len(cutting.chunks_of(2)) * 3 == cutting.chunks > 2**30
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak_bytes < 10_000

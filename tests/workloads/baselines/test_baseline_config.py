@@ -55,7 +55,7 @@ def test_a_plan_reads_back_as_written(tmp_path: Path) -> None:
         ({"learning_rate": 0.0}, "learning_rate: 0.0 is not above 0"),
         ({"silence_ns": 0}, "silence_ns: 0 is below 1"),
         ({"rendezvous_port": 0}, "rendezvous_port: 0 is no port"),
-        ({"rank": 0, "pipeline": 0, "stage": 0}, "rendezvous_address: rank 0 keeps the store at its own address"),
+        ({"rank": 0, "pipeline": 0, "stage": 0}, "rendezvous_address: rank 0 serves the store at its own address"),
         ({"microbatches": 7}, "microbatches: 7, where torch-zb runs 2 rounds on 3 stages and needs a multiple of 2"),
         ({"schedule": "torch-1f1b", "microbatches": 2}, "microbatches: 2, where torch-1f1b needs one for each"),
         ({"schedule": "torch-ddp"}, "stages: torch-ddp trains whole replicas: 1 stage, not 3"),

@@ -65,7 +65,7 @@ def watched() -> Iterator[Watched]:
 
 def test_a_rank_that_goes_quiet_is_named_to_every_other(watched: Watched) -> None:
     watched.watches[2].shutdown()
-    silence = f"rank 2 (host-2, {LOOPBACK}) is lost: nothing heard of it for 2.5 s"
+    silence = f"rank 2 (host-2, {LOOPBACK}) is lost: no heartbeat for 2.5 s"
     assert [watched.losses[rank].get(timeout=20) for rank in (0, 1)] == [silence] * 2
     assert watched.losses[2].empty()
 

@@ -31,5 +31,5 @@ def test_the_loopback_interface_bears_its_address() -> None:
 
 
 def test_an_interface_that_is_not_there_is_named() -> None:
-    with pytest.raises(ValueError, match="interface: eth77 bears no address here"):
+    with pytest.raises(ValueError, match="interface: eth77 has no address here"):
         interface_address("eth77")

@@ -83,7 +83,7 @@ def test_when_the_rank_that_keeps_the_store_falls_silent_it_is_named(start_world
 
 def test_a_rank_that_is_not_started_is_reported(start_world: StartWorld) -> None:
     world = start_world("torch-ddp", 1, 2, absent={1}, rendezvous_timeout_ns=1_000_000_000)
-    assert world.outcome(0) == (1, "wanbed torch rank 0 (host-0): no word of rank 1 within 1 s\n")
+    assert world.outcome(0) == (1, "wanbed torch rank 0 (host-0): no answer from rank 1 within 1 s\n")
 
 
 def test_a_rank_that_finds_no_store_says_so(start_world: StartWorld) -> None:
@@ -98,7 +98,7 @@ def test_a_rank_that_finds_no_store_says_so(start_world: StartWorld) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"interface": "eth77"}, "interface: eth77 bears no address here"),
+        ({"interface": "eth77"}, "interface: eth77 has no address here"),
         ({"epoch_ns": 2**62}, "epoch_ns: lies in the future"),
         ({"parent_pid": 1}, "its parent is not process 1"),
     ],

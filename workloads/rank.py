@@ -1,9 +1,10 @@
 """One rank: ``python -m workloads.rank PLAN.json`` runs one stage of one pipeline on one GPU.
 
-It asks its schedule what to do, computes, exchanges activations and gradients with its neighbours, and sums its
-gradients with the other replicas of its stage. All ranks begin at one instant; from then on there is no barrier: an
-iteration begins as soon as the schedule and the data allow. Exit status 0 if all iterations are done and every peer has
-said goodbye; else 1 and one line on standard error, at every rank within 10 s of the fault.
+A rank asks its schedule for the next action, computes it, exchanges activations and gradients with the neighbour
+stages, and all-reduces its gradients with the other replicas of its stage. All ranks begin at the same instant. After
+that there is no barrier: an iteration begins as soon as the schedule and the data allow. The exit status is 0 if all
+iterations are done and every peer has shut down; otherwise 1, with one line on stderr, at every rank within 10 s of the
+fault.
 """
 
 import os
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
 
 
 class Rank:
-    """The rank's loop. Construct it once the connections stand and the transport runs.
+    """The rank's loop. Construct it when the connections are established and the transport runs.
 
-    ``gpu``, where ``computation`` shares one, learns when the rank waits for others. ``all_reduce`` sums the gradients
-    on the computation's device, where the ring over the transport does not.
+    ``gpu``: the GPU that ``computation`` shares, which is notified when the rank waits for messages; None if it shares
+    none. ``all_reduce`` sums the gradients on the device, instead of the ring over the transport; None for the ring.
     """
 
     def __init__(
@@ -82,9 +83,9 @@ class Rank:
         self._closed = False
 
     def run(self) -> None:
-        """Run every iteration and say goodbye.
+        """Run every iteration, then shut the transport down.
 
-        Raises TransportError and ScheduleError; spans of the iterations before are in the log.
+        Raise TransportError or ScheduleError. Spans of earlier iterations are in the log even then.
         """
         for iteration in range(self._config.iterations):
             self._iteration = iteration
@@ -101,7 +102,7 @@ class Rank:
             self._handle(self._next_event())
 
     def complete_log(self) -> None:
-        """Complete the log. Nothing may happen any more, in prefill either."""
+        """Complete the log. Training and prefill must have ended."""
         self._record_prefills()
         if self._device is not None:
             self._log.record_device(self._device.record())
@@ -140,7 +141,7 @@ class Rank:
             self._transport.send(self._iteration, message, self._compute.outgoing(message))
 
     def _update(self) -> None:
-        """Sum the gradients over the replicas and let the optimizer use them."""
+        """All-reduce the gradients over the replicas, then run the optimizer."""
         gradients = self._compute.gradients() if self._all_reduce is None else None
         if self._all_reduce is not None:
             self._sum_on_device(self._all_reduce)
@@ -155,8 +156,8 @@ class Rank:
             )
             span = Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), gradients.nbytes)
             self._record(span)
-        # What is being sent must not be made anew by the next iteration. It costs no time: nobody ends an iteration
-        # before its neighbours have what they need for theirs.
+        # The next iteration must not overwrite tensors that are still being sent. Waiting costs no time: no rank ends
+        # an iteration before its neighbour stages have the messages that they need for theirs.
         while self._unsent:
             self._handle(self._next_event())
         if self._config.gradients is not None and self._iteration == self._config.iterations - 1:
@@ -179,7 +180,7 @@ class Rank:
         schedule.arrived(self._config.stage, message)
 
     def _next_event(self) -> Event:
-        """Wait for the next event and return it. The GPU is idle meanwhile."""
+        """Wait for the next event and return it. Report the GPU as idle while waiting."""
         if self._gpu is not None:
             self._gpu.idle()
         return self._events.get()
@@ -219,7 +220,7 @@ class Rank:
             self._record(Span(PREFILL, span.iteration, NO_MICROBATCH, span.start_ns, span.end_ns, request=span.request))
 
     def _record_computed(self) -> None:
-        """Log when the device was busy in this iteration, by its own clock where it has one."""
+        """Log the busy times of the device in this iteration, measured by its own clock if it has one."""
         computed, self._computed = self._computed, []
         if self._device is not None:
             busy_ns = self._device.resolve()
@@ -241,13 +242,13 @@ class Rank:
 
 
 def run_rank(config: RankConfig) -> None:
-    """Run the rank of ``plan`` in this process. Raises what ends it, each with one line that gives the cause."""
+    """Run the rank of ``config`` in this process. Raise the error that ends it, one line with the cause."""
     if config.parent_pid is not None:
         die_with_parent(config.parent_pid)
     wake_precisely()
     if config.epoch_ns > time.monotonic_ns():
         raise ValueError("epoch_ns: lies in the future, take CLOCK_MONOTONIC before the rank is started")
-    # Made anew for each iteration; once here, so that one which cannot be made is told before anybody connects.
+    # Created again for each iteration. Here too, so that an invalid schedule is reported before any rank connects.
     schedule = create_schedule(config.schedule, config.shape, config.schedule_options)
     pool = BufferPool()
     failure = _Failure()
@@ -268,7 +269,7 @@ def run_rank(config: RankConfig) -> None:
     events: SimpleQueue[Event] = SimpleQueue()
 
     def report(event: Event) -> None:
-        # The main thread may compute for long: kept till then, buffers that nobody reads would pile up.
+        # The main thread may compute for long. Buffers that it does not read would accumulate until it is done.
         if not computation.reads_payloads and isinstance(event, Received):
             pool.give_back(event.payload)
         events.put(event)
@@ -298,12 +299,12 @@ def _make_worker(config: RankConfig, gpu: SharedGpu) -> WorkerThread:
 
 
 class _Failure:
-    """Passes a failure of the connections to a computation, which is made before they stand."""
+    """Passes a failure of the connections to a computation, which is created before they are established."""
 
     transport: StripedTransport | None = None
 
     def check(self) -> None:
-        """Raise what the transport has failed with, if it has."""
+        """Raise the error of the transport if it has failed."""
         if self.transport is not None:
             self.transport.raise_if_failed()
 
@@ -311,14 +312,14 @@ class _Failure:
 def _all_reduce_factory(
     config: RankConfig, computation: Computation
 ) -> "Callable[[Callable[[Event], None]], DeviceAllReduce] | None":
-    """Return what makes the plan's collective, None where it has none; the argument receives the events.
+    """Return a function that creates the configured collective from a report function; None if there is none.
 
-    Raises ValueError, before anybody connects, for a collective that this torch does not have.
+    Raise ValueError, before any rank connects, for a collective that this torch does not have.
     """
     collective = config.collective
     if collective is None:
         return None
-    # A rank that replays starts in tens of milliseconds because it never loads torch.
+    # Imported here, because a rank that replays starts in tens of milliseconds only without torch.
     from workloads.collective.device_all_reduce import DeviceAllReduce, check_backend  # noqa: PLC0415
 
     check_backend(collective.backend)
@@ -329,7 +330,7 @@ def _all_reduce_factory(
 
 
 def main(arguments: list[str]) -> int:
-    """Run the rank of the plan named on the command line. Returns the exit status."""
+    """Run the rank configured by the file named on the command line. Return the exit status."""
     if len(arguments) != 1:
         _print_line("wanbed rank", "usage: python -m workloads.rank PLAN.json")
         return 1
@@ -359,5 +360,5 @@ def _print_line(prefix: str, line: str) -> None:
 if __name__ == "__main__":
     status = main(sys.argv[1:])
     if status:
-        # A thread of torch's may be waiting for a peer that is gone, and the interpreter's end would wait for it.
+        # A thread of torch may be waiting for a lost peer. A normal exit would wait for that thread.
         os._exit(status)

@@ -134,7 +134,7 @@ def test_the_token_is_kept_from_other_users(tmp_path: Path) -> None:
         ({"listen_port": 70_000}, "listen_port: 70000 is no port to listen on"),
         ({"run_token": "abc"}, "run_token: write 16 bytes in hexadecimal"),
         ({"run_token": "ab"}, "run_token: write 16 bytes in hexadecimal"),
-        ({"host": ...}, "the plan: "),
+        ({"host": ...}, "the configuration: "),
     ],
 )
 def test_a_plan_that_is_wrong_is_refused_with_its_path_and_the_field(

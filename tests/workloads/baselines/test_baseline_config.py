@@ -37,7 +37,7 @@ PLAN = BaselineConfig(
 )
 
 
-def test_a_plan_reads_back_as_written(tmp_path: Path) -> None:
+def test_a_config_reads_back_as_written(tmp_path: Path) -> None:
     for plan in (PLAN, replace(PLAN, text="/tmp/text", gradients=None, parent_pid=None, threads=2)):
         plan.write(tmp_path / "plan.json")
         assert read_baseline_config(tmp_path / "plan.json") == plan
@@ -65,7 +65,7 @@ def test_a_plan_reads_back_as_written(tmp_path: Path) -> None:
         ({"colour": "red"}, "colour: unknown field"),
     ],
 )
-def test_a_plan_that_is_wrong_is_refused_with_its_path_and_the_field(
+def test_an_invalid_config_is_refused_with_path_and_field(
     tmp_path: Path, changes: dict[str, object], fault: str
 ) -> None:
     path = tmp_path / "plan.json"
@@ -113,7 +113,7 @@ def test_numbers_of_microbatches_are_refused_where_torch_refuses_them(schedule: 
         torch.distributed.destroy_process_group()
 
 
-def test_a_plan_is_read_without_torch() -> None:
+def test_a_config_is_read_without_torch() -> None:
     check = (
         "import sys, workloads.baselines.baseline_config, workloads.baselines.torch_rank; print('torch' in sys.modules)"
     )

@@ -110,7 +110,7 @@ class PlanRun:
         while runnable:
             self._advance(runnable.popleft(), runnable)
         if any(len(each.times) < len(each.steps) for each in self._cell):
-            raise ValueError("plan: its orders do not come to an end under this profile")
+            raise ValueError("plan: its orders do not come to an end under these costs")
         self._end_iteration()
         return {divmod(each.number, self._stages): tuple(each.times) for each in self._cell}
 

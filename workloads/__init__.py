@@ -1,1 +1,1 @@
-"""Everything that runs on an emulated host: schedules, compute back ends, transports, and the rank's loop."""
+"""Everything that runs on an emulated host: schedules, compute back ends, transport, serving, and the rank's loop."""

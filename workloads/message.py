@@ -1,4 +1,4 @@
-"""The messages between stages: one microbatch's activation going down the pipeline, or its gradient coming back."""
+"""The messages between stages: the activation of one microbatch to the next stage, or its gradient to the previous."""
 
 from dataclasses import dataclass
 from enum import StrEnum

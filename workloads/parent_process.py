@@ -1,4 +1,4 @@
-"""A rank's tie to the process that started it."""
+"""Tie a process to the process that started it."""
 
 import ctypes
 import os
@@ -8,10 +8,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when ``parent_pid``, its parent, ends.
+    """Let the kernel kill this process when ``parent_pid``, its parent, ends.
 
-    The kernel watches the thread that started this process: it must live as long as this process is wanted. Raises
-    RuntimeError if the parent has gone already, or is another process; OSError if the kernel refuses.
+    The kernel does so when the thread that started this process ends, so that thread must live as long as this process
+    is needed. Raise RuntimeError if the parent has already ended or is another process, OSError if the kernel refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:

@@ -1,6 +1,6 @@
-"""Write a frozen dataclass as a JSON file and read it back. The runner hands each process its plan this way.
+"""Write a frozen dataclass as a JSON file and read it back. The runner passes each process its configuration this way.
 
-Fields may be other dataclasses, tuples, unions of those and None, enumerations of text, and JSON's own types. Only the
+Fields may be other dataclasses, tuples, unions of those and None, string enumerations, and JSON's own types. Only the
 standard library is used.
 """
 
@@ -15,15 +15,15 @@ Plan = TypeVar("Plan")
 
 
 def write_plan(plan: Any, path: Path) -> None:
-    """Write the dataclass ``plan`` as JSON, readable by this user alone."""
+    """Write the dataclass ``plan`` as JSON, readable only by this user."""
     path.touch(mode=0o600)
     path.write_text(json.dumps(asdict(plan), indent=1), encoding="utf-8")
 
 
 def read_plan(expected: type[Plan], path: Path) -> Plan:
-    """Read a plan that ``write_plan`` wrote, as the dataclass ``expected``.
+    """Read a file of ``write_plan`` as the dataclass ``expected``.
 
-    Raises ValueError, one line with path and field, where the file is no such plan; OSError if it is unreadable.
+    Raise ValueError, one line with path and field, if the content does not fit; OSError if it is unreadable.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ def read_plan(expected: type[Plan], path: Path) -> Plan:
 
 
 def _built(expected: Any, value: object, where: str) -> Any:
-    """Build what the annotation ``expected`` says from ``value``, parsed JSON. Raises ValueError naming ``where``."""
+    """Build a value of the annotated type ``expected`` from parsed JSON. Raise ValueError naming ``where``."""
     if isinstance(expected, UnionType):
         return _built_one_of(get_args(expected), value, where)
     if is_dataclass(expected) and isinstance(expected, type):
@@ -59,7 +59,7 @@ def _built(expected: Any, value: object, where: str) -> Any:
 
 
 def _elements(expected: Any, count: int, where: str) -> tuple[Any, ...]:
-    """Return the annotation of each of ``count`` elements. Raises ValueError naming ``where`` if the count is wrong."""
+    """Return the annotation of each of ``count`` elements. Raise ValueError naming ``where`` if the count is wrong."""
     elements = get_args(expected)
     if elements[-1] is Ellipsis:
         return (elements[0],) * count
@@ -88,7 +88,7 @@ def _built_choice(expected: type[StrEnum], value: str, where: str) -> StrEnum:
 def _built_dataclass(expected: type, value: object, where: str) -> Any:
     prefix = f"{where}." if where else ""
     if not isinstance(value, dict):
-        raise ValueError(f"{where or 'the plan'}: expected an object, found {value!r}")
+        raise ValueError(f"{where or 'the configuration'}: expected an object, found {value!r}")
     annotations = get_type_hints(expected)
     known = [entry.name for entry in fields(expected)]
     if unknown := sorted(value.keys() - set(known)):
@@ -96,7 +96,7 @@ def _built_dataclass(expected: type, value: object, where: str) -> Any:
     try:
         return expected(**{name: _built(annotations[name], entry, prefix + name) for name, entry in value.items()})
     except TypeError as missing:
-        raise ValueError(f"{where or 'the plan'}: {missing}") from None
+        raise ValueError(f"{where or 'the configuration'}: {missing}") from None
     except ValueError as fault:
         text = str(fault)
         raise ValueError(text if text.startswith(prefix) else prefix + text) from None

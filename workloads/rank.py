@@ -1,9 +1,10 @@
 """One rank: ``python -m workloads.rank PLAN.json`` runs one stage of one pipeline on one GPU.
 
-It asks its schedule what to do, computes, exchanges activations and gradients with its neighbours, and sums its
-gradients with the other replicas of its stage. All ranks begin at one instant; from then on there is no barrier: an
-iteration begins as soon as the schedule and the data allow. Exit status 0 if all iterations are done and every peer has
-said goodbye; else 1 and one line on standard error, at every rank within 10 s of the fault.
+A rank asks its schedule for the next action, computes it, exchanges activations and gradients with the neighbour
+stages, and all-reduces its gradients with the other replicas of its stage. All ranks begin at the same instant. After
+that there is no barrier: an iteration begins as soon as the schedule and the data allow. The exit status is 0 if all
+iterations are done and every peer has shut down; otherwise 1, with one line on stderr, at every rank within 10 s of the
+fault.
 """
 
 import os
@@ -40,15 +41,15 @@ if TYPE_CHECKING:
 
 
 class Rank:
-    """The rank's loop. Construct it once the connections stand and the transport runs.
+    """The rank's loop. Construct it when the connections are established and the transport runs.
 
-    ``gpu``, where ``computation`` shares one, learns when the rank waits for others. ``all_reduce`` sums the gradients
-    on the computation's device, where the ring over the transport does not.
+    ``gpu``: the GPU that ``computation`` shares, which is notified when the rank waits for messages; None if it shares
+    none. ``all_reduce`` sums the gradients on the device, instead of the ring over the transport; None for the ring.
     """
 
     def __init__(
         self,
-        plan: RankConfig,
+        config: RankConfig,
         transport: StripedTransport,
         events: "SimpleQueue[Event]",
         computation: Computation,
@@ -56,7 +57,7 @@ class Rank:
         gpu: SharedGpu | None = None,
         all_reduce: "DeviceAllReduce | None" = None,
     ) -> None:
-        self._plan = plan
+        self._config = config
         self._gpu = gpu
         self._device = device = computation.device
         self._all_reduce = all_reduce
@@ -65,11 +66,11 @@ class Rank:
         self._events = events
         self._compute = compute = computation.compute
         self._save_gradients = computation.save_gradients
-        self._ring = RingAllReduce(plan.links, transport) if plan.links.ring else None
+        self._ring = RingAllReduce(config.links, transport) if config.links.ring else None
         self._element_bytes = computation.element_bytes
         self._log = SpanLog(
-            Path(plan.span_log),
-            SpanLogHeader(plan.rank, plan.host, plan.datacenter, plan.gpu, plan.pipeline, plan.stage),
+            Path(config.span_log),
+            SpanLogHeader(config.rank, config.host, config.datacenter, config.gpu, config.pipeline, config.stage),
         )
         self._computed: list[Span] = []
         self._copy_thread: CopyThread | None = None
@@ -82,11 +83,11 @@ class Rank:
         self._closed = False
 
     def run(self) -> None:
-        """Run every iteration and say goodbye.
+        """Run every iteration, then shut the transport down.
 
-        Raises TransportError and ScheduleError; spans of the iterations before are in the log.
+        Raise TransportError or ScheduleError. Spans of earlier iterations are in the log even then.
         """
-        for iteration in range(self._plan.iterations):
+        for iteration in range(self._config.iterations):
             self._iteration = iteration
             self._run_iteration(self._begin_iteration())
             self._update()
@@ -101,22 +102,22 @@ class Rank:
             self._handle(self._next_event())
 
     def complete_log(self) -> None:
-        """Complete the log. Nothing may happen any more, in prefill either."""
+        """Complete the log. Training and prefill must have ended."""
         self._record_prefills()
         if self._device is not None:
             self._log.record_device(self._device.record())
         self._log.complete()
 
     def _begin_iteration(self) -> Schedule:
-        plan = self._plan
+        config = self._config
         self._compute.begin(self._iteration)
-        self._schedule = schedule = create_schedule(plan.schedule, plan.shape, plan.schedule_options)
+        self._schedule = schedule = create_schedule(config.schedule, config.shape, config.schedule_options)
         for message, payload in self._early.pop(self._iteration, ()):
             self._arrived(schedule, message, payload)
         return schedule
 
     def _run_iteration(self, schedule: Schedule) -> None:
-        stage = self._plan.stage
+        stage = self._config.stage
         while not schedule.complete(stage):
             self._handle_all()
             action = schedule.next(stage)
@@ -140,7 +141,7 @@ class Rank:
             self._transport.send(self._iteration, message, self._compute.outgoing(message))
 
     def _update(self) -> None:
-        """Sum the gradients over the replicas and let the optimizer use them."""
+        """All-reduce the gradients over the replicas, then run the optimizer."""
         gradients = self._compute.gradients() if self._all_reduce is None else None
         if self._all_reduce is not None:
             self._sum_on_device(self._all_reduce)
@@ -155,13 +156,13 @@ class Rank:
             )
             span = Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), gradients.nbytes)
             self._record(span)
-        # What is being sent must not be made anew by the next iteration. It costs no time: nobody ends an iteration
-        # before its neighbours have what they need for theirs.
+        # The next iteration must not overwrite tensors that are still being sent. Waiting costs no time: no rank ends
+        # an iteration before its neighbour stages have the messages that they need for theirs.
         while self._unsent:
             self._handle(self._next_event())
-        if self._plan.gradients is not None and self._iteration == self._plan.iterations - 1:
+        if self._config.gradients is not None and self._iteration == self._config.iterations - 1:
             assert self._save_gradients is not None
-            self._save_gradients(Path(self._plan.gradients))
+            self._save_gradients(Path(self._config.gradients))
         if (updated := self._compute.update()) is not None:
             self._computed.append(Span("optimizer", self._iteration, NO_MICROBATCH, *updated))
         if (loss := self._compute.loss()) is not None:
@@ -176,10 +177,10 @@ class Rank:
 
     def _arrived(self, schedule: Schedule, message: Message, payload: memoryview) -> None:
         self._compute.arrived(message, payload)
-        schedule.arrived(self._plan.stage, message)
+        schedule.arrived(self._config.stage, message)
 
     def _next_event(self) -> Event:
-        """Wait for the next event and return it. The GPU is idle meanwhile."""
+        """Wait for the next event and return it. Report the GPU as idle while waiting."""
         if self._gpu is not None:
             self._gpu.idle()
         return self._events.get()
@@ -219,7 +220,7 @@ class Rank:
             self._record(Span(PREFILL, span.iteration, NO_MICROBATCH, span.start_ns, span.end_ns, request=span.request))
 
     def _record_computed(self) -> None:
-        """Log when the device was busy in this iteration, by its own clock where it has one."""
+        """Log the busy times of the device in this iteration, measured by its own clock if it has one."""
         computed, self._computed = self._computed, []
         if self._device is not None:
             busy_ns = self._device.resolve()
@@ -231,7 +232,7 @@ class Rank:
             self._record(span)
 
     def _record(self, span: Span) -> None:
-        epoch_ns = self._plan.epoch_ns
+        epoch_ns = self._config.epoch_ns
         self._log.record(span._replace(start_ns=span.start_ns - epoch_ns, end_ns=span.end_ns - epoch_ns))
 
     def _record_transfer(self, kind: str, event: Sent | Received) -> None:
@@ -240,46 +241,46 @@ class Rank:
         self._record(Span(kind, event.iteration, message.microbatch, *times_ns, moved_bytes, peer, message.kind.value))
 
 
-def run_rank(plan: RankConfig) -> None:
-    """Run the rank of ``plan`` in this process. Raises what ends it, each with one line that gives the cause."""
-    if plan.parent_pid is not None:
-        die_with_parent(plan.parent_pid)
+def run_rank(config: RankConfig) -> None:
+    """Run the rank of ``config`` in this process. Raise the error that ends it, one line with the cause."""
+    if config.parent_pid is not None:
+        die_with_parent(config.parent_pid)
     wake_precisely()
-    if plan.epoch_ns > time.monotonic_ns():
+    if config.epoch_ns > time.monotonic_ns():
         raise ValueError("epoch_ns: lies in the future, take CLOCK_MONOTONIC before the rank is started")
-    # Made anew for each iteration; once here, so that one which cannot be made is told before anybody connects.
-    schedule = create_schedule(plan.schedule, plan.shape, plan.schedule_options)
+    # Created again for each iteration. Here too, so that an invalid schedule is reported before any rank connects.
+    schedule = create_schedule(config.schedule, config.shape, config.schedule_options)
     pool = BufferPool()
     failure = _Failure()
-    gpu = None if plan.serving is None else serving_gpu(plan.serving)
-    backend = create_backend(plan.compute.backend, plan.compute.options)
-    computation = backend.create(plan.compute, RankContext(schedule.kinds(plan.stage), failure.check, pool, gpu))
-    sum_with = _sum_with(plan, computation)
-    identity = Identity(bytes.fromhex(plan.run_token), plan.rank, plan.listen_address, plan.listen_port)
+    gpu = None if config.serving is None else serving_gpu(config.serving)
+    backend = create_backend(config.compute.backend, config.compute.options)
+    computation = backend.create(config.compute, RankContext(schedule.kinds(config.stage), failure.check, pool, gpu))
+    create_all_reduce = _all_reduce_factory(config, computation)
+    identity = Identity(bytes.fromhex(config.run_token), config.rank, config.listen_address, config.listen_port)
     rendezvous = Rendezvous(
         identity,
-        plan.links.peers,
-        plan.congestion,
-        lambda note: _say(_who(plan), note),
-        plan.links.window_bytes,
+        config.links.peers,
+        config.congestion,
+        lambda note: _print_line(_prefix(config), note),
+        config.links.window_bytes,
     )
-    worker = None if gpu is None else _make_worker(plan, gpu)
-    sockets = rendezvous.rendezvous(plan.rendezvous_timeout_ns)
+    worker = None if gpu is None else _make_worker(config, gpu)
+    sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
     events: SimpleQueue[Event] = SimpleQueue()
 
     def report(event: Event) -> None:
-        # The main thread may compute for long: kept till then, buffers that nobody reads would pile up.
+        # The main thread may compute for long. Buffers that it does not read would accumulate until it is done.
         if not computation.reads_payloads and isinstance(event, Received):
             pool.give_back(event.payload)
         events.put(event)
 
-    transport = StripedTransport(plan.links, sockets, pool, report, blank=not computation.reads_payloads)
+    transport = StripedTransport(config.links, sockets, pool, report, blank=not computation.reads_payloads)
     failure.transport = transport
     transport.start()
-    all_reduce = None if sum_with is None else sum_with(events.put)
-    rank = Rank(plan, transport, events, computation, gpu=gpu, all_reduce=all_reduce)
-    if plan.start_gate is not None:
-        wait_at_gate(Path(plan.start_gate))
+    all_reduce = None if create_all_reduce is None else create_all_reduce(events.put)
+    rank = Rank(config, transport, events, computation, gpu=gpu, all_reduce=all_reduce)
+    if config.start_gate is not None:
+        wait_at_gate(Path(config.start_gate))
     if worker is not None:
         worker.start()
     rank.run()
@@ -290,33 +291,35 @@ def run_rank(plan: RankConfig) -> None:
         all_reduce.close()
 
 
-def _make_worker(plan: RankConfig, gpu: SharedGpu) -> WorkerThread:
-    assert plan.serving is not None
-    return WorkerThread(GpuWorker(plan.serving, plan.run_token, gpu, lambda note: _say(_who(plan), note)))
+def _make_worker(config: RankConfig, gpu: SharedGpu) -> WorkerThread:
+    assert config.serving is not None
+    return WorkerThread(
+        GpuWorker(config.serving, config.run_token, gpu, lambda note: _print_line(_prefix(config), note))
+    )
 
 
 class _Failure:
-    """Passes a failure of the connections to a computation, which is made before they stand."""
+    """Passes a failure of the connections to a computation, which is created before they are established."""
 
     transport: StripedTransport | None = None
 
     def check(self) -> None:
-        """Raise what the transport has failed with, if it has."""
+        """Raise the error of the transport if it has failed."""
         if self.transport is not None:
             self.transport.raise_if_failed()
 
 
-def _sum_with(
-    plan: RankConfig, computation: Computation
+def _all_reduce_factory(
+    config: RankConfig, computation: Computation
 ) -> "Callable[[Callable[[Event], None]], DeviceAllReduce] | None":
-    """Return what makes the plan's collective, None where it has none; the argument receives the events.
+    """Return a function that creates the configured collective from a report function; None if there is none.
 
-    Raises ValueError, before anybody connects, for a collective that this torch does not have.
+    Raise ValueError, before any rank connects, for a collective that this torch does not have.
     """
-    collective = plan.collective
+    collective = config.collective
     if collective is None:
         return None
-    # A rank that replays starts in tens of milliseconds because it never loads torch.
+    # Imported here, because a rank that replays starts in tens of milliseconds only without torch.
     from workloads.collective.device_all_reduce import DeviceAllReduce, check_backend  # noqa: PLC0415
 
     check_backend(collective.backend)
@@ -327,35 +330,35 @@ def _sum_with(
 
 
 def main(arguments: list[str]) -> int:
-    """Run the rank of the plan named on the command line. Returns the exit status."""
+    """Run the rank configured by the file named on the command line. Return the exit status."""
     if len(arguments) != 1:
-        _say("wanbed rank", "usage: python -m workloads.rank PLAN.json")
+        _print_line("wanbed rank", "usage: python -m workloads.rank PLAN.json")
         return 1
-    who = "wanbed rank"
+    prefix = "wanbed rank"
     try:
-        plan = read_rank_config(Path(arguments[0]))
-        who = _who(plan)
-        run_rank(plan)
+        config = read_rank_config(Path(arguments[0]))
+        prefix = _prefix(config)
+        run_rank(config)
     except (TransportError, ScheduleError, ValueError, OSError, RuntimeError) as failure:
-        _say(who, str(failure))
+        _print_line(prefix, str(failure))
         return 1
     except Exception as defect:
         traceback.print_exc()
-        _say(who, f"{type(defect).__name__}: {defect}")
+        _print_line(prefix, f"{type(defect).__name__}: {defect}")
         return 1
     return 0
 
 
-def _who(plan: RankConfig) -> str:
-    return f"wanbed rank {plan.rank} ({plan.host})"
+def _prefix(config: RankConfig) -> str:
+    return f"wanbed rank {config.rank} ({config.host})"
 
 
-def _say(who: str, line: str) -> None:
-    print(f"{who}: {line}", file=sys.stderr, flush=True)
+def _print_line(prefix: str, line: str) -> None:
+    print(f"{prefix}: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
     status = main(sys.argv[1:])
     if status:
-        # A thread of torch's may be waiting for a peer that is gone, and the interpreter's end would wait for it.
+        # A thread of torch may be waiting for a lost peer. A normal exit would wait for that thread.
         os._exit(status)

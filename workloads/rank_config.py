@@ -1,6 +1,6 @@
-"""The plan of one rank, as a file. The rank follows its plan alone.
+"""The configuration of one rank, as a JSON file. A rank takes all its settings from it.
 
-The runner makes a plan for each rank and writes it; the rank reads it, with the standard library only.
+The runner writes one for each rank. The rank reads it with the standard library only.
 """
 
 from dataclasses import dataclass, field
@@ -22,18 +22,24 @@ from workloads.transport.links_config import LinksConfig
 
 @dataclass(frozen=True)
 class RankConfig:
-    """One rank of one trial. Durations are those of the testbed's clock (dilated, where the run is).
+    """One rank of one trial. Durations are on the testbed's clock (dilated if the run is).
 
-    ``iterations`` counts the warm-up ones too. ``schedule`` is the path of a class, ``package.module:Class``;
-    ``schedule_options`` are its keyword arguments. ``compute`` says what computes the stage.
-    ``links`` names the rank's peers; those with a lower number call it on ``listen_address`` and ``listen_port``, and
-    every socket of the rank is bound to that address. Ports belong below the kernel's ephemeral range. ``run_token`` is
-    16 bytes in hexadecimal, one for all ranks of a trial. ``epoch_ns`` is the CLOCK_MONOTONIC time that is 0 in the
-    span log. ``gradients`` is a file that receives the last iteration's summed gradients, where the model is trained.
-    With ``parent_pid`` the rank dies with that process, which must have started it. ``serving`` is the prefill that the
-    GPU does while training leaves it idle, replayed or computed by torch as training itself is. With ``collective``,
-    torch sums the gradients over the replicas. With ``start_gate``, the folder of
-    ``workloads.start_gate``, the rank begins when all have met. Raises ValueError naming the field.
+    - ``iterations``: includes those of the warm-up.
+    - ``schedule``: the path of a class, ``package.module:Class``; ``schedule_options`` are its keyword arguments.
+    - ``compute``: the computation of the stage.
+    - ``links``: the rank's peers, and what goes over each link. Peers with a lower number call this rank.
+    - ``listen_address``, ``listen_port``: where they call it. Every socket of the rank is bound to that address. The
+      port must be below the kernel's ephemeral range.
+    - ``run_token``: 16 bytes in hexadecimal, the same for all ranks of a trial.
+    - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
+    - ``gradients``: the file for the last iteration's summed gradients. Only for a back end that trains.
+    - ``parent_pid``: the process that started this rank. The rank is killed when it ends. None for no such tie.
+    - ``serving``: the prefill that the GPU runs while training leaves it idle. It is replayed, or computed by torch if
+      training is.
+    - ``collective``: torch's all-reduce of the gradients over the replicas, instead of the ring.
+    - ``start_gate``: the folder of ``workloads.start_gate``, where the rank waits for all others before it begins.
+
+    Raises ValueError naming the field.
     """
 
     rank: int
@@ -115,10 +121,10 @@ class RankConfig:
             )
 
     def write(self, path: Path) -> None:
-        """Write the plan as JSON, readable by this user alone because of the token."""
+        """Write the configuration as JSON, readable only by this user because of the token."""
         write_plan(self, path)
 
 
 def read_rank_config(path: Path) -> RankConfig:
-    """Read what ``RankConfig.write`` wrote. Raises ValueError, one line with path and field; OSError if unreadable."""
+    """Read a file of ``RankConfig.write``. Raise ValueError, one line with path and field; OSError if unreadable."""
     return read_plan(RankConfig, path)

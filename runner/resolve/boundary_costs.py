@@ -136,7 +136,7 @@ def _tcp(
         Line(None if path.wire_bps == inf else max(int(path.wire_bps), 1), path.latency_ns, headers=True),
         share_bytes + cutting.chunks * HEADER_BYTES // parts,
         settings,
-        Striping(path.connections, len(cutting.share(0)), cutting.largest_bytes),
+        Striping(path.connections, len(cutting.chunks_of(0)), cutting.largest_bytes),
         0 if parts == 1 else mates.latency_ns + mates.duration_ns(cutting.largest_bytes),
     )
 

@@ -163,7 +163,7 @@ class _Boundaries:
         """Return how the chunks of each share go over the connections of its node pair, None where there is but one."""
         counts = [self._network.connections_between(ends) for ends in mates]
         return [
-            Striping(connections, len(cutting.share(share)), cutting.largest_bytes) if connections > 1 else None
+            Striping(connections, len(cutting.chunks_of(share)), cutting.largest_bytes) if connections > 1 else None
             for share, connections in enumerate(counts)
         ]
 

@@ -231,7 +231,7 @@ def headers(simulate: Simulate) -> Check:
     They hold the activation and, for each chunk that it is cut in, a header of the transport's own.
     """
     payload_bytes = 1000 * 1448
-    own_bytes = Cutting(payload_bytes, shares=1).chunks * HEADER_BYTES
+    own_bytes = Cutting(payload_bytes, node_pairs=1).chunks * HEADER_BYTES
     simulation = simulated(
         simulate,
         chain([20 * MS], node_pair_rate="121.12Mbit"),

@@ -32,9 +32,7 @@ def counted(log: SpanLogContents) -> Counter[tuple[str, int]]:
 
 @pytest.mark.parametrize("schedule", [GPIPE, ONE_FORWARD_ONE_BACKWARD])
 @pytest.mark.parametrize("stages", [1, 2, 3])
-def test_every_rank_runs_every_microbatch_and_writes_what_it_did(
-    tmp_path: Path, start: Start, stages: int, schedule: str
-) -> None:
+def test_every_rank_runs_and_logs_every_microbatch(tmp_path: Path, start: Start, stages: int, schedule: str) -> None:
     plans = make_configs(tmp_path, PipelineShape(stages, 4, recompute=True), schedule=schedule)
     processes = [start(plan) for plan in plans]
     assert [outcome(process) for process in processes] == [(0, "")] * stages
@@ -79,7 +77,7 @@ def test_replicas_share_their_links_and_sum_their_gradients_once_an_iteration(tm
         assert received == {(f"host-{plan.rank + (1 if plan.stage == 0 else -1)}", 300_000)}
 
 
-def test_the_optimizer_follows_the_sum(tmp_path: Path, start: Start) -> None:
+def test_the_optimizer_runs_after_the_all_reduce(tmp_path: Path, start: Start) -> None:
     plans = [
         with_costs(plan, durations=replace(plan.compute.costs.durations, optimizer_ns=3_000_000))
         for plan in make_configs(tmp_path, PipelineShape(1, 2), pipelines=2)
@@ -123,7 +121,7 @@ def test_a_rank_loads_none_of_the_heavy_modules(tmp_path: Path) -> None:
     assert done.stdout == "0 []\n"
 
 
-def test_a_slow_stage_does_not_pile_up_what_it_receives(tmp_path: Path, start: Start) -> None:
+def test_a_slow_stage_does_not_accumulate_payloads(tmp_path: Path, start: Start) -> None:
     # All 8 activations arrive while the first is computed. Two buffers are in use where one message overlaps the next.
     size_bytes = 32 * 2**20
     plans = make_configs(tmp_path, PipelineShape(2, 8), schedule=GPIPE, iterations=1)

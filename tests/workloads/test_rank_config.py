@@ -89,7 +89,7 @@ def written(tmp_path: Path, **changes: object) -> Path:
     return path
 
 
-def test_a_plan_reads_back_as_written(tmp_path: Path) -> None:
+def test_a_config_reads_back_as_written(tmp_path: Path) -> None:
     PLAN.write(tmp_path / "plan.json")
     assert read_rank_config(tmp_path / "plan.json") == PLAN
 
@@ -134,10 +134,10 @@ def test_the_token_is_kept_from_other_users(tmp_path: Path) -> None:
         ({"listen_port": 70_000}, "listen_port: 70000 is no port to listen on"),
         ({"run_token": "abc"}, "run_token: write 16 bytes in hexadecimal"),
         ({"run_token": "ab"}, "run_token: write 16 bytes in hexadecimal"),
-        ({"host": ...}, "the plan: "),
+        ({"host": ...}, "the configuration: "),
     ],
 )
-def test_a_plan_that_is_wrong_is_refused_with_its_path_and_the_field(
+def test_an_invalid_config_is_refused_with_path_and_field(
     tmp_path: Path, changes: dict[str, object], fault: str
 ) -> None:
     path = written(tmp_path, **changes)

@@ -156,7 +156,7 @@ def test_a_rank_whose_parent_has_ended_already_does_not_begin(tmp_path: Path, st
         ({"congestion": "fancy"}, "the kernel refuses the congestion control 'fancy'"),
     ],
 )
-def test_a_plan_that_cannot_be_followed_is_one_line(
+def test_an_invalid_config_fails_with_one_line(
     tmp_path: Path, start: Start, changes: dict[str, object], line: str
 ) -> None:
     plan = make_configs(tmp_path, PipelineShape(2, 1), **changes)[1]
@@ -168,7 +168,7 @@ def test_a_plan_that_cannot_be_followed_is_one_line(
 
 
 @pytest.mark.parametrize("text", ["", '{"rank": 3}'])
-def test_a_file_that_is_no_plan_is_one_line(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_config_fails_with_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "workloads.rank", str(tmp_path / "plan.json")],

@@ -14,9 +14,7 @@ PATIENCE_S = 300
 ITERATIONS = 3
 
 
-def test_a_pipeline_in_bf16_learns_as_one_process_does_and_each_rank_tells_of_its_device(
-    tmp_path: Path, start: Start
-) -> None:
+def test_a_bf16_pipeline_learns_as_one_process_and_logs_devices(tmp_path: Path, start: Start) -> None:
     plans = make_torch_configs(tmp_path, 2, iterations=ITERATIONS, precision="bf16", check_iteration=1)
     processes = [start(plan) for plan in plans]
     assert [process.wait(PATIENCE_S) for process in processes] == [0, 0]

@@ -1,1 +1,1 @@
-"""Train by torch's own schedules and data parallelism over torch's own Gloo: ranks nobody here wrote, to compare."""
+"""Baselines: train by torch's own pipeline schedules or data parallelism, over Gloo, to compare with this project's."""

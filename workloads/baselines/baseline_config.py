@@ -1,4 +1,4 @@
-"""The plan of one rank of a torch peer, as a file."""
+"""The configuration of one rank of a torch baseline, as a JSON file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,20 +20,24 @@ DEFAULT_SILENCE_NS = 8_000_000_000
 
 @dataclass(frozen=True)
 class BaselineConfig:
-    """One rank of one trial whose training torch runs. Durations are those of the testbed's clock.
+    """One rank of one trial that torch trains. Durations are on the testbed's clock.
 
-    ``rank`` is ``pipeline * stages + stage``; the whole world is ``pipelines * stages`` ranks. ``iterations`` counts
-    the warm-up ones too. ``schedule`` is one of ``BASELINE_SCHEDULES``; ``torch-ddp`` has one stage. ``text`` is the
-    file that tokens come from, None for synthetic ones. ``interface`` is the network interface Gloo uses, which must
-    bear ``listen_address``. Rank 0 keeps the rendezvous store at ``rendezvous_address``, which is its own listen
-    address, and ``rendezvous_port``, below the kernel's ephemeral range; the other ranks call it there.
+    - ``rank``: ``pipeline * stages + stage``, of ``pipelines * stages`` ranks in all.
+    - ``iterations``: includes those of the warm-up.
+    - ``schedule``: one of ``BASELINE_SCHEDULES``. ``torch-ddp`` has one stage.
+    - ``interface``: the network interface that Gloo uses. It must have the address ``listen_address``.
+    - ``rendezvous_address``, ``rendezvous_port``: where rank 0 serves the rendezvous store. The address is its own
+      listen address; the port is below the kernel's ephemeral range.
+    - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
+    - ``text``: the file that tokens are read from, None for synthetic tokens.
+    - ``gradients``: the ``.npz`` file for the gradients of the last iteration, None for no file.
+    - ``timeout_ns``: the limit of each single transfer, however slow the network.
+    - ``rendezvous_timeout_ns``: the limit of the rendezvous, from the rank's start, importing torch included.
+    - ``silence_ns``: a rank without a heartbeat for so long is lost.
+    - ``parent_pid``: the process that started this rank. The rank is killed when it ends. None for no such tie.
+    - ``threads``: the number of threads that torch computes with.
 
-    Ranks must have met within ``rendezvous_timeout_ns`` of their start, which imports torch. A rank that has not been
-    heard of for ``silence_ns`` is lost. ``timeout_ns`` bounds each single transfer, however slow the network.
-
-    ``gradients`` names the ``.npz`` file for the gradients of the last iteration, None if nobody wants them.
-    ``epoch_ns`` is the CLOCK_MONOTONIC time that is 0 in the span log. With ``parent_pid`` the rank dies with that
-    process, which must have started it. ``threads`` are those torch computes with. Raises ValueError naming the field.
+    Raises ValueError naming the field.
     """
 
     rank: int
@@ -88,7 +92,7 @@ class BaselineConfig:
         if not 1 <= self.rendezvous_port <= 65535:
             raise ValueError(f"rendezvous_port: {self.rendezvous_port} is no port")
         if self.rank == 0 and self.rendezvous_address != self.listen_address:
-            raise ValueError(f"rendezvous_address: rank 0 keeps the store at its own address, {self.listen_address}")
+            raise ValueError(f"rendezvous_address: rank 0 serves the store at its own address, {self.listen_address}")
         self.config.layers_of(self.stage, self.stages)
         check_baseline_shape(self.schedule, self.stages, self.microbatches)
 
@@ -102,12 +106,12 @@ class BaselineConfig:
             raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
 
     def write(self, path: Path) -> None:
-        """Write the plan as JSON."""
+        """Write the configuration as JSON."""
         write_plan(self, path)
 
 
 def check_baseline_shape(schedule: str, stages: int, microbatches: int) -> None:
-    """Raise ValueError, naming the field, if torch's schedule of that name would refuse the shape."""
+    """Raise ValueError naming the field if torch's schedule of that name does not support the shape."""
     if schedule == TORCH_DDP:
         if stages != 1:
             raise ValueError(f"stages: torch-ddp trains whole replicas: 1 stage, not {stages}")
@@ -123,5 +127,5 @@ def check_baseline_shape(schedule: str, stages: int, microbatches: int) -> None:
 
 
 def read_baseline_config(path: Path) -> BaselineConfig:
-    """Read what ``BaselineConfig.write`` wrote. Raises ValueError with path and field, OSError if unreadable."""
+    """Read a file of ``BaselineConfig.write``. Raise ValueError with path and field, OSError if it is unreadable."""
     return read_plan(BaselineConfig, path)

@@ -1,4 +1,4 @@
-"""Log when torch computed, as spans of the package's own log."""
+"""Log torch's computation as spans of this project's span log."""
 
 import time
 from collections.abc import Iterator
@@ -17,28 +17,28 @@ class ComputeSpans:
         self._last: Span | None = None
 
     def begin(self, iteration: int) -> None:
-        """Count what is measured from now on to ``iteration``."""
+        """Assign all spans from now on to ``iteration``."""
         self._iteration = iteration
 
     @contextmanager
     def measured(self, kind: ComputeKind, microbatch: int = NO_MICROBATCH) -> Iterator[None]:
-        """Measure the block as one span; one that fails leaves none."""
+        """Measure the block as one span. A block that raises leaves no span."""
         start_ns = time.monotonic_ns()
         yield
         self.record(kind, microbatch, start_ns, time.monotonic_ns())
 
     def record(self, kind: ComputeKind, microbatch: int, start_ns: int, end_ns: int) -> None:
-        """Keep a span whose times, CLOCK_MONOTONIC, were taken elsewhere."""
+        """Record a span with the given times, in CLOCK_MONOTONIC nanoseconds."""
         self._hand_over()
         self._last = Span(kind, self._iteration, microbatch, start_ns - self._epoch_ns, end_ns - self._epoch_ns)
 
     def extend(self) -> None:
-        """Let the last span last until now: what came after it belongs to it."""
+        """Extend the last span until now, to include the work done since its end."""
         assert self._last is not None
         self._last = self._last._replace(end_ns=time.monotonic_ns() - self._epoch_ns)
 
     def flush(self, loss: float | None) -> None:
-        """End the iteration: hand its spans, and its loss where this rank knows it, to the log's file."""
+        """End the iteration: write its spans to the log, and its loss unless it is None at this rank."""
         self._hand_over()
         if loss is not None:
             self._log.record_loss(self._iteration, loss)

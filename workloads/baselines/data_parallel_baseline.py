@@ -1,4 +1,4 @@
-"""One whole replica, trained by torch's DistributedDataParallel."""
+"""One replica of the whole model, trained by torch's DistributedDataParallel."""
 
 import time
 from contextlib import nullcontext
@@ -14,44 +14,44 @@ from workloads.model.tokens import TokenSource
 
 
 class DataParallelBaseline:
-    """Trains one replica: gradients add up over the microbatches, and the last backward all-reduces them in buckets.
+    """Trains one replica. Gradients accumulate over the microbatches; the last backward all-reduces them in buckets.
 
-    DistributedDataParallel divides by the number of replicas, and each microbatch's loss by the number of microbatches,
-    so that gradients are those of the mean over the global batch. Replicas are built alike and nothing is broadcast
-    first.
+    DistributedDataParallel divides gradients by the number of replicas, and each microbatch's loss is divided by the
+    number of microbatches, so that gradients are those of the mean over the global batch. Replicas are built with equal
+    weights, so no weights are broadcast.
     """
 
-    def __init__(self, plan: BaselineConfig, dtype: torch.dtype, spans: ComputeSpans) -> None:
-        self._plan = plan
+    def __init__(self, rank_config: BaselineConfig, dtype: torch.dtype, spans: ComputeSpans) -> None:
+        self._rank_config = rank_config
         self._spans = spans
-        self._tokens = TokenSource(plan.config, plan.seed, plan.text)
-        module = build_stage(plan.config, 0, 1, plan.seed, dtype)
-        self.parameters = FlatParameters(module, plan.learning_rate)
+        self._tokens = TokenSource(rank_config.config, rank_config.seed, rank_config.text)
+        module = build_stage(rank_config.config, 0, 1, rank_config.seed, dtype)
+        self.parameters = FlatParameters(module, rank_config.learning_rate)
         self._replica = DistributedDataParallel(module, init_sync=False)
         self._last_gradient_ns = 0
         for parameter in module.parameters():
-            parameter.register_post_accumulate_grad_hook(self._note_time)  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(self._record_gradient_time)  # type: ignore[no-untyped-call]
 
     def run_iteration(self, iteration: int) -> float:
-        """Train one iteration. Returns this replica's share of its mean loss."""
-        plan = self._plan
+        """Train one iteration. Return this replica's part of the iteration's mean loss."""
+        rank_config = self._rank_config
         self._spans.begin(iteration)
         self.parameters.gradients.zero_()
         share = 0.0
-        for number in range(plan.microbatches):
-            tokens, following = self._tokens.batch(iteration, plan.pipeline, number)
-            last = number == plan.microbatches - 1
+        for number in range(rank_config.microbatches):
+            tokens, following = self._tokens.batch(iteration, rank_config.pipeline, number)
+            last = number == rank_config.microbatches - 1
             with nullcontext() if last else self._replica.no_sync():
                 with self._spans.measured("forward", number):
-                    loss = language_loss(self._replica(tokens), following) / plan.microbatches
+                    loss = language_loss(self._replica(tokens), following) / rank_config.microbatches
                 start_ns = time.monotonic_ns()
                 loss.backward()  # type: ignore[no-untyped-call]
-            # The last one returns when all buckets have been reduced, which is not computation.
+            # The last backward returns when all buckets have been reduced, which is not computation.
             self._spans.record("backward", number, start_ns, self._last_gradient_ns)
-            share += loss.item() / plan.pipelines
+            share += loss.item() / rank_config.pipelines
         with self._spans.measured("optimizer"):
             self.parameters.update()
         return share
 
-    def _note_time(self, _: torch.Tensor) -> None:
+    def _record_gradient_time(self, _: torch.Tensor) -> None:
         self._last_gradient_ns = time.monotonic_ns()

@@ -1,9 +1,9 @@
-"""Distinguish a lost rank from a slow network.
+"""Distinguish a lost rank from a slow network, by heartbeats.
 
-Gloo notices a peer whose process has ended, since its connections close, but only in the ranks that wait for it. It
-does not notice a host that falls silent, and a timeout on a transfer would take a slow link for a lost peer. So each
-rank writes once a second to the rendezvous store that it lives, over a connection of its own, and reads when the
-others did: a few hundred bytes a second that no transfer can hold up for long.
+Gloo notices a peer whose process has ended, because its connections close, but only in the ranks that wait for that
+peer. It does not notice a host that stops answering, and a timeout on transfers would report a slow link as a lost
+peer. So each rank writes a heartbeat to the rendezvous store once a second, over its own connection, and reads those of
+the others: a few hundred bytes a second, which no transfer can delay for long.
 """
 
 import threading
@@ -20,22 +20,22 @@ _BEAT_S = 1.0
 
 
 class PeerWatch:
-    """Calls ``lost`` once, from a thread of its own, when a rank has not been heard of for ``plan.silence_ns``.
+    """Calls ``lost`` with one line, from its own thread, when a rank had no heartbeat for ``rank_config.silence_ns``.
 
-    ``lost`` receives one line. Start it when all ranks have met; from ``farewell`` on silence is no fault.
+    Start it after the rendezvous of all ranks. After ``shutdown`` a missing heartbeat is no fault.
     """
 
-    def __init__(self, plan: BaselineConfig, members: Mapping[int, Member], lost: Callable[[str], None]) -> None:
-        self._plan = plan
+    def __init__(self, rank_config: BaselineConfig, members: Mapping[int, Member], lost: Callable[[str], None]) -> None:
+        self._rank_config = rank_config
         self._members = members
         self._lost = lost
-        self._silence_s = plan.silence_ns / 1e9
+        self._silence_s = rank_config.silence_ns / 1e9
         self._store = TCPStore(
-            plan.rendezvous_address,
-            plan.rendezvous_port,
+            rank_config.rendezvous_address,
+            rank_config.rendezvous_port,
             is_master=False,
             wait_for_workers=False,
-            timeout=timedelta(microseconds=plan.silence_ns / 1000),
+            timeout=timedelta(microseconds=rank_config.silence_ns / 1000),
         )
         self._over = threading.Event()
         self._answered_s = time.monotonic()
@@ -44,18 +44,18 @@ class PeerWatch:
         self._judging = threading.Thread(target=self._judge, daemon=True, name="peer watch: silence")
 
     def start(self) -> None:
-        """Begin; the first beats of the others are due now."""
+        """Start the heartbeats. The first ones of the other ranks are due from now on."""
         self._answered_s = time.monotonic()
         self._beating.start()
         self._judging.start()
 
     def shutdown(self) -> None:
-        """Enter in the store that this rank is done. Rank 0, which keeps the store, waits for every other rank."""
+        """Record in the store that this rank is done. Rank 0, which serves the store, waits for every other rank."""
         self._over.set()
         self._beating.join()
         self._judging.join()
-        self._store.set(_done_key(self._plan.rank), "")
-        if self._plan.rank == 0:
+        self._store.set(_done_key(self._rank_config.rank), "")
+        if self._rank_config.rank == 0:
             self._store.wait([_done_key(rank) for rank in self._members])
 
     def _beat(self) -> None:
@@ -63,11 +63,11 @@ class PeerWatch:
         self._heard = dict.fromkeys(self._members, (b"", time.monotonic()))
         count = 0
         try:
-            self._store.set(_beat_key(self._plan.rank), str(count))
+            self._store.set(_beat_key(self._rank_config.rank), str(count))
             self._store.wait(keys)
             while not self._over.wait(_BEAT_S):
                 count += 1
-                self._store.set(_beat_key(self._plan.rank), str(count))
+                self._store.set(_beat_key(self._rank_config.rank), str(count))
                 beats = self._store.multi_get(keys)
                 self._answered_s = now_s = time.monotonic()
                 for rank, beat in zip(self._members, beats, strict=True):
@@ -75,7 +75,7 @@ class PeerWatch:
                         self._heard[rank] = beat, now_s
         except RuntimeError as fault:
             reason = str(fault).splitlines()[0]
-            self._lost(f"{self._members[0]} is lost: it keeps the rendezvous store, which does not answer ({reason})")
+            self._lost(f"{self._members[0]} is lost: it serves the rendezvous store, which does not answer ({reason})")
 
     def _judge(self) -> None:
         while not self._over.wait(_BEAT_S / 4):
@@ -87,7 +87,7 @@ class PeerWatch:
                 return
             for rank, (_, heard_s) in list(self._heard.items()):
                 if now_s - heard_s > self._silence_s:
-                    self._lost(f"{self._members[rank]} is lost: nothing heard of it for {self._silence_s:g} s")
+                    self._lost(f"{self._members[rank]} is lost: no heartbeat for {self._silence_s:g} s")
                     return
 
 

@@ -14,39 +14,45 @@ from workloads.model.tokens import TokenSource
 
 
 class PipelineBaseline:
-    """Trains one stage: each iteration is one step of torch's schedule, an all-reduce over the replicas, and AdamW.
+    """Trains one stage. An iteration is one step of torch's schedule, an all-reduce over the replicas, and AdamW.
 
     The loss of each microbatch is scaled by 1 / (microbatches x pipelines) and gradients are summed over both, so that
-    they are those of the mean over the global batch. All gradients of the stage are reduced at once.
+    they are those of the mean over the global batch. One all-reduce covers all gradients of the stage.
     """
 
-    def __init__(self, plan: BaselineConfig, dtype: torch.dtype, groups: ProcessGroups, spans: ComputeSpans) -> None:
-        self._plan = plan
+    def __init__(
+        self, rank_config: BaselineConfig, dtype: torch.dtype, groups: ProcessGroups, spans: ComputeSpans
+    ) -> None:
+        self._rank_config = rank_config
         self._spans = spans
         self._replicas = groups.replicas
-        self._tokens = TokenSource(plan.config, plan.seed, plan.text)
-        module = build_stage(plan.config, plan.stage, plan.stages, plan.seed, dtype)
-        self.parameters = FlatParameters(module, plan.learning_rate)
-        # With the shapes given, torch need not run the stage once on meta data to learn them.
+        self._tokens = TokenSource(rank_config.config, rank_config.seed, rank_config.text)
+        module = build_stage(rank_config.config, rank_config.stage, rank_config.stages, rank_config.seed, dtype)
+        self.parameters = FlatParameters(module, rank_config.learning_rate)
+        # Given the shapes, torch need not run the stage once on the meta device to find them.
         stage = TimedStage(
             spans,
             module,
-            plan.stage,
-            plan.stages,
+            rank_config.stage,
+            rank_config.stages,
             group=groups.pipeline,
-            input_args=self._example(plan.stage, dtype),
-            output_args=self._example(plan.stage + 1, dtype),
+            input_args=self._example(rank_config.stage, dtype),
+            output_args=self._example(rank_config.stage + 1, dtype),
         )
         self._schedule = self._new_schedule(stage)
 
     def run_iteration(self, iteration: int) -> float | None:
-        """Train one iteration. Returns this replica's share of its mean loss where this is the last stage."""
-        plan = self._plan
+        """Train one iteration. Return this replica's part of its mean loss at the last stage, None at the others."""
+        rank_config = self._rank_config
         self._spans.begin(iteration)
         self.parameters.gradients.zero_()
-        batches = [self._tokens.batch(iteration, plan.pipeline, number) for number in range(plan.microbatches)]
-        inputs = [torch.cat([tokens for tokens, _ in batches])] if plan.stage == 0 else []
-        targets = torch.cat([following for _, following in batches]) if plan.stage == plan.stages - 1 else None
+        batches = [
+            self._tokens.batch(iteration, rank_config.pipeline, number) for number in range(rank_config.microbatches)
+        ]
+        inputs = [torch.cat([tokens for tokens, _ in batches])] if rank_config.stage == 0 else []
+        targets = (
+            torch.cat([following for _, following in batches]) if rank_config.stage == rank_config.stages - 1 else None
+        )
         losses: list[torch.Tensor] = []
         self._schedule.step(*inputs, target=targets, losses=losses, return_outputs=False)
         if self._replicas is not None:
@@ -56,25 +62,25 @@ class PipelineBaseline:
         return sum(loss.item() for loss in losses) if losses else None
 
     def _new_schedule(self, stage: TimedStage) -> ScheduleGPipe | Schedule1F1B | ScheduleInterleavedZeroBubble:
-        # scale_grads: torch would divide the gradients by the number of microbatches, which the loss does already.
-        microbatches = self._plan.microbatches
-        if self._plan.schedule == TORCH_GPIPE:
+        # scale_grads=False: the loss is already divided by the number of microbatches.
+        microbatches = self._rank_config.microbatches
+        if self._rank_config.schedule == TORCH_GPIPE:
             return ScheduleGPipe(stage, microbatches, self._scaled_loss, scale_grads=False)
-        if self._plan.schedule == TORCH_1F1B:
+        if self._rank_config.schedule == TORCH_1F1B:
             return Schedule1F1B(stage, microbatches, self._scaled_loss, scale_grads=False)
         return ScheduleInterleavedZeroBubble([stage], microbatches, self._scaled_loss, scale_grads=False)
 
     def _scaled_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Compute the scaled loss, the last part of a forward in the last stage, right after the stage's own."""
-        loss = language_loss(logits, targets) / (self._plan.microbatches * self._plan.pipelines)
+        """Return the scaled loss. It is the last part of the last stage's forward, whose span is extended by it."""
+        loss = language_loss(logits, targets) / (self._rank_config.microbatches * self._rank_config.pipelines)
         self._spans.extend()
         return loss
 
     def _example(self, boundary: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return the input of stage ``boundary`` for one microbatch: shape and type alone."""
-        config = self._plan.config
+        """Return a meta tensor with shape and type of the input of stage ``boundary``, for one microbatch."""
+        config = self._rank_config.config
         if boundary == 0:
             return torch.empty(1, config.context, dtype=torch.int64, device="meta")
-        if boundary == self._plan.stages:
+        if boundary == self._rank_config.stages:
             return torch.empty(1, config.context, config.vocabulary, dtype=dtype, device="meta", requires_grad=True)
         return torch.empty(1, config.context, config.hidden, dtype=dtype, device="meta", requires_grad=True)

@@ -1,4 +1,4 @@
-"""Open the store where processes of torch's meet: a TCPStore that listens on one address alone."""
+"""Open the TCPStore for the rendezvous of torch processes, listening on one address only."""
 
 import socket
 from datetime import timedelta
@@ -6,12 +6,12 @@ from datetime import timedelta
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 
-def open_store(address: str, port: int, *, members: int, keeps_it: bool, timeout: timedelta) -> TCPStore:
-    """Open the store that one of its ``members`` keeps there: this one, or whoever answers within ``timeout``.
+def open_store(address: str, port: int, *, members: int, is_server: bool, timeout: timedelta) -> TCPStore:
+    """Open the store at that address, as its server or as a client of it. ``members`` bounds the listen queue.
 
-    Raises OSError where the address cannot be had, RuntimeError where nobody answers.
+    Raise OSError if the server cannot bind the address, RuntimeError if no server answers within ``timeout``.
     """
-    if not keeps_it:
+    if not is_server:
         return TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timeout)
     # TCPStore itself would listen on every address of the host.
     with socket.socket() as listener:
@@ -19,7 +19,7 @@ def open_store(address: str, port: int, *, members: int, keeps_it: bool, timeout
         try:
             listener.bind((address, port))
         except OSError as fault:
-            raise OSError(f"{address} port {port}, to keep the store at: {fault.strerror}") from None
+            raise OSError(f"cannot serve the store at {address} port {port}: {fault.strerror}") from None
         listener.listen(members)
         descriptor = listener.detach()
     return TCPStore(address, port, is_master=True, wait_for_workers=False, timeout=timeout, master_listen_fd=descriptor)

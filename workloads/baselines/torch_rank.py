@@ -1,9 +1,8 @@
-"""One rank of a torch peer: ``python -m workloads.baselines.torch_rank PLAN.json`` trains one stage, or one replica.
+"""One rank of a torch baseline: ``python -m workloads.baselines.torch_rank PLAN.json`` trains a stage or a replica.
 
-torch's own code trains, over torch's own Gloo: the schedules of ``torch.distributed.pipelining`` or
-``DistributedDataParallel``. The rank logs when it computed, but not its transfers, which torch does not report. Exit
-status 0 if all iterations are done at all ranks; else 1 and one line on standard error, at every rank within 10 s of
-the loss of another.
+torch trains over Gloo, by a schedule of ``torch.distributed.pipelining`` or by ``DistributedDataParallel``. The rank
+logs spans of its computation, but none of its transfers, which torch does not report. The exit status is 0 if all ranks
+have done all iterations; otherwise 1, with one line on stderr. If a rank is lost, every other ends within 10 s.
 """
 
 import logging
@@ -15,15 +14,18 @@ import warnings
 from pathlib import Path
 
 from workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
-from workloads.baselines.stderr_tail import die
+from workloads.baselines.fatal_error import die
 from workloads.parent_process import die_with_parent
 
 
-def prepare_process(plan: BaselineConfig) -> None:
-    """Tie this process to its parent, and keep torch from adding to the one line of a failure."""
-    if plan.parent_pid is not None:
-        die_with_parent(plan.parent_pid)
-    if plan.epoch_ns > time.monotonic_ns():
+def prepare_process(rank_config: BaselineConfig) -> None:
+    """Tie this process to its parent, and turn off torch's logs and warnings, so that a failure prints one line.
+
+    Raise ValueError if ``epoch_ns`` lies in the future.
+    """
+    if rank_config.parent_pid is not None:
+        die_with_parent(rank_config.parent_pid)
+    if rank_config.epoch_ns > time.monotonic_ns():
         raise ValueError("epoch_ns: lies in the future, take CLOCK_MONOTONIC before the rank is started")
     os.environ["TORCH_CPP_LOG_LEVEL"] = "FATAL"
     logging.disable(logging.CRITICAL)
@@ -31,22 +33,22 @@ def prepare_process(plan: BaselineConfig) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the rank of the plan named on the command line. Returns the exit status."""
-    who = "wanbed torch rank"
+    """Run the rank configured by the file named on the command line. Return the exit status 0, or end the process."""
+    prefix = "wanbed torch rank"
     if len(arguments) != 1:
-        die(f"{who}: usage: python -m workloads.baselines.torch_rank PLAN.json")
+        die(f"{prefix}: usage: python -m workloads.baselines.torch_rank PLAN.json")
     try:
-        plan = read_baseline_config(Path(arguments[0]))
-        who = f"wanbed torch rank {plan.rank} ({plan.host})"
-        prepare_process(plan)
-        from workloads.baselines.training import train  # noqa: PLC0415 - torch reads its log level as it is loaded
+        rank_config = read_baseline_config(Path(arguments[0]))
+        prefix = f"wanbed torch rank {rank_config.rank} ({rank_config.host})"
+        prepare_process(rank_config)
+        from workloads.baselines.training import train  # noqa: PLC0415 - torch reads its log level on import
 
-        train(plan, lambda line: die(f"{who}: {line}"))
+        train(rank_config, lambda line: die(f"{prefix}: {line}"))
     except (ValueError, OSError, RuntimeError) as failure:
-        die(f"{who}: {str(failure).strip().splitlines()[0]}")
+        die(f"{prefix}: {str(failure).strip().splitlines()[0]}")
     except Exception as defect:
         traceback.print_exc()
-        die(f"{who}: {type(defect).__name__}: {defect}")
+        die(f"{prefix}: {type(defect).__name__}: {defect}")
     return 0
 
 

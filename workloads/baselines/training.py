@@ -1,4 +1,4 @@
-"""Run a torch rank, from meeting the others to its last gradients."""
+"""Run a rank of a torch baseline, from the rendezvous to the last gradients."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,36 +19,44 @@ from workloads.compute.flat_parameters import FlatParameters
 from workloads.model.gpt_stage import DTYPES
 
 
-def train(plan: BaselineConfig, lost: Callable[[str], None]) -> None:
-    """Run every iteration of ``plan``, write the gradients if asked for, and complete the span log.
+def train(rank_config: BaselineConfig, lost: Callable[[str], None]) -> None:
+    """Run all iterations, write the gradients if ``rank_config`` names a file, and complete the span log.
 
-    ``lost`` is called, from another thread, with one line if a rank falls silent. Raises ValueError, OSError and
-    RuntimeError; a connection that Gloo loses is reported with its peer. Spans of the iterations before are in the log.
+    ``lost`` is called with one line, from another thread, if a rank stops its heartbeats. Raise ValueError, OSError or
+    RuntimeError; for a connection that Gloo lost the message names the peer. Spans of earlier iterations are in the
+    log even then.
     """
-    torch.set_num_threads(plan.threads)
-    store, members = rendezvous(plan, lost)
-    watch = PeerWatch(plan, members, lost)
+    torch.set_num_threads(rank_config.threads)
+    store, members = rendezvous(rank_config, lost)
+    watch = PeerWatch(rank_config, members, lost)
     watch.start()
-    groups = join_groups(plan, store)
-    header = SpanLogHeader(plan.rank, plan.host, plan.datacenter, plan.gpu, plan.pipeline, plan.stage)
-    log = SpanLog(Path(plan.span_log), header)
-    spans = ComputeSpans(log, plan.epoch_ns)
-    dtype = DTYPES[plan.precision]
-    peer: DataParallelBaseline | PipelineBaseline
-    if plan.schedule == TORCH_DDP:
-        peer = DataParallelBaseline(plan, dtype, spans)
+    groups = join_groups(rank_config, store)
+    header = SpanLogHeader(
+        rank_config.rank,
+        rank_config.host,
+        rank_config.datacenter,
+        rank_config.gpu,
+        rank_config.pipeline,
+        rank_config.stage,
+    )
+    log = SpanLog(Path(rank_config.span_log), header)
+    spans = ComputeSpans(log, rank_config.epoch_ns)
+    dtype = DTYPES[rank_config.precision]
+    baseline: DataParallelBaseline | PipelineBaseline
+    if rank_config.schedule == TORCH_DDP:
+        baseline = DataParallelBaseline(rank_config, dtype, spans)
     else:
-        peer = PipelineBaseline(plan, dtype, groups, spans)
+        baseline = PipelineBaseline(rank_config, dtype, groups, spans)
     try:
-        for iteration in range(plan.iterations):
-            spans.flush(peer.run_iteration(iteration))
+        for iteration in range(rank_config.iterations):
+            spans.flush(baseline.run_iteration(iteration))
         dist.barrier()
     except RuntimeError as fault:
         raise RuntimeError(connection_fault(str(fault), members)) from fault
     watch.shutdown()
     dist.destroy_process_group()
-    if plan.gradients is not None:
-        _write_gradients(Path(plan.gradients), peer.parameters)
+    if rank_config.gradients is not None:
+        _write_gradients(Path(rank_config.gradients), baseline.parameters)
     log.complete()
 
 

@@ -1,1 +1,1 @@
-"""All-reduce of gradients by torch's own collectives, between GPUs, in place of this project's ring over sockets."""
+"""All-reduce of gradients by torch's collectives, on the device, instead of this project's ring over sockets."""

@@ -1,4 +1,4 @@
-"""The plan of an all-reduce by torch's collective: which ranks sum, and over which interface. Needs no torch."""
+"""The configuration of an all-reduce by torch: its ranks, and the network interface. Needs no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,14 @@ BACKENDS = (NCCL, GLOO)
 
 @dataclass(frozen=True)
 class CollectiveConfig:
-    """The replicas of one stage, from the point of view of one of them.
+    """The all-reduce group of one stage's replicas, as one of them sees it.
 
-    ``hosts`` are the emulated hosts of all replicas in their order, this rank's being ``hosts[position]``; the first
-    one's rank keeps the store where they meet, at ``store_address`` and ``store_port``. ``interface`` is the network
-    interface of this rank's host that bytes go over. ``timeout_ns`` is how long a sum, or the meeting, may take. Raises
-    ValueError naming the field.
+    - ``hosts``: the emulated hosts of all replicas in their order. This rank's is ``hosts[position]``.
+    - ``interface``: the network interface of this rank's host that the collective uses.
+    - ``store_address``, ``store_port``: where the first replica's rank serves the rendezvous store.
+    - ``timeout_ns``: the limit of the rendezvous, and of each all-reduce.
+
+    Raises ValueError naming the field.
     """
 
     backend: str
@@ -43,30 +45,30 @@ class CollectiveConfig:
         return self.hosts[self.position]
 
 
-def collective_environment(plan: CollectiveConfig) -> dict[str, str]:
-    """Return the environment that keeps the collective on the emulated network. Set it before the collective is made.
+def collective_environment(config: CollectiveConfig) -> dict[str, str]:
+    """Return the environment that keeps the collective on the emulated network. Set it before creating the collective.
 
-    All emulated hosts are one machine, and NCCL would find that out by the machine's boot id: it would go around every
-    emulated link through the GPUs' own connections or shared memory. So every host has an id of its own, the ways
-    around sockets are shut, and sockets are those of one interface. Replicas of one emulated host may take any way, as
-    GPUs of one real host would. Gloo uses nothing but sockets.
+    All emulated hosts are one machine, which NCCL detects by the machine's boot id. It would then bypass the emulated
+    links through the GPUs' own connections or shared memory. So every emulated host gets its own id, transports other
+    than sockets are disabled, and sockets use one interface only. Replicas that are all on one emulated host may use
+    any transport, as GPUs of one real host would. Gloo uses only sockets.
     """
-    if plan.backend == GLOO:
-        return {"GLOO_SOCKET_IFNAME": plan.interface}
-    apart = "1" if len(set(plan.hosts)) > 1 else "0"
+    if config.backend == GLOO:
+        return {"GLOO_SOCKET_IFNAME": config.interface}
+    apart = "1" if len(set(config.hosts)) > 1 else "0"
     return {
-        "NCCL_HOSTID": plan.host,
+        "NCCL_HOSTID": config.host,
         "NCCL_P2P_DISABLE": apart,
         "NCCL_SHM_DISABLE": apart,
         "NCCL_IB_DISABLE": "1",
         "NCCL_NET": "Socket",
-        # Without the sign any interface whose name begins so would do.
-        "NCCL_SOCKET_IFNAME": f"={plan.interface}",
+        # Without the "=", NCCL takes any interface whose name begins with this one.
+        "NCCL_SOCKET_IFNAME": f"={config.interface}",
     }
 
 
 def check_devices(devices: Sequence[str], hosts: Sequence[str]) -> None:
-    """Raise ValueError, one line, if two of the replicas, on these ``hosts``, have the same one of the ``devices``."""
+    """Raise ValueError, one line, if two replicas use the same device. Both sequences have one entry per replica."""
     for position, device in enumerate(devices):
         if device in devices[:position]:
             first = hosts[devices.index(device)]

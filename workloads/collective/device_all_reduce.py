@@ -1,4 +1,7 @@
-"""All-reduce by torch's own collectives, where the gradients lie: nothing is staged, and the rank's loop goes on."""
+"""All-reduce by torch's collectives, on the device that holds the gradients. Nothing is staged in host memory.
+
+A thread runs the collective, so that the rank's loop continues to handle events.
+"""
 
 import os
 from collections.abc import Callable
@@ -19,7 +22,7 @@ Report = Callable[[DeviceSummed | Failed], None]
 
 
 def check_backend(backend: str) -> None:
-    """Raise ValueError, one line with a remedy, unless this torch has that backend and, for NCCL, a GPU to sum on."""
+    """Raise ValueError, one line with a remedy, unless torch has that backend and, for NCCL, a GPU."""
     if not dist.is_available() or not dist.is_backend_available(backend):
         name = "NCCL" if backend == NCCL else backend
         raise ValueError(
@@ -33,67 +36,67 @@ def check_backend(backend: str) -> None:
 class DeviceAllReduce:
     """One rank's side of the all-reduce of ``gradients``, a tensor on the device that ``device`` names.
 
-    Construct it when the other replicas construct theirs: it blocks until they have, for ``plan.timeout_ns`` at most.
-    Another thread calls ``report`` at the end of each sum. Raises ValueError for what this torch or these devices
-    cannot do, TransportError where the replicas do not meet.
+    The constructor waits until all replicas have constructed theirs, for ``config.timeout_ns`` at most. ``report`` is
+    called from another thread at the end of each all-reduce. Raises ValueError if torch or the devices cannot do it,
+    TransportError if the rendezvous of the replicas fails.
     """
 
-    def __init__(self, plan: CollectiveConfig, gradients: Tensor, device: str, report: Report) -> None:
-        check_backend(plan.backend)
-        os.environ.update(collective_environment(plan))
-        self._plan = plan
+    def __init__(self, config: CollectiveConfig, gradients: Tensor, device: str, report: Report) -> None:
+        check_backend(config.backend)
+        os.environ.update(collective_environment(config))
+        self._config = config
         self._gradients = gradients
         self._report = report
-        timeout = timedelta(microseconds=plan.timeout_ns / 1000)
+        timeout = timedelta(microseconds=config.timeout_ns / 1000)
         try:
             store = open_store(
-                plan.store_address,
-                plan.store_port,
-                members=len(plan.hosts),
-                keeps_it=plan.position == 0,
+                config.store_address,
+                config.store_port,
+                members=len(config.hosts),
+                is_server=config.position == 0,
                 timeout=timeout,
             )
-            if plan.backend == NCCL:
+            if config.backend == NCCL:
                 self._check_devices(store, device)
             dist.init_process_group(
-                plan.backend,
+                config.backend,
                 store=PrefixStore("all-reduce", store),
-                rank=plan.position,
-                world_size=len(plan.hosts),
+                rank=config.position,
+                world_size=len(config.hosts),
                 timeout=timeout,
             )
         except (RuntimeError, OSError) as fault:
             raise self._lost(fault) from None
 
     def start(self) -> int:
-        """Begin to sum, in place, and return how many bytes. Do not touch the gradients until ``report`` is called."""
+        """Start the all-reduce, in place. Return its size in bytes. Do not use the gradients before ``report``."""
         Thread(target=self._sum, name="device all-reduce", daemon=True).start()
         return self._gradients.nbytes
 
     def close(self) -> None:
-        """Leave the process group. All replicas must have summed equally often."""
+        """Leave the process group. All replicas must have completed the same number of all-reduces."""
         dist.destroy_process_group()
 
     def _sum(self) -> None:
         try:
             dist.all_reduce(self._gradients)
             if self._gradients.is_cuda:
-                # NCCL has only been asked to sum, in the order of this thread's stream.
+                # NCCL has only enqueued the all-reduce on this thread's stream.
                 torch.cuda.current_stream(self._gradients.device).synchronize()
         except Exception as fault:
-            # Nobody looks at this thread, and the rank would wait for ever for the sum.
+            # No other code sees an error of this thread, and the rank would wait for the sum for ever.
             self._report(Failed(self._lost(fault)))
         else:
             self._report(DeviceSummed())
 
     def _check_devices(self, store: Store, device: str) -> None:
-        store.set(_key(self._plan.position), device)
-        devices = [store.get(_key(position)).decode() for position in range(len(self._plan.hosts))]
-        check_devices(devices, self._plan.hosts)
+        store.set(_key(self._config.position), device)
+        devices = [store.get(_key(position)).decode() for position in range(len(self._config.hosts))]
+        check_devices(devices, self._config.hosts)
 
     def _lost(self, fault: Exception) -> TransportError:
         line = str(fault).strip().splitlines()[0] if str(fault).strip() else type(fault).__name__
-        return TransportError(f"the all-reduce over {', '.join(self._plan.hosts)} failed: {line}")
+        return TransportError(f"the all-reduce over {', '.join(self._config.hosts)} failed: {line}")
 
 
 def _key(position: int) -> str:

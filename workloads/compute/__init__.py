@@ -1,1 +1,1 @@
-"""Compute back ends, which carry out the actions that a schedule names."""
+"""Compute back ends. They carry out the actions of a schedule."""

@@ -9,19 +9,19 @@ from workloads.schedules.action import Action
 
 
 class TrainingGpu(Protocol):
-    """A GPU that training shares with others, as training sees it. All calls come from training's one thread.
+    """A GPU that training shares with others, as training sees it. All calls come from the thread that trains.
 
-    For each action it claims the GPU, begins, and ends.
+    For each action that thread calls ``claim``, ``began`` and ``ended``.
     """
 
     def claim(self) -> None:
-        """Block until the GPU is training's, until ``ended``."""
+        """Block until the GPU is free for training. Training holds it until ``ended``."""
 
     def began(self, start_ns: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Record the start of an action, a CLOCK_MONOTONIC time. No two of an iteration share kind and microbatch."""
+        """Record the start of an action in CLOCK_MONOTONIC ns. Kind and microbatch are unique in an iteration."""
 
     def ended(self, end_ns: int) -> None:
-        """Record that the action ended at that CLOCK_MONOTONIC time."""
+        """Record the end of the action, in CLOCK_MONOTONIC nanoseconds."""
 
 
 class MeasuredDevice(Protocol):
@@ -29,56 +29,57 @@ class MeasuredDevice(Protocol):
 
     @property
     def overlaps_copies(self) -> bool:
-        """Whether ``Compute.outgoing`` waits for a copy, so that one other thread should call it meanwhile."""
+        """Whether ``Compute.outgoing`` waits for a copy, so that another thread should call it."""
 
     def resolve(self) -> Sequence[tuple[int, int]]:
-        """Return when the device was busy with each ``perform`` and ``update`` since the last call, in their order.
+        """Return the busy interval of the device for each ``perform`` and ``update`` since the last call, in order.
 
-        In CLOCK_MONOTONIC nanoseconds, never outside of what they returned. Call it once an iteration.
+        Start and end are in CLOCK_MONOTONIC nanoseconds and lie within the times that the calls returned. Call it once
+        an iteration.
         """
 
     def record(self) -> DeviceRecord:
-        """Return what is known of the device so far."""
+        """Return the measurements of the device so far."""
 
 
 class Compute(Protocol):
     """One stage's computation on one GPU, real or replayed.
 
-    The rank calls ``begin`` once an iteration, ``arrived`` for each message that its actions need, ``perform`` for each
-    action, ``outgoing`` for what an action has made for a neighbour, and, once the gradients of all replicas have been
-    summed in ``gradients``, ``update``; then ``loss`` may be asked. A message is of the iteration that was begun last.
-    All calls come from one thread.
+    In each iteration the rank calls ``begin``, ``arrived`` for each message that the actions need, ``perform`` for each
+    action, ``outgoing`` for each message that an action has computed for a neighbour stage, ``gradients``, then, after
+    the all-reduce, ``update``, and last ``loss``. All messages belong to the iteration that was begun last. All calls
+    come from one thread.
     """
 
     def begin(self, iteration: int) -> None:
         """Begin a new iteration, with gradients of zero."""
 
     def arrived(self, message: Message, payload: memoryview) -> None:
-        """Keep what a neighbour has sent until the action that needs it.
+        """Keep a message of a neighbour stage for the action that needs it.
 
-        ``payload`` now belongs to the computation, which releases it in the way given to its constructor.
+        ``payload`` now belongs to the computation, which releases it by the callable given to its constructor.
         """
 
     def perform(self, action: Action) -> tuple[int, int]:
-        """Carry out ``action``, whose inputs have arrived. Returns its start and end in CLOCK_MONOTONIC nanoseconds."""
+        """Carry out ``action``, whose inputs have arrived. Return its start and end in CLOCK_MONOTONIC nanoseconds."""
 
     def outgoing(self, message: Message) -> memoryview:
-        """Return the bytes of ``message``, which an action has just made. They do not change until ``sent``."""
+        """Return the bytes of ``message``, which an action has just computed. They do not change until ``sent``."""
 
     def sent(self, message: Message) -> None:
-        """Release the bytes of ``message``, which have been handed to the kernel."""
+        """Release the bytes of ``message``. The kernel has accepted them."""
 
     def gradients(self) -> memoryview | None:
-        """Return this replica's gradients of the stage, one writable buffer to be summed over the replicas in place.
+        """Return this replica's gradients of the stage as one writable buffer, for an all-reduce in place.
 
-        Returns None where there is nothing to sum. Call it once an iteration, when all actions have been performed.
+        Return None if there is nothing to sum. Call it once an iteration, after all actions.
         """
 
     def add(self, total: memoryview, part: memoryview) -> None:
-        """Add a part of another replica's gradients to the same part of ours, element by element."""
+        """Add ``part`` of another replica's gradients to ``total``, the same part of this one's, element by element."""
 
     def update(self) -> tuple[int, int] | None:
-        """Let the optimizer use the summed gradients. Returns its start and end, None where nothing is computed."""
+        """Run the optimizer on the summed gradients. Return its start and end, None if nothing is computed."""
 
     def loss(self) -> float | None:
-        """Return this replica's share of the iteration's mean loss, known at the last stage after all forwards."""
+        """Return this replica's part of the iteration's mean loss: at the last stage after all forwards, else None."""

@@ -1,4 +1,4 @@
-"""A stage's weights and gradients, each in one piece, and the optimizer that goes over them."""
+"""A stage's weights and gradients as two flat tensors, and the optimizer over them."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ _BETAS, _EPSILON, _WEIGHT_DECAY = (0.9, 0.999), 1e-8, 0.01
 
 
 class FlatParameters:
-    """The parameters of a module, moved into one flat tensor ``weights``, their gradients into ``gradients``.
+    """The parameters of a module in one flat tensor ``weights``, and their gradients in ``gradients``.
 
-    Each parameter and its ``grad`` become views of the two, in the order of ``named_parameters``, so that backwards
-    add to ``gradients`` in place, and a sum over replicas done there is seen by all. ``update`` is a step of AdamW with
-    torch's defaults (betas 0.9 and 0.999, eps 1e-8, weight decay 0.01) over all elements alike; for weights in a lower
-    precision, over a copy in fp32, of which they are the rounded values.
+    Each parameter and its ``grad`` become views of the two, in the order of ``named_parameters``. So backwards add to
+    ``gradients`` in place, and an all-reduce there changes every ``grad``. ``update`` is a step of AdamW with torch's
+    defaults (betas 0.9 and 0.999, eps 1e-8, weight decay 0.01) over all elements alike. Weights in a lower precision
+    are the rounded values of a copy in fp32, which AdamW updates.
     """
 
     def __init__(self, module: nn.Module, learning_rate: float) -> None:
@@ -38,8 +38,8 @@ class FlatParameters:
         self._steps = torch.zeros((), dtype=torch.float32, device=first.device)
 
     def update(self) -> None:
-        """Change the weights by the gradients."""
-        # The class torch.optim.AdamW does the same, but loads torch's compiler for it: a second for every rank.
+        """Take one step of AdamW."""
+        # torch.optim.AdamW does the same, but imports torch's compiler, which takes a second in every rank.
         with torch.no_grad():
             adamw(
                 [self._exact],

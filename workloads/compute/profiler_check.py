@@ -1,6 +1,6 @@
-"""Watch one iteration by torch.profiler too, and compare its busy time of the device with that of the spans.
+"""Record one iteration with torch.profiler too, to compare its busy time of the device with that of the spans.
 
-The profiler slows what it watches, so the iteration belongs to the warm-up, and spans of no other are compared.
+The profiler slows the computation, so the iteration is one of the warm-up, and only its spans are compared.
 """
 
 from collections.abc import Iterable
@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from torch.profiler import ProfilerActivity, profile, record_function
 
 _MARK = "wanbed "
-"""What begins the name of every span's mark in the profile."""
+"""The prefix of the name of every span's mark in the profile."""
 
 _NOT_COMPUTED = ("memcpy", "nccl")
 
 
 class ProfiledEvent(NamedTuple):
-    """One entry of a profile: an operator on the CPU, a kernel or copy on the device, or a mark set by the program."""
+    """One entry of a profile: an operator on the CPU, a kernel or copy on the device, or a mark of this program."""
 
     name: str
     start_ns: int
@@ -25,10 +25,11 @@ class ProfiledEvent(NamedTuple):
 
 
 def profiled_busy_ns(events: Iterable[ProfiledEvent], *, on_device: bool) -> int:
-    """Return the union of the computed intervals, in nanoseconds: within the spans' marks, or by the device's kernels.
+    """Return the length in nanoseconds of the union of the computed intervals.
 
-    On the CPU, operators outside of any mark are the rank's own work between spans, and Python between operators is
-    not computation. On a device, copies and communication do not count.
+    On the CPU these are the operators within the marks of spans: operators outside of any mark are the rank's own work
+    between spans, and Python between operators is not computation. On a device they are the kernels, without copies and
+    communication.
     """
     kept = list(events)
     own = [
@@ -39,7 +40,7 @@ def profiled_busy_ns(events: Iterable[ProfiledEvent], *, on_device: bool) -> int
     if on_device:
         return _union_ns(own)
     marks = [(each.start_ns, each.end_ns) for each in kept if each.is_mark and each.name.startswith(_MARK)]
-    # What lies in both of two sets of stretches: the sum of their unions, less the union of all.
+    # The intersection of two sets of intervals: the sum of their unions less the union of all.
     return _union_ns(own) + _union_ns(marks) - _union_ns(own + marks)
 
 
@@ -52,7 +53,7 @@ def _union_ns(intervals: Iterable[tuple[int, int]]) -> int:
 
 
 class ProfilerCheck:
-    """The profile of one iteration: ``begin``, a ``mark`` around each span, ``end``."""
+    """The profile of one iteration. Call ``begin``, ``mark`` around each span, and ``end``."""
 
     def __init__(self, *, on_device: bool) -> None:
         self._on_device = on_device
@@ -60,22 +61,22 @@ class ProfilerCheck:
         self._profile = profile(activities=activities)
 
     def begin(self) -> None:
-        """Watch this process from now on; loading the profiler may take seconds."""
+        """Start the profiler. Loading it may take seconds."""
         self._profile.__enter__()  # type: ignore[no-untyped-call]
 
     def mark(self, kind: str) -> record_function:
-        """Return a context for the work of one span of that kind."""
+        """Return a context that marks the work of one span of that kind."""
         return record_function(_MARK + kind)
 
     def end(self) -> int:
-        """Stop watching, and return the ``profiled_busy_ns`` of what was seen."""
+        """Stop the profiler. Return the ``profiled_busy_ns`` of its events."""
         self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         events = self._profile.events() or ()  # type: ignore[no-untyped-call]
         return profiled_busy_ns(map(_event, events), on_device=self._on_device)
 
 
 def _event(event: Any) -> ProfiledEvent:
-    # torch gives microseconds, with the nanoseconds behind the point.
+    # torch gives microseconds with the nanoseconds as decimals.
     start_ns, end_ns = (round(moment * 1000) for moment in (event.time_range.start, event.time_range.end))
     is_mark = bool(event.is_user_annotation) or event.name.startswith(_MARK)
     return ProfiledEvent(event.name, start_ns, end_ns, event.device_type.name != "CPU", is_mark)

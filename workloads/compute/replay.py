@@ -15,11 +15,11 @@ LONGEST_SLEEP_NS = 500_000_000
 
 @dataclass(frozen=True)
 class ReplayDurations:
-    """The time of each action of one stage, on the testbed's clock (dilated, where the run is).
+    """The duration of each action of one stage, on the testbed's clock (dilated if the run is).
 
-    Where a schedule splits the backward, its parts take ``backward_input_ns`` and ``backward_weight_ns``, each half of
-    the backward where it is not given. ``optimizer_ns`` is the step that ends an iteration. Raises ValueError naming
-    the field if one is negative.
+    ``backward_input_ns`` and ``backward_weight_ns`` are the parts of a split backward, each half of the backward if
+    None. ``optimizer_ns`` is the optimizer step at the end of an iteration. Raises ValueError naming the field if one
+    is negative.
     """
 
     forward_ns: int
@@ -36,7 +36,7 @@ class ReplayDurations:
                 raise ValueError(f"{field.name}: {value} is negative")
 
     def of(self, kind: ActionKind) -> int:
-        """Return how long an action of that kind takes, in nanoseconds."""
+        """Return the duration of an action of that kind in nanoseconds."""
         half_ns = self.backward_ns // 2
         match kind:
             case ActionKind.FORWARD:
@@ -53,10 +53,10 @@ class ReplayDurations:
 
 @dataclass(frozen=True)
 class ReplaySizes:
-    """The bytes that one stage sends.
+    """The sizes in bytes of what one stage sends.
 
-    ``following_bytes`` is an activation, to the stage after; ``previous_bytes`` the gradient of one, to the stage
-    before; ``gradient_bytes`` the gradients of all of the stage's weights, 0 where nothing is to be summed. Raises
+    ``following_bytes``: an activation, to the next stage. ``previous_bytes``: the gradient of an activation, to the
+    previous stage. ``gradient_bytes``: the gradients of all weights of the stage, 0 if there is no all-reduce. Raises
     ValueError naming the field if one is negative.
     """
 
@@ -72,18 +72,18 @@ class ReplaySizes:
 
 @dataclass(frozen=True)
 class ReplayCosts:
-    """One stage, replayed: how long its actions take, and how much they send."""
+    """The stage costs for a replay: the durations of its actions, and the sizes of what it sends."""
 
     durations: ReplayDurations
     sizes: ReplaySizes = ReplaySizes()
 
 
 class ReplayCompute(Compute):
-    """Occupies one GPU, in name, for the durations of ``work``, and sends buffers of its sizes.
+    """Occupies an imaginary GPU for the durations of ``work``, and sends buffers of its sizes.
 
-    It sends memory that nobody has written, one buffer of ``pool`` for each size. Whoever receives a payload
-    may give it back at once: no action reads it. ``check`` is called at least every half second of an action; what it
-    raises ends the action. With ``gpu`` each action waits until that is training's.
+    It sends unwritten memory, one buffer of ``pool`` for each size. No action reads a received payload, so it may be
+    given back at once. ``check`` is called at least every half second of an action; an error that it raises ends the
+    action. With ``gpu`` each action first claims that GPU for training.
     """
 
     def __init__(
@@ -103,18 +103,18 @@ class ReplayCompute(Compute):
         self._gradients: memoryview | None = None
 
     def begin(self, iteration: int) -> None:
-        """Keep the iteration, which is reported to ``gpu``. Actions leave nothing else to reset."""
+        """Store the iteration, which is reported to ``gpu``. There is no other state to reset."""
         self._iteration = iteration
 
     def arrived(self, message: Message, payload: memoryview) -> None:
         """Do nothing: no action reads the payload."""
 
     def perform(self, action: Action) -> tuple[int, int]:
-        """Block until ``action`` has taken its time. Returns its start and end in CLOCK_MONOTONIC nanoseconds."""
+        """Block for the duration of ``action``. Return its start and end in CLOCK_MONOTONIC nanoseconds."""
         return self._take(self._durations.of(action.kind), action.kind.value, action.microbatch)
 
     def outgoing(self, message: Message) -> memoryview:
-        """Return as many bytes as the message has, the same ones for every message of that size."""
+        """Return a buffer of the message's size, the same one for every message of that size."""
         to_following = message.kind is MessageKind.ACTIVATION
         size_bytes = self._sizes.following_bytes if to_following else self._sizes.previous_bytes
         if size_bytes not in self._payloads:
@@ -122,19 +122,19 @@ class ReplayCompute(Compute):
         return self._payloads[size_bytes]
 
     def sent(self, message: Message) -> None:
-        """Do nothing: the buffer stays for the next message."""
+        """Do nothing: the buffer is kept for the next message."""
 
     def gradients(self) -> memoryview | None:
-        """Return a buffer of ``gradient_bytes``, none of it touched here; None if those are 0."""
+        """Return an unwritten buffer of ``gradient_bytes``; None if those are 0."""
         if self._gradients is None and self._sizes.gradient_bytes:
             self._gradients = self._pool.take(self._sizes.gradient_bytes)
         return self._gradients
 
     def add(self, total: memoryview, part: memoryview) -> None:
-        """Do nothing: the given durations are the whole computation."""
+        """Do nothing: the durations of the actions are the whole computation."""
 
     def update(self) -> tuple[int, int] | None:
-        """Block for the optimizer's time. Returns its start and end, None if it takes no time."""
+        """Block for the optimizer's duration. Return its start and end, None if the duration is 0."""
         return (
             self._take(self._durations.optimizer_ns, "optimizer", NO_MICROBATCH)
             if self._durations.optimizer_ns
@@ -142,14 +142,14 @@ class ReplayCompute(Compute):
         )
 
     def loss(self) -> float | None:
-        """Return None: nothing is learnt."""
+        """Return None: a replay trains nothing."""
         return None
 
     def occupy(self, kind: str, start_ns: int, duration_ns: int) -> int:
-        """Block until an action of that ``kind``, begun at ``start_ns``, has taken its time. Returns its end.
+        """Block until an action of that ``kind``, begun at ``start_ns``, has taken its duration. Return its end.
 
-        It never ends early. The deadline is set once, so waking late from a part of a long sleep adds nothing. A
-        subclass that computes in place of waiting replaces this.
+        It never returns early. A long sleep is made of parts with one deadline, so that waking late from one part does
+        not add up. A subclass that computes instead of waiting overrides this.
         """
         deadline_ns = start_ns + duration_ns
         while (now_ns := time.monotonic_ns()) < deadline_ns:

@@ -1,7 +1,7 @@
-"""Measure how long each action of an iteration kept the device busy.
+"""Measure how long each action of an iteration keeps the device busy.
 
-On the CPU it is from the call to the return. On a GPU it is from one event to the next, on the device's own clock: the
-events are read once an iteration, when the clock is also compared with the host's.
+On the CPU the time is from the call to the return. On a GPU it is between two events on the device's own clock. The
+events are read once an iteration, and the clock is compared with the host's at the same time.
 """
 
 import time
@@ -14,28 +14,28 @@ from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, 
 from workloads.compute.device.torch_device import TorchDevice
 
 _LOOKS = 8
-"""How often the device's clock is looked at for one sighting: the look that took the shortest counts."""
+"""The number of readings of the device's clock for one sighting. The shortest reading is used."""
 
 
 class SpanTimer(ABC):
-    """Times the actions of one iteration after the other; all calls come from one thread."""
+    """Times actions, iteration by iteration. All calls come from one thread."""
 
     @abstractmethod
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
-        """Carry out ``work``. Returns when the host began it and knew it done, in CLOCK_MONOTONIC nanoseconds."""
+        """Carry out ``work``. Return when the host began it and when it saw the end, in CLOCK_MONOTONIC nanoseconds."""
 
     @abstractmethod
     def resolve(self) -> list[tuple[int, int]]:
-        """Return the busy times since the last call, in order: start and end of each ``timed`` on the host's clock."""
+        """Return the busy intervals since the last call, one for each ``timed``, in order, on the host's clock."""
 
     @property
     @abstractmethod
     def clock_error_ns(self) -> int:
-        """The most that the device's clock has been off the host's in what was resolved so far."""
+        """The maximum error of the conversion to the host's clock so far, in nanoseconds."""
 
 
 class HostTimer(SpanTimer):
-    """Times a device whose own ``timed`` already gives its busy time."""
+    """Times a device whose own ``timed`` returns the busy time."""
 
     clock_error_ns = 0
 
@@ -50,7 +50,7 @@ class HostTimer(SpanTimer):
         return interval
 
     def resolve(self) -> list[tuple[int, int]]:
-        """Return what ``timed`` has returned since the last call."""
+        """Return the intervals that ``timed`` has returned since the last call."""
         timed, self._timed = self._timed, []
         return timed
 
@@ -63,10 +63,10 @@ class _Timed:
 
 
 class EventTimer(SpanTimer):
-    """Records a GPU's events around every action. The events are used again in each iteration.
+    """Records a GPU's events before and after every action. The events are reused in each iteration.
 
-    ``timed`` returns when the device is done, because a schedule is asked for the next action when the GPU falls idle,
-    not before. No busy time includes the delay until the host learns of it.
+    ``timed`` returns when the device is done, because the next action is chosen when the GPU becomes idle, not before.
+    No busy time includes the delay until the host sees the end.
     """
 
     clock_error_ns = 0
@@ -79,7 +79,7 @@ class EventTimer(SpanTimer):
         self._begun = self._sighting()
 
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
-        """Carry out ``work``. Returns when the host enqueued it and when the host saw its end."""
+        """Carry out ``work``. Return when the host enqueued it and when it saw its end."""
         before, after = self._event(), self._event()
         compute = self._runtime.compute_stream()
         start_ns = self._clock()
@@ -92,7 +92,7 @@ class EventTimer(SpanTimer):
         return seen
 
     def resolve(self) -> list[tuple[int, int]]:
-        """Return the times from event to event, never outside of what ``timed`` returned."""
+        """Return the intervals between the events, within the times that ``timed`` returned."""
         (origin, begin), (event, end) = self._begun, self._sighting()
         clock = DeviceClock(begin, end, event.since_ns(origin))
         self.clock_error_ns = max(self.clock_error_ns, clock.error_ns)

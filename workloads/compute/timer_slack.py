@@ -1,4 +1,4 @@
-"""Set how late the kernel may wake a thread that sleeps."""
+"""Set the timer slack: how late the kernel may wake a sleeping thread."""
 
 import ctypes
 
@@ -6,9 +6,10 @@ _PR_SET_TIMERSLACK = 29
 
 
 def wake_precisely() -> None:
-    """Have the kernel wake the calling thread as soon as its sleep is over.
+    """Set the calling thread's timer slack to 1 ns.
 
-    By default it may take 50 us more, to wake several at once. Raises OSError if the kernel refuses.
+    By default the kernel may wake it up to 50 us late, to wake several threads at once. Raise OSError if the kernel
+    refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0) != 0:

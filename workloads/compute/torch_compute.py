@@ -1,4 +1,4 @@
-"""One stage of a GPT, trained by torch."""
+"""Train one stage of a GPT with torch."""
 
 import math
 import time
@@ -27,7 +27,7 @@ from workloads.schedules.action import Action, ActionKind
 
 @dataclass(slots=True)
 class _InFlight:
-    """The state of a microbatch from its forward to its backward; ``inputs`` live in ``payload``."""
+    """The state of a microbatch from its forward to its backward. ``inputs`` uses the memory of ``payload``."""
 
     inputs: Tensor
     payload: memoryview | None
@@ -35,26 +35,25 @@ class _InFlight:
 
 
 @dataclass(slots=True)
-class _LeftForLater:
-    """The state of a microbatch from the input part of its backward to the weight part."""
+class _DeferredWeights:
+    """The state of a microbatch between the input part and the weight part of its backward."""
 
     gradients: list[WeightGradient]
     payload: memoryview | None
 
 
 class TorchCompute(Compute, MeasuredDevice):
-    """Trains one stage as its ``TorchWork`` says; the same inputs give the same bits.
+    """Trains one stage as configured by ``work``. The same inputs give the same bits.
 
     The loss of each microbatch is divided by microbatches x pipelines, so that gradients summed over the replicas are
-    those of the mean over the iteration's whole batch. A payload that has arrived is given to ``release`` once no
-    tensor lives in it: an activation when its microbatch's backward (or the input part of it) has ended, a gradient
-    when the backward has ended with all its parts. On a GPU both are copied on arrival and released after the copy.
+    those of the mean over the iteration's whole batch. On the CPU tensors use the memory of received payloads; a
+    payload is given to ``release`` after its last use: an activation after its microbatch's backward (or the input part
+    of it), a gradient after all parts of the backward. On a GPU payloads are copied on arrival and then released.
 
-    A span covers the action's computation, not the copying of messages from and to a GPU (see ``Staging``). With
-    ``gpu`` each action, and the update, waits until that is training's. The number of torch's threads is set for the
-    whole process.
+    A span covers the computation of an action, not the copies from and to a GPU (see ``Staging``). With ``gpu`` each
+    action and the update first claim that GPU for training. The number of torch's threads is set for the whole process.
 
-    Raises ValueError for a device that is not there or a text that is too short, OSError for one that cannot be read.
+    Raises ValueError for a missing device or a text that is too short, OSError if the text cannot be read.
     """
 
     def __init__(self, work: TorchWork, release: Callable[[memoryview], None], gpu: TrainingGpu | None = None) -> None:
@@ -85,50 +84,50 @@ class TorchCompute(Compute, MeasuredDevice):
         self._iteration = 0
         self._received: dict[Message, tuple[IncomingCopy, memoryview | None]] = {}
         self._in_flight: dict[int, _InFlight] = {}
-        self._left: dict[int, _LeftForLater] = {}
+        self._left: dict[int, _DeferredWeights] = {}
         self._outgoing: dict[Message, OutgoingCopy] = {}
         self._losses: dict[int, float] = {}
         self._summed: OutgoingCopy | None = None
 
     def begin(self, iteration: int) -> None:
-        """Take the tokens of ``iteration`` from now on, and start from gradients of zero."""
+        """Begin ``iteration``: use its tokens, and set the gradients to zero."""
         self._iteration = iteration
         self._measurement.begin(iteration)
         self._parameters.gradients.zero_()
         self._losses.clear()
 
     def arrived(self, message: Message, payload: memoryview) -> None:
-        """Keep an activation or gradient, (context, hidden) elements in the stage's precision."""
+        """Keep an activation or gradient: context x hidden elements in the stage's precision."""
         copy = self._staging.incoming(payload, self._dtype, self._release)
         self._received[message] = copy, payload if self._staging.keeps_payload else None
         self._staging.settle()
 
     def perform(self, action: Action) -> tuple[int, int]:
-        """Carry out ``action``. Raises ValueError for a part of a backward where the work does not split backwards."""
+        """Carry out ``action``. Raise ValueError for a part of a backward if ``work`` does not split backwards."""
         if not self._work.split_backward and action.kind in (ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT):
             raise ValueError(f"split_backward: is false, but the schedule asks for {action}")
         work = self._work_of[action.kind]
         if action.kind is ActionKind.FORWARD:
             self._in_flight[action.microbatch] = self._inputs(action.microbatch)
         elif action.kind in (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT) and not self._is_last:
-            # Here and not where it is used: what an action waits for is no part of its span.
+            # Here and not in the action: waiting for a message is not part of the span.
             self._received[Message(MessageKind.GRADIENT, action.microbatch)][0].let_compute_wait()
         interval = self._timed(lambda: work(action.microbatch), action.kind.value, action.microbatch)
         self._staging.settle()
         return interval
 
     def outgoing(self, message: Message) -> memoryview:
-        """Return the bytes of an activation or gradient: on the CPU the tensor's memory, on a GPU the finished copy."""
+        """Return the bytes of an activation or gradient: the tensor's memory on the CPU, the finished copy on a GPU."""
         return self._outgoing[message].payload()
 
     def sent(self, message: Message) -> None:
-        """Forget the tensor."""
+        """Release the tensor of ``message``."""
         self._outgoing.pop(message).release()
 
     def gradients(self) -> memoryview | None:
         """Return the stage's gradients in the stage's precision, None if there is one pipeline only.
 
-        On the CPU they are the very memory that backwards add to; on a GPU a copy, which ``update`` takes back.
+        On the CPU this is the memory that backwards add to. On a GPU it is a copy, which ``update`` copies back.
         """
         if self._work.pipelines == 1:
             return None
@@ -141,46 +140,46 @@ class TorchCompute(Compute, MeasuredDevice):
             as_tensor(total, self._dtype).add_(as_tensor(part, self._dtype))
 
     def update(self) -> tuple[int, int]:
-        """Take one step of AdamW over all of the stage's weights. Returns its start and end."""
+        """Take one step of AdamW over all weights of the stage. Return its start and end."""
         self._take_sum()
         return self._timed(self._parameters.update, "optimizer", NO_MICROBATCH)
 
     def loss(self) -> float | None:
-        """Return the sum of the microbatches' losses over microbatches x pipelines; None but at the last stage.
+        """Return the sum of the microbatches' losses over microbatches x pipelines; None except at the last stage.
 
-        Summed over the pipelines it is the iteration's mean loss, before the update.
+        The sum over the pipelines is the iteration's mean loss, before the update.
         """
         if len(self._losses) < self._work.microbatches:
             return None
-        # The exact sum: the order in which a schedule runs its forwards does not show.
+        # The exact sum does not depend on the order in which a schedule runs the forwards.
         return math.fsum(self._losses.values())
 
     def named_gradients(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
-        """Return a copy in fp32 of each parameter's gradient, by its name in the whole model; the sum, once summed."""
+        """Return an fp32 copy of each parameter's gradient, summed after the all-reduce, by its name in the model."""
         self._take_sum()
         return {name: part.float().cpu().numpy().copy() for name, part in self._parameters.named_gradients()}
 
     @property
     def overlaps_copies(self) -> bool:
-        """Whether messages are copied from a GPU while it computes on."""
+        """Whether messages are copied from a GPU while it continues to compute."""
         return self._staging.overlaps
 
     def resolve(self) -> Sequence[tuple[int, int]]:
-        """Return when the device was busy since the last call."""
+        """Return the busy intervals of the device since the last call."""
         self._staging.settle()
         return self._measurement.resolve()
 
     def record(self) -> DeviceRecord:
-        """Return what is known of the device so far."""
+        """Return the measurements of the device so far."""
         return self._measurement.record(self._staging)
 
     @property
     def device_gradients(self) -> Tensor:
-        """The stage's gradients where backwards add to them, to be summed there in place of ``gradients``."""
+        """The gradients on the device, for an all-reduce there instead of on ``gradients``."""
         return self._parameters.gradients
 
     def receive_buffer(self, size_bytes: int) -> memoryview | None:
-        """Return memory that payloads should arrive in, None where any will do."""
+        """Return memory to receive a payload in, None if any memory will do."""
         return self._staging.receive_buffer(size_bytes)
 
     def _timed(self, work: Callable[[], None], kind: str, microbatch: int) -> tuple[int, int]:
@@ -210,7 +209,7 @@ class TorchCompute(Compute, MeasuredDevice):
         return copy.tensor.view(1, self._work.config.context, self._work.config.hidden)
 
     def _output(self, microbatch: int) -> Tensor:
-        """Return the activation for the next stage or, at the last one, the microbatch's share of the mean loss."""
+        """Return the activation for the next stage or, at the last stage, the microbatch's part of the mean loss."""
         output: Tensor = self._module(self._in_flight[microbatch].inputs)
         if not self._is_last:
             return output
@@ -221,7 +220,7 @@ class TorchCompute(Compute, MeasuredDevice):
         with torch.set_grad_enabled(not self._work.recompute):
             output = self._output(microbatch)
         if not self._work.recompute:
-            # Backward needs the graph, not the output itself, which may go as soon as it has been sent.
+            # Backward needs the graph, not the output itself, which may be freed as soon as it has been sent.
             self._in_flight[microbatch].root = get_gradient_edge(output)
         if self._is_last:
             self._losses[microbatch] = output.item()
@@ -243,15 +242,15 @@ class TorchCompute(Compute, MeasuredDevice):
         if not self._is_first:
             assert held.inputs.grad is not None
             self._send(MessageKind.GRADIENT, microbatch, held.inputs.grad)
-        self._let_go(held.payload)
-        # What is left for later may be computed from the gradient that came, so its payload stays until then.
-        self._left[microbatch] = _LeftForLater(self._deferred.take(), payload)
+        self._release_payload(held.payload)
+        # The weight part may use the received gradient, so its payload is kept until then.
+        self._left[microbatch] = _DeferredWeights(self._deferred.take(), payload)
 
     def _backward_weight(self, microbatch: int) -> None:
         left = self._left.pop(microbatch)
         for add_gradient in left.gradients:
             add_gradient()
-        self._let_go(left.payload)
+        self._release_payload(left.payload)
 
     def _output_gradient(self, microbatch: int) -> tuple[Tensor, memoryview | None]:
         if self._is_last:
@@ -262,6 +261,6 @@ class TorchCompute(Compute, MeasuredDevice):
     def _send(self, kind: MessageKind, microbatch: int, tensor: Tensor) -> None:
         self._outgoing[Message(kind, microbatch)] = self._staging.outgoing(tensor)
 
-    def _let_go(self, payload: memoryview | None) -> None:
+    def _release_payload(self, payload: memoryview | None) -> None:
         if payload is not None:
             self._release(payload)

@@ -1,4 +1,4 @@
-"""The input of a torch computation, in a form that needs no torch and goes through JSON."""
+"""The configuration of a torch computation. Needs no torch and goes through JSON."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,15 @@ DEVICES = ("auto", "cpu", "cuda")
 class TorchWork:
     """One stage of one pipeline, trained by torch.
 
-    An iteration trains on ``microbatches`` sequences in each of ``pipelines`` pipelines. ``recompute`` and
-    ``split_backward`` say what the schedule does at this stage: run forwards again before their backwards, and split
-    the backwards. ``precision`` is that of weights, activations and gradients, fp32 or bf16. ``device`` is auto (cuda
-    where there is one), cpu or cuda. Weights and synthetic tokens come from ``seed``, tokens from the file ``text``
-    where it is given. ``threads`` are those that torch computes with on the CPU: one, because ranks share a machine.
-    ``check_iteration`` is one that torch.profiler watches too, None for none.
+    - ``microbatches``: sequences in one iteration, in each of ``pipelines`` pipelines.
+    - ``recompute``: the schedule runs forwards again before their backwards at this stage.
+    - ``precision``: fp32 or bf16, for weights, activations and gradients.
+    - ``device``: auto (cuda if there is a GPU), cpu or cuda.
+    - ``seed``: for the initial weights and the synthetic tokens.
+    - ``text``: the file that tokens are read from, None for synthetic tokens.
+    - ``split_backward``: the schedule splits backwards.
+    - ``threads``: torch's threads on the CPU. The default is one, because ranks share a machine.
+    - ``check_iteration``: the iteration that torch.profiler records too, None for none.
 
     Raises ValueError naming the field.
     """

@@ -1,1 +1,1 @@
-"""The model that is trained: a decoder-only GPT, how it is cut into stages, and the tokens it is trained on."""
+"""The trained model: a decoder-only GPT, its division into stages, and its training tokens."""

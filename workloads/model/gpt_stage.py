@@ -1,4 +1,4 @@
-"""A decoder-only GPT, cut into stages that together compute the same as the whole."""
+"""A decoder-only GPT, divided into stages that together compute the same as the whole model."""
 
 import hashlib
 import math
@@ -39,7 +39,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear layers, four times as wide between them, with GELU."""
+    """Two linear layers with GELU between them. The inner width is four times the hidden size."""
 
     def __init__(self, config: GptConfig) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer: attention and feed-forward, each after its norm and added to what came in."""
+    """One pre-norm layer: attention and feed-forward, each after a norm, each added to its input."""
 
     def __init__(self, config: GptConfig) -> None:
         super().__init__()
@@ -70,11 +70,11 @@ class Block(nn.Module):
 
 
 class GptStage(nn.Module):
-    """One stage of a GPT; the stages one after another are the GPT, and one stage of one is all of it.
+    """One stage of a GPT. All stages in order are the whole GPT; a single stage is all of it.
 
-    Names of parameters are those of the whole model, ``layers.5.attention.output.weight`` whatever stage has layer 5,
-    so that no two stages share a name. Linear layers have no bias: one on the keys changes no loss, so its gradient
-    would be rounding noise, of which AdamW makes steps of full size.
+    Parameters have their names in the whole model, e.g. ``layers.5.attention.output.weight`` in whichever stage has
+    layer 5, so that no two stages share a name. Linear layers have no bias: a bias on the keys does not change the
+    loss, so its gradient would be rounding noise, from which AdamW would make steps of full size.
     """
 
     def __init__(self, config: GptConfig, stage: int, stages: int) -> None:
@@ -87,9 +87,9 @@ class GptStage(nn.Module):
         self.head = Linear(config.hidden, config.vocabulary) if last else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (B, L, H) to (B, L, H), this stage's part; L is at most the context.
+        """Map (B, L, H) to (B, L, H) through this stage's layers. L is at most the context.
 
-        The first stage takes token numbers, (B, L) int64; the last gives logits, (B, L, vocabulary).
+        The first stage takes token numbers, (B, L) int64. The last stage returns logits, (B, L, vocabulary).
         """
         if self.tokens is not None and self.positions is not None:
             x = self.tokens(x) + self.positions.weight[: x.shape[1]]
@@ -100,9 +100,9 @@ class GptStage(nn.Module):
         return x
 
     def defer_weight_gradients(self, deferred: DeferredGradients) -> None:
-        """Let backwards leave the weight gradients of linear layers in ``deferred`` from now on.
+        """From now on, let backwards add the weight gradients of linear layers to ``deferred``.
 
-        Backwards still compute those of norms and embeddings, which need no product of matrices.
+        Backwards still compute the gradients of norms and embeddings, which need no matrix product.
         """
         for module in self.modules():
             if isinstance(module, Linear):
@@ -110,12 +110,12 @@ class GptStage(nn.Module):
 
 
 def build_stage(config: GptConfig, stage: int, stages: int, seed: int, dtype: torch.dtype) -> GptStage:
-    """Build a stage with its weights as they are before training, on the CPU.
+    """Build a stage with its initial weights, on the CPU.
 
-    A weight depends on the seed and its parameter's name alone, so it is the same however the model is cut, and in a
-    lower precision it is that of fp32, rounded. As in GPT-2, weights are normal with a deviation of 0.02, divided by
-    sqrt(2 layers) where the output is added to what came in; norms start as the identity. Raises ValueError if there
-    is no such stage.
+    A weight depends only on the seed and its parameter's name, so it is the same however the model is divided. In a
+    lower precision it is the rounded fp32 value. As in GPT-2, weights are normally distributed with a deviation of
+    0.02, divided by sqrt(2 layers) where the output is added to the layer's input. Norms start as the identity. Raise
+    ValueError if there is no such stage.
     """
     with torch.device("meta"):
         module = GptStage(config, stage, stages).to(dtype)
@@ -134,11 +134,11 @@ def build_stage(config: GptConfig, stage: int, stages: int, seed: int, dtype: to
 
 
 def language_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross entropy in fp32, of logits (B, L, vocabulary) against the tokens that follow, (B, L)."""
+    """Return the mean cross entropy, in fp32, of logits (B, L, vocabulary) against the next tokens, (B, L)."""
     return functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
 def generator_of(seed: int, name: str) -> torch.Generator:
-    """Return a generator for one parameter. Its values depend on seed and name alone, however a model is cut."""
+    """Return the random generator of one parameter. Its values depend only on the seed and the name."""
     digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -1,4 +1,4 @@
-"""A linear layer whose weight gradient can be left for later, as a split backward needs it."""
+"""A linear layer whose weight gradient can be deferred, for a split backward."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,21 +9,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 WeightGradient = Callable[[], None]
-"""Adds one weight gradient to what the weight's ``grad`` holds."""
+"""Computes one weight gradient and adds it to the weight's ``grad``."""
 
 
 class DeferredGradients:
-    """The weight gradients that backwards have left to be computed, in the order in which they were left."""
+    """The weight gradients that backwards have deferred, in order."""
 
     def __init__(self) -> None:
         self._waiting: list[WeightGradient] = []
 
     def leave(self, gradient: WeightGradient) -> None:
-        """Keep ``gradient`` until somebody takes it."""
+        """Add ``gradient``, to be computed later."""
         self._waiting.append(gradient)
 
     def take(self) -> list[WeightGradient]:
-        """Return everything left since the last ``take``. Whoever takes it computes it."""
+        """Remove and return all gradients added since the last ``take``. The caller must compute them."""
         taken, self._waiting = self._waiting, []
         return taken
 
@@ -31,8 +31,8 @@ class DeferredGradients:
 class Linear(nn.Module):
     """``x @ weight.T``, without a bias.
 
-    With ``deferred`` set, a backward computes the gradient of ``x`` only, and leaves the weight's there, as a function
-    that holds ``x`` and the gradient of the output.
+    With ``deferred`` set, a backward computes only the gradient of ``x``. It adds that of the weight to ``deferred``,
+    as a function that holds ``x`` and the gradient of the output.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:

@@ -1,4 +1,4 @@
-"""The tokens that a model is trained on: made from a seed, or the bytes of a text."""
+"""The tokens that a model is trained on: synthetic ones from a seed, or the bytes of a text."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ LONGEST_STEP = 8
 
 
 class TokenSource:
-    """Sequences by iteration, pipeline and microbatch, the same for whoever asks.
+    """The sequences of each iteration, pipeline and microbatch, the same in every process.
 
-    Without a text, a sequence starts at a random token and goes on by random steps of 1 to 8 (modulo the vocabulary):
-    a model can learn that the next token is one of eight. With the path of a ``text``, a sequence is a stretch of the
-    file from a random place, and its tokens are the file's bytes modulo the vocabulary.
+    Without a ``text``, a sequence starts at a random token and continues by random steps of 1 to 8 (modulo the
+    vocabulary), so that a model can learn that the next token is one of eight. With the path of a ``text``, a sequence
+    is a part of the file from a random offset, and its tokens are the file's bytes modulo the vocabulary.
 
-    Raises ValueError naming the field, if the seed is negative or the text is not as long as one sequence and the token
+    Raises ValueError naming the field if the seed is negative, or the text is shorter than one sequence and the token
     after it; OSError if the text cannot be read.
     """
 
@@ -31,7 +31,7 @@ class TokenSource:
         self._bytes = None if text is None else _bytes_of(Path(text), self._length)
 
     def batch(self, iteration: int, pipeline: int, microbatch: int) -> tuple[Tensor, Tensor]:
-        """Return the inputs and the targets (the token after each), each (1, context) int64."""
+        """Return the inputs and the targets (the next token of each), both (1, context) int64."""
         random = np.random.default_rng((self._seed, iteration, pipeline, microbatch))
         if self._bytes is None:
             steps = random.integers(1, LONGEST_STEP + 1, self._length)

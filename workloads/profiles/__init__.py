@@ -1,1 +1,1 @@
-"""Compute profiles: how long a GPU takes for the stages of a model, measured or estimated."""
+"""Compute profiles: the times of a device for the stages of a model, measured or estimated."""

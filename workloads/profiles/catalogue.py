@@ -1,8 +1,8 @@
 """Find compute profiles by name or path.
 
-A profile is a JSON file. Those shipped lie beside this module, other packages add theirs by an entry point of the group
-``wanbed.profiles`` that leads to the path of such a file (the same group has profiles of WANs, which are YAML), and a
-user's own file is given by its path.
+A compute profile is a JSON file. Those of this package are in this folder. Other packages add theirs by an entry point
+in the group ``wanbed.profiles`` whose value is the path of such a file (the same group has network presets, which are
+YAML). A user's own file is given by its path.
 """
 
 import sys
@@ -24,15 +24,15 @@ _MODELS: dict[str, type[ComputeProfile]] = {"estimated": EstimatedProfile, "meas
 
 
 def profile_names() -> tuple[str, ...]:
-    """Return the names of every known profile, shipped ones and those of other packages, sorted."""
+    """Return the names of all compute profiles, those of this package and of others, sorted."""
     return tuple(sorted(_profile_paths()))
 
 
 def load_profile(name_or_path: str, *, relative_to: Path | None = None) -> ComputeProfile:
-    """Load the profile of that name, or in the file of that path.
+    """Load the compute profile of that name, or the file at that path.
 
-    A name that ends in .json, or holds a slash, is a path, taken from the folder ``relative_to`` (the working directory
-    if None). Raises InputError, one line, naming the nearest profile for an unknown name, and for an unusable file.
+    A name that ends in .json or contains a slash is a path, relative to the folder ``relative_to`` (the working
+    directory if None). Raise InputError, one line, for an unknown name, with the nearest one, or for an invalid file.
     """
     if name_or_path.endswith(_SUFFIX) or "/" in name_or_path:
         return read_profile((relative_to or Path()) / name_or_path)
@@ -45,24 +45,24 @@ def load_profile(name_or_path: str, *, relative_to: Path | None = None) -> Compu
 
 
 def read_profile(path: Path) -> ComputeProfile:
-    """Read one profile's file. Raises InputError, one line that starts with the file."""
+    """Read one compute profile. Raise InputError, one line that starts with the path."""
     return _parsed(path, read_content(path, "profile"))
 
 
 @lru_cache(maxsize=16)
 def _parsed(path: Path, content: bytes) -> ComputeProfile:
-    """Parse the content of a profile's file. It is cached, because a sweep reads the same for every cell."""
+    """Parse the content of a compute profile. Cached, because a sweep reads the same file for every sweep point."""
     return parse_content(path, content, _MODELS, "profile", "the ones that are shipped")
 
 
 @cache
 def _entry_points(_searched: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return the entry points of installed packages. Cached: a search takes milliseconds, for every cell of a sweep."""
+    """Return the entry points of installed packages. Cached: a search takes milliseconds, at every sweep point."""
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
 def _profile_paths() -> dict[str, Path]:
-    """Return the path of every profile known by name. Raises InputError if two packages give one name."""
+    """Return the path of each compute profile by its name. Raise InputError if two packages use the same name."""
     paths = {path.stem: path for path in _SHIPPED.iterdir() if path.suffix == _SUFFIX}
     for point in _entry_points(tuple(sys.path)):
         package = point.dist.name if point.dist else point.value

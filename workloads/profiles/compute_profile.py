@@ -1,7 +1,7 @@
 """Compute profiles, and the times of a model's stages that follow from them.
 
-A profile is measured, layer by layer on a device, or estimated, from the device's data sheet. Either holds for one
-microbatch of one sequence, in the profile's precision.
+A compute profile is either measured on a device, part by part of a model, or estimated from the device's data sheet.
+Its times are for one microbatch of one sequence, in the profile's precision.
 """
 
 from abc import abstractmethod
@@ -26,7 +26,7 @@ from workloads.profiles.measured_conditions import MeasuredConditions, MeasuredT
 
 @dataclass(frozen=True)
 class MeasuredStageCosts:
-    """The times of one stage for each action of one microbatch, and for the optimizer's step."""
+    """The times of one stage: of each action of one microbatch, and of the optimizer step."""
 
     forward_ns: int
     backward_ns: int
@@ -37,7 +37,7 @@ class MeasuredStageCosts:
 
 
 class ProfileSource(StrictModel):
-    """The source of figures: which figures, and their origin."""
+    """The source of some figures of a compute profile: which figures, and where they come from."""
 
     figures: str = Field(min_length=1)
     origin: str = Field(min_length=1)
@@ -49,15 +49,15 @@ def _known_precision(precision: str) -> str:
 
 
 ProfilePrecision = Annotated[str, AfterValidator(_known_precision)]
-"""The precision that a profile holds for, one that models have."""
+"""The precision of a compute profile, one of those that models may have."""
 
 PerSecond = Annotated[float, Field(ge=1e6, le=1e24)]
-"""Operations or bytes: from a pocket calculator's to a million of the fastest machines there are."""
+"""Operations or bytes per second, from a pocket calculator to a million times the fastest machine."""
 Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
 
 
 class ComputeProfile(StrictModel):
-    """The fields that every profile has. A subclass adds the figures and the times that follow."""
+    """The fields of every compute profile. A subclass adds its figures and the times that follow from them."""
 
     title: str = Field(min_length=1)
     basis: Literal["measured", "estimated"]
@@ -67,27 +67,30 @@ class ComputeProfile(StrictModel):
 
     @abstractmethod
     def stage_times(self, config: GptConfig, stages: int) -> tuple[MeasuredStageCosts, ...]:
-        """Return the times of each stage. Raises InputError, one line, if the profile does not hold for the model.
+        """Return the times of each stage.
 
-        Raises ValueError if the model does not have so many stages.
+        Raise InputError, one line, if the profile does not cover the model, ValueError if the model cannot have that
+        many stages.
         """
 
     def activation_bytes(self, config: GptConfig) -> int:
-        """Return the bytes of one microbatch's activation at a boundary of stages, or of its gradient."""
+        """Return the bytes of one microbatch's activation at a stage boundary, or of its gradient."""
         return config.activation_bytes(self.precision)
 
     def gradient_bytes(self, config: GptConfig, stages: int) -> tuple[int, ...]:
-        """Return the bytes of the gradients of all weights of each stage."""
+        """Return the bytes of the gradients of all weights, for each stage."""
         return tuple(config.gradient_bytes(stage, stages, self.precision) for stage in range(stages))
 
 
 class EstimatedProfile(ComputeProfile):
-    """Times from operations and bytes: an estimate, whose ``efficiency`` is an assumption.
+    """Times estimated from operations and bytes. ``efficiency`` is an assumption.
 
-    forward = operations / (peak x efficiency), with the operations of ``GptConfig.forward_flops``; recompute = forward;
-    backward = 2 forward, half of it for the input and half for the weights, as each is a product of matrices of the
-    forward's size; optimizer = parameters x bytes moved for each / memory bandwidth. The embedding's forward is
-    counted as nothing, and so are norms and the reading of weights: efficiency stands for them.
+    - forward = operations / (peak x efficiency), with the operations of ``GptConfig.forward_flops``
+    - recompute = forward
+    - backward = 2 forward: half for the input and half for the weights, each a matrix product of the forward's size
+    - optimizer = parameters x bytes moved for each / memory bandwidth
+
+    The forward of the embedding, norms and the reading of weights are not counted; ``efficiency`` must cover them.
     """
 
     basis: Literal["estimated"]
@@ -97,7 +100,7 @@ class EstimatedProfile(ComputeProfile):
     optimizer_bytes_per_parameter: float = Field(ge=0, le=1e6)
 
     def stage_times(self, config: GptConfig, stages: int) -> tuple[MeasuredStageCosts, ...]:
-        """Return the times of each stage. Raises ValueError if the model does not have so many stages."""
+        """Return the times of each stage. Raise ValueError if the model cannot have that many stages."""
         return tuple(self._times_of(config, stage, stages) for stage in range(stages))
 
     def _times_of(self, config: GptConfig, stage: int, stages: int) -> MeasuredStageCosts:
@@ -114,7 +117,7 @@ class EstimatedProfile(ComputeProfile):
 
 
 class PartTimes(StrictModel):
-    """The measured times of one part of a model: of one layer, of the embedding, or of the head with its norm."""
+    """The measured times of one part of a model: one layer, the embedding, or the head with its norm."""
 
     forward_ns: TimeNs
     backward_ns: TimeNs
@@ -125,7 +128,7 @@ class PartTimes(StrictModel):
 
 
 class MeasuredModel(StrictModel):
-    """The model whose parts were measured; any number of such layers may be put together."""
+    """The model whose parts were measured. The times hold for any number of its layers."""
 
     hidden: int = Field(ge=1, le=MAX_HIDDEN)
     context: int = Field(ge=1, le=MAX_CONTEXT_TOKENS)
@@ -134,7 +137,7 @@ class MeasuredModel(StrictModel):
 
 
 class MeasuredStage(StrictModel):
-    """One stage as it was measured: ``layers`` of them, with the embedding if it is the first, the head if the last.
+    """The measurement of one stage of ``layers`` layers. The first has the embedding too, the last the head.
 
     ``forward_flops`` are the operations of its forward (see ``GptConfig.forward_flops``).
     """
@@ -150,19 +153,19 @@ class MeasuredStage(StrictModel):
     optimizer: MeasuredTime
 
     def times(self) -> Iterator[tuple[str, MeasuredTime]]:
-        """Yield every action's name and figure."""
+        """Yield the name and the measured time of every action."""
         for name in ("forward", "recompute", "backward", "backward_input", "backward_weight", "optimizer"):
             yield name, getattr(self, name)
 
     @property
     def flops_per_s(self) -> float:
-        """Operations per second over forward, recompute and backward, which take four times a forward's operations."""
+        """Operations per second over forward, recompute and backward, together four times a forward's operations."""
         spent_ns = self.forward.median_ns + self.recompute.median_ns + self.backward.median_ns
         return 4 * self.forward_flops / max(1, spent_ns) * 1e9
 
 
 class ModelTimes(StrictModel):
-    """The times of the parts of one model. ``stages`` holds the measurements behind them, where those are kept."""
+    """The times of the parts of one model. ``stages`` are the measurements that they come from; empty if not kept."""
 
     model: MeasuredModel
     embedding: PartTimes
@@ -171,7 +174,7 @@ class ModelTimes(StrictModel):
     stages: tuple[MeasuredStage, ...] = ()
 
     def stage_times(self, layers: int, *, first: bool, last: bool) -> MeasuredStageCosts:
-        """Return the times of a stage of so many layers: the sum over its parts."""
+        """Return the times of a stage of ``layers`` layers: the sum over its parts."""
         parts = ((self.layer, layers), (self.embedding, int(first)), (self.head, int(last)))
         return MeasuredStageCosts(
             **{name: sum(getattr(part, name) * count for part, count in parts) for name in PartTimes.model_fields}
@@ -179,9 +182,9 @@ class ModelTimes(StrictModel):
 
 
 class MeasuredProfile(ComputeProfile):
-    """Times of the parts of one or more ``models``, as measured on the device. A stage's are the sum over its parts.
+    """The measured times of the parts of one or more ``models``. A stage's times are the sum over its parts.
 
-    A file of one model may hold the fields of ``ModelTimes`` themselves in place of ``models``.
+    A file with one model may contain the fields of ``ModelTimes`` directly instead of ``models``.
     """
 
     basis: Literal["measured"]
@@ -197,9 +200,10 @@ class MeasuredProfile(ComputeProfile):
         return {**rest, "models": [{name: written[name] for name in ModelTimes.model_fields if name in written}]}
 
     def stage_times(self, config: GptConfig, stages: int) -> tuple[MeasuredStageCosts, ...]:
-        """Return the times of each stage. Raises InputError for a model that was not measured, in all but its layers.
+        """Return the times of each stage.
 
-        Raises ValueError if the model does not have so many stages.
+        Raise InputError unless a model with the same dimensions, except the number of layers, was measured. Raise
+        ValueError if the model cannot have that many stages.
         """
         times = self._times_of(config)
         return tuple(

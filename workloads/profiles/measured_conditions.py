@@ -1,4 +1,4 @@
-"""The conditions under which a profile was measured, and how steady each figure was: the evidence beside its times."""
+"""The conditions under which a compute profile was measured, and the spread of each figure."""
 
 from collections.abc import Sequence
 from statistics import median_low, quantiles
@@ -10,16 +10,16 @@ from ground.strict_model import StrictModel
 from ground.units import MAX_DURATION_NS
 
 TimeNs = Annotated[int, Field(ge=0, le=MAX_DURATION_NS)]
-"""What was measured of one action, or stands for it."""
+"""The time of one action in nanoseconds."""
 
 UNSTEADY = 0.03
-"""A spread above it is named wherever a profile is told."""
+"""The spread above which texts about a compute profile call a figure unsteady."""
 
 
 class MeasuredTime(StrictModel):
     """One figure: the ``repeats_ns`` in their order, their median, and their spread.
 
-    The spread is the distance of the quartiles over the median: half of the repeats lie within.
+    The spread is the distance between the quartiles, which contain half of the repeats, divided by the median.
     """
 
     median_ns: TimeNs
@@ -33,7 +33,7 @@ class MeasuredTime(StrictModel):
 
 
 def measured_time(repeats_ns: Sequence[int]) -> MeasuredTime:
-    """Return the figure of at least two repeats."""
+    """Return the figure of ``repeats_ns``, at least two."""
     median_ns = median_low(repeats_ns)
     low, _, high = quantiles(repeats_ns, n=4, method="inclusive")
     return MeasuredTime(
@@ -42,7 +42,7 @@ def measured_time(repeats_ns: Sequence[int]) -> MeasuredTime:
 
 
 class DeviceState(StrictModel):
-    """The device at one moment; None for what it does not report. ``throttled`` names what held its clocks down."""
+    """The device at one moment. None: not reported. ``throttled`` lists the reasons for reduced clocks."""
 
     clock_hz: int | None = Field(ge=0)
     memory_clock_hz: int | None = Field(ge=0)
@@ -52,7 +52,7 @@ class DeviceState(StrictModel):
 
 
 class Ceiling(StrictModel):
-    """The fastest product of two square matrices of ``size`` on the device. No model can exceed it."""
+    """The speed of the fastest product of two ``size`` x ``size`` matrices on the device. No model can exceed it."""
 
     size: int = Field(ge=1)
     time: MeasuredTime
@@ -60,9 +60,10 @@ class Ceiling(StrictModel):
 
 
 class MeasuredConditions(StrictModel):
-    """The device and software of a measurement. ``threads`` are torch's on a CPU, None on a GPU.
+    """The device and software of a measurement.
 
-    ``before`` and ``after`` are the device with the first product done and with all figures taken.
+    ``threads`` is the number of torch's threads on a CPU, None on a GPU. ``before`` is the device after the first
+    matrix product, ``after`` the device after all figures.
     """
 
     measured_at: str = Field(min_length=1)
@@ -75,6 +76,6 @@ class MeasuredConditions(StrictModel):
 
 
 def ceiling_of(size: int, repeats_ns: Sequence[int]) -> Ceiling:
-    """Return the ceiling that products of ``size`` show: 2 size^3 operations in the median time."""
+    """Return the ceiling from matrix products of ``size``: 2 size^3 operations in the median time."""
     time = measured_time(repeats_ns)
     return Ceiling(size=size, time=time, flops_per_s=2 * size**3 / time.median_ns * 1e9)

@@ -1,4 +1,4 @@
-"""Read a profile's JSON file, of computation or of prefill, and parse it by its ``basis``."""
+"""Read the JSON file of a compute profile or a prefill profile, and parse it by its ``basis``."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def _whole_number(written: str) -> int:
 
 
 def read_content(path: Path, what: str) -> bytes:
-    """Read the file, one byte more than ``MAX_FILE_BYTES`` at most. Raises InputError, one line with the file."""
+    """Read at most ``MAX_FILE_BYTES`` + 1 bytes of the file. Raise InputError, one line with the path."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_FILE_BYTES + 1)
@@ -29,7 +29,7 @@ def read_content(path: Path, what: str) -> bytes:
 
 
 def parse_content(path: Path, content: bytes, models: Mapping[str, type[Model]], what: str, example: str) -> Model:
-    """Parse ``content`` of that file, by the model of its ``basis``. Raises InputError, one line with the file."""
+    """Parse the ``content`` of that file by the model for its ``basis``. Raise InputError, one line with the path."""
     if len(content) > MAX_FILE_BYTES:
         raise InputError(f"{path}: larger than {MAX_FILE_BYTES} bytes, which no {what} is")
     try:
@@ -42,5 +42,5 @@ def parse_content(path: Path, content: bytes, models: Mapping[str, type[Model]],
         raise InputError(f"{path}: a {what} is an object, write it like {example}")
     basis = document.get("basis")
     if not isinstance(basis, str) or basis not in models:
-        raise InputError(f"{path}: basis: say whether the profile is {' or '.join(models)}")
+        raise InputError(f"{path}: basis: write whether the profile is {' or '.join(models)}")
     return parse_model(models[basis], document, str(path))

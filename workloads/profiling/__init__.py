@@ -1,1 +1,1 @@
-"""Measure profiles: how long this machine's GPU or CPU takes for the stages of a model, and to prefill prompts."""
+"""Measure this machine's GPU or CPU: the times of a model's stages, and of prefilling prompts."""

@@ -1,4 +1,4 @@
-"""Measure the ceiling that a model's speed is compared with: products of large square matrices on the same device."""
+"""Measure products of large square matrices: the ceiling that a model's speed on the device is compared with."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _PRODUCT = "product"
 
 @dataclass(frozen=True)
 class ProductTimes:
-    """The times of multiplying two ``size`` x ``size`` matrices, one figure a repeat."""
+    """The times in nanoseconds of one product of two ``size`` x ``size`` matrices, one figure per repeat."""
 
     size: int
     repeats_ns: tuple[int, ...]
@@ -22,7 +22,10 @@ class ProductTimes:
 def measure_product(
     device: TorchDevice, dtype: torch.dtype, size: int, repeats: int, *, warmup_ns: int, repeat_ns: int
 ) -> ProductTimes:
-    """Time the product of two random matrices, without the time to make them and with little of the launching."""
+    """Measure the product of two random matrices.
+
+    The time to create them is not included. Several products in one pass keep the launch overhead small.
+    """
     multiply = _multiplication(device, dtype, size)
 
     def passes(count: int) -> dict[str, int]:

@@ -1,30 +1,29 @@
-"""Estimate how much memory a measurement takes, before anything is loaded: a careful estimate. Needs no torch."""
+"""Estimate the memory of a measurement before it starts. Estimates are on the high side. Needs no torch."""
 
 from workloads.inference.inference_model import InferenceModel
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 
 _FP32_BYTES = 4
 _ACTIVATIONS_PER_LAYER = 32
-"""Tensors of context x hidden that a layer keeps or passes through in a backward whose weight part waits.
+"""The number of context x hidden tensors that a layer holds in a backward with a deferred weight part.
 
-Kept from the forward are 18: what enters and leaves each norm (4), queries, keys and values (3), what attention gives
-(2), the inside of the feed-forward layer before and after GELU (8), and a sum. Gradients that wait take 9, and 5 are on
-their way.
+18 are kept from the forward: inputs and outputs of both norms (4), queries, keys and values (3), outputs of attention
+(2), the inner feed-forward layer before and after GELU (8), and one sum. Deferred gradients take 9, temporaries 5.
 """
 _COPIES_OF_LOGITS = 3
-"""In fp32, beside the logits themselves: rounded up, their logarithms, and their gradient."""
+"""Copies in fp32 besides the logits themselves: converted to fp32, their logarithms, and their gradient."""
 _OF_ALL = 1.1
-"""For what memory is taken up beside tensors, and between them."""
+"""The factor for memory outside of tensors and for fragmentation."""
 
 PRODUCT_MATRICES = 3
-"""Of the product that gives the ceiling: both factors and what comes out."""
+"""The matrices of the product that gives the ceiling: both factors and the result."""
 
 
 def stage_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:
-    """Return the bytes of training a stage with one microbatch in flight.
+    """Return the bytes for training a stage with one microbatch in flight.
 
-    They hold weights and gradients in the precision, AdamW's two moments in fp32, and for weights in a lower precision
-    a copy of them in fp32 and the gradients on their way to it; activations, and at the last stage the logits.
+    They contain weights and gradients in ``precision``; AdamW's two moments in fp32; for a lower precision also fp32
+    copies of weights and gradients; the activations; and at the last stage the logits.
     """
     element_bytes = bytes_per_element(precision)
     parameters = config.parameters(stage, stages)
@@ -40,7 +39,7 @@ def stage_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> i
 
 
 def host_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:
-    """Return the CPU's bytes while a stage for a GPU is made: its weights, and the largest of them in fp32."""
+    """Return the bytes of host memory for building a stage for a GPU: its weights, and the largest of them in fp32."""
     weights = config.parameters(stage, stages) * bytes_per_element(precision)
     embeds = stage in (0, stages - 1)
     largest = max(4 * config.hidden**2, config.vocabulary * config.hidden if embeds else 0)
@@ -48,7 +47,7 @@ def host_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> in
 
 
 def prompt_bytes(model: InferenceModel, layers: int, tokens: int) -> int:
-    """Return the bytes of prefilling ``tokens`` through ``layers`` of the model's layers, weights included."""
+    """Return the bytes for prefilling ``tokens`` tokens through ``layers`` layers of the model, weights included."""
     whole = layers == model.layers
     weights = model.weight_bytes(layers, embedding=whole, head=whole)
     largest = max(model.hidden * model.feed_forward, model.vocabulary * model.hidden if whole else 0)
@@ -58,5 +57,5 @@ def prompt_bytes(model: InferenceModel, layers: int, tokens: int) -> int:
 
 
 def product_bytes(size: int, precision: str) -> int:
-    """Return the bytes of the product of two square matrices while they are made."""
+    """Return the bytes for the product of two square matrices, including those for creating them."""
     return round(_OF_ALL * size**2 * (PRODUCT_MATRICES * bytes_per_element(precision) + 2 * _FP32_BYTES))

@@ -1,4 +1,4 @@
-"""Derive the times of a model's parts from its measured stages. Needs no torch."""
+"""Choose the stages to measure, and derive the times of a model's parts from them. Needs no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ POSITIONS: tuple[Position, ...] = ("first", "middle", "last")
 
 @dataclass(frozen=True)
 class StageToMeasure:
-    """Stage ``stage`` of the three that ``config`` is cut into; all have the same number of layers."""
+    """Stage ``stage`` of the three stages of ``config``, which all have the same number of layers."""
 
     position: Position
     config: GptConfig
@@ -22,11 +22,11 @@ class StageToMeasure:
 
     @property
     def layers(self) -> int:
-        """The number of its layers."""
+        """The number of the stage's layers."""
         return len(self.config.layers_of(self.stage, len(POSITIONS)))
 
     def measured(self, repeats_ns: Mapping[str, Sequence[int]]) -> MeasuredStage:
-        """Return the stage with the figures of all its actions."""
+        """Return the measured stage from the repeats of each of its actions."""
         return MeasuredStage(
             position=self.position,
             layers=self.layers,
@@ -36,7 +36,7 @@ class StageToMeasure:
 
 
 def stages_to_measure(config: GptConfig, layers: int) -> tuple[StageToMeasure, ...]:
-    """Return a first, a middle and a last stage of ``layers`` layers each, in a model that is else as ``config``."""
+    """Return a first, a middle and a last stage of ``layers`` layers each, with the other dimensions of ``config``."""
     three = replace(config, layers=layers * len(POSITIONS))
     return tuple(StageToMeasure(position, three, stage) for stage, position in enumerate(POSITIONS))
 
@@ -44,9 +44,9 @@ def stages_to_measure(config: GptConfig, layers: int) -> tuple[StageToMeasure, .
 def model_times(config: GptConfig, stages: Sequence[MeasuredStage]) -> ModelTimes:
     """Return the times of a model's parts, from the medians of its first, middle and last stage.
 
-    The three have as many layers. A layer's time is the middle stage's shared by its layers. The embedding's and the
-    head's are what the first and the last stage take beyond the middle one, 0 where they take less. So a model whose
-    stages have as many layers gets the measured times back, but for rounding.
+    The three stages have the same number of layers. The time of a layer is that of the middle stage divided by its
+    layers. The times of the embedding and the head are those of the first and the last stage minus that of the middle
+    one, 0 if negative. So a model whose stages have that number of layers gets the measured times, up to rounding.
     """
     first, middle, last = ({name: time.median_ns for name, time in stage.times()} for stage in stages)
     layers = stages[1].layers

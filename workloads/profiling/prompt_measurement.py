@@ -1,4 +1,4 @@
-"""Measure how long whole prompts take to prefill, in the very layers that a GPU's bubbles run."""
+"""Measure the prefill of whole prompts, by the same layers that prefill in a GPU's bubbles uses."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,9 +19,9 @@ def measure_prompt(
     repeat_ns: int,
     progress: Callable[[], None] = lambda: None,
 ) -> tuple[int, ...]:
-    """Measure a prompt of random tokens through all of the stage's layers: nanoseconds, one figure a repeat.
+    """Measure the prefill of a prompt of random tokens through all layers of the stage: ns, one figure per repeat.
 
-    Embedding and head count where the stage has them. The KV cache's memory is taken beforehand.
+    Embedding and head are included if the stage has them. The KV cache is allocated before the measurement.
     """
     inputs = _inputs(stage, tokens)
 

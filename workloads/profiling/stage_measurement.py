@@ -1,4 +1,4 @@
-"""Measure how long one stage's actions take, by the very computation that a rank does."""
+"""Measure the actions of one stage, by the same computation as in a rank."""
 
 import gc
 from collections import defaultdict
@@ -23,10 +23,10 @@ _GRADIENT_DEVIATION = 1e-3
 
 
 class StageDriver:
-    """One stage, fed with random activations and gradients in place of its neighbours' messages.
+    """Runs one stage with random activations and gradients instead of messages of its neighbour stages.
 
-    On a GPU times are those between CUDA events, on the CPU those of the monotonic clock, as in a rank's spans. They do
-    not include a rank's copying from and to its messages.
+    Times are between CUDA events on a GPU, and on the monotonic clock on the CPU, as in a rank's spans. They do not
+    include the copies of messages between GPU and host.
     """
 
     def __init__(self, work: TorchWork) -> None:
@@ -34,11 +34,11 @@ class StageDriver:
         self._compute = TorchCompute(work, release=lambda _: None)
         self._actions = _SPLIT if work.split_backward else _WHOLE
         self._is_first, self._is_last = work.stage == 0, work.stage == work.stages - 1
-        # Not zeros: the power that products of matrices draw, and so a GPU's clock, depends on what is multiplied.
+        # Not zeros: the power of matrix products, and so a GPU's clock, depends on the values.
         self._activation, self._gradient = self._random(1.0), self._random(_GRADIENT_DEVIATION)
 
     def passes(self, count: int) -> dict[str, int]:
-        """Take ``count`` microbatches through, with as many optimizer steps. Returns each action's mean nanoseconds."""
+        """Run ``count`` microbatches and as many optimizer steps. Return the mean nanoseconds of each action."""
         performed: list[str] = []
         self._compute.begin(0)
         for microbatch in range(count):
@@ -53,7 +53,7 @@ class StageDriver:
         for _ in range(count):
             self._compute.update()
             performed.append(OPTIMIZER)
-        # What perform and update return is the host's: it holds the time that launching kernels and waking up take.
+        # Not the times that perform and update return: the host's times include launching kernels and waking up.
         spent_ns: dict[str, int] = defaultdict(int)
         for action, (start_ns, end_ns) in zip(performed, self._compute.resolve(), strict=True):
             spent_ns[action] += end_ns - start_ns
@@ -84,19 +84,19 @@ def measure_stage(
     repeat_ns: int,
     progress: Callable[[], None] = lambda: None,
 ) -> Mapping[str, tuple[int, ...]]:
-    """Measure every action of a stage and ``optimizer``: nanoseconds, one figure a repeat (see ``repeated``).
+    """Measure every action of a stage, and ``optimizer``: nanoseconds, one figure per repeat (see ``repeated``).
 
-    The whole backward is that of a schedule that does not split it, and its parts are those of one that does: kernels
-    differ a little, so the parts need not add up to the whole. ``progress`` is called after each repeat, twice
-    ``repeats`` times. Raises what ``TorchCompute`` raises, and torch.OutOfMemoryError.
+    The whole backward is measured unsplit, and its parts split. The kernels differ a little, so the parts need not add
+    up to the whole. ``progress`` is called after each repeat, twice ``repeats`` times. Raise the errors of
+    ``TorchCompute``, or torch.OutOfMemoryError.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    measured: dict[str, tuple[int, ...]] = {}
     for split in (False, True):
-        # One after the other: both at once would take twice the memory. A computation refers to itself, so that only a
-        # collection lets go of it.
+        # One after the other, because both together would take twice the memory. A computation has reference cycles,
+        # so that only the garbage collector frees it.
         driver = StageDriver(replace(work, recompute=True, split_backward=split))
         figures = repeated(driver.passes, repeats, warmup_ns=warmup_ns, repeat_ns=repeat_ns, progress=progress)
-        found = {**figures, **found}
+        measured = {**figures, **measured}
         del driver
         gc.collect()
-    return found
+    return measured

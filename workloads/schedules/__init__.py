@@ -1,1 +1,1 @@
-"""Pipeline schedules. Each is written once, and a simulator and a rank ask it alike."""
+"""Pipeline schedules. Each is written once; the simulator and the ranks use the same class."""

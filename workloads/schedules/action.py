@@ -1,14 +1,14 @@
-"""The next action of a GPU."""
+"""The actions of a GPU: one computation of one microbatch each."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class ActionKind(StrEnum):
-    """The computations of one microbatch at one stage; each value is also its span's kind.
+    """The computations of one microbatch at one stage. Each value is also the kind of the action's span.
 
-    Where a schedule splits the backward, ``BACKWARD_INPUT`` makes the gradient of the stage's input, which is sent to
-    the stage before, and ``BACKWARD_WEIGHT`` the gradients of its weights, which nobody waits for.
+    Where a schedule splits the backward, ``BACKWARD_INPUT`` computes the gradient of the stage's input, which is sent
+    to the previous stage, and ``BACKWARD_WEIGHT`` the gradients of the stage's weights, which no other stage needs.
     """
 
     FORWARD = "forward"
@@ -20,7 +20,7 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One computation of one microbatch, which occupies the stage's GPU from its start to its end."""
+    """One computation of one microbatch. It occupies the stage's GPU from its start to its end."""
 
     kind: ActionKind
     microbatch: int

@@ -1,4 +1,4 @@
-"""Atlas: pipelines of a cell take turns on the links between datacenters, by a plan made ahead."""
+"""Atlas: the pipelines of a DP-cell take turns on the links between datacenters, by a plan made ahead."""
 
 from typing import Any
 
@@ -12,23 +12,23 @@ from workloads.schedules.planning.planned_schedule import PlannedSchedule
 class Atlas(PlannedSchedule):
     """The planned schedule of Atlas, after Palak et al., arXiv 2411.14458.
 
-    No stage exceeds its memory bound; a ready backward goes first; a recompute is started so that it has ended when its
-    gradient arrives, earlier where the GPU has nothing else to do, and one microbatch at most is recomputed ahead;
-    transfers start in plan order. Of several plans that keep these rules the shortest is taken. The search for plans
-    is this project's own.
+    Every plan keeps these rules. No stage exceeds its memory bound. A ready backward goes first. A recompute starts so
+    that it ends by the time its gradient arrives, or earlier if the GPU has nothing else to do; at most one microbatch
+    is recomputed ahead. Transfers start in plan order. Of several such plans the shortest is taken. The search for
+    plans is this project's own.
     """
 
     @classmethod
-    def plan(cls, profile: CellCosts, *, turns: str | None = None, **unknown: Any) -> CellPlan:
-        """Plan one iteration of the cell.
+    def plan(cls, costs: CellCosts, *, turns: str | None = None, **unknown: Any) -> CellPlan:
+        """Plan one iteration of the DP-cell.
 
-        ``turns`` allows only one rule for which transfer goes first on a shared boundary: ``first-come``,
-        ``microbatch`` (the oldest) or ``starving`` (whose receiver has the least to do). Default: the best. Raises
-        ValueError for another rule or option.
+        ``turns`` is the rule for which transfer goes first on a shared boundary: ``first-come``, ``microbatch`` (the
+        oldest microbatch) or ``starving`` (the receiver with the least work queued). Without it all rules are tried
+        and the shortest plan is taken. Raise ValueError for another rule or option.
         """
         if unknown:
             raise ValueError(f"{min(unknown)}: atlas has no such option, it has turns")
         known = [rule.value for rule in TurnRule]
         if turns is not None and turns not in known:
             raise ValueError(f"turns: {shown(turns)} is no rule, take one of {', '.join(known)}")
-        return plan_cell(profile) if turns is None else plan_cell(profile, [TurnRule(turns)])
+        return plan_cell(costs) if turns is None else plan_cell(costs, [TurnRule(turns)])

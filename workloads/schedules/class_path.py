@@ -1,4 +1,4 @@
-"""Load schedules by the path of their class. A rank, which looks nothing up, gets its schedule that way."""
+"""Load schedules by the path of their class. A rank gets that path from the runner and looks up no names."""
 
 from collections.abc import Mapping
 
@@ -8,12 +8,12 @@ from workloads.schedules.schedule import Schedule
 
 
 def load_schedule(class_path: str) -> type[Schedule]:
-    """Return the schedule class at ``"package.module:Class"``. Raises ValueError with the path and the fault."""
+    """Return the schedule class at ``"package.module:Class"``. Raise ValueError with the path and the fault."""
     return load_subclass(class_path, Schedule)
 
 
 def create_schedule(class_path: str, shape: PipelineShape, options: Mapping[str, object]) -> Schedule:
-    """Make a schedule for one iteration. Raises ValueError for a path, options or a shape that do not make one."""
+    """Create a schedule for one iteration. Raise ValueError if the path, the options or the shape are not valid."""
     schedule_class = load_schedule(class_path)
     try:
         return schedule_class(shape, **options)

@@ -1,4 +1,4 @@
-"""Data parallelism: every replica holds the whole model, and only gradients cross between datacenters."""
+"""Data parallelism: every replica holds the whole model, so that only gradients are sent between datacenters."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -9,7 +9,7 @@ from workloads.schedules.pipeline_shape import PipelineShape
 
 
 class DataParallel(FixedOrder):
-    """The forward and the backward of each microbatch in turn; a replica holds one microbatch at a time.
+    """Runs the forward, then the backward of each microbatch in turn. A replica holds one microbatch at a time.
 
     Raises ValueError if the shape has more than one stage.
     """

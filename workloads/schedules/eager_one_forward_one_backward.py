@@ -1,4 +1,4 @@
-"""Eager 1F1B: 1F1B with a deeper warm-up, so that more transfers are under way at once."""
+"""Eager 1F1B: 1F1B with a deeper warm-up, so that more transfers are in flight at once."""
 
 from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
 
@@ -6,11 +6,12 @@ from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
 class EagerOneForwardOneBackward(OneForwardOneBackward):
     """1F1B with ``2(S - s) - 1`` warm-up forwards at stage s, about twice as many as ``1f1b`` has.
 
-    ``warmup_depth`` is the number of warm-up forwards at stage 0 (default 2S - 1). It falls evenly to one at the last
-    stage, because each boundary in between adds one round trip to what a stage must fill: stage s does
-    ``1 + (depth - 1)(S - 1 - s)/(S - 1)``, rounded up. Depth S is ``1f1b``; the longer the latency is against a
-    microbatch's computation, the deeper it may be. The shape's memory bound shortens the warm-up, and stage s holds no
-    more microbatches than its warm-up has. Raises ValueError for a depth below 1.
+    ``warmup_depth`` is the number of warm-up forwards at stage 0 (default 2S - 1). Stage s runs
+    ``1 + (depth - 1)(S - 1 - s)/(S - 1)`` of them, rounded up. So the number falls evenly to one at the last stage,
+    because each boundary that follows a stage adds one round trip to the time that the stage must fill. Depth S is
+    ``1f1b``. The longer the latency relative to a microbatch's computation, the deeper the warm-up may be. The shape's
+    memory bound shortens the warm-up. Stage s holds no more microbatches than its warm-up has. Raises ValueError for a
+    depth below 1.
     Source: Zhuang et al., "On Optimizing the Communication of Model Parallelism", MLSys 2023, which names the default.
     """
 

@@ -1,4 +1,4 @@
-"""Schedules whose stages each follow a list."""
+"""Schedules whose stages follow a fixed list of actions."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -10,10 +10,10 @@ from workloads.schedules.schedule import Schedule
 
 
 class FixedOrder(Schedule):
-    """Each stage takes its actions from a list made ahead, and waits whenever the next of them is not ready.
+    """Each stage runs the actions of its list in order, and waits while the next one is not ready.
 
-    A recompute starts when the gradient of its microbatch is there, as where checkpointing is done inside the backward;
-    with ``recomputes_ahead``, when its turn in the list has come.
+    A recompute starts when the gradient of its microbatch has arrived, as with checkpointing inside the backward. With
+    ``recomputes_ahead`` it starts when its turn in the list has come.
     """
 
     recomputes_ahead: ClassVar[bool] = False
@@ -25,10 +25,10 @@ class FixedOrder(Schedule):
 
     @abstractmethod
     def order(self, stage: int) -> Sequence[Action]:
-        """Return every action of ``stage``, first to last."""
+        """Return all actions of ``stage`` in order."""
 
     def choose(self, stage: int) -> Action | None:
-        """Return the next action of the list, once it is ready."""
+        """Return the next action of the list if it is ready, else None."""
         order = self._orders.get(stage)
         if order is None:
             order = self._orders[stage] = tuple(self.order(stage))
@@ -41,11 +41,11 @@ class FixedOrder(Schedule):
         return action if self.ready(stage, action) else None
 
     def finished(self, stage: int, action: Action) -> None:
-        """Do as ``Schedule.finished`` does, and move on in the list."""
+        """Record the end of ``action`` as ``Schedule.finished`` does, and advance in the list."""
         super().finished(stage, action)
         self._positions[stage] += 1
 
     def backward(self, stage: int, microbatch: int) -> Iterator[Action]:
-        """Yield all that follows the forward of ``microbatch``, in order."""
+        """Yield all actions of ``microbatch`` after its forward, in order."""
         for kind in self.kinds(stage)[1:]:
             yield Action(kind, microbatch)

@@ -8,10 +8,10 @@ from workloads.schedules.pipeline_shape import PipelineShape
 
 
 class GPipe(FixedOrder):
-    """All forwards, then all backwards, microbatches in the same order both times.
+    """Runs all forwards, then all backwards, microbatches in the same order both times.
 
-    Under one-way latency c alone an iteration takes ``(M + S - 1)(f + b) + 2(S - 1)c``. Every stage holds all M
-    microbatches at once. Raises ValueError if the shape's memory bound forbids that.
+    With one-way latency c and unlimited rate an iteration takes ``(M + S - 1)(f + b) + 2(S - 1)c``. Every stage holds
+    all M microbatches at once. Raises ValueError if the shape's memory bound does not allow that.
     Source: Huang et al., "GPipe", NeurIPS 2019.
     """
 

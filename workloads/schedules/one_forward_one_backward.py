@@ -11,9 +11,9 @@ from workloads.schedules.pipeline_shape import PipelineShape
 class OneForwardOneBackward(FixedOrder):
     """1F1B, non-interleaved, with ``S - s`` warm-up forwards at stage s.
 
-    ``warmup_depth`` is the number of warm-up forwards at stage 0 (default S); stage s does s fewer, at least one. The
-    last stage, whose backwards wait for no message, always does one. The shape's memory bound shortens the
-    warm-up. Stage s holds no more microbatches than its warm-up has. Raises ValueError for a depth below 1.
+    ``warmup_depth`` is the number of warm-up forwards at stage 0 (default S). Stage s runs s fewer, at least one. The
+    last stage always runs one, since its backwards wait for no message. The shape's memory bound shortens the warm-up.
+    Stage s holds no more microbatches than its warm-up has. Raises ValueError for a depth below 1.
     Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021.
     """
 
@@ -34,13 +34,14 @@ class OneForwardOneBackward(FixedOrder):
     def warmup(self, stage: int) -> int:
         """Return how many forwards ``stage`` runs before its first backward.
 
-        Never more than the stage before: that one would wait for a gradient while this one waits for an activation.
+        It is never more than at the previous stage. Otherwise the previous stage would wait for a gradient while this
+        one waits for an activation.
         """
         own = self._unbounded_warmup(stage)
         return min(own, *(self.shape.most_in_flight(before) for before in range(stage + 1)), self.shape.microbatches)
 
     def order(self, stage: int) -> Sequence[Action]:
-        """Return the warm-up, then a backward and a forward in turn, then the backwards that are left."""
+        """Return the warm-up, then backwards and forwards in turn, then the remaining backwards."""
         warmup = self.warmup(stage)
         actions = [Action(ActionKind.FORWARD, microbatch) for microbatch in range(warmup)]
         for microbatch in range(self.shape.microbatches):

@@ -1,15 +1,15 @@
-"""The pipeline that a schedule is made for."""
+"""The shape of the pipeline that a schedule runs."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class PipelineShape:
-    """One pipeline, over one iteration.
+    """One iteration of one pipeline: the number of stages and microbatches, and what each stage may do.
 
-    ``recompute`` says whether a stage runs its forward again before the backward, and ``memory_bound`` how many
-    microbatches it may hold at once, from the start of their forward to the end of their backward (None: any
-    number). Each is one value for all stages, or a tuple with one per stage. Raises ValueError naming the field.
+    ``recompute``: whether a stage runs its forward again before the backward. ``memory_bound``: how many microbatches
+    a stage may hold at once, from the start of their forward to the end of their backward (None: any number). Each is
+    one value for all stages, or a tuple with one value per stage. Raises ValueError naming the field.
     """
 
     stages: int
@@ -31,10 +31,10 @@ class PipelineShape:
             raise ValueError("memory_bound: a stage holds at least 1 microbatch")
 
     def recomputes(self, stage: int) -> bool:
-        """Return whether that stage runs its forwards again."""
+        """Return whether that stage runs its forwards again before their backwards."""
         return self.recompute[stage] if isinstance(self.recompute, tuple) else self.recompute
 
     def most_in_flight(self, stage: int) -> int:
-        """Return how many microbatches that stage may hold at once; at most all of them."""
+        """Return how many microbatches that stage may hold at once, never more than there are."""
         bound = self.memory_bound[stage] if isinstance(self.memory_bound, tuple) else self.memory_bound
         return self.microbatches if bound is None else min(bound, self.microbatches)

@@ -1,7 +1,7 @@
 """Find schedules by name: those of this package, and those of other installed packages.
 
-A package adds one with an entry point in the group ``wanbed.schedules``, of a subclass of ``Schedule``. Names are
-looked up where an experiment is read; a rank is given the class's path.
+A package adds a schedule, a subclass of ``Schedule``, by an entry point in the group ``wanbed.schedules``. Names are
+looked up when an experiment is read. A rank gets the path of the class.
 """
 
 import sys
@@ -19,15 +19,15 @@ ENTRY_POINT_GROUP = "wanbed.schedules"
 
 
 def schedule_names() -> tuple[str, ...]:
-    """Return every name there is a schedule for, sorted."""
+    """Return the names of all schedules, sorted."""
     return tuple(sorted({entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}))
 
 
 def schedule_class_path(name: str, source: str = "schedule", *, also: Sequence[str] = ()) -> str:
     """Return ``"package.module:Class"`` of the schedule of that name.
 
-    ``also`` are names that the caller handles itself, which a refusal offers too. Raises InputError, one line
-    that starts with ``source``, for a name that none or several packages have.
+    ``also`` are further names, handled by the caller, that the error message offers too. Raise InputError, one line
+    that starts with ``source``, if no package or several have that name.
     """
     paths = set(_paths(name, tuple(sys.path)))
     if len(paths) > 1:
@@ -42,16 +42,16 @@ def schedule_class_path(name: str, source: str = "schedule", *, also: Sequence[s
 
 @cache
 def _paths(name: str, _searched: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the paths that installed packages give that name. Cached: a search takes a millisecond, for every cell."""
+    """Return the class paths of that name in all installed packages. Cached: each sweep point would search for 1 ms."""
     return tuple(entry.value for entry in entry_points(group=ENTRY_POINT_GROUP, name=name))
 
 
 def schedule_by_name(
     name: str, shape: PipelineShape, options: Mapping[str, object] | None = None, source: str = "schedule"
 ) -> Schedule:
-    """Make a schedule for one iteration of one pipeline.
+    """Create a schedule for one iteration of one pipeline.
 
-    Raises InputError, one line that starts with ``source``, for an unknown name, a class that cannot be loaded, and
+    Raise InputError, one line that starts with ``source``, for an unknown name, a class that cannot be loaded, or
     options or a shape that the schedule refuses.
     """
     try:

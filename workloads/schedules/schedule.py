@@ -1,8 +1,8 @@
-"""The interface between a schedule and whatever runs it, and the bookkeeping that all schedules share.
+"""The interface between a schedule and the engine that runs it, and the state that all schedules keep.
 
-A simulator holds one schedule object and asks it for every stage; a rank holds its own and asks for its stage alone.
-Both report events to it (``arrived``, ``finished``) and ask ``next`` whenever a GPU falls idle or a message
-arrives. A schedule sees no clock: its decisions depend on the order of events only, so that the same events give the
+The simulator holds one schedule object for all stages of a pipeline; a rank holds its own and uses it for its stage
+only. Both report events to it (``arrived``, ``finished``) and call ``next`` whenever a GPU becomes idle or a message
+arrives. A schedule has no clock: its decisions depend only on the order of events, so that the same events give the
 same decisions on every engine. One object serves one iteration of one pipeline.
 """
 
@@ -15,16 +15,16 @@ from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 
 _TAKES_GRADIENT = (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT)
-"""What waits for the gradient of the next stage and, ended, has made the one for the stage before."""
+"""Actions that need the gradient from the next stage and compute the gradient for the previous stage."""
 
 
 class ScheduleError(Exception):
-    """Raised for an event that cannot be, or a choice of a schedule that cannot be."""
+    """Raised for an impossible event, or if a schedule chooses an impossible action."""
 
 
 @dataclass(slots=True)
 class _StageState:
-    """The messages and actions of one stage so far; sets hold microbatches."""
+    """The messages and actions of one stage so far. The sets hold microbatches."""
 
     messages: dict[MessageKind, set[int]] = field(default_factory=lambda: {kind: set() for kind in MessageKind})
     started: dict[ActionKind, set[int]] = field(default_factory=lambda: {kind: set() for kind in ActionKind})
@@ -33,13 +33,16 @@ class _StageState:
 
 
 class Schedule(ABC):
-    """Keeps the readiness of all stages; a subclass adds the policy, in ``choose``.
+    """Keeps track of what is ready at all stages. A subclass adds the policy in ``choose``.
 
-    A subclass takes the shape first and its own options as keyword arguments, and raises ValueError where the two do
-    not fit together. ``splits_backward``: a microbatch's gradient of the input and those of the weights are actions of
-    their own. ``last_stage_recomputes``: False where the last stage, whose backward can follow its forward at once,
-    keeps its activations in place of computing them again. ``whole_replicas``: each pipeline is one whole replica of
-    the model, and replicas are to be spread over the datacenters; False puts all replicas of a stage into one.
+    The constructor of a subclass takes the shape first and its own options as keyword arguments, and raises ValueError
+    if they do not fit together.
+
+    - ``splits_backward``: the gradients of the input and those of the weights are separate actions.
+    - ``last_stage_recomputes``: False if the last stage keeps its activations instead of computing them again, because
+      its backward can follow its forward at once.
+    - ``whole_replicas``: each pipeline is a whole replica of the model, and the replicas are spread over the
+      datacenters. False puts all replicas of a stage into one datacenter.
     """
 
     splits_backward: ClassVar[bool] = False
@@ -52,13 +55,13 @@ class Schedule(ABC):
 
     @abstractmethod
     def choose(self, stage: int) -> Action | None:
-        """Return the action that the idle GPU of ``stage`` shall start, a ready one; None to wait for a message."""
+        """Return the ready action that the idle GPU of ``stage`` starts now; None to wait for a message."""
 
     def next(self, stage: int) -> Action | None:
-        """Return the action to start now at ``stage``; None while one is running there, or if none shall start yet.
+        """Return the action to start now at ``stage``; None while one is running there, or to wait for a message.
 
-        An action returned counts as started: the caller starts it at once, and calls ``finished`` when it has ended.
-        Raises ScheduleError if the policy chose an action that is not ready.
+        A returned action counts as started: the caller starts it at once and calls ``finished`` when it has ended.
+        Raise ScheduleError if the policy chose an action that is not ready.
         """
         state = self._stages[stage]
         if state.running is not None:
@@ -72,7 +75,7 @@ class Schedule(ABC):
         return action
 
     def arrived(self, stage: int, message: Message) -> None:
-        """Record that ``message`` is whole at ``stage``. Raises ScheduleError if it was there or belongs elsewhere."""
+        """Record that all of ``message`` has arrived at ``stage``. Raise ScheduleError if it cannot, or came before."""
         sender = stage - 1 if message.kind is MessageKind.ACTIVATION else stage + 1
         if not (0 <= sender < self.shape.stages and 0 <= message.microbatch < self.shape.microbatches):
             raise ScheduleError(f"stage {stage} expects no {message.kind} of microbatch {message.microbatch}")
@@ -82,7 +85,7 @@ class Schedule(ABC):
         have.add(message.microbatch)
 
     def finished(self, stage: int, action: Action) -> None:
-        """Record that ``action`` has ended. Raises ScheduleError if it is not the one running at ``stage``."""
+        """Record that ``action`` has ended. Raise ScheduleError if it is not the one running at ``stage``."""
         state = self._stages[stage]
         if state.running != action:
             raise ScheduleError(f"stage {stage} finished {action}, which it was not running")
@@ -90,12 +93,12 @@ class Schedule(ABC):
         state.running = None
 
     def complete(self, stage: int) -> bool:
-        """Return whether every microbatch has gone through all its actions at ``stage``."""
+        """Return whether all actions of every microbatch have ended at ``stage``."""
         finished = self._stages[stage].finished
         return all(len(finished[kind]) == self.shape.microbatches for kind in self.kinds(stage))
 
     def sends(self, stage: int, action: Action) -> tuple[int, Message] | None:
-        """Return what ``stage`` sends once ``action`` has ended, and to which stage; None if it sends nothing."""
+        """Return the receiving stage and the message that ``stage`` sends after ``action``; None if there is none."""
         if action.kind is ActionKind.FORWARD and stage + 1 < self.shape.stages:
             return stage + 1, Message(MessageKind.ACTIVATION, action.microbatch)
         if action.kind in _TAKES_GRADIENT and stage > 0:
@@ -103,7 +106,10 @@ class Schedule(ABC):
         return None
 
     def kinds(self, stage: int) -> tuple[ActionKind, ...]:
-        """Return each microbatch's actions at ``stage``, in order; it is in flight from the first to the last."""
+        """Return the kinds of each microbatch's actions at ``stage``, in order.
+
+        A microbatch is in flight from the start of the first to the end of the last.
+        """
         kinds = [ActionKind.FORWARD]
         if self.shape.recomputes(stage) and (self.last_stage_recomputes or stage < self.shape.stages - 1):
             kinds.append(ActionKind.RECOMPUTE)
@@ -112,15 +118,15 @@ class Schedule(ABC):
         return *kinds, ActionKind.BACKWARD
 
     def in_flight(self, stage: int) -> int:
-        """Return how many microbatches ``stage`` holds."""
+        """Return how many microbatches are in flight at ``stage``."""
         state, kinds = self._stages[stage], self.kinds(stage)
         return len(state.started[kinds[0]]) - len(state.finished[kinds[-1]])
 
     def awaiting(self, stage: int, kind: ActionKind) -> list[int]:
-        """Return the microbatches that have gone through all before ``kind`` at ``stage`` and not started it.
+        """Return the microbatches whose next action at ``stage`` is of that kind, oldest first.
 
-        They come oldest first. They may still wait for a message or for memory: ask ``ready``. Empty where ``stage``
-        has no such kind.
+        They may still wait for a message or for memory; see ``ready``. The list is empty if ``stage`` has no action of
+        that kind.
         """
         state, kinds = self._stages[stage], self.kinds(stage)
         if kind not in kinds:
@@ -130,7 +136,7 @@ class Schedule(ABC):
         return sorted(reached - state.started[kind])
 
     def ready(self, stage: int, action: Action) -> bool:
-        """Return whether ``action`` may start at ``stage``: not started, its inputs there, the memory bound kept."""
+        """Return whether ``action`` may start at ``stage``: not started, inputs available, memory bound kept."""
         state, kinds, microbatch = self._stages[stage], self.kinds(stage), action.microbatch
         if action.kind not in kinds or microbatch in state.started[action.kind]:
             return False
@@ -147,5 +153,5 @@ class Schedule(ABC):
         return action.kind not in _TAKES_GRADIENT or self.gradient_there(stage, microbatch)
 
     def gradient_there(self, stage: int, microbatch: int) -> bool:
-        """Return whether the backward of ``microbatch`` waits for no message. The last stage makes its own gradient."""
+        """Return whether the gradient of ``microbatch`` has arrived. The last stage computes its own: always True."""
         return stage == self.shape.stages - 1 or microbatch in self._stages[stage].messages[MessageKind.GRADIENT]

@@ -1,4 +1,4 @@
-"""Varuna's rule: whatever is ready, backwards first, with recomputes in the gaps."""
+"""Varuna's policy: run any ready action, backwards first, and recompute in the gaps."""
 
 from enum import Enum
 from typing import ClassVar
@@ -10,24 +10,24 @@ from workloads.schedules.schedule import Schedule
 
 
 class RecomputeRule(Enum):
-    """The rule for recomputing a microbatch: in an idle gap before its gradient comes, or never before."""
+    """When to recompute a microbatch: in an idle gap before its gradient arrives, or only once it has arrived."""
 
     AHEAD = "ahead"
     ON_GRADIENT = "on-gradient"
 
 
 class Varuna(Schedule):
-    """Opportunistic: a stage follows no list, and never idles while it has anything of use to do.
+    """Opportunistic: a stage follows no list, and is never idle while it has useful work.
 
-    In this order: a ready backward; the recompute of a microbatch whose gradient is there; a ready forward within the
-    memory bound; else the recompute of the oldest microbatch that awaits its gradient, so that it has ended when the
-    gradient comes. One microbatch at most is recomputed ahead, since its activations are held from then on. Among equal
-    ones the oldest microbatch comes first. The last stage does not recompute.
+    A stage runs the first of these that it can: a ready backward; the recompute of a microbatch whose gradient has
+    arrived; a ready forward within the memory bound; the recompute of the oldest microbatch that waits for its
+    gradient. At most one microbatch is recomputed ahead, because its activations are held from then on. Among equal
+    actions the oldest microbatch goes first. The last stage does not recompute.
 
-    ``recompute: on-gradient`` (default ``ahead``) leaves out what is recomputed ahead, as Varuna's own simulator does:
-    a GPU idles until the gradient is there, and recomputes then. Raises ValueError for another rule.
-    Source: Athlur et al., "Varuna: Scalable, Low-cost Training of Massive Deep Learning Models", EuroSys 2022. There
-    recomputes are placed by predicted times; a schedule here sees no clock, so a gap decides.
+    ``recompute: on-gradient`` (default ``ahead``) never recomputes ahead, as in Varuna's own simulator: the GPU idles
+    until the gradient has arrived. Raises ValueError for another rule.
+    Source: Athlur et al., "Varuna: Scalable, Low-cost Training of Massive Deep Learning Models", EuroSys 2022. Varuna
+    places recomputes by predicted times. A schedule here has no clock, so it recomputes in gaps.
     """
 
     last_stage_recomputes: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class Varuna(Schedule):
         self._recomputes_ahead = recompute == RecomputeRule.AHEAD.value
 
     def choose(self, stage: int) -> Action | None:
-        """Return the first ready action by the rule above."""
+        """Return the first ready action in the order above."""
         recomputed = self.awaiting(stage, ActionKind.BACKWARD)
         to_recompute = self.awaiting(stage, ActionKind.RECOMPUTE)
         for kind, microbatches in ((ActionKind.BACKWARD, recomputed), (ActionKind.RECOMPUTE, to_recompute)):

@@ -1,14 +1,15 @@
-"""Move activations, gradients and sums between ranks: frames, striped TCP connections, the I/O thread.
+"""Move activations, gradients and ring segments between ranks: frames, striped TCP connections, the I/O thread.
 
-A rank joins its peers and moves bytes like this::
+A rank connects to its peers and moves bytes like this::
 
-    plan = LinksConfig(rank=..., pipeline=..., stage=..., peers=(...), previous=..., following=..., ring=(...), ...)
-    sockets = Rendezvous(Identity(token, rank, address, listen_port), plan.peers, congestion, note).meet(timeout_ns)
+    config = LinksConfig(rank=..., pipeline=..., stage=..., peers=(...), previous=..., following=..., ring=(...), ...)
+    identity = Identity(token, rank, address, listen_port)
+    sockets = Rendezvous(identity, config.peers, congestion, log).rendezvous(timeout_ns)
     pool, events = BufferPool(), SimpleQueue[Event]()
-    transport = StripedTransport(plan, sockets, pool, events.put)
+    transport = StripedTransport(config, sockets, pool, events.put)
     transport.start()
-    transport.send(iteration, Message(MessageKind.ACTIVATION, microbatch), payload)   # Sent follows in events
-    ring = RingAllReduce(plan, transport)
-    ring.run(iteration, gradients, element_bytes, add, lambda: heed(events.get()))   # heed gives ring.heed its own
-    transport.close()                                                                 # Closed follows in events
+    transport.send(iteration, Message(MessageKind.ACTIVATION, microbatch), payload)   # events receives Sent
+    ring = RingAllReduce(config, transport)
+    ring.run(iteration, gradients, element_bytes, add, lambda: handle(events.get()))  # handle passes on to ring.handle
+    transport.close()                                                                 # events receives Closed
 """

@@ -1,15 +1,18 @@
-"""One boundary of a rank's stage: its own transfers both ways, and, where they are shared, those it relays.
+"""One boundary of a rank's stage: its own transfers both ways and, with temporal sharing, those that it relays.
 
-Temporal sharing deals a transfer's chunks over the C pipelines of the cell. Pipeline p's chunk i goes, q = i mod C,
+Temporal sharing stripes a transfer's chunks over the C pipelines of the DP-cell. With q = i mod C, chunk i of
+pipeline p takes three legs:
 
-    (p, s)  ->  mate (q, s)  ->  over q's own node pair to (q, s')  ->  owner's other end (p, s')
+    (p, s)  ->  cell mate (q, s)  ->  over q's own node pair to (q, s')  ->  owner's other end (p, s')
 
-where s' is the next or the previous stage. The legs of different chunks overlap. A rank tells the legs apart by sender
-and owner: from a mate, the mate's own chunks are to be relayed over the boundary and this rank's are delivered; from
-across the boundary, this rank's chunks are delivered and a mate's are handed to it.
+where s' is the next or the previous stage. The legs of different chunks overlap. A rank distinguishes the legs by
+sender and owner. From a cell mate come the mate's own chunks, which this rank relays over the boundary, and this rank's
+chunks, which are delivered. From across the boundary come this rank's chunks, which are delivered, and those of cell
+mates, which are sent on to their owners.
 
-No leg can block another: chunks from mates are always read, because a mate sends only as many as it has credit for,
-each kind by itself. Only reading from across the boundary pauses, while mates take what was read before.
+No leg can block another. Chunks from cell mates are always read, because a cell mate sends only as many as it has
+credit for, counted for each kind separately. Only reading from across the boundary pauses, until cell mates have taken
+what was read before.
 """
 
 import time
@@ -29,22 +32,23 @@ from workloads.transport.peer import Peer
 
 FRAME_KINDS = {MessageKind.ACTIVATION: FrameKind.ACTIVATION, MessageKind.GRADIENT: FrameKind.GRADIENT}
 
-_GATHER_MOST = 32
-"""Chunks for mates at which a relay stops to read from across the boundary until half of them have gone."""
+_MAX_GATHERING = 32
+"""With so many chunks waiting for cell mates, a relay stops reading from across the boundary until half are sent."""
 
 
 def relay_window(connections: int) -> int:
-    """Return how many chunks of one mate and kind a relay with that many connections across the boundary holds.
+    """Return how many chunks of one cell mate and kind a relay holds at most.
 
-    Each connection may have begun one while the next is on its way. More would crowd the network inside the
-    datacenter and delay the chunks whose turn it is.
+    ``connections`` is the relay's number of connections across the boundary. Each may be sending one chunk while the
+    next is on its way to the relay. More chunks would fill the network inside the datacenter and delay those whose
+    turn it is.
     """
     return 2 * connections + 2
 
 
 @dataclass(slots=True)
 class _Offering:
-    """A transfer of this rank's own on its way out."""
+    """An outgoing transfer of this rank. ``unaccepted`` counts the chunks that the kernel has not accepted yet."""
 
     peer: Peer
     iteration: int
@@ -67,31 +71,31 @@ class _Offering:
 
 @dataclass(slots=True)
 class _Relay:
-    """A chunk that arrives only to be sent again; it is its own arrival and its own source."""
+    """A chunk that is received only to be sent on; it is both the ``Arrival`` and the ``Source`` of the chunk."""
 
     header: FrameHeader
     buffer: memoryview
     payload: memoryview
-    whole: Callable[["_Relay"], None]
-    gone: Callable[["_Relay"], None]
+    on_received: Callable[["_Relay"], None]
+    on_sent: Callable[["_Relay"], None]
 
     def complete(self) -> None:
-        self.whole(self)
+        self.on_received(self)
 
     def begun(self) -> None:
         pass
 
     def accepted(self) -> None:
-        self.gone(self)
+        self.on_sent(self)
 
 
 class Boundary:
-    """One boundary. The I/O thread makes all calls but ``check``."""
+    """One boundary of this rank's stage. Only ``check`` may be called outside of the I/O thread."""
 
     def __init__(
         self,
         links_config: LinksConfig,
-        plan: BoundaryConfig,
+        config: BoundaryConfig,
         outgoing: MessageKind,
         peer: Peer,
         *,
@@ -99,44 +103,44 @@ class Boundary:
         report: Callable[[Event], None],
     ) -> None:
         incoming = MessageKind.GRADIENT if outgoing is MessageKind.ACTIVATION else MessageKind.ACTIVATION
-        mates = plan.mates or (links_config.rank,)
+        mates = config.mates or (links_config.rank,)
         first = links_config.pipeline - mates.index(links_config.rank)
         self.peer = peer
         self.outgoing, self.incoming = FRAME_KINDS[outgoing], FRAME_KINDS[incoming]
         self.mates = tuple(rank for rank in mates if rank != links_config.rank)
-        self._plan, self._links_config = plan, links_config
+        self._config, self._links_config = config, links_config
         self._pool, self._report = pool, report
-        self._cutting = Cutting(plan.transfer_bytes, len(mates), plan.connections)
+        self._cutting = Cutting(config.transfer_bytes, len(mates), config.connections)
         self._assembly = Assembly(peer, incoming, self._cutting, pool, report)
         self._pipelines = {rank: first + index for index, rank in enumerate(mates)}
         self._ranks = {pipeline: rank for rank, pipeline in self._pipelines.items()}
         self._own = links_config.pipeline
-        self._share = mates.index(links_config.rank)
-        self._shares = {rank: index for index, rank in enumerate(mates)}
-        share_chunks = len(self._cutting.share(self._share))
-        self._across = TurnQueue(plan.outgoing_turns, share_chunks) if plan.outgoing_turns else ChunkQueue()
+        self._node_pair = mates.index(links_config.rank)
+        self._node_pairs = {rank: index for index, rank in enumerate(mates)}
+        own_chunks = len(self._cutting.chunks_of(self._node_pair))
+        self._across = TurnQueue(config.outgoing_turns, own_chunks) if config.outgoing_turns else ChunkQueue()
         self._scatter = {rank: RelayQueue() for rank in self.mates}
         self._gather = {rank: ChunkQueue() for rank in self.mates}
-        self._own_turns = [microbatch for pipeline, microbatch in plan.outgoing_turns if pipeline == self._own]
+        self._own_turns = [microbatch for pipeline, microbatch in config.outgoing_turns if pipeline == self._own]
         self._offered = 0
         self._early: dict[tuple[int, int], tuple[Message, memoryview]] = {}
         self._window = relay_window(peer.connections)
-        self._done_with = dict.fromkeys(self.mates, 0)
+        self._uncredited = dict.fromkeys(self.mates, 0)
         self._gathering = 0
         self._links: Mapping[int, Link] = {}
 
     def queues_to(self, rank: int) -> list[ChunkQueue]:
-        """Return the lanes of this boundary that go over the link to ``rank``, those with precedence first."""
+        """Return the queues of this boundary for the link to ``rank``, in order of precedence."""
         if rank == self.peer.rank:
             return [self._across]
         return [self._gather[rank], self._scatter[rank]] if rank in self._scatter else []
 
     def credit_queues_to(self, rank: int) -> dict[FrameKind, CreditQueue]:
-        """Return the lanes to ``rank`` that it gives credit for, by the kind of their chunks."""
+        """Return the queues for which ``rank`` gives credit, by the kind of their chunks."""
         return {self.outgoing: self._scatter[rank]} if rank in self._scatter else {}
 
     def use_links(self, links: Mapping[int, Link]) -> None:
-        """Take the links, by rank, that the lanes belong to, and let the mates begin."""
+        """Set the links, by rank, and give the cell mates their first credit."""
         self._links = links
         for mate in self.mates:
             links[mate].give_credit(self.outgoing, self._window)
@@ -147,16 +151,16 @@ class Boundary:
         return self._links[self.peer.rank]
 
     def check(self, iteration: int, message: Message, payload: memoryview) -> None:
-        """Raise ValueError if that transfer cannot be offered here."""
-        if payload.nbytes != self._plan.transfer_bytes:
-            raise ValueError(f"{self.peer} expects {self._plan.transfer_bytes} bytes, given are {payload.nbytes}")
+        """Raise ValueError if the transfer has the wrong size, or its microbatch or iteration does not exist."""
+        if payload.nbytes != self._config.transfer_bytes:
+            raise ValueError(f"{self.peer} expects {self._config.transfer_bytes} bytes, not {payload.nbytes}")
         if not (
             0 <= message.microbatch < self._links_config.microbatches and 0 <= iteration < self._links_config.iterations
         ):
             raise ValueError(f"there is no microbatch {message.microbatch} in iteration {iteration}")
 
     def offer(self, iteration: int, message: Message, payload: memoryview) -> None:
-        """Send a transfer of this rank's own, in its turn where there are turns."""
+        """Send a transfer of this rank. Where the boundary has turns, it waits for its turn."""
         if not self._own_turns:
             self._stripe(iteration, message, payload)
             return
@@ -172,62 +176,66 @@ class Boundary:
     def _stripe(self, iteration: int, message: Message, payload: memoryview) -> None:
         total, cutting = payload.nbytes, self._cutting
         offering = _Offering(self.peer, iteration, message, total, cutting.chunks, self._report)
-        for rank, share in self._shares.items():
+        for rank, node_pair in self._node_pairs.items():
             queue, link = (
                 (self._scatter[rank], self._links[rank]) if rank in self._scatter else (self._across, self.link)
             )
-            for index in cutting.share(share):
+            for index in cutting.chunks_of(node_pair):
                 offset, length = cutting.chunk(index)
                 header = FrameHeader(self.outgoing, self._own, iteration, message.microbatch, total, offset, length)
                 queue.add(Chunk(header, payload[offset : offset + length], offering))
             link.touch()
 
     def place_from_across(self, header: FrameHeader) -> Arrival:
-        """Return the arrival for a chunk from the neighbour. Raises FrameError if it may not come now."""
-        index = self._index(header, self.incoming, self._share)
+        """Return the arrival for a chunk from across the boundary. Raise FrameError if the chunk is not expected."""
+        index = self._index(header, self.incoming, self._node_pair)
         if header.owner == self._own:
             return self._assembly.place(header, index)
         if header.owner not in self._ranks:
-            raise FrameError(f"it sent the {self._name(header)} of pipeline {header.owner}, which is not of this cell")
+            raise FrameError(
+                f"it sent the {self._name(header)} of pipeline {header.owner}, which is not in this DP-cell"
+            )
         self._gathering += 1
-        self.link.paused = self.link.paused or self._gathering >= _GATHER_MOST
+        self.link.paused = self.link.paused or self._gathering >= _MAX_GATHERING
         return self._relay(header, self._hand_over, self._handed_over)
 
     def place_from_mate(self, rank: int, header: FrameHeader) -> Arrival:
-        """Return the arrival for a chunk from a mate. Raises FrameError if it may not come now."""
+        """Return the arrival for a chunk from a cell mate. Raise FrameError if the chunk is not expected."""
         if header.owner == self._own:
-            return self._assembly.place(header, self._index(header, self.incoming, self._shares[rank]))
-        self._index(header, self.outgoing, self._share)
+            return self._assembly.place(header, self._index(header, self.incoming, self._node_pairs[rank]))
+        self._index(header, self.outgoing, self._node_pair)
         return self._relay(header, self._send_across, self._sent_across)
 
     def owner_of(self, rank: int) -> int | None:
-        """Return the pipeline of a mate, None if that rank is no mate here."""
+        """Return the pipeline of a cell mate, None if ``rank`` is not one at this boundary."""
         return self._pipelines[rank] if rank in self._scatter else None
 
-    def _index(self, header: FrameHeader, expected: FrameKind, share: int) -> int:
+    def _index(self, header: FrameHeader, expected: FrameKind, node_pair: int) -> int:
         what = self._name(header)
         if header.kind is not expected:
             raise FrameError(f"it sent the {what}, expected are {expected.name.lower()}s")
-        if header.total_bytes != self._plan.transfer_bytes:
+        if header.total_bytes != self._config.transfer_bytes:
             raise FrameError(
-                f"it sent the {what} of {header.total_bytes} bytes, expected are {self._plan.transfer_bytes}"
+                f"it sent the {what} of {header.total_bytes} bytes, expected are {self._config.transfer_bytes}"
             )
         if header.number >= self._links_config.microbatches or header.iteration >= self._links_config.iterations:
-            raise FrameError(f"it sent the {what} in iteration {header.iteration}, which there is not")
+            raise FrameError(f"it sent the {what} in iteration {header.iteration}, which does not exist")
         index = self._cutting.index(header.offset, header.length)
         if index is None:
             raise FrameError(f"it sent the {what}, {header.length} bytes long: the transfer is not cut there")
-        if index % self._cutting.shares != share:
+        if index % self._cutting.node_pairs != node_pair:
             raise FrameError(f"it sent the {what}, which goes over another node pair")
         return index
 
     def _name(self, header: FrameHeader) -> str:
         return f"chunk at {header.offset} of the {header.kind.name.lower()} of microbatch {header.number}"
 
-    def _relay(self, header: FrameHeader, whole: Callable[[_Relay], None], gone: Callable[[_Relay], None]) -> _Relay:
-        # Chunks differ by a byte: buffers of the larger size fit both, so that one pool serves.
+    def _relay(
+        self, header: FrameHeader, on_received: Callable[[_Relay], None], on_sent: Callable[[_Relay], None]
+    ) -> _Relay:
+        # Chunks differ by one byte. Buffers of the larger size fit all of them, so that they can be used again.
         buffer = self._pool.take(self._cutting.largest_bytes)
-        return _Relay(header, buffer, buffer[: header.length], whole, gone)
+        return _Relay(header, buffer, buffer[: header.length], on_received, on_sent)
 
     def _send_across(self, relay: _Relay) -> None:
         self._across.add(Chunk(relay.header, relay.payload, relay))
@@ -236,9 +244,9 @@ class Boundary:
     def _sent_across(self, relay: _Relay) -> None:
         self._pool.give_back(relay.buffer)
         mate = self._ranks[relay.header.owner]
-        self._done_with[mate] += 1
-        if self._done_with[mate] == self._window // 4:
-            self._done_with[mate] = 0
+        self._uncredited[mate] += 1
+        if self._uncredited[mate] == self._window // 4:
+            self._uncredited[mate] = 0
             self._links[mate].give_credit(self.outgoing, self._window // 4)
 
     def _hand_over(self, relay: _Relay) -> None:
@@ -249,5 +257,5 @@ class Boundary:
     def _handed_over(self, relay: _Relay) -> None:
         self._pool.give_back(relay.buffer)
         self._gathering -= 1
-        if self._gathering <= _GATHER_MOST // 2:
+        if self._gathering <= _MAX_GATHERING // 2:
             self.link.paused = False

@@ -1,4 +1,4 @@
-"""Queue the chunks that wait to go over a link, in lanes that decide their order."""
+"""Queues of the chunks that wait to go over a link. Each kind of queue decides when its next chunk may go."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from workloads.transport.frames.frame import FrameError, FrameHeader
 
 
 class Source(Protocol):
-    """The sender of a chunk, which is called as the chunk goes."""
+    """The sender of a chunk. The link calls it while the chunk is sent."""
 
     def begun(self) -> None:
         """Handle that the chunk's first byte is about to be offered to the kernel."""
 
     def accepted(self) -> None:
-        """Handle that the kernel has accepted the chunk's last byte, so that its memory is free."""
+        """Handle that the kernel has accepted the chunk's last byte, so that its memory may be used again."""
 
 
 @dataclass(slots=True)
 class Chunk:
-    """A frame to be sent."""
+    """A frame with a payload that is to be sent."""
 
     header: FrameHeader
     payload: memoryview
@@ -28,14 +28,14 @@ class Chunk:
 
 
 class ChunkQueue:
-    """Chunks in the order in which they came."""
+    """Chunks, first in first out."""
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits here."""
+        """Whether no chunk waits in the queue."""
         return not self._chunks
 
     @property
@@ -53,14 +53,14 @@ class ChunkQueue:
         self._chunks.append(chunk)
 
     def pop(self) -> Chunk:
-        """Take out the next chunk, which is now to be sent."""
+        """Remove and return the next chunk, which the caller sends now."""
         return self._chunks.popleft()
 
 
 class CreditQueue(ChunkQueue):
-    """Chunks for a peer that keeps them for a while. At most a window of them are there or on their way.
+    """Chunks for a peer that holds them for a while. At most a window of them is at the peer or on its way there.
 
-    The lane is closed until ``resize`` gives it a window.
+    No chunk is ready until ``resize`` sets the window.
     """
 
     def __init__(self) -> None:
@@ -70,31 +70,31 @@ class CreditQueue(ChunkQueue):
 
     @property
     def ready(self) -> bool:
-        """Whether there is a chunk, and room for it at the peer."""
+        """Whether there is a chunk, and credit to send it."""
         return self._credit > 0 and bool(self._chunks)
 
     def pop(self) -> Chunk:
-        """Take out the next chunk, which is now to be sent."""
+        """Remove and return the next chunk, which the caller sends now, and use one credit."""
         self._credit -= 1
         return self._chunks.popleft()
 
     def grant(self, chunks: int) -> None:
-        """Add credit for chunks that the peer has used. Raises FrameError if it never had so many."""
+        """Add credit for chunks that the peer has used. Raise FrameError if it was sent fewer."""
         self._credit += chunks
         if self._credit > self._window:
             raise FrameError(f"it gives credit for {self._credit - self._window} chunks more than it was sent")
 
     def resize(self, window: int) -> None:
-        """Let so many chunks be at the peer from now on."""
+        """Set the window: how many chunks may be at the peer or on their way there."""
         self._credit += window - self._window
         self._window = window
 
 
 class RelayQueue(CreditQueue):
-    """Chunks for a peer that relays them: the first credit that it gives is its window."""
+    """Chunks for a peer that relays them. The first credit that the peer gives sets the window."""
 
     def grant(self, chunks: int) -> None:
-        """Open the lane with the first credit, or add credit. Raises FrameError if the peer never had so many."""
+        """Set the window by the first credit, later add credit. Raise FrameError if the peer was sent fewer."""
         if self._window:
             super().grant(chunks)
         else:
@@ -102,10 +102,11 @@ class RelayQueue(CreditQueue):
 
 
 class TurnQueue(ChunkQueue):
-    """Chunks of transfers in a planned order, the same every iteration.
+    """Chunks of transfers in a planned order, the same in every iteration.
 
-    A transfer begins only once all ``chunks_a_turn`` chunks of the one before have begun. So a connection that has sent
-    its part does not wait for a slower one that still has the last chunk.
+    ``turns`` are (pipeline, microbatch). A transfer begins once all ``chunks_a_turn`` chunks of the transfer before it
+    have begun, not ended. So a connection that is done with its chunk does not wait for a slower one that is still
+    sending the last chunk.
     """
 
     def __init__(self, turns: Sequence[tuple[int, int]], chunks_a_turn: int) -> None:
@@ -118,11 +119,11 @@ class TurnQueue(ChunkQueue):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits here."""
+        """Whether no chunk waits in the queue, whatever its turn."""
         return not self._chunks and not self._waiting
 
     def add(self, chunk: Chunk) -> None:
-        """Queue a chunk; it goes when its transfer's turn has come."""
+        """Queue a chunk. It is ready when its transfer's turn has come."""
         header = chunk.header
         key = header.iteration, header.owner, header.number
         if key == self._turn():
@@ -131,7 +132,7 @@ class TurnQueue(ChunkQueue):
             self._waiting.setdefault(key, deque()).append(chunk)
 
     def pop(self) -> Chunk:
-        """Take out the next chunk, now to be sent. After a transfer's last one the next turn begins."""
+        """Remove and return the next chunk, which the caller sends now. The last of a transfer begins the next turn."""
         chunk = self._chunks.popleft()
         self._begun += 1
         if self._begun == self._chunks_a_turn:

@@ -1,4 +1,4 @@
-"""One of the connections to a neighbour, with the progress of the frame that it sends and of the one that it receives.
+"""One TCP connection to a peer, with the progress of the frame that it sends and of the frame that it receives.
 
 All calls come from the I/O thread, and none blocks.
 """
@@ -10,10 +10,11 @@ from workloads.transport.frames.frame import HEADER_BYTES, FrameHeader, decode_h
 
 
 class Connection:
-    """A connected, non-blocking socket; payloads go from and to the memory of their owner, without a copy between.
+    """A connected, non-blocking socket. Payloads are sent from and received into their owner's memory, without a copy.
 
-    ``blank`` payloads have a length and no contents: zeros are sent, arriving bytes are thrown away, and the memory
-    of their owner is never touched. ``last_begun`` is the number that its owner has given the last chunk.
+    ``blank`` payloads have a length but no contents: zeros are sent, received bytes are discarded, and the owner's
+    memory is never touched. ``last_begun`` is the sequence number, on the link, of the last chunk that this connection
+    began.
     """
 
     def __init__(self, connected: socket.socket, *, blank: bool) -> None:
@@ -33,13 +34,13 @@ class Connection:
 
     @property
     def sending(self) -> bool:
-        """Whether part of a frame has still to be accepted by the kernel."""
+        """Whether the kernel has not yet accepted all of the current frame."""
         return bool(self._header_unsent or self._payload_unsent)
 
     def begin_frame(self, header: FrameHeader, payload: memoryview) -> bool:
-        """Offer a frame to the kernel, once the one before has been accepted; ``push`` goes on with it.
+        """Offer a frame to the kernel; ``push`` offers the rest. The frame before it must have been accepted.
 
-        Returns False, and begins nothing, if the kernel takes none of it now. Raises OSError if the connection failed.
+        Return False, and begin nothing, if the kernel accepts no byte now. Raise OSError if the connection has failed.
         """
         encoded = memoryview(header.encode())
         self._header_unsent, self._payload_unsent = encoded, payload
@@ -50,7 +51,7 @@ class Connection:
         return False
 
     def push(self) -> None:
-        """Offer what is left of the frame to the kernel. Raises OSError if the connection has failed."""
+        """Offer the rest of the frame to the kernel. Raise OSError if the connection has failed."""
         try:
             if self._blank:
                 self._push_blank()
@@ -74,9 +75,9 @@ class Connection:
         self._payload_unsent = self._payload_unsent[accepted - of_header :]
 
     def read_header(self) -> FrameHeader | None:
-        """Return the next frame's header, None until it is whole.
+        """Return the next frame's header, None until all of it has been received.
 
-        Raises FrameError if it is not one, EOFError if the peer has closed, OSError if the connection has failed.
+        Raise FrameError if it is not valid, EOFError if the peer has closed, OSError if the connection has failed.
         """
         read = self._receive(self._header_missing, 0)
         if read != len(self._header_missing):
@@ -86,21 +87,21 @@ class Connection:
         return decode_header(self._header)
 
     def read_payload(self, missing: memoryview) -> int:
-        """Read into ``missing``, or throw bytes away where payloads are blank. Returns how many, from none to all.
+        """Read at most ``missing.nbytes`` bytes into ``missing``, or discard them if blank. Return how many, maybe 0.
 
-        Raises EOFError if the peer has closed, OSError if the connection has failed.
+        Raise EOFError if the peer has closed, OSError if the connection has failed.
         """
         return self._receive(missing, self._discard)
 
     def wake_at(self, unread_bytes: int) -> None:
-        """Let the socket be readable from so many unread bytes on, or when the peer has closed."""
+        """Report the socket as readable only with at least ``unread_bytes`` to read, or when the peer has closed."""
         if unread_bytes != self._low_water:
             self._low_water = unread_bytes
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, unread_bytes)
 
     @property
     def wakes_at(self) -> int:
-        """The number of unread bytes from which on it is readable."""
+        """The number of unread bytes from which on the socket is readable."""
         return self._low_water
 
     def _receive(self, missing: memoryview, flags: int) -> int:

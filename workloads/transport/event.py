@@ -8,9 +8,9 @@ from workloads.transport.peer import Peer
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The kernel has accepted every byte of a message, over all links that share it; its payload is the sender's again.
+    """The kernel has accepted every byte of a message, on all links that carry it. The sender may reuse the payload.
 
-    ``neighbour`` is the rank of the same pipeline at the other stage.
+    ``peer`` is the rank of the same pipeline at the other stage. ``start_ns`` is when the first chunk was offered.
     """
 
     peer: Peer
@@ -23,10 +23,10 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message is there, whole; ``payload`` stays valid until it is given back to the transport.
+    """All of a message has arrived. ``payload`` stays valid until it is given back to the transport.
 
-    ``neighbour`` is the rank of the same pipeline at the other stage, whoever relayed parts of it; the times are those
-    of the first byte and the last.
+    ``peer`` is the rank of the same pipeline at the other stage, even if cell mates relayed parts of the message. The
+    times are those of the first byte and the last.
     """
 
     peer: Peer
@@ -38,15 +38,15 @@ class Received:
 
     @property
     def transfer_bytes(self) -> int:
-        """Size of the message."""
+        """Size of the message in bytes."""
         return self.payload.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentReceived:
-    """A chunk of a ring segment is there: ``payload`` belongs at ``offset`` of the segment of ``segment_bytes``.
+    """A chunk of a ring segment has arrived. It belongs at ``offset`` in the segment, which has ``segment_bytes``.
 
-    It stays valid until the ring gives it back.
+    ``payload`` stays valid until the ring gives it back.
     """
 
     peer: Peer
@@ -64,17 +64,17 @@ class SegmentsSent:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSummed:
-    """The gradients hold the sum that a collective of torch's was asked for."""
+    """A torch collective has completed an all-reduce: the gradients hold the sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Every neighbour has said goodbye, and so has this rank; nothing more follows."""
+    """This rank and every peer have sent their shutdown. No event follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The transport has ended and closed every connection."""
+    """The transport has failed with ``error`` and closed every connection. No event follows."""
 
     error: Exception
 

@@ -1,7 +1,7 @@
-"""The link between this rank and one peer: chunks over n connections, both ways at once.
+"""The link between this rank and one peer: chunks striped over n connections, both ways at once.
 
-Each connection takes the next chunk whenever it can be written to, from the first lane that has one. A slow connection
-thus holds up no more than the chunk it has; the end of one transfer may overlap the beginning of the next.
+Whenever a connection can be written to, it takes the next chunk from the first queue that has one ready. So a slow
+connection delays only the chunk that it carries, and the end of one transfer may overlap the beginning of the next.
 """
 
 import socket
@@ -18,31 +18,32 @@ from workloads.transport.socket_options import hold_window
 _NOTHING = memoryview(b"")
 _CHUNKS_A_HOLD = 16
 _WITH_HEADER_BYTES = 16 * 1024
-"""A chunk so small is likely there when its header is."""
+"""A chunk of at most this size has probably arrived together with its header."""
 _NEARLY_BYTES = 64
 _FRAMES_ALONE = 4
 
 
 class Arrival(Protocol):
-    """A chunk that has begun to arrive."""
+    """A chunk whose header has arrived."""
 
     @property
     def payload(self) -> memoryview:
-        """The memory where its bytes belong."""
+        """The memory that its bytes are read into."""
 
     def complete(self) -> None:
-        """Handle that all bytes are there."""
+        """Handle that all bytes have been read."""
 
 
 class Link:
     """The n connections to one peer. All calls come from the I/O thread, and none blocks.
 
-    ``window_bytes`` is what the peer may have in flight over each of them, None for what the kernel gives. ``blank`` is
-    that of ``Connection``.
-    ``lanes`` hold what is to be sent, those with precedence first; ``credit_queues`` are those of them that the peer
-    gives credit for. ``place`` returns the arrival for a chunk. Call ``touch`` after adding to a lane: what a
-    connection waits for may have changed, and the link is put into ``touched``. ``read`` and ``write`` raise FrameError
-    for what the peer should not have sent, EOFError if it closed without a goodbye, OSError if a connection has failed.
+    ``window_bytes`` is the receive window of each connection, None to let the kernel choose it. ``blank`` is as for
+    ``Connection``. ``queues`` hold the chunks to send, in order of precedence. ``credit_queues`` are those of them for
+    which the peer gives credit, by the kind of their chunks. ``place`` returns the arrival for a chunk.
+
+    Call ``touch`` after adding to a queue. It puts the link into ``touched``, so that the I/O thread checks again what
+    its connections wait for. ``read`` and ``write`` raise FrameError if the peer sent something invalid, EOFError if it
+    closed without a shutdown, OSError if a connection has failed.
     """
 
     def __init__(
@@ -73,12 +74,12 @@ class Link:
         self._paused = False
 
     def touch(self) -> None:
-        """Put the link into ``touched``: something was queued, or reading paused or resumed."""
+        """Put the link into ``touched``, after a chunk was queued or reading was paused or resumed."""
         self._touched[self] = None
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is to be read for now, because what was read before cannot go on yet."""
+        """Whether nothing is read for now, because chunks that were read before cannot be sent on yet."""
         return self._paused
 
     @paused.setter
@@ -88,58 +89,58 @@ class Link:
             self.touch()
 
     def give_credit(self, kind: FrameKind, chunks: int) -> None:
-        """Let the peer send so many more chunks of that kind."""
+        """Let the peer send ``chunks`` more chunks of that kind."""
         self._credits[kind] += chunks
         self.touch()
 
     def end_own(self) -> None:
-        """End this rank's own chunks. Nothing more is queued, and the peer learns of it after the queued ones."""
+        """Announce the last of this rank's own chunks, after those already queued. Only relayed chunks may follow."""
         self._shutdowns.append(LAST_OWN)
         self.touch()
 
     def end(self) -> None:
-        """End the link: nothing more is queued, and each connection says goodbye after its last chunk."""
+        """Shut the link down: no chunk is queued any more, and each connection sends SHUTDOWN after its last chunk."""
         if SHUTDOWN not in self._shutdowns:
             self._shutdowns.append(SHUTDOWN)
             self.touch()
 
     @property
     def peer_ended_own(self) -> bool:
-        """Whether all that comes from now on is relayed for others."""
+        """Whether the peer will send only chunks that it relays for others."""
         return all(each.last_own_received or each.shutdown_received for each in self.connections)
 
     @property
     def ended(self) -> bool:
-        """Whether both sides have said goodbye over all connections."""
+        """Whether both sides have sent SHUTDOWN over all connections."""
         return all(self.done(each) for each in self.connections)
 
     def done(self, connection: Connection) -> bool:
-        """Return whether both sides have said goodbye over ``connection``."""
-        said = SHUTDOWN in self._shutdowns and connection.shutdowns_sent == len(self._shutdowns)
-        return said and connection.shutdown_received and not connection.sending
+        """Return whether both sides have sent SHUTDOWN over ``connection``."""
+        sent = SHUTDOWN in self._shutdowns and connection.shutdowns_sent == len(self._shutdowns)
+        return sent and connection.shutdown_received and not connection.sending
 
     @property
     def ending(self) -> bool:
-        """Whether a farewell has been queued: connections may be done."""
+        """Whether a LAST_OWN or SHUTDOWN has been queued, so that connections may be done."""
         return bool(self._shutdowns)
 
     @property
     def has_frames(self) -> bool:
-        """Whether there are frames that any connection may begin."""
+        """Whether there are credits or chunks that any connection may send now."""
         if self._credits:
             return True
         return any(queue.ready for queue in self._queues)
 
     def wants_write(self, connection: Connection) -> bool:
-        """Return whether there is anything for ``write`` to do."""
+        """Return whether ``write`` would have something to send over ``connection``."""
         if connection.sending or self.has_frames:
             return True
         return connection.shutdowns_sent < len(self._shutdowns) and all(queue.empty for queue in self._queues)
 
     def write(self, connection: Connection) -> None:
-        """Go on with the connection's frame, or begin the next one: at most one, so that all have their turn.
+        """Continue the connection's frame, or begin the next one.
 
-        If there is no other connection, it sends a few frames.
+        Send at most one frame, so that all connections get their turn, or a few if there is no other connection.
         """
         for _ in range(1 if len(self.connections) > 1 else _FRAMES_ALONE):
             if connection.sending:
@@ -154,7 +155,7 @@ class Link:
             self.touch()
 
     def _begin_frame(self, connection: Connection) -> bool:
-        """Begin the next frame. Returns False if there is none or the kernel takes none: another connection may."""
+        """Begin the next frame. Return False if there is none, or if the kernel accepts none on this connection."""
         if self._credits:
             kind, chunks = next(iter(self._credits.items()))
             if not connection.begin_frame(credit(kind, chunks), _NOTHING):
@@ -182,7 +183,7 @@ class Link:
         return False
 
     def read(self, connection: Connection) -> None:
-        """Read what has come over ``connection``, at most to the end of one chunk and the header of the next."""
+        """Read from ``connection``, at most to the end of one chunk and the header of the next."""
         if connection not in self._reading and not self._begin_arrival(connection):
             return
         arrival, missing = self._reading[connection]
@@ -201,10 +202,10 @@ class Link:
             self._begin_arrival(connection)
 
     def _begin_arrival(self, connection: Connection) -> bool:
-        """Handle arrived frames, up to a chunk's header. Returns whether there is one, and its chunk worth a look."""
+        """Handle arrived frames up to a chunk's header. Return whether its chunk should be read at once."""
         while (header := connection.read_header()) is not None:
             if connection.shutdown_received:
-                raise FrameError("it sent a frame after its goodbye")
+                raise FrameError("it sent a frame after its shutdown")
             if self._handle(connection, header):
                 arrival = self._place(self, header)
                 self._reading[connection] = arrival, arrival.payload
@@ -216,27 +217,27 @@ class Link:
                 return at_once
             if connection.shutdown_received:
                 break
-        # Any frame may be next, the shortest too.
+        # The next frame may be of any kind, even the shortest.
         connection.wake_at(1)
         return False
 
     def _wake_for(self, connection: Connection, missing_bytes: int) -> None:
-        """Let the missing bytes of a chunk come in equal pieces of at most ``unread_bytes``."""
+        """Wake up for the missing bytes of a chunk in equal pieces of at most the peer's ``unread_bytes``."""
         pieces = -(-missing_bytes // self._unread_bytes)
         piece_bytes = missing_bytes // pieces
-        # Chunks differ by a byte, which is not worth a system call each.
+        # Chunks differ by one byte, which is not worth a system call for each of them.
         if not piece_bytes - _NEARLY_BYTES <= connection.wakes_at <= piece_bytes:
             connection.wake_at(piece_bytes)
 
     @staticmethod
     def _hold(connection: Connection, window_bytes: int) -> None:
-        """Advertise the window again: after every chunk at first, while the kernel learns, then now and again."""
+        """Set the window again: after each of the first 16 chunks, while the kernel adapts, then after every 16th."""
         connection.chunks_received += 1
         if connection.chunks_received <= _CHUNKS_A_HOLD or connection.chunks_received % _CHUNKS_A_HOLD == 0:
             hold_window(connection.socket, window_bytes)
 
     def _handle(self, connection: Connection, header: FrameHeader) -> bool:
-        """Handle a frame. Returns whether it is one with a payload."""
+        """Handle a frame. Return whether it has a payload."""
         match header.kind:
             case FrameKind.SHUTDOWN:
                 connection.shutdown_received = True
@@ -256,5 +257,5 @@ class Link:
 
 
 def _piece_bytes(missing_bytes: int, wakes_at: int) -> int:
-    """Return how much to read of what is missing, so that whole pieces of ``wakes_at`` remain, or nothing."""
+    """Return how many of the missing bytes to read, so that whole pieces of ``wakes_at`` bytes remain, or none."""
     return missing_bytes if wakes_at == 1 else missing_bytes - max(missing_bytes // wakes_at - 1, 0) * wakes_at

@@ -1,4 +1,4 @@
-"""The ranks that a rank is linked to, and what goes over each link; plain data that can be written as JSON."""
+"""The configuration of a rank's links: its peers, and what goes over each link. Plain data that goes through JSON."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,17 @@ from workloads.transport.peer import Peer
 class BoundaryConfig:
     """The boundary between a rank's stage and the stage before or after it.
 
-    ``rank`` is the rank of the same pipeline at the other stage; ``transfer_bytes`` the size of an activation, and of
-    its gradient. ``mates`` are the ranks of the DP-cell at this rank's own stage, itself included, by ascending
-    pipeline: each transfer is then shared over all their links (temporal sharing). Empty, it goes over the own link
-    alone. ``outgoing_turns`` lists (pipeline, microbatch) of everything that the cell sends over this boundary in one
-    iteration, in the order in which each link sends it; empty, first come is first served. A pipeline's transfers are
-    then sent in that order too: one that is offered early waits for those of its pipeline that are listed before it.
-    Transfers are cut by ``connections``, the most that any of those links has: the same at all ranks of the boundary.
+    - ``rank``: the rank of the same pipeline at the other stage.
+    - ``transfer_bytes``: the size of an activation, and of its gradient.
+    - ``mates``: the ranks of the DP-cell at this rank's own stage, itself included, by ascending pipeline. Each
+      transfer is then striped over the links of all of them (temporal sharing). Empty: it goes over its own link alone.
+    - ``outgoing_turns``: (pipeline, microbatch) of everything that the DP-cell sends over this boundary in one
+      iteration, in the order in which each link sends it. A transfer that is offered early waits for those of its
+      pipeline that are listed before it. Empty: first come, first served.
+    - ``connections``: the most connections that any of these links has, the same at all ranks of the boundary. The
+      number of chunks of a transfer depends on it.
+
+    Raises ValueError naming the field.
     """
 
     rank: int
@@ -41,14 +45,16 @@ class BoundaryConfig:
 
 @dataclass(frozen=True)
 class LinksConfig:
-    """The plan of one rank's transport.
+    """The configuration of one rank's transport.
 
-    ``peers`` are all ranks that connections lead to: the stage neighbours named by ``previous`` and ``following``
-    (None at a pipeline's end), their mates, and the ring's neighbours. ``ring`` lists the ranks of all replicas of the
-    stage in ring order, empty where there is one only. Two neighbours of that ring are joined by ``ring_connections``
-    at most, the same number for all of its ranks, since they cut the data alike. ``microbatches`` and ``iterations``
-    bound what may arrive. ``window_bytes`` is what a peer may have in flight over each connection, None for what the
-    kernel gives.
+    - ``peers``: all ranks that it connects to: those across ``previous`` and ``following`` (None at a pipeline's end),
+      the cell mates, and the previous and next rank of the ring.
+    - ``ring``: the ranks of all replicas of the stage in ring order, empty if there is one replica only.
+    - ``microbatches``, ``iterations``: the number of each; a message beyond them is refused.
+    - ``window_bytes``: the receive window of each connection, None to let the kernel choose it.
+    - ``ring_connections``: the most connections between two ranks of the ring, the same at all of its ranks, because
+      all must cut the data alike.
+
     Raises ValueError naming the field.
     """
 
@@ -71,7 +77,7 @@ class LinksConfig:
         for name, least in (*counts, ("microbatches", 1), ("iterations", 1), ("ring_connections", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
-        self._check_baselines()
+        self._check_peers()
         for name, boundary in (("previous", self.previous), ("following", self.following)):
             if boundary is not None:
                 self._check_boundary(name, boundary)
@@ -79,13 +85,13 @@ class LinksConfig:
 
     @property
     def ring_neighbours(self) -> tuple[int, int] | None:
-        """The ranks before and after this one in the ring, the same one where there are two replicas."""
+        """The ranks before and after this one in the ring: the same rank twice where there are two replicas."""
         if not self.ring:
             return None
         position = self.ring.index(self.rank)
         return self.ring[position - 1], self.ring[(position + 1) % len(self.ring)]
 
-    def _check_baselines(self) -> None:
+    def _check_peers(self) -> None:
         ranks = [peer.rank for peer in self.peers]
         if len(set(ranks)) != len(ranks):
             raise ValueError("peers: a rank is named twice")
@@ -115,11 +121,14 @@ class LinksConfig:
                 f"{name}.mates: there are fewer pipelines before {self.pipeline} than mates before this rank"
             )
         if boundary.outgoing_turns:
-            cell = range(first, first + len(boundary.mates))
-            expected = sorted((pipeline, microbatch) for pipeline in cell for microbatch in range(self.microbatches))
+            pipelines = range(first, first + len(boundary.mates))
+            expected = sorted(
+                (pipeline, microbatch) for pipeline in pipelines for microbatch in range(self.microbatches)
+            )
             if sorted(boundary.outgoing_turns) != expected:
                 raise ValueError(
-                    f"{name}.outgoing_turns: not every microbatch of the pipelines {cell.start} to {cell.stop - 1} once"
+                    f"{name}.outgoing_turns: not every microbatch of the pipelines {pipelines.start} to "
+                    f"{pipelines.stop - 1} once"
                 )
 
     def _check_ring(self) -> None:

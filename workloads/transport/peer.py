@@ -1,4 +1,4 @@
-"""Another rank, as a transport knows it."""
+"""Another rank that a transport is connected to."""
 
 from dataclasses import dataclass
 
@@ -6,18 +6,20 @@ UNSENT_BYTES = 16 * 1024
 
 
 class TransportError(Exception):
-    """A transfer cannot be carried out; the message is one line naming the peer and the fault."""
+    """Raised when a transfer cannot be carried out. The message is one line naming the peer and the fault."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A rank that TCP connections lead to, with its address.
+    """A rank at the other end of TCP connections.
 
-    Of two ranks the one with the lower number calls. ``port`` is where the peer listens for all its callers, None
-    where this rank is the one that is called. ``connections`` TCP connections join the two. Each may hold
-    ``unsent_bytes`` that are not sent yet, and ``unread_bytes`` of a chunk before it is read. The more, the fewer
-    wake-ups; but what is not sent yet may have to wait for a connection slower than others, and where the kernel sets
-    the window, what is not read yet takes a part of it.
+    - ``port``: where the peer listens for all its callers. Of two ranks the one with the lower number calls; None where
+      the peer is the caller.
+    - ``connections``: the number of TCP connections between the two ranks.
+    - ``unsent_bytes``: how many bytes each connection may hold that are not sent yet. More save wake-ups, but bytes on
+      a slow connection then wait while faster ones idle.
+    - ``unread_bytes``: how many bytes of a chunk may arrive before they are read. More save wake-ups, but unread bytes
+      take a part of the window where the kernel chooses the window.
     """
 
     rank: int

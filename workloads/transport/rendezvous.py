@@ -1,9 +1,8 @@
-"""Connect the ranks: of any two the one with the lower number calls, the other listens, and both say hello.
+"""Connect a rank to its peers. Of any two ranks the one with the lower number calls, and both send a hello.
 
-A caller whose peer is not there yet tries again until the deadline. A listener has one port for all its callers; it
-takes exactly the connections that it expects, one of each index, from the ranks and the run that it expects, and drops
-every other client. All of it is one loop over non-blocking sockets, so that ranks may start in any order and none
-waits for a rank further down.
+A caller whose peer does not listen yet tries again until the deadline. A listener has one port for all its callers. It
+accepts exactly the connections that it expects, one of each index, from the ranks of its own run, and drops every
+other client. One loop over non-blocking sockets does all of this, so that ranks may start in any order.
 """
 
 import errno
@@ -24,7 +23,7 @@ _RETRY_NS = 20_000_000
 
 @dataclass(frozen=True)
 class Identity:
-    """This rank as its peers know it: its number, the address its sockets are bound to, the port it listens on."""
+    """This rank as its peers see it: its number, the address that its sockets are bound to, the port it listens on."""
 
     run_token: bytes
     rank: int
@@ -33,7 +32,7 @@ class Identity:
 
 
 class _Greeting:
-    """A socket on its way to becoming a connection, with what has been read of the peer's hello."""
+    """A socket before the hello of the peer has been read. ``index`` is None for an accepted client."""
 
     def __init__(self, made: socket.socket, index: int | None) -> None:
         self.socket = made
@@ -41,7 +40,10 @@ class _Greeting:
         self._received = b""
 
     def read(self) -> Hello | None:
-        """Return the peer's hello, None until it is whole. Raises FrameError, or OSError if the connection ended."""
+        """Return the peer's hello, None until all of it was read.
+
+        Raise FrameError if it is not a hello, OSError if the connection ended.
+        """
         try:
             part = self.socket.recv(HELLO_BYTES - len(self._received))
         except BlockingIOError:
@@ -53,11 +55,11 @@ class _Greeting:
 
 
 class Rendezvous:
-    """Listens from its construction on, so that the peers' calls are not in vain; ``meet`` does the rest.
+    """The rendezvous of one rank. It listens from its construction on; ``rendezvous`` connects.
 
-    It is called by the ``peers`` of lower ranks and calls those of higher ones. ``note`` is called with one line for
-    each client that was dropped. Sockets are made by ``make_socket``, and raise what it raises. They hold as much
-    unsent as the peer that they lead to allows.
+    ``peers`` of lower ranks call this rank, and it calls those of higher ranks. ``log`` is called with one line for
+    each client that was dropped. Sockets are made by ``make_socket``, whose errors are raised. Each holds at most the
+    peer's ``unsent_bytes`` unsent.
     """
 
     def __init__(
@@ -65,18 +67,18 @@ class Rendezvous:
         identity: Identity,
         peers: Sequence[Peer],
         congestion: str | None,
-        note: Callable[[str], None],
+        log: Callable[[str], None],
         window_bytes: int | None = None,
     ) -> None:
         self._identity = identity
         self._callers = {peer.rank: peer for peer in peers if peer.rank < identity.rank}
         self._callees = {peer.rank: peer for peer in peers if peer.rank > identity.rank}
         self._make_socket = partial(make_socket, congestion=congestion, window_bytes=window_bytes)
-        self._note = note
+        self._log = log
         self._selector = selectors.DefaultSelector()
-        self._met: dict[int, dict[int, socket.socket]] = {peer.rank: {} for peer in peers}
+        self._connected_sockets: dict[int, dict[int, socket.socket]] = {peer.rank: {} for peer in peers}
         self._retries: list[tuple[int, Peer, int]] = []
-        self._trouble = dict.fromkeys(self._callees, "no answer")
+        self._last_failure = dict.fromkeys(self._callees, "no answer")
         self.dropped = 0
         if self._callers:
             self._listener = self._make_socket(identity.address, identity.port)
@@ -86,7 +88,7 @@ class Rendezvous:
     def rendezvous(self, timeout_ns: int) -> dict[int, list[socket.socket]]:
         """Return the connected, non-blocking sockets to each peer, by its rank, in the order of their index.
 
-        Raises TransportError if they do not all stand after ``timeout_ns``, or if another rank answers than was called.
+        Raise TransportError if not all are connected within ``timeout_ns``, or if a rank answers that was not called.
         """
         deadline_ns = time.monotonic_ns() + timeout_ns
         try:
@@ -102,45 +104,47 @@ class Rendezvous:
                     key.data()
                 self._retry()
         except BaseException:
-            self._abandon(all_sockets=True)
+            self._close(all_sockets=True)
             raise
-        self._abandon(all_sockets=False)
-        return {rank: [by_index[index] for index in sorted(by_index)] for rank, by_index in self._met.items()}
+        self._close(all_sockets=False)
+        return {
+            rank: [by_index[index] for index in sorted(by_index)] for rank, by_index in self._connected_sockets.items()
+        }
 
     def _missing(self) -> str:
         for callee in self._callees.values():
-            if len(self._met[callee.rank]) < callee.connections:
+            if len(self._connected_sockets[callee.rank]) < callee.connections:
                 return (
-                    f"{callee} port {callee.port} answered {len(self._met[callee.rank])} of "
-                    f"{callee.connections} connections ({self._trouble[callee.rank]})"
+                    f"{callee} port {callee.port} answered {len(self._connected_sockets[callee.rank])} of "
+                    f"{callee.connections} connections ({self._last_failure[callee.rank]})"
                 )
         for caller in self._callers.values():
-            if len(self._met[caller.rank]) < caller.connections:
+            if len(self._connected_sockets[caller.rank]) < caller.connections:
                 return (
-                    f"{caller} opened {len(self._met[caller.rank])} of {caller.connections} connections "
+                    f"{caller} opened {len(self._connected_sockets[caller.rank])} of {caller.connections} connections "
                     f"({self.dropped} clients dropped)"
                 )
         return ""
 
-    def _abandon(self, *, all_sockets: bool) -> None:
-        """Close what does not belong to the result: the listener and half-made connections, or everything."""
-        met = {made for by_index in self._met.values() for made in by_index.values()}
+    def _close(self, *, all_sockets: bool) -> None:
+        """Close the listener and unfinished connections or, with ``all_sockets``, everything."""
+        connected = {made for by_index in self._connected_sockets.values() for made in by_index.values()}
         for key in list(self._selector.get_map().values()):
             self._selector.unregister(key.fileobj)
-            if isinstance(key.fileobj, socket.socket) and key.fileobj not in met:
+            if isinstance(key.fileobj, socket.socket) and key.fileobj not in connected:
                 key.fileobj.close()
         self._selector.close()
         if all_sockets:
-            for made in met:
+            for made in connected:
                 made.close()
 
     def _call(self, callee: Peer, index: int) -> None:
         made = self._make_socket(self._identity.address, 0)
         greeting = _Greeting(made, index)
         error = made.connect_ex((callee.address, callee.port))
-        self._selector.register(made, selectors.EVENT_WRITE, lambda: self._connected(callee, greeting))
+        self._selector.register(made, selectors.EVENT_WRITE, lambda: self._on_connected(callee, greeting))
         if error not in {0, errno.EINPROGRESS}:
-            self._again(callee, greeting, os.strerror(error))
+            self._retry_later(callee, greeting, os.strerror(error))
 
     def _retry(self) -> None:
         now_ns = time.monotonic_ns()
@@ -149,17 +153,17 @@ class Rendezvous:
         for callee, index in due:
             self._call(callee, index)
 
-    def _again(self, callee: Peer, greeting: _Greeting, trouble: str) -> None:
+    def _retry_later(self, callee: Peer, greeting: _Greeting, failure: str) -> None:
         self._selector.unregister(greeting.socket)
         greeting.socket.close()
-        self._trouble[callee.rank] = trouble
+        self._last_failure[callee.rank] = failure
         assert greeting.index is not None
         self._retries.append((time.monotonic_ns() + _RETRY_NS, callee, greeting.index))
 
     def _hello(self, peer: Peer, index: int) -> Hello:
         return Hello(self._identity.run_token, self._identity.rank, index, peer.connections)
 
-    def _connected(self, callee: Peer, greeting: _Greeting) -> None:
+    def _on_connected(self, callee: Peer, greeting: _Greeting) -> None:
         try:
             error = greeting.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
@@ -167,24 +171,24 @@ class Rendezvous:
             assert greeting.index is not None
             greeting.socket.send(self._hello(callee, greeting.index).encode())
         except OSError as failure:
-            self._again(callee, greeting, failure.strerror or str(failure))
+            self._retry_later(callee, greeting, failure.strerror or str(failure))
             return
-        self._selector.modify(greeting.socket, selectors.EVENT_READ, lambda: self._answered(callee, greeting))
+        self._selector.modify(greeting.socket, selectors.EVENT_READ, lambda: self._on_answer(callee, greeting))
 
-    def _answered(self, callee: Peer, greeting: _Greeting) -> None:
+    def _on_answer(self, callee: Peer, greeting: _Greeting) -> None:
         assert greeting.index is not None
         try:
             hello = greeting.read()
         except FrameError as refusal:
             raise TransportError(f"{callee} port {callee.port}: {refusal}") from None
         except OSError as failure:
-            self._again(callee, greeting, failure.strerror or str(failure))
+            self._retry_later(callee, greeting, failure.strerror or str(failure))
             return
         if hello is None:
             return
         if fault := _mismatch(hello, self._hello(callee, greeting.index)._replace(rank=callee.rank)):
             raise TransportError(f"{callee} port {callee.port}: {fault}")
-        self._stands(callee, greeting.index, greeting.socket)
+        self._finish(callee, greeting.index, greeting.socket)
 
     def _accept(self) -> None:
         try:
@@ -194,12 +198,12 @@ class Rendezvous:
         made.setblocking(False)
         client = f"{address} port {port}"
         greeting = _Greeting(made, None)
-        self._selector.register(made, selectors.EVENT_READ, lambda: self._greeted(address, greeting, client))
+        self._selector.register(made, selectors.EVENT_READ, lambda: self._on_hello(address, greeting, client))
         expected = sorted({caller.address for caller in self._callers.values()})
         if address not in expected:
             self._drop(client, greeting, f"expected is {' or '.join(expected)}")
 
-    def _greeted(self, address: str, greeting: _Greeting, client: str) -> None:
+    def _on_hello(self, address: str, greeting: _Greeting, client: str) -> None:
         try:
             hello = greeting.read()
             if hello is None:
@@ -207,7 +211,7 @@ class Rendezvous:
             if not (fault := self._fault_of_caller(hello, address)):
                 caller = self._callers[hello.rank]
                 greeting.socket.send(self._hello(caller, hello.connection).encode())
-                self._stands(caller, hello.connection, greeting.socket)
+                self._finish(caller, hello.connection, greeting.socket)
                 return
         except (FrameError, OSError) as refusal:
             self._drop(client, greeting, str(refusal))
@@ -224,23 +228,27 @@ class Rendezvous:
             return fault
         if address != caller.address:
             return f"it is rank {hello.rank}, which is expected from {caller.address}"
-        return f"connection {hello.connection} stands already" if hello.connection in self._met[caller.rank] else ""
+        return (
+            f"connection {hello.connection} is already established"
+            if hello.connection in self._connected_sockets[caller.rank]
+            else ""
+        )
 
     def _drop(self, client: str, greeting: _Greeting, fault: str) -> None:
         self._selector.unregister(greeting.socket)
         greeting.socket.close()
         self.dropped += 1
-        self._note(f"dropped the client {client}: {fault}")
+        self._log(f"dropped the client {client}: {fault}")
 
-    def _stands(self, peer: Peer, index: int, made: socket.socket) -> None:
+    def _finish(self, peer: Peer, index: int, made: socket.socket) -> None:
         self._selector.unregister(made)
         reset_on_close(made)
         hold_unsent(made, peer.unsent_bytes)
-        self._met[peer.rank][index] = made
+        self._connected_sockets[peer.rank][index] = made
 
 
 def _mismatch(hello: Hello, expected: Hello) -> str:
-    """Return how ``hello`` differs from the one expected, "" if it does not. The token is a secret and not shown."""
+    """Return how ``hello`` differs from ``expected``, "" if it does not. The token is a secret and never shown."""
     if hello.run_token != expected.run_token:
         return "it belongs to another run"
     if hello.rank != expected.rank:
@@ -248,5 +256,5 @@ def _mismatch(hello: Hello, expected: Hello) -> str:
     if hello.connections != expected.connections:
         return f"it opens {hello.connections} connections, expected are {expected.connections}"
     if hello.connection != expected.connection:
-        return f"it answers for connection {hello.connection}, called was {expected.connection}"
+        return f"it answers for connection {hello.connection}, expected is connection {expected.connection}"
     return ""

@@ -1,4 +1,4 @@
-"""A rank's links, and the owner of each arriving chunk: it is for this rank, or to be relayed."""
+"""A rank's links, and the routing of each arriving chunk: to this rank, to its ring, or to be relayed."""
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +16,15 @@ from workloads.transport.ring.ring_end import RingEnd
 
 
 class Routes:
-    """The links of ``plan`` over connected ``sockets``, by rank, with the boundaries and the ring behind them.
+    """The links of ``config`` over connected ``sockets``, by rank, with the boundaries and the ring that use them.
 
-    ``touched`` collects links whose connections may now wait for something else. The I/O thread makes all calls but
-    the constructor's.
+    ``touched`` collects the links whose connections the I/O thread must check again. All calls come from the I/O
+    thread, except the constructor's.
     """
 
     def __init__(
         self,
-        plan: LinksConfig,
+        config: LinksConfig,
         sockets: Mapping[int, Sequence[socket.socket]],
         pool: BufferPool,
         report: Callable[[Event], None],
@@ -32,22 +32,22 @@ class Routes:
         blank: bool,
     ) -> None:
         self.touched: dict[Link, None] = {}
-        self._plan, self._blank = plan, blank
-        peers = {peer.rank: peer for peer in plan.peers}
+        self._config, self._blank = config, blank
+        peers = {peer.rank: peer for peer in config.peers}
         self.boundaries: dict[FrameKind, Boundary] = {}
-        for boundary, outgoing in ((plan.previous, MessageKind.GRADIENT), (plan.following, MessageKind.ACTIVATION)):
+        for boundary, outgoing in ((config.previous, MessageKind.GRADIENT), (config.following, MessageKind.ACTIVATION)):
             if boundary is not None:
                 self.boundaries[FRAME_KINDS[outgoing]] = Boundary(
-                    plan, boundary, outgoing, peers[boundary.rank], pool=pool, report=report
+                    config, boundary, outgoing, peers[boundary.rank], pool=pool, report=report
                 )
-        around = plan.ring_neighbours
-        self.ring = RingEnd(plan, around, pool, report, blank=blank) if around is not None else None
-        self.links = {peer.rank: self._link(peer, sockets[peer.rank]) for peer in plan.peers}
+        around = config.ring_neighbours
+        self.ring = RingEnd(config, around, pool, report, blank=blank) if around is not None else None
+        self.links = {peer.rank: self._link(peer, sockets[peer.rank]) for peer in config.peers}
         for each in self.boundaries.values():
             each.use_links(self.links)
         if self.ring is not None:
             self.ring.use_links(self.links)
-        self._own = plan.pipeline
+        self._own = config.pipeline
 
     def _link(self, peer: Peer, sockets: Sequence[socket.socket]) -> Link:
         queues: list[ChunkQueue] = []
@@ -56,14 +56,14 @@ class Routes:
             queues += boundary.queues_to(peer.rank)
             credit_queues |= boundary.credit_queues_to(peer.rank)
         if self.ring is not None and peer.rank == self.ring.following:
-            # Last, for a stage that waits for a message idles, while the ring waits for its slowest replica anyway.
+            # Last: a stage that waits for a message idles, while the ring waits for its slowest replica anyway.
             queues.append(self.ring.queue)
             credit_queues[FrameKind.SEGMENT] = self.ring.queue
         return Link(
             peer,
             sockets,
             queues,
-            window_bytes=self._plan.window_bytes,
+            window_bytes=self._config.window_bytes,
             blank=self._blank,
             credit_queues=credit_queues,
             place=self._place,
@@ -90,25 +90,25 @@ class Routes:
                 return boundary.place_from_mate(link.peer.rank, header)
         raise FrameError(
             f"it sent a chunk of the {header.kind.name.lower()} of microbatch {header.number} of pipeline "
-            f"{header.owner}, which is none that goes over this link"
+            f"{header.owner}, which does not go over this link"
         )
 
     def open_ring(self, ring: RingEnd, window: int) -> None:
-        """Let at most ``window`` chunks be on their way to the next replica, or wait there."""
+        """Let at most ``window`` chunks be at the next replica or on their way there."""
         ring.queue.resize(window)
         self.links[ring.following].touch()
 
     def end_own(self) -> None:
-        """End this rank's own chunks: it will send nothing more of its own."""
+        """Announce to the cell mates that this rank will send no more chunks of its own."""
         for link in self.links.values():
             if any(link.peer.rank in boundary.mates for boundary in self.boundaries.values()):
                 link.end_own()
 
     def end_what_is_through(self) -> None:
-        """Say goodbye, after ``end_own``, over each link over which nothing more can be relayed.
+        """Shut down each link over which no chunk can be relayed any more. Call it after ``end_own``.
 
-        Across a boundary that is when all mates have sent their last own chunk; to a mate, when both sides of all
-        boundaries shared with it have said goodbye.
+        The link across a boundary is shut down when all cell mates have sent their last own chunk. The link to a cell
+        mate is shut down when the links of all boundaries shared with it have ended.
         """
         for link in self.links.values():
             shared = [boundary for boundary in self.boundaries.values() if link.peer.rank in boundary.mates]

@@ -6,10 +6,10 @@ import struct
 from workloads.transport.peer import UNSENT_BYTES, TransportError
 
 PEER_TIMEOUT_S = 8
-"""A peer that acknowledges nothing for so long is gone; failing within 10 s leaves 2 s for the news to spread."""
+"""A peer that acknowledges nothing for so long is lost. Every rank must fail within 10 s, so 2 s are left for that."""
 
 _SO_RCVBUFFORCE = 33
-_BUFFER_SHARES = 4
+_BUFFER_PER_WINDOW = 4
 _KEEPALIVE_S = 2
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _DELIVER_AFTER_CLOSE = struct.pack("ii", 0, 0)
@@ -21,10 +21,10 @@ def make_socket(
     congestion: str | None,
     window_bytes: int | None = None,
 ) -> socket.socket:
-    """Make a non-blocking TCP socket bound to that local address; port 0 is any.
+    """Make a non-blocking TCP socket bound to that local address. Port 0 stands for any free port.
 
-    Accepted connections inherit its options. With ``window_bytes`` the peer may have so much in flight, as long as the
-    reader calls ``hold_window``; else the kernel tunes the window. Raises TransportError where the kernel refuses the
+    Accepted connections inherit its options. With ``window_bytes`` the receive window has that size, as long as the
+    reader calls ``hold_window``; otherwise the kernel tunes the window. Raise TransportError if the kernel refuses the
     address, the port, the congestion control or the buffer.
     """
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -60,38 +60,41 @@ def make_socket(
 
 
 def hold_unsent(connection: socket.socket, unsent_bytes: int) -> None:
-    """Limit the bytes that a socket holds unsent to about ``unsent_bytes``; others go where they really move."""
+    """Limit the bytes that a socket holds unsent to about ``unsent_bytes``; the rest goes over faster connections."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
 
 
 def hold_window(connection: socket.socket, window_bytes: int) -> None:
-    """Advertise a window of so many bytes, until the kernel learns better.
+    """Advertise a window of ``window_bytes``, until the kernel widens it.
 
-    The kernel learns from the first full segment, which shows how much of a buffer is payload, and widens the window to
-    all of it. So the reader calls this again.
+    The first full segment shows the kernel how much of a buffer is payload. It then widens the window to all of it, so
+    that the reader must call this again.
     """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, window_bytes)
 
 
 def _make_room(made: socket.socket, window_bytes: int) -> None:
-    """Make the buffer hold twice the window, as the kernel counts: unread bytes then take none of the window."""
-    asked = _BUFFER_SHARES * window_bytes // 2
+    """Make the receive buffer hold twice the window in the kernel's accounting, so that unread bytes do not narrow it.
+
+    The kernel doubles the value that it is given. Raise TransportError if the buffer is smaller in the end.
+    """
+    wanted_bytes = _BUFFER_PER_WINDOW * window_bytes
     try:
-        made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, asked)
+        made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, wanted_bytes // 2)
     except PermissionError:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, asked)
-    if (given := made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)) < _BUFFER_SHARES * window_bytes:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted_bytes // 2)
+    if (given_bytes := made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)) < wanted_bytes:
         raise TransportError(
-            f"the kernel gives a receive buffer of {given} bytes, where a window of {window_bytes} takes "
-            f"{_BUFFER_SHARES * window_bytes}: run as root, or raise net.core.rmem_max"
+            f"the kernel gives a receive buffer of {given_bytes} bytes, where a window of {window_bytes} takes "
+            f"{wanted_bytes}: run as root, or raise net.core.rmem_max"
         )
 
 
 def reset_on_close(connection: socket.socket) -> None:
-    """Let closing (or dying) discard what is queued and tell the peer at once, by a reset, from now on."""
+    """From now on, let close (or the end of the process) discard queued bytes and send the peer a reset at once."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
 
 
 def deliver_after_close(connection: socket.socket) -> None:
-    """Let closing still deliver what is queued, from now on."""
+    """From now on, let close still deliver queued bytes."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DELIVER_AFTER_CLOSE)

@@ -1,4 +1,4 @@
-"""Move a rank's bytes, and those it relays for its mates, in a thread while its main thread computes."""
+"""Move a rank's messages, and the chunks it relays for cell mates, in one I/O thread while the main thread computes."""
 
 import os
 import select
@@ -24,17 +24,17 @@ from workloads.transport.socket_options import deliver_after_close
 
 
 class StripedTransport:
-    """One I/O thread over all links of a rank. Other threads call the methods; the thread reports by ``report``.
+    """One I/O thread over all links of a rank. Other threads call the methods.
 
-    ``sockets`` are the connected ones by rank, as ``Rendezvous.meet`` returns them. ``report`` is called by the I/O
-    thread with each event, and must not block. After a failure, which is the last event, every connection is closed so
-    that the peers learn of it at once. With ``blank`` nobody reads a payload: zeros are sent, arriving bytes are
-    thrown away, and the memory of payloads is never touched.
+    ``sockets`` are connected, by rank, as ``Rendezvous.rendezvous`` returns them. The I/O thread calls ``report`` with
+    each event; it must not block. ``Failed`` is the last event: every connection is then closed, so that the peers
+    notice at once. With ``blank``, payloads have no contents: zeros are sent, received bytes are discarded, and the
+    memory of payloads is never touched.
     """
 
     def __init__(
         self,
-        plan: LinksConfig,
+        config: LinksConfig,
         sockets: Mapping[int, Sequence[socket.socket]],
         pool: BufferPool,
         report: Callable[[Event], None],
@@ -44,7 +44,7 @@ class StripedTransport:
         self.blank = blank
         self._pool = pool
         self._report = report
-        self._routes = Routes(plan, sockets, pool, report, blank=blank)
+        self._routes = Routes(config, sockets, pool, report, blank=blank)
         self._requests: deque[Callable[[], object]] = deque()
         self._connections: dict[int, tuple[Link, Connection]] = {}
         self._interest: dict[Connection, int] = {}
@@ -54,18 +54,18 @@ class StripedTransport:
         self._woken = False
         self._error: Exception | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # Not when the thread ends: a request that comes too late must not wake somebody else's descriptor.
+        # Closed with this object, not with the thread: a late request must not write to a descriptor that was reused.
         weakref.finalize(self, os.close, self._wake)
         self._thread = threading.Thread(target=self._run, name="transport", daemon=True)
 
     def start(self) -> None:
-        """Begin to move bytes."""
+        """Start the I/O thread."""
         self._thread.start()
 
     def send(self, iteration: int, message: Message, payload: memoryview) -> None:
         """Queue an activation for the next stage or a gradient for the previous one.
 
-        A Sent event follows, until which the payload must not change. Raises ValueError for what is not in the plan.
+        The payload must not change until the Sent event. Raise ValueError if the configuration has no such transfer.
         """
         boundary = self._routes.boundaries.get(FRAME_KINDS[message.kind])
         if boundary is None:
@@ -74,18 +74,18 @@ class StripedTransport:
         self._request(lambda: boundary.offer(iteration, message, payload))
 
     def give_back(self, payload: memoryview) -> None:
-        """Let the next message have the payload of a Received or SegmentReceived event."""
+        """Return the payload of a Received or SegmentReceived event to the pool, for the next message."""
         self._pool.give_back(payload)
 
     def open_ring(self, window: int) -> None:
-        """Let at most ``window`` chunks of ring segments be on their way to the next replica, or wait there."""
+        """Let at most ``window`` chunks of ring segments be at the next replica or on their way there."""
         ring = self._ring()
         self._request(lambda: self._routes.open_ring(ring, window))
 
     def send_segment(
         self, iteration: int, step: int, segment_bytes: int, chunks: Sequence[tuple[int, memoryview]]
     ) -> None:
-        """Queue chunks, each with its offset in the segment, for the next replica; their bytes stay as they are."""
+        """Queue chunks, each with its offset in the segment, for the next replica. Their bytes must not change."""
         ring = self._ring()
 
         def queue() -> None:
@@ -96,14 +96,14 @@ class StripedTransport:
         self._request(queue)
 
     def give_segment_credit(self, chunks: int) -> None:
-        """Let the previous replica send so many chunks more, because as many have been used."""
+        """Let the previous replica send ``chunks`` more chunks, after as many have been used."""
         ring = self._ring()
         self._request(lambda: self._routes.links[ring.previous].give_credit(FrameKind.SEGMENT, chunks))
 
     def pass_segments_on(self, ring: RingRound) -> None:
-        """Pass on blank chunks of that all-reduce as they come.
+        """Pass on the blank chunks of that all-reduce as they arrive.
 
-        A SegmentsSent event follows, once all of them have come, and the kernel has accepted what was passed on.
+        A SegmentsSent event follows once all have arrived and the kernel has accepted those passed on.
         """
         end = self._ring()
         self._request(lambda: end.pass_on(ring))
@@ -113,21 +113,20 @@ class StripedTransport:
         self._request(self._ring().notify_when_sent)
 
     def close(self) -> None:
-        """End this rank's own sending.
+        """Shut the transport down. The rank sends no more messages of its own.
 
-        Closed follows, once everything queued is sent, everything relayed through this rank is gone, and all peers
-        have said goodbye.
+        Closed follows once all queued and relayed chunks are sent and all peers have sent their shutdown.
         """
         self._request(self._end_own)
 
     def raise_if_failed(self) -> None:
-        """Raise what the transport has failed with, if it has."""
+        """Raise the error of the transport if it has failed."""
         if self._error is not None:
             raise self._error
 
     def _ring(self) -> RingEnd:
         if self._routes.ring is None:
-            raise ValueError("the plan has no ring")
+            raise ValueError("the configuration has no ring")
         return self._routes.ring
 
     def _request(self, request: Callable[[], object]) -> None:
@@ -144,7 +143,7 @@ class StripedTransport:
         try:
             self._move()
         except Exception as error:
-            # Whatever ends this thread must end the rank too, which waits for events.
+            # Any error of this thread must end the rank too, which waits for events.
             self._error = error
             self._report(Failed(error))
         else:
@@ -155,7 +154,7 @@ class StripedTransport:
             self._epoll.close()
 
     def _move(self) -> None:
-        # Edge-triggered, each write is told once and need not be read back.
+        # Edge-triggered: each write is reported once and need not be read back.
         self._epoll.register(self._wake, select.EPOLLIN | select.EPOLLET)
         for link in self._routes.links.values():
             for connection in link.connections:
@@ -164,11 +163,12 @@ class StripedTransport:
                 self._epoll.register(connection.socket, select.EPOLLIN)
         self._serve_touched()
         while self._interest or not self._closing:
-            # Chunks that come one by one would all go to whichever connection the kernel happens to name first, until
-            # its window is full, and wait there for a round trip while others idle.
+            # The longest unused connection comes first. Otherwise chunks that come one by one would all go to the
+            # connection that the kernel names first, until its window is full, and wait there for a round trip while
+            # others idle.
             for descriptor, mask in sorted(self._epoll.poll(), key=self._last_used):
                 if descriptor == self._wake:
-                    # Before the requests are looked at: one that comes meanwhile wakes this thread again.
+                    # Reset before the requests are read: one that comes later then wakes this thread again.
                     self._woken = False
                     while self._requests:
                         self._requests.popleft()()
@@ -177,14 +177,14 @@ class StripedTransport:
             self._serve_touched()
 
     def _last_used(self, ready: tuple[int, int]) -> int:
-        """Return when that connection last began a frame, in frames; -1, before all, if it is no connection."""
+        """Return the sequence number of the last chunk that the connection began, -1 if it is not a connection."""
         link_and_connection = self._connections.get(ready[0])
         return -1 if link_and_connection is None else link_and_connection[1].last_begun
 
     def _serve_touched(self) -> None:
-        """Offer what was queued to connections that wait for nothing, the longest unused first, one frame to each.
+        """Offer queued frames to connections that do not wait to be writable, one each, the longest unused first.
 
-        Where more is left, the kernel is to report when they can be written to.
+        If frames are left, ask the kernel to report when the connections can be written to.
         """
         while link := self._next_touched():
             idle = [each for each in link.connections if not self._waits(each)]
@@ -198,21 +198,21 @@ class StripedTransport:
                 self._watch(link, connection, writable=link.wants_write(connection))
 
     def _next_touched(self) -> Link | None:
-        """Return a link for whose connections something may have changed, None if there is none."""
+        """Remove and return a touched link, None if there is none."""
         if not self._routes.touched and self._closing:
-            # What was sent last may have been the last that had to be relayed.
+            # The chunk that was sent last may have been the last one to relay.
             self._routes.end_what_is_through()
         return self._routes.touched.popitem()[0] if self._routes.touched else None
 
     def _waits(self, connection: Connection) -> bool:
-        """Return whether the kernel is to report that ``connection`` can be written to; True too if it is closed."""
+        """Return whether ``connection`` waits to be writable. True also if it is closed."""
         return bool(self._interest.get(connection, select.EPOLLOUT) & select.EPOLLOUT)
 
     def _serve(self, link: Link, connection: Connection, mask: int) -> None:
         self._exchange(link, connection, mask)
         waits = self._waits(connection)
         if waits or connection.sending or link.paused or link.ending:
-            # What waits for nothing and has nothing to go on with is offered the next frame without asking the kernel.
+            # Otherwise the connection is idle and gets the next frame without asking the kernel first.
             self._watch(link, connection, writable=connection.sending or (waits and link.wants_write(connection)))
 
     def _exchange(self, link: Link, connection: Connection, mask: int) -> None:
@@ -224,13 +224,13 @@ class StripedTransport:
         except FrameError as fault:
             raise TransportError(f"{link.peer}: {fault}") from None
         except EOFError:
-            when = "goodbye" if not connection.shutdown_received else "peer was done"
-            raise TransportError(f"{link.peer} closed a connection before its {when}") from None
+            when = "its shutdown" if not connection.shutdown_received else "this rank's shutdown"
+            raise TransportError(f"{link.peer} closed a connection before {when}") from None
         except OSError as failure:
             raise TransportError(f"lost a connection to {link.peer}: {failure.strerror}") from None
 
     def _watch(self, link: Link, connection: Connection, *, writable: bool) -> None:
-        """Watch ``connection`` for what it waits for, or close it when both sides are through with it."""
+        """Watch ``connection`` for the events that it waits for, or close it when both sides are done."""
         if connection not in self._interest:
             return
         if link.ending and link.done(connection):

@@ -37,7 +37,7 @@ PLAN = BaselineConfig(
 )
 
 
-def test_a_plan_reads_back_as_written(tmp_path: Path) -> None:
+def test_a_config_reads_back_as_written(tmp_path: Path) -> None:
     for plan in (PLAN, replace(PLAN, text="/tmp/text", gradients=None, parent_pid=None, threads=2)):
         plan.write(tmp_path / "plan.json")
         assert read_baseline_config(tmp_path / "plan.json") == plan
@@ -55,7 +55,7 @@ def test_a_plan_reads_back_as_written(tmp_path: Path) -> None:
         ({"learning_rate": 0.0}, "learning_rate: 0.0 is not above 0"),
         ({"silence_ns": 0}, "silence_ns: 0 is below 1"),
         ({"rendezvous_port": 0}, "rendezvous_port: 0 is no port"),
-        ({"rank": 0, "pipeline": 0, "stage": 0}, "rendezvous_address: rank 0 keeps the store at its own address"),
+        ({"rank": 0, "pipeline": 0, "stage": 0}, "rendezvous_address: rank 0 serves the store at its own address"),
         ({"microbatches": 7}, "microbatches: 7, where torch-zb runs 2 rounds on 3 stages and needs a multiple of 2"),
         ({"schedule": "torch-1f1b", "microbatches": 2}, "microbatches: 2, where torch-1f1b needs one for each"),
         ({"schedule": "torch-ddp"}, "stages: torch-ddp trains whole replicas: 1 stage, not 3"),
@@ -65,7 +65,7 @@ def test_a_plan_reads_back_as_written(tmp_path: Path) -> None:
         ({"colour": "red"}, "colour: unknown field"),
     ],
 )
-def test_a_plan_that_is_wrong_is_refused_with_its_path_and_the_field(
+def test_an_invalid_config_is_refused_with_path_and_field(
     tmp_path: Path, changes: dict[str, object], fault: str
 ) -> None:
     path = tmp_path / "plan.json"
@@ -113,7 +113,7 @@ def test_numbers_of_microbatches_are_refused_where_torch_refuses_them(schedule: 
         torch.distributed.destroy_process_group()
 
 
-def test_a_plan_is_read_without_torch() -> None:
+def test_a_config_is_read_without_torch() -> None:
     check = (
         "import sys, workloads.baselines.baseline_config, workloads.baselines.torch_rank; print('torch' in sys.modules)"
     )

@@ -63,14 +63,14 @@ def watched() -> Iterator[Watched]:
         watch.shutdown()
 
 
-def test_a_rank_that_goes_quiet_is_named_to_every_other(watched: Watched) -> None:
+def test_every_rank_names_the_silent_rank(watched: Watched) -> None:
     watched.watches[2].shutdown()
-    silence = f"rank 2 (host-2, {LOOPBACK}) is lost: nothing heard of it for 2.5 s"
+    silence = f"rank 2 (host-2, {LOOPBACK}) is lost: no heartbeat for 2.5 s"
     assert [watched.losses[rank].get(timeout=20) for rank in (0, 1)] == [silence] * 2
     assert watched.losses[2].empty()
 
 
-def test_ranks_that_live_are_not_lost_however_long_nothing_else_happens(watched: Watched) -> None:
+def test_live_ranks_are_never_reported_lost(watched: Watched) -> None:
     for losses in watched.losses:
         with pytest.raises(Empty):
             losses.get(timeout=1.5)

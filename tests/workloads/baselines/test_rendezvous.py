@@ -20,16 +20,16 @@ def test_where_several_ranks_share_an_address_none_is_blamed() -> None:
     assert connection_fault(GLOO, shared) == "Connection closed by peer [10.1.0.1]:3205"
 
 
-def test_words_that_name_no_address_stay_as_they_are() -> None:
+def test_a_message_without_an_address_is_unchanged() -> None:
     assert connection_fault("Application timeout caused pair closure\n", MEMBERS) == (
         "Application timeout caused pair closure"
     )
 
 
-def test_the_loopback_interface_bears_its_address() -> None:
+def test_the_loopback_interface_has_its_address() -> None:
     assert interface_address("lo") == "127.0.0.1"
 
 
 def test_an_interface_that_is_not_there_is_named() -> None:
-    with pytest.raises(ValueError, match="interface: eth77 bears no address here"):
+    with pytest.raises(ValueError, match="interface: eth77 has no address here"):
         interface_address("eth77")

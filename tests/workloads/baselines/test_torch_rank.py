@@ -72,7 +72,7 @@ def test_when_a_rank_is_killed_every_other_fails_with_one_line(
             assert not world.log(rank).complete
 
 
-def test_when_the_rank_that_keeps_the_store_falls_silent_it_is_named(start_world: StartWorld) -> None:
+def test_a_silent_store_server_is_named(start_world: StartWorld) -> None:
     # A stopped process keeps its connections open: to Gloo it is a slow one.
     world = start_world("torch-gpipe", 2, 1, iterations=1_000_000, silence_ns=3_000_000_000)
     world.await_first_iteration()
@@ -83,7 +83,7 @@ def test_when_the_rank_that_keeps_the_store_falls_silent_it_is_named(start_world
 
 def test_a_rank_that_is_not_started_is_reported(start_world: StartWorld) -> None:
     world = start_world("torch-ddp", 1, 2, absent={1}, rendezvous_timeout_ns=1_000_000_000)
-    assert world.outcome(0) == (1, "wanbed torch rank 0 (host-0): no word of rank 1 within 1 s\n")
+    assert world.outcome(0) == (1, "wanbed torch rank 0 (host-0): no answer from rank 1 within 1 s\n")
 
 
 def test_a_rank_that_finds_no_store_says_so(start_world: StartWorld) -> None:
@@ -98,14 +98,12 @@ def test_a_rank_that_finds_no_store_says_so(start_world: StartWorld) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"interface": "eth77"}, "interface: eth77 bears no address here"),
+        ({"interface": "eth77"}, "interface: eth77 has no address here"),
         ({"epoch_ns": 2**62}, "epoch_ns: lies in the future"),
         ({"parent_pid": 1}, "its parent is not process 1"),
     ],
 )
-def test_a_plan_that_cannot_be_followed_is_one_line(
-    start_world: StartWorld, changes: dict[str, object], line: str
-) -> None:
+def test_an_invalid_config_fails_with_one_line(start_world: StartWorld, changes: dict[str, object], line: str) -> None:
     status, errors = start_world("torch-ddp", 1, 1, **changes).outcome(0)
     assert status == 1
     assert errors.startswith(f"wanbed torch rank 0 (host-0): {line}")
@@ -113,7 +111,7 @@ def test_a_plan_that_cannot_be_followed_is_one_line(
 
 
 @pytest.mark.parametrize("arguments", [[], ["/nowhere/plan.json"]])
-def test_without_a_plan_there_is_one_line(arguments: list[str]) -> None:
+def test_a_missing_config_fails_with_one_line(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "workloads.baselines.torch_rank", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -41,7 +41,7 @@ def test_a_host_with_two_of_the_replicas_is_still_apart_from_the_third() -> None
     assert (environment["NCCL_P2P_DISABLE"], environment["NCCL_SHM_DISABLE"]) == ("1", "1")
 
 
-def test_gloo_is_told_its_interface() -> None:
+def test_gloo_uses_the_configured_interface() -> None:
     assert collective_environment(replace(PLAN, backend="gloo")) == {"GLOO_SOCKET_IFNAME": "eth0"}
 
 
@@ -64,6 +64,6 @@ def test_replicas_that_share_a_gpu_are_refused_by_their_hosts() -> None:
         ({"timeout_ns": 0}, "timeout_ns: 0 is below 1"),
     ],
 )
-def test_a_plan_that_cannot_be_followed_is_refused_by_its_field(changes: dict[str, object], text: str) -> None:
+def test_an_invalid_config_is_refused_by_field(changes: dict[str, object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         replace(PLAN, **changes)  # type: ignore[arg-type]

@@ -103,7 +103,7 @@ def test_messages_have_the_sizes_given_and_share_one_buffer_for_each() -> None:
         assert compute.outgoing(Message(kind, 3)) is payloads[0]
 
 
-def test_what_arrives_may_have_gone_back_to_the_pool_already() -> None:
+def test_received_payloads_may_be_back_in_the_pool() -> None:
     pool = BufferPool()
     compute = replaying(pool)
     payload = pool.take(3000)
@@ -153,7 +153,7 @@ class NotedGpu:
         self.told.append(("ended", end_ns))
 
 
-def test_a_gpu_that_is_shared_is_claimed_before_and_told_the_times_of_each_action() -> None:
+def test_a_shared_gpu_is_claimed_and_gets_the_times_of_each_action() -> None:
     gpu = NotedGpu()
     compute = ReplayCompute(ReplayCosts(ReplayDurations(1_000, 2_000, optimizer_ns=3_000)), nothing, gpu=gpu)
     compute.begin(4)

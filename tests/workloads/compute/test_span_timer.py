@@ -35,7 +35,7 @@ def test_a_span_is_as_long_as_the_gpu_says_and_lies_where_the_host_saw_it(speed:
         assert low_ns <= start_ns <= end_ns <= high_ns
 
 
-def test_how_late_the_host_learns_of_an_end_is_in_no_span() -> None:
+def test_no_span_includes_the_delay_until_the_host_sees_the_end() -> None:
     gpu = FakeGpu()
     timer = EventTimer(gpu, gpu.host_clock_ns)
     compute = gpu.compute_stream()

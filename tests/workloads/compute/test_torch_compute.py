@@ -159,7 +159,7 @@ def test_a_stage_computes_in_the_very_memory_of_what_arrived_and_what_it_sends()
     assert np.shares_memory(np.asarray(first), np.asarray(second))
 
 
-def test_what_is_being_sent_stays_as_it_is_whatever_is_computed_meanwhile() -> None:
+def test_tensors_being_sent_do_not_change() -> None:
     compute = middle_stage(lambda payload: None)
     for microbatch in range(3):
         compute.arrived(Message(MessageKind.ACTIVATION, microbatch), payload_of(WORK, microbatch))
@@ -178,7 +178,7 @@ def test_what_is_being_sent_stays_as_it_is_whatever_is_computed_meanwhile() -> N
 
 
 @pytest.mark.parametrize("split_backward", [False, True])
-def test_payloads_are_let_go_as_soon_as_nothing_needs_them(split_backward: bool) -> None:
+def test_payloads_are_released_after_their_last_use(split_backward: bool) -> None:
     let_go: list[memoryview] = []
     compute = middle_stage(let_go.append, recompute=True, split_backward=split_backward)
     activation, gradient = payload_of(WORK, 1), payload_of(WORK, 2)

@@ -38,7 +38,7 @@ FIELDS = {
         ("threads", 0),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_field(field: str, value: object) -> None:
+def test_an_invalid_value_is_refused_by_field(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=rf"^{field}: "):
         TorchWork(**{**FIELDS, field: value})
 

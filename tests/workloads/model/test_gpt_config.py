@@ -64,7 +64,7 @@ def test_heads_must_share_the_hidden_size() -> None:
 
 
 @pytest.mark.parametrize(("stage", "stages", "field"), [(0, 5, "stages"), (0, 0, "stages"), (4, 4, "stage")])
-def test_a_stage_that_cannot_be_is_refused(stage: int, stages: int, field: str) -> None:
+def test_an_invalid_stage_is_refused(stage: int, stages: int, field: str) -> None:
     with pytest.raises(ValueError, match=rf"^{field}: "):
         with_layers(4).layers_of(stage, stages)
 

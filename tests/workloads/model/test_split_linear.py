@@ -25,7 +25,7 @@ def test_a_backward_leaves_the_weights_gradient_until_it_is_computed() -> None:
     torch.testing.assert_close(split.weight.grad, plain.weight.grad)
 
 
-def test_gradients_left_add_up_in_place() -> None:
+def test_deferred_gradients_add_up_in_place() -> None:
     plain, split, data = layers()
     split.deferred = deferred = DeferredGradients()
     split.weight.grad = memory = torch.ones_like(split.weight)
@@ -38,7 +38,7 @@ def test_gradients_left_add_up_in_place() -> None:
     torch.testing.assert_close(memory, plain.weight.grad + 1)
 
 
-def test_what_has_been_taken_is_not_left_again() -> None:
+def test_a_taken_gradient_is_not_returned_again() -> None:
     _, split, data = layers()
     split.deferred = deferred = DeferredGradients()
     split(data).sum().backward()

@@ -20,7 +20,7 @@ def text(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
     return str(path)
 
 
-def test_everybody_gets_the_same_tokens(text: str | None) -> None:
+def test_every_process_gets_the_same_tokens(text: str | None) -> None:
     one, other = TokenSource(CONFIG, 3, text), TokenSource(CONFIG, 3, text)
     expected = [one.batch(*place) for place in PLACES]
     found = [other.batch(*place) for place in reversed(PLACES)][::-1]

@@ -89,7 +89,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         (a100_with(effciency=1), r"own\.json: effciency: unknown field, did you mean 'efficiency'\?"),
         (a100_with(efficiency=1.5), r"own\.json: efficiency: "),
         (a100_with(precision="fp8"), r"own\.json: precision: .*'fp8' is none of fp32, bf16"),
-        (a100_with(basis="guessed"), r"own\.json: basis: say whether the profile is estimated or measured"),
+        (a100_with(basis="guessed"), r"own\.json: basis: write whether the profile is estimated or measured"),
         (measured_with(prompts=[]), r"own\.json: prompts: "),
         (measured_with(source=[]), r"own\.json: source: "),
         ("[]", r"own\.json: a prefill profile is an object"),

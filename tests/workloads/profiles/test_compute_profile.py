@@ -120,14 +120,14 @@ def test_one_file_holds_for_every_model_that_was_measured() -> None:
         assert len(profile.stage_times(config, 2)) == 2
 
 
-def test_a_model_that_none_of_several_is_gets_named() -> None:
+def test_a_model_that_was_not_measured_is_named() -> None:
     profile = MeasuredProfile.model_validate(models(4096, 8192))
     config = GptConfig(layers=2, hidden=2048, context=4096, heads=32, vocabulary=50_304)
     with pytest.raises(InputError, match=r"measured with hidden 4096 and 8192, not 2048: measure this model"):
         profile.stage_times(config, 2)
 
 
-def test_a_mixture_of_measured_models_is_none_of_them() -> None:
+def test_a_mixture_of_measured_models_is_refused() -> None:
     document = models(4096, 8192)
     document["models"][1]["model"]["context"] = 6144  # type: ignore[index]
     config = GptConfig(layers=2, hidden=8192, context=4096, heads=32, vocabulary=50_304)
@@ -158,7 +158,7 @@ def test_a_figure_beyond_every_device_is_refused_with_its_field(basis: type, cha
         parse_model(basis, {**written, **changes}, "a.json")
 
 
-def test_the_times_of_any_number_of_layers_are_reckoned_at_once() -> None:
+def test_the_times_hold_for_any_number_of_layers() -> None:
     config = GptConfig(layers=2**16, hidden=4096, context=4096, heads=32, vocabulary=50_304)
     (stage,) = parse_model(MeasuredProfile, MEASURED, "a.json").stage_times(config, 1)
     assert stage.forward_ns == 1 + 2**16 * 1000 + 100_000

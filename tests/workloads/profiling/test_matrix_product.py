@@ -32,7 +32,7 @@ def test_the_time_is_that_of_one_product_however_many_are_timed_at_once() -> Non
     assert found == ProductTimes(16, (500_000,) * 7)
 
 
-def test_products_are_done_in_the_precision_asked_for() -> None:
+def test_products_use_the_configured_precision() -> None:
     found = measure_product(CpuDevice(), torch.bfloat16, 8, 7, warmup_ns=0, repeat_ns=0)
     assert found.size == 8
     assert min(found.repeats_ns) > 0

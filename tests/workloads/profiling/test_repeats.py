@@ -25,9 +25,7 @@ def test_a_repeat_lasts_about_as_long_as_asked() -> None:
 
 
 @given(time_ns=st.integers(1, 10**12), warmup_ns=st.integers(0, 10**7), repeat_ns=st.integers(0, 10**9))
-def test_whatever_it_takes_there_is_a_warm_up_and_one_figure_a_repeat(
-    time_ns: int, warmup_ns: int, repeat_ns: int
-) -> None:
+def test_there_is_always_a_warm_up_and_one_figure_per_repeat(time_ns: int, warmup_ns: int, repeat_ns: int) -> None:
     machine, text = Machine(time_ns), [0]
 
     def progress() -> None:
@@ -43,6 +41,6 @@ def test_whatever_it_takes_there_is_a_warm_up_and_one_figure_a_repeat(
     assert text == [9]
 
 
-def test_too_few_repeats_tell_no_spread_and_are_refused() -> None:
+def test_too_few_repeats_are_refused() -> None:
     with pytest.raises(ValueError, match=rf"^repeats: {LEAST_REPEATS - 1} is below {LEAST_REPEATS}$"):
         repeated(Machine(1), LEAST_REPEATS - 1, warmup_ns=0, repeat_ns=0)

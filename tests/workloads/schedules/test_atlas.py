@@ -45,7 +45,7 @@ def shortest_conceivable_ns(cell: CellCosts) -> int:
 
 @pytest.mark.parametrize("forward_ms", [21, 23, 25])
 @pytest.mark.parametrize("sharing", [False, True])
-def test_the_reference_cell_is_within_a_few_percent_of_what_is_conceivable(forward_ms, sharing, varuna_ns) -> None:
+def test_the_reference_cell_is_within_a_few_percent_of_the_bound(forward_ms, sharing, varuna_ns) -> None:
     cell = reference_cell(forward_ms * MS, sharing=sharing)
     planned_ns, least_ns = Atlas.plan(cell).makespan_ns, shortest_conceivable_ns(cell)
     print(
@@ -69,7 +69,7 @@ def test_the_plan_is_never_slower_than_varuna_over_the_same_links(memory_bound, 
         assert Atlas.plan(cell).makespan_ns <= varuna_ns(cell)
 
 
-def test_sharing_is_faster_than_links_of_ones_own_where_transfers_take_long() -> None:
+def test_sharing_is_faster_where_transfers_take_long() -> None:
     plans = [Atlas.plan(reference_cell(21 * MS, sharing=sharing)) for sharing in (True, False)]
     assert plans[0].makespan_ns < plans[1].makespan_ns
 

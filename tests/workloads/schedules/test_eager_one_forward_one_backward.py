@@ -53,6 +53,6 @@ def test_it_hides_latency_that_1f1b_does_not(run_pipeline) -> None:
 
 
 @pytest.mark.parametrize("depth", [0, 1.5, True])
-def test_a_depth_that_cannot_be_is_refused(depth: object) -> None:
+def test_an_invalid_depth_is_refused(depth: object) -> None:
     with pytest.raises(ValueError, match=r"^warmup_depth: "):
         EagerOneForwardOneBackward(PipelineShape(2, 8), warmup_depth=depth)  # type: ignore[arg-type]

@@ -141,6 +141,6 @@ def test_gpipe_refuses_a_memory_bound_that_it_cannot_keep() -> None:
 
 
 @pytest.mark.parametrize("depth", [0, -1, 1.5, "4", True])
-def test_a_warm_up_that_cannot_be_is_refused(depth: object) -> None:
+def test_an_invalid_warm_up_is_refused(depth: object) -> None:
     with pytest.raises(ValueError, match=r"^warmup_depth: "):
         OneForwardOneBackward(PipelineShape(2, 8), warmup_depth=depth)  # type: ignore[arg-type]

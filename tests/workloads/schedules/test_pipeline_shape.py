@@ -26,6 +26,6 @@ def test_stages_may_differ() -> None:
         ({"memory_bound": (1, 0)}, "memory_bound"),
     ],
 )
-def test_a_shape_that_cannot_be_is_refused_by_field(arguments: dict[str, object], field: str) -> None:
+def test_an_invalid_shape_is_refused_by_field(arguments: dict[str, object], field: str) -> None:
     with pytest.raises(ValueError, match=f"^{field}: "):
         PipelineShape(**{"stages": 2, "microbatches": 4, **arguments})  # type: ignore[arg-type]

@@ -50,19 +50,19 @@ def test_a_schedule_in_another_package_runs_by_its_name() -> None:
         ("gone", "variants.0.schedule: not_there:Lifo: No module named 'not_there'"),
     ],
 )
-def test_a_package_that_brings_no_schedule_after_all_is_named(name: str, line: str) -> None:
+def test_a_package_without_the_promised_schedule_is_named(name: str, line: str) -> None:
     with pytest.raises(InputError) as refusal:
         schedule_by_name(name, SHAPE, source="variants.0.schedule")
     assert str(refusal.value).startswith(line)
     assert "\n" not in str(refusal.value)
 
 
-def test_an_unknown_name_is_met_with_the_nearest() -> None:
+def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(InputError, match=r"^variants\.0\.schedule: no schedule 'gpip', did you mean 'gpipe'\?$"):
         schedule_class_path("gpip", "variants.0.schedule")
 
 
-def test_a_name_like_no_other_is_met_with_all() -> None:
+def test_a_name_without_a_near_match_lists_all() -> None:
     with pytest.raises(InputError, match=r"no schedule 'zzz', there are .*1f1b.*gpipe"):
         schedule_class_path("zzz")
 
@@ -82,6 +82,6 @@ def test_a_class_path_makes_what_its_name_makes() -> None:
 
 
 @pytest.mark.parametrize("path", ["gpipe", "workloads.schedules.gpipe:", "pathlib:Path", "pathlib:missing"])
-def test_what_is_no_class_path_is_refused(path: str) -> None:
+def test_an_invalid_class_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match=path.split(":", maxsplit=1)[0]):
         load_schedule(path)

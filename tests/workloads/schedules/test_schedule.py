@@ -68,7 +68,7 @@ def test_activations_go_down_and_gradients_come_back() -> None:
     assert schedule.sends(0, BACKWARD) is None
 
 
-def test_what_a_rank_asks_depends_on_its_own_stage_alone() -> None:
+def test_a_ranks_decisions_depend_on_its_own_stage_only() -> None:
     shape = PipelineShape(2, 1)
     whole, own = Opportunistic(shape), Opportunistic(shape)
     assert whole.next(0) == FORWARD
@@ -99,7 +99,7 @@ def test_an_action_that_was_not_running_cannot_finish() -> None:
         Opportunistic(PipelineShape(1, 1)).finished(0, FORWARD)
 
 
-def test_a_policy_that_chooses_what_is_not_ready_is_told_so() -> None:
+def test_choosing_an_action_that_is_not_ready_is_an_error() -> None:
     with pytest.raises(ScheduleError, match="Hasty chose backward of microbatch 0 at stage 1, which is not ready"):
         Hasty(PipelineShape(2, 1)).next(1)
 
@@ -124,7 +124,7 @@ class KeepingLast(Opportunistic):
     last_stage_recomputes = False
 
 
-def test_what_a_microbatch_goes_through_is_the_schedules_to_say() -> None:
+def test_the_schedule_decides_the_actions_of_a_microbatch() -> None:
     shape = PipelineShape(2, 1, recompute=True)
     recomputed = (ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD)
     assert [Opportunistic(shape).kinds(stage) for stage in (0, 1)] == [recomputed, recomputed]

@@ -44,7 +44,7 @@ def test_a_forward_goes_before_a_recompute_whose_gradient_is_not_there(stage: Mi
     assert [stage.does(), stage.does()] == [(FORWARD, 0), (FORWARD, 1)]
 
 
-def test_with_nothing_better_to_do_the_oldest_is_recomputed_ahead_and_only_that(stage: MiddleStage) -> None:
+def test_an_idle_gpu_recomputes_only_the_oldest_ahead(stage: MiddleStage) -> None:
     stage.activations(0, 1)
     assert [stage.does() for _ in range(4)] == [(FORWARD, 0), (FORWARD, 1), (RECOMPUTE, 0), None]
 

@@ -30,7 +30,7 @@ def events_until_closed(end) -> list:
 @pytest.mark.parametrize("size_bytes", SIZES)
 @pytest.mark.parametrize("unread_bytes", MARKS)
 @pytest.mark.parametrize("blank", [False, True])
-def test_messages_arrive_both_ways_with_their_length_and_unless_blank_their_bytes(
+def test_messages_arrive_with_their_length_and_their_bytes_unless_blank(
     join: Callable, connections: int, size_bytes: int, unread_bytes: int, blank: bool
 ) -> None:
     ends = join(connections, size_bytes, unread_bytes=unread_bytes, blank=blank)
@@ -64,9 +64,7 @@ def test_what_is_sent_are_headers_and_zeros(join_by_hand: Callable) -> None:
 
 @pytest.mark.parametrize("blank", [False, True])
 @pytest.mark.parametrize("unread_bytes", MARKS)
-def test_a_frame_is_heeded_however_few_bytes_of_it_come_at_a_time(
-    join_by_hand: Callable, unread_bytes: int, blank: bool
-) -> None:
+def test_a_frame_may_arrive_byte_by_byte(join_by_hand: Callable, unread_bytes: int, blank: bool) -> None:
     size_bytes = CHUNK_BYTES - 77
     (bare,), upper = join_by_hand(1, size_bytes, unread_bytes=unread_bytes, blank=blank)
     bare.setblocking(True)

@@ -70,9 +70,7 @@ def traffic(draw: st.DrawFn) -> tuple[dict, list]:
 
 @settings(max_examples=40, deadline=None)
 @given(traffic())
-def test_every_transfer_arrives_whole_at_its_owner_in_whatever_order_they_are_offered(
-    mesh: type, given_: tuple
-) -> None:
+def test_every_transfer_arrives_in_any_order_of_offers(mesh: type, given_: tuple) -> None:
     shape, sends = given_
     size_bytes, stages = shape["transfer_bytes"], shape["stages"]
     payloads = {send: random.randbytes(size_bytes) for send in sends}
@@ -142,16 +140,16 @@ def test_each_link_sends_transfers_in_turn_iteration_by_iteration(mesh: type, se
             message = Message(ACTIVATION, microbatch)
             joined.ends[2 * pipeline].transport.send(iteration, message, memoryview(bytes(size_bytes)))
         cutting = Cutting(size_bytes, 3)
-        order = [(iteration, *turn) for iteration in range(2) for turn in turns for _ in cutting.share(0)]
+        order = [(iteration, *turn) for iteration in range(2) for turn in turns for _ in cutting.chunks_of(0)]
         for pipeline in range(3):
             (bare,) = joined.bare[2 * pipeline + 1][2 * pipeline]
             headers = [frame_of(bare) for _ in order]
             assert [(header.iteration, header.owner, header.number) for header in headers] == order
-            offsets = {cutting.chunk(index)[0] for index in cutting.share(pipeline)}
+            offsets = {cutting.chunk(index)[0] for index in cutting.chunks_of(pipeline)}
             assert {header.offset for header in headers} == offsets
 
 
-def test_a_turn_that_has_not_come_holds_back_the_later_ones(mesh: type) -> None:
+def test_a_missing_transfer_holds_back_later_turns(mesh: type) -> None:
     with mesh(2, 2, 2, 100, turns=[(0, 0), (1, 0)], connections=1, by_hand=(1, 3)) as joined:
         joined.ends[2].transport.send(0, Message(ACTIVATION, 0), memoryview(bytes(100)))
         bares = [joined.bare[2 * pipeline + 1][2 * pipeline][0] for pipeline in range(2)]
@@ -187,7 +185,7 @@ def test_a_relay_is_sent_no_more_chunks_than_it_gives_credit_for(mesh: type) -> 
 
 
 @pytest.mark.parametrize("connections", [1, 3])
-def test_a_relay_gives_credit_for_its_window_at_first_and_then_for_what_has_gone(mesh: type, connections: int) -> None:
+def test_a_relay_gives_credit_for_its_window_then_for_sent_chunks(mesh: type, connections: int) -> None:
     # The relay is rank 0; the mate, rank 2, is played, and so is rank 1, which takes what is relayed.
     size_bytes = 64 * CHUNK_BYTES
     window = relay_window(connections)
@@ -214,7 +212,7 @@ def test_a_gradient_is_not_held_up_by_activations_whose_turn_has_not_come(mesh: 
             assert event.message == Message(GRADIENT, 0)
 
 
-def test_a_relay_stops_reading_what_a_mate_does_not_take_and_loses_nothing(mesh: type) -> None:
+def test_a_relay_stops_reading_when_a_cell_mate_does_not(mesh: type) -> None:
     # The relay is rank 1; the test plays rank 0, which sends, and its mate, rank 3, which at first takes nothing.
     size_bytes = 80 * CHUNK_BYTES
     with mesh(2, 2, 2, size_bytes, connections=1, by_hand=(0, 3)) as joined:
@@ -239,7 +237,7 @@ def test_a_relay_stops_reading_what_a_mate_does_not_take_and_loses_nothing(mesh:
         assert sent == offsets
 
 
-def test_nobody_leaves_before_what_it_relays_is_gone(mesh: type) -> None:
+def test_a_rank_shuts_down_after_all_relayed_chunks_are_sent(mesh: type) -> None:
     size_bytes = 5_000_000
     payload = random.randbytes(size_bytes)
     with mesh(3, 2, 3, size_bytes) as joined:
@@ -256,7 +254,7 @@ def test_nobody_leaves_before_what_it_relays_is_gone(mesh: type) -> None:
 
 
 @pytest.mark.parametrize("lost", range(6))
-def test_a_rank_that_is_lost_is_reported_at_every_rank(mesh: type, lost: int) -> None:
+def test_every_rank_reports_a_lost_rank(mesh: type, lost: int) -> None:
     with mesh(3, 2, 3, 5_000_000, by_hand=(lost,)) as joined:
         for rank, end in joined.ends.items():
             kind = ACTIVATION if rank % 2 == 0 else GRADIENT
@@ -277,24 +275,24 @@ CHUNK = FrameHeader(FrameKind.ACTIVATION, 1, 0, 0, 900_000, 0, 18_750)
     ("sender", "frames", "fault"),
     [
         (2, [CHUNK._replace(offset=18_750)], "which goes over another node pair"),
-        (2, [CHUNK._replace(owner=2)], "of pipeline 2, which is none that goes over this link"),
-        (2, [CHUNK._replace(owner=0)], "of pipeline 0, which is none that goes over this link"),
-        (2, [CHUNK._replace(kind=FrameKind.GRADIENT)], "of pipeline 1, which is none that goes over this link"),
+        (2, [CHUNK._replace(owner=2)], "of pipeline 2, which does not go over this link"),
+        (2, [CHUNK._replace(owner=0)], "of pipeline 0, which does not go over this link"),
+        (2, [CHUNK._replace(kind=FrameKind.GRADIENT)], "of pipeline 1, which does not go over this link"),
         (2, [CHUNK._replace(offset=1)], "the transfer is not cut there"),
         (2, [CHUNK._replace(total_bytes=900_001)], "of 900001 bytes, expected are 900000"),
-        (2, [CHUNK._replace(number=1)], "in iteration 0, which there is not"),
+        (2, [CHUNK._replace(number=1)], "in iteration 0, which does not exist"),
         (2, [credit(FrameKind.ACTIVATION, 1)] * 2, "credit for 1 chunks more than it was sent"),
         (2, [FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0)] * 2, "its last own chunk twice"),
         (2, [FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0), CHUNK], "a chunk of its own after its last one"),
-        (2, [SHUTDOWN, CHUNK], "a frame after its goodbye"),
+        (2, [SHUTDOWN, CHUNK], "a frame after its shutdown"),
         (1, [CHUNK], "expected are gradients"),
-        (1, [CHUNK._replace(kind=FrameKind.GRADIENT, owner=3)], "of pipeline 3, which is not of this cell"),
+        (1, [CHUNK._replace(kind=FrameKind.GRADIENT, owner=3)], "of pipeline 3, which is not in this DP-cell"),
         (1, [CHUNK._replace(kind=FrameKind.GRADIENT, offset=18_750)], "which goes over another node pair"),
-        (1, [CHUNK._replace(kind=FrameKind.SEGMENT)], "but is not the one before in the ring"),
-        (4, [CHUNK._replace(kind=FrameKind.SEGMENT, number=4)], "ring step 4 in iteration 0, which there is not"),
+        (1, [CHUNK._replace(kind=FrameKind.SEGMENT)], "but is not the previous rank in the ring"),
+        (4, [CHUNK._replace(kind=FrameKind.SEGMENT, number=4)], "ring step 4 in iteration 0, which does not exist"),
     ],
 )
-def test_what_a_peer_should_not_send_is_reported_with_its_name(
+def test_an_invalid_frame_is_reported_with_its_peer(
     mesh: type, sender: int, frames: list[FrameHeader], fault: str
 ) -> None:
     with mesh(3, 2, 3, 900_000, connections=1, by_hand=(1, 2, 4)) as joined:
@@ -310,7 +308,7 @@ def test_what_a_peer_should_not_send_is_reported_with_its_name(
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_whatever_frames_come_the_transport_goes_on_or_fails_by_name(mesh: type, data: st.DataObject) -> None:
+def test_any_sequence_of_frames_is_handled_or_reported(mesh: type, data: st.DataObject) -> None:
     numbers = st.integers(0, 3)
     frame = st.builds(
         FrameHeader,

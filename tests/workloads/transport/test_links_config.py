@@ -23,7 +23,7 @@ VALID = {
 }
 
 
-def test_a_plan_knows_its_peers_in_the_ring() -> None:
+def test_ring_neighbours_are_the_previous_and_the_next_rank() -> None:
     assert LinksConfig(**VALID).ring_neighbours == (0, 0)
     wide = LinksConfig(**VALID | {"ring": (0, 2, 4, 6), "peers": (peer(0), peer(3), peer(4))})
     assert wide.ring_neighbours == (0, 4)
@@ -50,7 +50,7 @@ def test_a_plan_knows_its_peers_in_the_ring() -> None:
         ({"ring": (0, 2, 4)}, "ring: rank 4 is none of the peers"),
     ],
 )
-def test_a_plan_that_cannot_be_is_refused_with_its_field(changed: dict[str, Any], fault: str) -> None:
+def test_an_invalid_links_config_names_the_field(changed: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=f"^{fault}"):
         LinksConfig(**VALID | changed)
 
@@ -65,7 +65,7 @@ def test_a_plan_that_cannot_be_is_refused_with_its_field(changed: dict[str, Any]
         ({"outgoing_turns": ((0, 0, 0),)}, "outgoing_turns: a turn is a pipeline and a microbatch"),
     ],
 )
-def test_a_boundary_that_cannot_be_is_refused_with_its_field(changed: dict[str, Any], fault: str) -> None:
+def test_an_invalid_boundary_config_names_the_field(changed: dict[str, Any], fault: str) -> None:
     valid = {"rank": 3, "transfer_bytes": 100, "mates": (0, 2), "outgoing_turns": ((0, 0), (1, 0))}
     with pytest.raises(ValueError, match=f"^{fault}"):
         BoundaryConfig(**valid | changed)

@@ -92,9 +92,7 @@ def test_a_caller_waits_for_a_listener_that_comes_later(listen: Callable, free_p
         (b"GET / HTTP/1.1\r\nHost: west-0\r\nAccept: */*\r\n\r\n", "it speaks another protocol"),
     ],
 )
-def test_a_foreign_client_is_dropped_and_told_of_and_the_expected_ones_still_come(
-    listen: Callable, hello: bytes, fault: str
-) -> None:
+def test_a_foreign_client_is_dropped_and_logged(listen: Callable, hello: bytes, fault: str) -> None:
     listener = listen()
     assert listener.hello_of(hello) == b""
     for made in call(listener.port)[1]:
@@ -114,10 +112,10 @@ def test_a_second_client_for_one_connection_is_dropped(listen: Callable) -> None
     assert listener.hello_of(Hello(TOKEN, 0, 1, 2).encode()) == Hello(TOKEN, 1, 1, 2).encode()
     listener.thread.join()
     assert len(listener.outcome[0]) == 2
-    assert listener.notes[0].endswith("connection 0 stands already")
+    assert listener.notes[0].endswith("connection 0 is already established")
 
 
-def test_a_silent_client_holds_nobody_up(listen: Callable) -> None:
+def test_a_silent_client_delays_no_peer(listen: Callable) -> None:
     listener = listen()
     listener.clients.append(socket.create_connection((LOOPBACK, listener.port)))
     for made in call(listener.port)[1]:
@@ -126,7 +124,7 @@ def test_a_silent_client_holds_nobody_up(listen: Callable) -> None:
     assert set(listener.outcome) == {0}
 
 
-def test_every_rank_meets_every_other_whatever_the_order_in_which_they_start() -> None:
+def test_ranks_connect_in_any_order_of_starting() -> None:
     addresses = [f"127.0.1.{rank + 1}" for rank in range(5)]
     peers = [Peer(rank, f"host-{rank}", addresses[rank], 29571, rank % 2 + 1) for rank in range(5)]
     met: dict[int, dict[int, list[socket.socket]]] = {}
@@ -151,7 +149,7 @@ def test_every_rank_meets_every_other_whatever_the_order_in_which_they_start() -
         made.close()
 
 
-def test_nobody_connects_once_the_expected_ones_have(listen: Callable) -> None:
+def test_the_listener_closes_after_the_rendezvous(listen: Callable) -> None:
     listener = listen()
     met = call(listener.port)
     listener.thread.join()
@@ -178,7 +176,7 @@ def test_a_listener_that_never_comes_is_named(free_port: int) -> None:
     )
 
 
-def test_somebody_else_at_the_listeners_port_is_distinguished(free_port: int) -> None:
+def test_another_program_at_the_peers_port_is_reported(free_port: int) -> None:
     with socket.create_server((LOOPBACK, free_port)) as server:
 
         def answer() -> None:
@@ -205,7 +203,7 @@ def test_a_congestion_control_that_the_kernel_lacks_is_named(free_port: int) -> 
         call(free_port, congestion="fancy")
 
 
-def test_sockets_are_bound_to_the_local_address_with_the_options_asked_for(listen: Callable) -> None:
+def test_sockets_have_the_configured_address_and_options(listen: Callable) -> None:
     listener = listen()
     met = call(listener.port, congestion="reno")
     listener.thread.join()

@@ -57,22 +57,22 @@ def widest_window(sender: socket.socket, receiver: socket.socket, *, hold: bool)
     return widest
 
 
-def test_a_window_that_is_held_is_what_the_peer_is_given(free_port: int) -> None:
+def test_a_held_window_stays_as_configured(free_port: int) -> None:
     with connected(free_port, WINDOW_BYTES) as (sender, receiver):
         assert WINDOW_BYTES / 2 < widest_window(sender, receiver, hold=True) <= WINDOW_BYTES
 
 
-def test_a_window_that_is_not_held_is_widened_by_the_kernel(free_port: int) -> None:
+def test_the_kernel_widens_a_window_that_is_not_held(free_port: int) -> None:
     with connected(free_port, WINDOW_BYTES) as (sender, receiver):
         assert widest_window(sender, receiver, hold=False) > WINDOW_BYTES
 
 
-def test_a_window_that_nobody_gives_is_the_kernel_s(free_port: int) -> None:
+def test_without_a_configured_window_the_kernel_chooses(free_port: int) -> None:
     with connected(free_port, None) as (sender, receiver):
         assert widest_window(sender, receiver, hold=False) > WINDOW_BYTES
 
 
-def test_the_buffer_is_larger_than_the_window_so_that_unread_data_does_not_narrow_it() -> None:
+def test_unread_data_does_not_narrow_the_window() -> None:
     with make_socket(LOOPBACK, 0, None, WINDOW_BYTES) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 4 * WINDOW_BYTES
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP) == WINDOW_BYTES

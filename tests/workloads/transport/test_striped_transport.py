@@ -40,7 +40,7 @@ def failure_of(end) -> TransportError:
 
 @pytest.mark.parametrize("connections", [1, 3, 8])
 @pytest.mark.parametrize("size_bytes", [1, CHUNK_BYTES, 5 * CHUNK_BYTES + 4321])
-def test_what_arrives_is_what_was_sent_both_ways_at_once(join: Callable, connections: int, size_bytes: int) -> None:
+def test_payloads_arrive_unchanged_both_ways_at_once(join: Callable, connections: int, size_bytes: int) -> None:
     lower, upper = join(connections, size_bytes)
     payloads = {
         message: random.randbytes(size_bytes) for index in range(4) for message in (activation(index), gradient(index))
@@ -63,7 +63,7 @@ def test_what_arrives_is_what_was_sent_both_ways_at_once(join: Callable, connect
         assert isinstance(next_event(end), Closed)
 
 
-def test_a_payload_is_received_where_the_one_given_back_was(join: Callable) -> None:
+def test_a_returned_payload_buffer_is_reused(join: Callable) -> None:
     lower, upper = join(2, 3 * CHUNK_BYTES)
     places = []
     for microbatch in range(3):
@@ -83,7 +83,7 @@ def test_payloads_that_are_kept_are_not_overwritten(join: Callable) -> None:
     assert [bytes(event.payload) for event in events] == sent
 
 
-def test_a_connection_that_does_not_move_holds_up_one_chunk_only(join_by_hand: Callable) -> None:
+def test_a_stuck_connection_delays_only_its_own_chunk(join_by_hand: Callable) -> None:
     # Rank 1 sends; its peer reads one connection only once the other has brought all but 3 chunks.
     chunks = 64
     size_bytes = chunks * CHUNK_BYTES
@@ -100,7 +100,7 @@ def test_a_connection_that_does_not_move_holds_up_one_chunk_only(join_by_hand: C
     assert isinstance(next_event(upper), Sent)
 
 
-def test_chunks_that_come_one_by_one_go_round_all_connections(join_by_hand: Callable) -> None:
+def test_single_chunks_rotate_over_all_connections(join_by_hand: Callable) -> None:
     size_bytes = 1000
     bare, upper = join_by_hand(4, size_bytes)
     for microbatch in range(8):
@@ -125,7 +125,7 @@ def test_a_transport_without_peers_closes_at_once() -> None:
     assert isinstance(events.get(timeout=PATIENCE_S), Closed)
 
 
-def test_a_goodbye_waits_for_what_is_queued_and_for_the_peers_goodbye(join: Callable) -> None:
+def test_shutdown_waits_for_queued_chunks_and_the_peer(join: Callable) -> None:
     lower, upper = join(3, 4 * CHUNK_BYTES)
     lower.transport.send(0, activation(0), memoryview(bytes(4 * CHUNK_BYTES)))
     lower.transport.close()
@@ -135,13 +135,13 @@ def test_a_goodbye_waits_for_what_is_queued_and_for_the_peers_goodbye(join: Call
     assert [type(next_event(lower)) for _ in range(3)] == [Sent, Received, Closed]
 
 
-def test_a_payload_of_another_size_than_the_boundarys_is_refused(join: Callable) -> None:
+def test_a_payload_of_the_wrong_size_is_refused(join: Callable) -> None:
     lower, _ = join(1, 100)
-    with pytest.raises(ValueError, match=r"rank 1 \(west-0, 127.0.0.1\) expects 100 bytes, given are 99"):
+    with pytest.raises(ValueError, match=r"rank 1 \(west-0, 127.0.0.1\) expects 100 bytes, not 99"):
         lower.transport.send(0, activation(0), memoryview(bytes(99)))
 
 
-def test_a_message_that_there_is_not_is_refused(join: Callable) -> None:
+def test_a_message_that_does_not_exist_is_refused(join: Callable) -> None:
     lower, upper = join(1, 100)
     with pytest.raises(ValueError, match="there is no stage to send an activation to"):
         upper.transport.send(0, activation(0), memoryview(bytes(100)))
@@ -159,20 +159,18 @@ CHUNK = FrameHeader(FrameKind.ACTIVATION, 0, 0, 0, 100, 0, 100)
         (CHUNK.encode()[:-1] + b"!" + bytes(100), "the checksum of its header is wrong"),
         (CHUNK._replace(length=101).encode(), "its chunk is inconsistent: 101 bytes at 0 of 100"),
         (CHUNK._replace(length=99).encode(), "99 bytes long: the transfer is not cut there"),
-        (CHUNK._replace(owner=1).encode(), "of microbatch 0 of pipeline 1, which is not of this cell"),
+        (CHUNK._replace(owner=1).encode(), "of microbatch 0 of pipeline 1, which is not in this DP-cell"),
         (CHUNK._replace(kind=FrameKind.SEGMENT).encode(), "it sent a segment, but there is no ring"),
         (credit(FrameKind.ACTIVATION, 1).encode(), "it gives credit for activations that it never gets"),
         (CHUNK._replace(kind=FrameKind.GRADIENT).encode(), "of the gradient of microbatch 0, expected are activations"),
         (CHUNK._replace(total_bytes=200, length=200).encode(), "of 200 bytes, expected are 100"),
-        (CHUNK._replace(number=8).encode(), "microbatch 8 in iteration 0, which there is not"),
-        (CHUNK._replace(iteration=2).encode(), "microbatch 0 in iteration 2, which there is not"),
+        (CHUNK._replace(number=8).encode(), "microbatch 8 in iteration 0, which does not exist"),
+        (CHUNK._replace(iteration=2).encode(), "microbatch 0 in iteration 2, which does not exist"),
         ((CHUNK.encode() + bytes(100)) * 2, "it sent the chunk at 0 of the activation of microbatch 0 twice"),
-        (SHUTDOWN.encode() * 2, "it sent a frame after its goodbye"),
+        (SHUTDOWN.encode() * 2, "it sent a frame after its shutdown"),
     ],
 )
-def test_what_a_peer_should_not_send_is_reported_with_its_name(
-    join_by_hand: Callable, frames: bytes, fault: str
-) -> None:
+def test_an_invalid_frame_is_reported_with_its_peer(join_by_hand: Callable, frames: bytes, fault: str) -> None:
     (bare,), upper = join_by_hand(1, 100)
     bare.sendall(frames)
     error = str(failure_of(upper))
@@ -182,14 +180,14 @@ def test_what_a_peer_should_not_send_is_reported_with_its_name(
 
 
 @pytest.mark.parametrize("sent", [b"", CHUNK.encode()[:7], CHUNK.encode() + bytes(60), CHUNK.encode() + bytes(100)])
-def test_a_peer_that_closes_without_a_goodbye_is_a_failure(join_by_hand: Callable, sent: bytes) -> None:
+def test_closing_without_a_shutdown_is_a_failure(join_by_hand: Callable, sent: bytes) -> None:
     (bare,), upper = join_by_hand(1, 100)
     bare.sendall(sent)
     bare.shutdown(socket.SHUT_WR)
-    assert str(failure_of(upper)) == "rank 0 (east-0, 127.0.0.1) closed a connection before its goodbye"
+    assert str(failure_of(upper)) == "rank 0 (east-0, 127.0.0.1) closed a connection before its shutdown"
 
 
-def test_a_peer_that_dies_is_a_failure_at_once_and_ends_every_connection(join_by_hand: Callable) -> None:
+def test_a_dead_peer_ends_every_connection_at_once(join_by_hand: Callable) -> None:
     (first, second), upper = join_by_hand(2, 100)
     first.close()
     assert str(failure_of(upper)) == "lost a connection to rank 0 (east-0, 127.0.0.1): Connection reset by peer"
@@ -200,11 +198,11 @@ def test_a_peer_that_dies_is_a_failure_at_once_and_ends_every_connection(join_by
         second.recv(1)
 
 
-def test_a_peer_that_leaves_after_its_goodbye_but_before_ours_is_a_failure(join_by_hand: Callable) -> None:
+def test_closing_before_this_ranks_shutdown_is_a_failure(join_by_hand: Callable) -> None:
     (bare,), upper = join_by_hand(1, 100)
     bare.sendall(SHUTDOWN.encode())
     bare.shutdown(socket.SHUT_WR)
-    assert "closed a connection before its peer was done" in str(failure_of(upper))
+    assert "closed a connection before this rank's shutdown" in str(failure_of(upper))
 
 
 def test_a_large_payload_is_sent_from_where_it_lies(join_by_hand: Callable) -> None:

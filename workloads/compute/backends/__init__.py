@@ -1,1 +1,1 @@
-"""Compute back ends: one class each says what callers ask of a kind of compute, and makes what computes in a rank."""
+"""Compute back ends: one class for each kind of compute states its properties and creates a rank's computation."""

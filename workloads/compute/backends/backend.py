@@ -1,4 +1,4 @@
-"""The interface of a compute back end: facts that its callers ask, and the object that computes in a rank."""
+"""The interface of a compute back end: its properties, and the creation of a rank's computation."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -21,14 +21,17 @@ DEFAULT_RENDEZVOUS_TIMEOUT_NS = 8_000_000_000
 
 @dataclass(frozen=True)
 class ComputeConfig:
-    """What the rank of one stage computes, with nothing left to default: the same for every back end.
+    """The configuration of one stage's computation in a rank, the same for every back end.
 
-    ``backend`` is the path of its class, ``package.module:Class``; ``options`` are its keyword arguments. ``costs`` are
-    the stage's times as far as they are known ahead (dilated, where the run is), and the sizes of what it sends.
-    An iteration trains on ``microbatches`` sequences in each of ``pipelines`` pipelines. ``model`` is None unless the
-    back end trains one, in that ``precision`` of weights, activations and gradients; ``text`` is the file it learns
-    from, None for synthetic tokens from ``seed``. ``device``, ``threads`` and ``check_iteration`` are as in the
-    experiment file, None where nothing asks for them.
+    - ``backend``: the path of its class, ``package.module:Class``; ``options`` are its keyword arguments.
+    - ``costs``: the stage's times as far as they are known ahead (dilated if the run is), and the sizes of what it
+      sends.
+    - ``microbatches``: sequences in one iteration, in each of ``pipelines`` pipelines.
+    - ``precision``: that of weights, activations and gradients.
+    - ``seed``: for the initial weights and the synthetic tokens.
+    - ``model``: None unless the back end trains one.
+    - ``text``: the file that tokens are read from, None for synthetic tokens.
+    - ``device``, ``threads``, ``check_iteration``: as in the experiment file, None if it does not set them.
     """
 
     backend: str
@@ -51,11 +54,12 @@ class ComputeConfig:
 
 @dataclass(frozen=True)
 class RankContext:
-    """What a rank lends to its computation.
+    """The parts of a rank that its computation uses.
 
-    ``actions`` are the kinds that its schedule asks for at this stage. ``check`` raises what the connections have
-    failed with: call it now and then while nothing else would notice. ``pool`` takes back payloads that have arrived.
-    ``gpu`` is given where training shares its GPU: claim it for each action.
+    - ``actions``: the kinds of action that the schedule has at this stage.
+    - ``check``: raises the error of the connections if they have failed. Call it regularly during long waits.
+    - ``pool``: received payloads are given back to it.
+    - ``gpu``: None unless training shares its GPU. Claim it for each action.
     """
 
     actions: tuple[ActionKind, ...]
@@ -66,12 +70,13 @@ class RankContext:
 
 @dataclass(frozen=True)
 class Computation:
-    """What computes in one rank.
+    """The computation of one rank.
 
-    ``device`` measures a real device, if there is one. Gradients are summed in elements of ``element_bytes``. Without
-    ``reads_payloads`` only the length of a message goes over the network as it is: its bytes are zeros, and nobody
-    keeps what arrives. ``save_gradients`` writes the summed gradients to a file, if the back end trains.
-    ``device_gradients`` are the gradients where they lie, if it sums on the device.
+    - ``device``: measures the device, None if there is none.
+    - ``element_bytes``: the size of a gradient's element; the all-reduce does not split elements.
+    - ``reads_payloads``: False if messages have a length but no contents: zeros are sent, and received bytes discarded.
+    - ``save_gradients``: writes the summed gradients to a file, None if the back end does not train.
+    - ``device_gradients``: the gradients on the device, None if the back end cannot sum them there.
     """
 
     compute: Compute
@@ -83,23 +88,23 @@ class Computation:
 
 
 class ComputeBackend(ABC):
-    """One kind of compute. A subclass states its facts as class attributes, and makes what computes in a rank.
+    """One kind of compute. A subclass states its properties as class attributes and creates a rank's computation.
 
-    It is constructed with its options of the experiment file as keyword arguments, and raises ValueError for a value
-    that it does not take. It is imported wherever experiments are read: load heavy packages in ``create``.
+    The constructor takes the options of the experiment file as keyword arguments, and raises ValueError for an invalid
+    value. The module is imported wherever experiments are read: import heavy packages in ``create`` only.
 
-    - ``title``: what messages call it.
-    - ``real_time``: its work takes the time it takes. It cannot run in virtual time or dilated; a simulation, which
-      does not run it, takes the times of the experiment file in its place.
-    - ``planning_profile``: the compute profile whose times stand for its own where the file names none. None: the
-      times are those written in the file.
-    - ``trains``: it trains the model, of which it needs all dimensions. It can learn from a text, sends what the model
-      makes, and leaves losses and gradients.
-    - ``on_device``: it computes on a device: the file may choose one, and GPUs are given to the hosts.
-    - ``sums_on_device``: torch's own collectives can sum its ``device_gradients`` in place of the ring.
-    - ``torch_schedules``: torch's own schedules can train in its place.
+    - ``title``: its name in messages.
+    - ``real_time``: its work takes real time, so it cannot run in virtual time or dilated. A simulation does not run it
+      and uses the times of the experiment file instead.
+    - ``planning_profile``: the compute profile to plan and simulate with if the file names none. None: the times are
+      those written in the file.
+    - ``trains``: it trains the model, of which it needs all dimensions. It can read tokens from a text, sends the
+      model's activations and gradients, and records losses and gradients.
+    - ``on_device``: it computes on a device. The file may choose the device, and GPUs are assigned to the hosts.
+    - ``sums_on_device``: torch's collectives can sum its ``device_gradients`` instead of the ring.
+    - ``torch_schedules``: torch's own schedules (baselines) can train instead of it.
     - ``computes_prefill``: torch computes prefill too, on the same device. Otherwise prefill is replayed.
-    - ``rendezvous_timeout_ns``: how long after their start its ranks may take until all have found each other.
+    - ``rendezvous_timeout_ns``: the limit of the rendezvous of its ranks, from their start.
     """
 
     title: ClassVar[str]
@@ -113,24 +118,24 @@ class ComputeBackend(ABC):
     rendezvous_timeout_ns: ClassVar[int] = DEFAULT_RENDEZVOUS_TIMEOUT_NS
 
     def missing(self) -> str | None:
-        """Return what this machine lacks to compute so, with the remedy, in one line; None if it lacks nothing."""
+        """Return one line with what this machine lacks for this back end, and the remedy; None if it lacks nothing."""
         return None
 
     @abstractmethod
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
-        """Make what computes in a rank, before it has connected to others.
+        """Create a rank's computation, before the rank has connected to its peers.
 
-        Raises ValueError and OSError, one line, for what it cannot compute.
+        Raise ValueError or OSError, one line, for a configuration that it cannot compute.
         """
 
 
 def load_backend(class_path: str) -> type[ComputeBackend]:
-    """Return the back end's class at ``"package.module:Class"``. Raises ValueError with the path and the fault."""
+    """Return the back end's class at ``"package.module:Class"``. Raise ValueError with the path and the fault."""
     return load_subclass(class_path, ComputeBackend)
 
 
 def create_backend(class_path: str, options: Mapping[str, Any]) -> ComputeBackend:
-    """Make a back end. Raises ValueError for a path or options that do not make one."""
+    """Create a back end. Raise ValueError if the path or the options are not valid."""
     backend_class = load_backend(class_path)
     try:
         return backend_class(**options)

@@ -1,7 +1,7 @@
 """Find compute back ends by name: those of this package, and those of other installed packages.
 
-A package adds one with an entry point in the group ``wanbed.compute``, of a subclass of ``ComputeBackend``. Names are
-looked up where an experiment is read; a rank is given the class's path.
+A package adds a back end, a subclass of ``ComputeBackend``, by an entry point in the group ``wanbed.compute``. Names
+are looked up when an experiment is read. A rank gets the path of the class.
 """
 
 import sys
@@ -17,14 +17,14 @@ _OWN = {
 
 
 def backend_names() -> tuple[str, ...]:
-    """Return every name there is a back end for, sorted."""
+    """Return the names of all back ends, sorted."""
     return tuple(sorted(_paths(tuple(sys.path))))
 
 
 def backend_class_path(name: str) -> str:
     """Return ``"package.module:Class"`` of the back end of that name.
 
-    Raises ValueError for a name that none or several packages have.
+    Raise ValueError if no package or several have that name.
     """
     paths = _paths(tuple(sys.path)).get(name, set())
     if len(paths) > 1:
@@ -37,7 +37,7 @@ def backend_class_path(name: str) -> str:
 
 @cache
 def _paths(_searched: tuple[str, ...]) -> dict[str, set[str]]:
-    """Return the paths that each name has. Cached: a search takes a millisecond, for every cell."""
+    """Return the class paths of each name. Cached: a search takes a millisecond, at every sweep point."""
     found = {name: {path} for name, path in _OWN.items()}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         found.setdefault(entry.name, set()).add(entry.value)

@@ -5,11 +5,11 @@ from workloads.compute.replay import ReplayCompute
 
 
 class ReplayBackend(ComputeBackend):
-    """Takes the times that the experiment file or a compute profile gives, and sends bytes that nobody reads."""
+    """Takes the times of the experiment file or of a compute profile, and sends bytes that no rank reads."""
 
     title = "replayed compute"
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
-        """Make what occupies the GPU for the times of ``config``."""
+        """Create the computation that occupies the GPU for the times of ``config``."""
         compute = ReplayCompute(config.costs, context.check, context.pool, context.gpu)
         return Computation(compute, reads_payloads=False)

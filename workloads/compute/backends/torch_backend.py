@@ -1,4 +1,4 @@
-"""Training by torch, which this module loads only in a rank."""
+"""Training by torch. Only ``create``, in a rank, imports torch."""
 
 from importlib.util import find_spec
 
@@ -8,7 +8,7 @@ from workloads.model.gpt_config import bytes_per_element
 from workloads.schedules.action import ActionKind
 
 TORCH_RENDEZVOUS_NS = 60_000_000_000
-"""Long, since loading torch takes seconds of a core, and all the ranks may share a few."""
+"""Long, because importing torch takes seconds of a core, and all ranks may share few cores."""
 
 
 class TorchBackend(ComputeBackend):
@@ -31,7 +31,7 @@ class TorchBackend(ComputeBackend):
         return None
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
-        """Build the stage and its optimizer. Raises ValueError and OSError as ``TorchWork`` and ``TorchCompute`` do."""
+        """Build the stage and its optimizer. Raise ValueError or OSError as ``TorchWork`` and ``TorchCompute`` do."""
         from workloads.compute.gradient_file import save_gradients  # noqa: PLC0415
         from workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
@@ -47,7 +47,7 @@ class TorchBackend(ComputeBackend):
 
 
 def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchWork:
-    """Return torch's input for a stage whose schedule asks for ``actions``. Raises ValueError naming the field."""
+    """Return the torch configuration of a stage whose schedule has ``actions``. Raise ValueError naming the field."""
     if config.model is None:
         raise ValueError("model: None, and torch needs one to train")
     return TorchWork(

@@ -1,1 +1,1 @@
-"""What is done on a device: clocks, copies, and its runtime."""
+"""Devices: their runtime, clocks, timing, and copies between GPU and host."""

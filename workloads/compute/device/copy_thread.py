@@ -1,4 +1,4 @@
-"""Hand messages to the transport once they have been copied from a GPU, while the rank computes on."""
+"""Hand messages to the transport once they have been copied from a GPU, while the rank continues to compute."""
 
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -11,9 +11,9 @@ Send = Callable[[int, Message, memoryview], None]
 
 
 class CopyThread:
-    """A thread that calls ``fetch``, which waits for the copy, and then ``send``, message by message in their order.
+    """A thread that calls ``fetch``, which waits for the copy, and then ``send``, for each message in order.
 
-    What either raises goes to ``report``, and nothing is sent after it.
+    If either raises, the error is passed to ``report``, and nothing more is sent.
     """
 
     def __init__(self, fetch: Fetch, send: Send, report: Callable[[Exception], None]) -> None:
@@ -21,7 +21,7 @@ class CopyThread:
         self._send = send
         self._report = report
         self._messages: SimpleQueue[tuple[int, Message] | None] = SimpleQueue()
-        self._thread = Thread(target=self._run, name="courier", daemon=True)
+        self._thread = Thread(target=self._run, name="copy thread", daemon=True)
         self._thread.start()
 
     def send(self, iteration: int, message: Message) -> None:
@@ -29,7 +29,7 @@ class CopyThread:
         self._messages.put((iteration, message))
 
     def close(self) -> None:
-        """Send what is queued and end. May be called again."""
+        """Send the queued messages and end the thread. May be called again."""
         self._messages.put(None)
         self._thread.join()
 
@@ -39,6 +39,6 @@ class CopyThread:
             try:
                 self._send(iteration, message, self._fetch(message))
             except Exception as fault:
-                # Nobody looks at this thread, and the rank would wait for ever for the message to be sent.
+                # No other code sees an error of this thread, and the rank would wait for the message for ever.
                 self._report(fault)
                 return

@@ -1,4 +1,4 @@
-"""Measure one rank's device: busy time, its check by torch.profiler, what was staged."""
+"""Measure one rank's device: its busy times, their check by torch.profiler, and the bytes staged."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from workloads.compute.span_timer import create_timer
 
 
 class DeviceMeasurement:
-    """Times every action of a rank on ``device``. torch.profiler also watches ``check_iteration``, if there is one."""
+    """Times every action of a rank on ``device``. torch.profiler also records ``check_iteration`` unless it is None."""
 
     def __init__(self, device: TorchDevice, check_iteration: int | None = None) -> None:
         self._runtime = device.runtime
@@ -20,13 +20,13 @@ class DeviceMeasurement:
         self._checked_ns: tuple[int, int] | None = None
 
     def begin(self, iteration: int) -> None:
-        """Count what is timed from now on to ``iteration``."""
+        """Begin ``iteration``, and the profiler's recording if it is the one to check."""
         if iteration == self._check_iteration:
             self._check = ProfilerCheck(on_device=self._runtime is not None)
             self._check.begin()
 
     def timed(self, kind: str, work: Callable[[], None]) -> tuple[int, int]:
-        """Carry out ``work``, a span of that kind. Returns when the host began it and when it knew it done."""
+        """Carry out ``work``, a span of that kind. Return when the host began it and when it saw the end."""
         if self._check is None:
             return self._timer.timed(work)
         check = self._check
@@ -38,7 +38,7 @@ class DeviceMeasurement:
         return self._timer.timed(marked)
 
     def resolve(self) -> list[tuple[int, int]]:
-        """Return when the device was busy since the last call, one interval for each ``timed``."""
+        """Return the busy intervals of the device since the last call, one for each ``timed``."""
         intervals = self._timer.resolve()
         if self._check is not None:
             spans_ns = sum(end_ns - start_ns for start_ns, end_ns in intervals)
@@ -47,7 +47,7 @@ class DeviceMeasurement:
         return intervals
 
     def record(self, staging: Staging) -> DeviceRecord:
-        """Return everything known so far, including what ``staging`` has copied."""
+        """Return all measurements so far, with the copies of ``staging``."""
         spans_ns, profiler_ns = self._checked_ns or (0, 0)
         return DeviceRecord(
             device="cpu" if self._runtime is None else self._runtime.device,

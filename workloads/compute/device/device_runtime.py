@@ -1,7 +1,7 @@
-"""Streams, events and pinned memory of a GPU. Every call of CUDA for them is here.
+"""Streams, events and pinned memory of a GPU. All CUDA calls for them are in this module.
 
-Work goes to the compute stream, which is the thread's current one, or to a stream for copies. What is enqueued on one
-stream is done in its order; only events order work of two streams.
+Work goes to the compute stream, which is the thread's current stream, or to a copy stream. Work on one stream is done
+in the order in which it was enqueued. Only events order the work of two streams.
 """
 
 from abc import ABC, abstractmethod
@@ -11,11 +11,11 @@ from torch import Tensor
 
 
 class DeviceEvent(ABC):
-    """A mark in a stream, passed when everything enqueued there before has been done; it can be recorded again."""
+    """A mark in a stream. It is passed when all work enqueued before it is done. It can be recorded again."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Block this thread, and no other, until the mark has been passed."""
+        """Block this thread (and no other) until the event has passed."""
 
     @abstractmethod
     def passed(self) -> bool:
@@ -23,26 +23,27 @@ class DeviceEvent(ABC):
 
     @abstractmethod
     def since_ns(self, earlier: "DeviceEvent") -> float:
-        """Return the time on the device's clock from ``earlier`` to this event. Both must have been passed.
+        """Return the nanoseconds on the device's clock from ``earlier`` to this event. Both must have passed.
 
-        CUDA gives a single-precision number of milliseconds: half a microsecond at best, and 2^-24 of its own size.
+        CUDA returns milliseconds in single precision: the resolution is half a microsecond at best, and 2^-24 of the
+        value.
         """
 
 
 class DeviceStream(ABC):
-    """A queue of copies on a device, beside the one in which it computes."""
+    """A stream of a device: the compute stream, or one for copies beside it."""
 
     @abstractmethod
     def record(self, event: DeviceEvent) -> None:
-        """Enqueue the event's mark."""
+        """Enqueue the event."""
 
     @abstractmethod
     def wait_for(self, event: DeviceEvent) -> None:
-        """Let what is enqueued from now on wait for ``event``, which was recorded before. Blocks no thread."""
+        """Make work that is enqueued from now on wait for ``event``, which has been recorded. Block no thread."""
 
     @abstractmethod
     def copy(self, target: Tensor, source: Tensor) -> None:
-        """Enqueue a copy between the device and pinned memory, both contiguous; both must stay until it is done."""
+        """Enqueue a copy between device and pinned memory. Both tensors are contiguous; keep them until it is done."""
 
 
 class DeviceRuntime(ABC):
@@ -53,11 +54,11 @@ class DeviceRuntime(ABC):
 
     @abstractmethod
     def compute_stream(self) -> DeviceStream:
-        """Return the stream that this thread's kernels go to."""
+        """Return the stream that runs this thread's kernels."""
 
     @abstractmethod
     def copy_stream(self) -> DeviceStream:
-        """Return a new stream, beside all others."""
+        """Return a new stream, independent of all others."""
 
     @abstractmethod
     def event(self) -> DeviceEvent:
@@ -65,7 +66,7 @@ class DeviceRuntime(ABC):
 
     @abstractmethod
     def pinned(self, size_bytes: int) -> Tensor:
-        """Return bytes in the CPU's memory that the device copies from and to by itself."""
+        """Return bytes in page-locked host memory, which the device can copy from and to asynchronously."""
 
     @abstractmethod
     def empty(self, elements: int, dtype: torch.dtype) -> Tensor:
@@ -110,7 +111,7 @@ class CudaRuntime(DeviceRuntime):
     def __init__(self, device: torch.device) -> None:
         self._device = device
         properties = torch.cuda.get_device_properties(device)
-        # NVML and CUDA_VISIBLE_DEVICES write it with the prefix.
+        # NVML and CUDA_VISIBLE_DEVICES write the UUID with this prefix.
         self.device, self.model = f"GPU-{str(properties.uuid).removeprefix('GPU-')}", str(properties.name)
 
     def compute_stream(self) -> DeviceStream:
@@ -122,7 +123,7 @@ class CudaRuntime(DeviceRuntime):
         return _CudaStream(torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
 
     def event(self) -> DeviceEvent:
-        """Return an event that takes the time."""
+        """Return an event that records the time."""
         return _CudaEvent()
 
     def pinned(self, size_bytes: int) -> Tensor:
@@ -130,5 +131,5 @@ class CudaRuntime(DeviceRuntime):
         return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
 
     def empty(self, elements: int, dtype: torch.dtype) -> Tensor:
-        """Return memory of torch's allocator, which hands it out in the compute stream's order."""
+        """Return memory of torch's allocator, which reuses memory in the compute stream's order."""
         return torch.empty(elements, dtype=dtype, device=self._device)

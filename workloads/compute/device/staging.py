@@ -1,7 +1,7 @@
-"""Copy a stage's messages from the device to where sockets read them, and back.
+"""Staging: copy a stage's messages between the device and the host memory that sockets use.
 
-On the CPU they are there already: the tensor itself is sent, and received payloads are computed from without a copy. A
-GPU copies through pinned memory, each way on a stream of its own, beside its kernels and beside the sockets.
+On the CPU nothing is copied: the tensor's own memory is sent, and received payloads are used as tensors. A GPU copies
+through pinned memory, with one stream for each direction, while kernels and sockets continue.
 """
 
 from abc import ABC, abstractmethod
@@ -20,13 +20,13 @@ Release = Callable[[memoryview], None]
 
 @dataclass(frozen=True)
 class Staged:
-    """The total of copies one way so far: their bytes, and the time the device took for them."""
+    """The total of the copies in one direction: bytes, and time on the device."""
 
     size_bytes: int = 0
     copy_ns: int = 0
 
     def plus(self, size_bytes: int, copy_ns: int) -> "Staged":
-        """Return the total with one copy more."""
+        """Return the total with one more copy."""
         return Staged(self.size_bytes + size_bytes, self.copy_ns + copy_ns)
 
 
@@ -35,11 +35,11 @@ class OutgoingCopy(ABC):
 
     @abstractmethod
     def payload(self) -> memoryview:
-        """Return the tensor's bytes, writable, once they are on the host. Any one thread may call it; it waits."""
+        """Wait until the tensor's bytes are on the host, and return them, writable. Any one thread may call this."""
 
     @abstractmethod
     def release(self) -> None:
-        """Release the payload, which nobody reads any more."""
+        """Release the payload after its last use."""
 
 
 class IncomingCopy(ABC):
@@ -49,40 +49,43 @@ class IncomingCopy(ABC):
 
     @abstractmethod
     def let_compute_wait(self) -> None:
-        """Let what is computed from now on wait for the tensor. Blocks no thread."""
+        """Make kernels that are enqueued from now on wait for the tensor. Block no thread."""
 
 
 class Staging(ABC):
-    """Both ways of one stage's messages. The computing thread makes all calls but ``OutgoingCopy.payload``."""
+    """The copies of one stage's messages in both directions.
+
+    All calls come from the computing thread, except ``OutgoingCopy.payload``.
+    """
 
     overlaps: bool
-    """Whether a copy goes on beside what is computed next, so that somebody else should wait for its payload."""
+    """Whether a copy runs while the next action computes, so that another thread should wait for its payload."""
 
     keeps_payload: bool
-    """Whether the tensor of an incoming payload lives in its memory, which is then the caller's to release."""
+    """Whether the tensor of an incoming payload uses the payload's memory. Then the caller must release the payload."""
 
     to_host: Staged
     to_device: Staged
 
     @abstractmethod
     def outgoing(self, tensor: Tensor) -> OutgoingCopy:
-        """Begin to copy a tensor that has been computed, or that is enqueued to be computed."""
+        """Begin to copy a tensor whose computation is done or enqueued."""
 
     @abstractmethod
     def incoming(self, payload: memoryview, dtype: torch.dtype, release: Release) -> IncomingCopy:
-        """Begin to copy a payload's elements into a flat tensor; ``release`` follows, unless ``keeps_payload``."""
+        """Begin to copy a payload into a flat tensor. Call ``release`` after the copy, unless ``keeps_payload``."""
 
     @abstractmethod
     def take_back(self, tensor: Tensor, copy: OutgoingCopy) -> None:
-        """Copy a payload, which has been changed since, back to the tensor that it came from, and release it."""
+        """Copy a payload that has changed since ``outgoing`` back to its tensor, and release it."""
 
     @abstractmethod
     def receive_buffer(self, size_bytes: int) -> memoryview | None:
-        """Return memory that a payload should arrive in, None where any will do."""
+        """Return memory to receive a payload in, None if any memory will do."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Release what finished copies have held, and add those copies to ``to_host`` and ``to_device``."""
+        """Release the memory of finished copies, and add them to ``to_host`` and ``to_device``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class _OutgoingTensor(OutgoingCopy):
         return as_bytes(self.tensor)
 
     def release(self) -> None:
-        """Do nothing: the tensor is freed with whoever holds this."""
+        """Do nothing: the tensor is freed with this object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +104,11 @@ class _IncomingTensor(IncomingCopy):
     tensor: Tensor
 
     def let_compute_wait(self) -> None:
-        """Do nothing: the tensor is there."""
+        """Do nothing: the tensor is complete."""
 
 
 class DirectStaging(Staging):
-    """A device that gives and takes tensors at once: the CPU, whose memory they share."""
+    """Staging without streams: on the CPU, tensors and payloads share their memory."""
 
     overlaps = False
     to_host = to_device = Staged()
@@ -115,18 +118,18 @@ class DirectStaging(Staging):
         self.keeps_payload = device.shares_memory
 
     def outgoing(self, tensor: Tensor) -> OutgoingCopy:
-        """Return the tensor on the host; on the CPU that is the tensor itself, if its elements lie in order."""
+        """Return the tensor on the host. On the CPU that is the tensor itself if it is contiguous."""
         return _OutgoingTensor(self._device.on_host(tensor))
 
     def incoming(self, payload: memoryview, dtype: torch.dtype, release: Release) -> IncomingCopy:
-        """Return the payload on the device; on the CPU that is the payload's own memory."""
+        """Return the payload as a tensor on the device. On the CPU it uses the payload's own memory."""
         tensor = self._device.received(payload, dtype)
         if not self.keeps_payload:
             release(payload)
         return _IncomingTensor(tensor)
 
     def take_back(self, tensor: Tensor, copy: OutgoingCopy) -> None:
-        """Copy the payload back; on the CPU do nothing, because it is the same memory."""
+        """Copy the payload back. On the CPU do nothing, because tensor and payload are the same memory."""
         if not self.keeps_payload:
             tensor.copy_(as_tensor(copy.payload(), tensor.dtype).view(tensor.shape))
 
@@ -135,7 +138,7 @@ class DirectStaging(Staging):
         return None
 
     def settle(self) -> None:
-        """Do nothing: no copy is under way."""
+        """Do nothing: no copy is in progress."""
 
 
 class _PinnedOutgoing(OutgoingCopy):
@@ -165,21 +168,21 @@ class _PinnedIncoming(IncomingCopy):
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
-    """A copy that is not known to be done, and what must stay until then."""
+    """A copy that may not be done yet, with the tensor to keep alive until then."""
 
     outward: bool
     before: DeviceEvent
     done: DeviceEvent
     size_bytes: int
     held: Tensor
-    let_go: Callable[[], None]
+    release: Callable[[], None]
 
 
 class PinnedStaging(Staging):
-    """A GPU: copies on two streams of their own, through pinned buffers that are used again.
+    """Staging for a GPU: copies on two separate streams, through pinned buffers that are reused.
 
-    A copy to the host begins when the kernels enqueued so far have ended, and later kernels need not wait for it. A
-    copy to the device begins at once, and only what uses the tensor waits.
+    A copy begins when the kernels enqueued so far have ended. Later kernels do not wait for a copy to the host. Those
+    enqueued after ``let_compute_wait`` wait for that copy to the device.
     """
 
     overlaps = True
@@ -203,14 +206,14 @@ class PinnedStaging(Staging):
         return _PinnedOutgoing(buffer, done, free.append)
 
     def incoming(self, payload: memoryview, dtype: torch.dtype, release: Release) -> IncomingCopy:
-        """Begin a copy of ``payload``. Only a payload in a ``receive_buffer`` is copied while other work goes on."""
+        """Begin a copy of ``payload``. It is asynchronous only if the payload is in a ``receive_buffer``."""
         source = as_tensor(payload, dtype)
         tensor = self._runtime.empty(source.numel(), dtype)
-        done = self._copy(self._inward, tensor, source, held=tensor, outward=False, let_go=lambda: release(payload))
+        done = self._copy(self._inward, tensor, source, held=tensor, outward=False, release=lambda: release(payload))
         return _PinnedIncoming(tensor, done, self._runtime.compute_stream())
 
     def take_back(self, tensor: Tensor, copy: OutgoingCopy) -> None:
-        """Copy the payload back, and wait until that is done."""
+        """Copy the payload back, and wait for the copy."""
         source = as_tensor(copy.payload(), tensor.dtype).view(tensor.shape)
         self._copy(self._inward, tensor, source, held=tensor, outward=False).wait()
         copy.release()
@@ -220,7 +223,7 @@ class PinnedStaging(Staging):
         return as_bytes(self._runtime.pinned(size_bytes))
 
     def settle(self) -> None:
-        """Release the copies that are done, and keep the others for the next call."""
+        """Release the copies that are done, and keep the others until the next call."""
         under_way, self._under_way = self._under_way, []
         for copy in under_way:
             if not copy.done.passed():
@@ -231,7 +234,7 @@ class PinnedStaging(Staging):
                 self.to_host = self.to_host.plus(copy.size_bytes, took_ns)
             else:
                 self.to_device = self.to_device.plus(copy.size_bytes, took_ns)
-            copy.let_go()
+            copy.release()
 
     def _copy(
         self,
@@ -241,16 +244,16 @@ class PinnedStaging(Staging):
         *,
         held: Tensor,
         outward: bool,
-        let_go: Callable[[], None] = lambda: None,
+        release: Callable[[], None] = lambda: None,
     ) -> DeviceEvent:
         computed, before, done = (self._runtime.event() for _ in range(3))
-        # Outward, the source is yet to be computed; inward, the target's memory may yet be read by what had it before.
+        # Outward: the source may not be computed yet. Inward: earlier kernels may still read the target's memory.
         self._runtime.compute_stream().record(computed)
         stream.wait_for(computed)
         stream.record(before)
         stream.copy(target, source)
         stream.record(done)
-        self._under_way.append(_UnderWay(outward, before, done, source.nbytes, held, let_go))
+        self._under_way.append(_UnderWay(outward, before, done, source.nbytes, held, release))
         return done
 
 

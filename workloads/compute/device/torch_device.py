@@ -1,4 +1,4 @@
-"""The devices that torch computes on: they copy bytes there and back, and time actions."""
+"""The devices that torch computes on: copy tensors to and from them, and time their work."""
 
 import os
 import time
@@ -14,15 +14,15 @@ from workloads.compute.tensor_bytes import as_tensor
 
 
 class TorchDevice(ABC):
-    """One CPU or GPU that actions run on, one at a time."""
+    """One CPU or GPU. It runs one action at a time."""
 
     device: torch.device
 
     shares_memory: bool
-    """Whether tensors received live in the memory of their payload, rather than in a copy."""
+    """Whether received tensors use the memory of their payload instead of a copy."""
 
     runtime: DeviceRuntime | None = None
-    """Streams, events and pinned memory; None where what is asked for is done when the call returns."""
+    """Streams, events and pinned memory; None if calls of torch return only after the work is done."""
 
     @abstractmethod
     def received(self, payload: memoryview, dtype: torch.dtype) -> Tensor:
@@ -30,22 +30,22 @@ class TorchDevice(ABC):
 
     @abstractmethod
     def on_host(self, tensor: Tensor) -> Tensor:
-        """Return a contiguous tensor in the CPU's memory with the same elements; ``tensor`` itself where it is one."""
+        """Return a contiguous tensor in host memory with the same elements: ``tensor`` itself if it is one."""
 
     @abstractmethod
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
-        """Carry out ``work``. Returns when it began and ended, in CLOCK_MONOTONIC nanoseconds."""
+        """Carry out ``work``. Return its start and end in CLOCK_MONOTONIC nanoseconds."""
 
     @abstractmethod
     def own_stream(self) -> Callable[[], AbstractContextManager[object]]:
-        """Return a maker of contexts. What a thread enqueues within one goes to a queue beside all other work.
+        """Return a function that creates contexts. Within one, a thread enqueues its work on a separate stream.
 
-        Within it, what the other methods return is complete on return, and so is what ``timed`` carries out.
+        Within it, the results of the other methods and the work of ``timed`` are complete on return.
         """
 
 
 class CpuDevice(TorchDevice):
-    """The CPU: nothing is copied, and ``timed`` measures from the call to the return."""
+    """The CPU. Nothing is copied, and ``timed`` measures from the call to the return."""
 
     device = torch.device("cpu")
     shares_memory = True
@@ -55,7 +55,7 @@ class CpuDevice(TorchDevice):
         return as_tensor(payload, dtype)
 
     def on_host(self, tensor: Tensor) -> Tensor:
-        """Return the tensor itself, unless its elements do not lie in order."""
+        """Return the tensor itself if it is contiguous, else a contiguous copy."""
         return tensor.detach().contiguous()
 
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
@@ -65,16 +65,16 @@ class CpuDevice(TorchDevice):
         return start_ns, time.monotonic_ns()
 
     def own_stream(self) -> Callable[[], AbstractContextManager[object]]:
-        """Return a context that does nothing: what a thread calls is done when it returns."""
+        """Return contexts that do nothing: work on the CPU is done when the call returns."""
         return nullcontext
 
 
 class CudaDevice(TorchDevice):
-    """The current GPU; bytes go to it and come back through pinned memory.
+    """The current GPU. Bytes are copied to and from it through pinned memory.
 
-    ``timed`` ends when the host has seen the device finish, and is as long as the device took between two events, the
-    first recorded before the work was enqueued and the second after it. torch refuses kernels that could give other
-    bits from run to run.
+    The interval of ``timed`` ends when the host has seen the device finish. Its length is the time on the device
+    between an event recorded before the work and one recorded after it. torch is set to refuse non-deterministic
+    kernels. Raises ValueError if torch finds no GPU.
     """
 
     shares_memory = False
@@ -82,7 +82,7 @@ class CudaDevice(TorchDevice):
     def __init__(self) -> None:
         if not torch.cuda.is_available():
             raise ValueError("device: torch sees no GPU here, take cpu or auto")
-        # cuBLAS sums in a fixed order only with a fixed workspace; to be set before its first use.
+        # cuBLAS sums in a fixed order only with a fixed workspace. Set it before the first use of cuBLAS.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
         self.device = torch.device("cuda", torch.cuda.current_device())
@@ -111,13 +111,13 @@ class CudaDevice(TorchDevice):
         return end_ns - round(before.elapsed_time(after) * 1e6), end_ns
 
     def own_stream(self) -> Callable[[], AbstractContextManager[object]]:
-        """Return contexts of one CUDA stream. Its work shares the GPU's units with other streams, however scheduled."""
+        """Return contexts of one CUDA stream. The GPU's scheduler shares its units with other streams."""
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         return lambda: torch.cuda.stream(stream)
 
 
 def create_device(name: str) -> TorchDevice:
-    """Return the device of that name (see ``TorchWork``). Raises ValueError if there is none."""
+    """Return the device of that name (see ``TorchWork``). Raise ValueError if there is none."""
     if name == "cuda" or (name == "auto" and torch.cuda.is_available()):
         return CudaDevice()
     return CpuDevice()

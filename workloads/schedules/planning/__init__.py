@@ -1,1 +1,1 @@
-"""Plan a DP-cell ahead."""
+"""Plan the actions and transfers of a DP-cell before it runs."""

@@ -1,7 +1,7 @@
-"""The profile that a plan for one DP-cell is made from, and the plan.
+"""The costs that a plan for one DP-cell is made from, and the plan itself.
 
-A DP-cell is C pipelines whose replicas of a stage sit side by side. Where ``shared``, a boundary's links carry one
-pipeline's transfer at a time, over the node pairs of all C.
+A DP-cell is C pipelines whose replicas of each stage are in the same datacenter. The links of a shared boundary carry
+the transfer of one pipeline at a time, striped over the node pairs of all C pipelines.
 """
 
 from dataclasses import dataclass
@@ -11,31 +11,34 @@ from workloads.schedules.action import Action
 from workloads.schedules.pipeline_shape import PipelineShape
 
 Turn = tuple[int, int]
-"""Whose transfer: (pipeline of the cell, microbatch)."""
+"""The turn of one transfer: (pipeline of the DP-cell, microbatch)."""
 
 
 class LinkState(Protocol):
-    """The links of one direction of a boundary, with what they remember of the transfers that they have carried."""
+    """The links of one direction of a boundary, with their state after the transfers so far."""
 
     def send(self, ready_ns: int) -> tuple[int, int]:
-        """Send the next transfer, behind those before it. Returns when it has left, and when all of it has arrived."""
+        """Send the next transfer, after those before it. Return when all of it has left, and when it has arrived."""
 
 
 class LinkModel(Protocol):
-    """The time of transfers over a boundary where that depends on those before them, as over TCP connections."""
+    """A model of links whose transfer times depend on the transfers before, as over TCP connections."""
 
     def opened(self) -> LinkState:
-        """Return links that have carried nothing yet."""
+        """Return new links, which have carried no transfer yet."""
 
 
 @dataclass(frozen=True)
 class BoundaryCosts:
-    """The links between a stage and the next, the same in both directions, each direction on its own.
+    """The costs of the links between a stage and the next. Both directions cost the same and are independent.
 
-    One activation or gradient keeps its direction busy for ``occupancy_ns``, and is at the other stage ``latency_ns``
-    after that. ``shared``: all pipelines of the cell take turns, and ``occupancy_ns`` is that of all their node pairs
-    together; else each pipeline has links of its own. ``links`` models what rate and latency leave out of transfers in
-    a row; None if there is nothing more. Raises ValueError naming the field.
+    - ``latency_ns``: from the end of the occupancy of an activation or gradient until it has arrived.
+    - ``occupancy_ns``: how long an activation or gradient keeps its direction busy.
+    - ``shared``: all pipelines of the DP-cell take turns, and ``occupancy_ns`` is that of all their node pairs
+      together. Otherwise each pipeline has links of its own.
+    - ``links``: a model of the effects beyond rate and latency in a sequence of transfers; None if there are none.
+
+    Raises ValueError naming the field.
     """
 
     latency_ns: int
@@ -51,11 +54,12 @@ class BoundaryCosts:
 
 @dataclass(frozen=True)
 class CellCosts:
-    """One DP-cell: ``pipelines`` pipelines of one shape. Durations have one value per stage, one microbatch each.
+    """The costs of one DP-cell of ``pipelines`` pipelines, all of one shape.
 
-    ``boundaries`` has one entry less than there are stages. ``recompute_ns`` counts where the shape recomputes.
-    ``between_ns`` is the time between a stage's last action and its first one of the next iteration: the sum of its
-    gradients and the optimizer; empty if that is nothing. Raises ValueError naming the field.
+    Durations have one value per stage, each for one microbatch. ``recompute_ns`` is used only at stages that recompute.
+    ``boundaries`` has one entry less than there are stages. ``between_ns`` is the time between a stage's last action
+    and its first action of the next iteration: the all-reduce of its gradients and the optimizer. Empty means zero.
+    Raises ValueError naming the field.
     """
 
     shape: PipelineShape
@@ -85,14 +89,15 @@ class CellCosts:
 
 @dataclass(frozen=True)
 class CellPlan:
-    """The order of all actions and transfers in one iteration of one DP-cell; the same for every iteration.
+    """The order of all actions and transfers in one iteration of one DP-cell, the same for every iteration.
 
-    ``orders[pipeline][stage]`` are that stage's actions. ``activation_turns[boundary]`` and
-    ``gradient_turns[boundary]`` are the order in which transfers start on a shared boundary. They are empty for a
-    boundary that is not shared, where each pipeline's transfers go as they are made. Ranks that keep these orders never
-    wait for each other in a circle, however long anything takes. ``makespan_ns`` is from the first action's start to
-    the last one's end, if everything takes what the profile says; over links that remember, in an iteration that is not
-    the first.
+    - ``orders[pipeline][stage]``: the actions of that stage.
+    - ``activation_turns[boundary]``, ``gradient_turns[boundary]``: the order in which transfers start on a shared
+      boundary. Empty for other boundaries, where each pipeline sends its transfers as soon as they are computed.
+    - ``makespan_ns``: from the start of the first action to the end of the last, with the costs that were planned. Over
+      links with a state it is that of an iteration after the first.
+
+    Ranks that follow these orders cannot deadlock, whatever the durations.
     """
 
     orders: tuple[tuple[tuple[Action, ...], ...], ...]
@@ -102,9 +107,9 @@ class CellPlan:
 
 
 def options_for(plan: CellPlan, pipeline: int, stage: int | None = None) -> dict[str, Any]:
-    """Return the options, as JSON has them, that make a planned schedule of one pipeline of the cell (0 to C - 1).
+    """Return the JSON options of ``PlannedSchedule`` for one pipeline of the DP-cell (0 to C - 1).
 
-    With ``stage``, they have only that stage's list, for a rank that runs no other.
+    With ``stage``, they contain only that stage's list, for a rank that runs no other stage.
     """
     return {
         "orders": [

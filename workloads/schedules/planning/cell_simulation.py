@@ -1,10 +1,11 @@
-"""Simulate one DP-cell under one set of rules. A plan is picked from such runs.
+"""Simulate one DP-cell under one set of rules. The run is one candidate for the plan.
 
-Events are handled in the order of their times, all of one instant before anything is decided; then links are asked,
-then GPUs, each in a fixed order. Times are integers, so the same profile and rules give the same plan everywhere.
+Events are handled in the order of their times. After all events of one instant, first the links decide on their next
+transfer, then the GPUs on their next action, each in a fixed order. Times are integers, so the same costs and rules
+give the same plan on every machine.
 
-Microbatches of a pipeline keep their order in every queue, because they are equal in all that is known of them. So a
-GPU's state is a few counts, and what it decides is only the kind of its next action.
+The microbatches of a pipeline have equal costs, so they keep their order in every queue. A GPU's state is therefore a
+few counts, and it decides only the kind of its next action.
 """
 
 import heapq
@@ -19,7 +20,7 @@ from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
 
 
 class TurnRule(Enum):
-    """The rule for which of the transfers that wait for a link goes first."""
+    """The rule that selects which of the transfers waiting for a link goes first."""
 
     FIRST_COME = "first-come"
     MICROBATCH = "microbatch"
@@ -28,12 +29,13 @@ class TurnRule(Enum):
 
 @dataclass(frozen=True)
 class PlanRules:
-    """One way to make a plan.
+    """The rules of one simulated run.
 
-    ``patience`` decides between a ready forward and the recompute or backward whose gradient is known to be on its way:
-    the forward goes first if it delays that by at most so many halves of itself. None: it always goes first, as in
-    Varuna. Whatever the patience, a GPU with nothing else to do recomputes the oldest microbatch, one at most ahead:
-    held back until just before the gradient, recomputes that would have been free delay later work.
+    ``patience`` decides between a ready forward and the recompute or backward whose gradient is on its way. The forward
+    goes first if it delays the other by at most ``patience`` halves of the forward's time. None: the forward always
+    goes first, as in Varuna. Whatever the patience, a GPU with nothing else to do recomputes the oldest microbatch, at
+    most one ahead. If it waited until just before the gradient, a recompute that fits into idle time would delay later
+    work.
     """
 
     turn_rule: TurnRule
@@ -42,7 +44,11 @@ class PlanRules:
 
 @dataclass(slots=True)
 class _Gpu:
-    """One stage of one pipeline. A count of starts is also one of ends whenever the GPU is free."""
+    """One stage of one pipeline.
+
+    ``forwards``, ``recomputes`` and ``backwards`` count started actions; all have ended whenever the GPU is free.
+    ``gradient_times`` are the expected arrivals of gradients, by microbatch.
+    """
 
     number: int
     pipeline: int
@@ -59,7 +65,7 @@ class _Gpu:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A transfer that is ready to start, and its receiver; ``ticket`` counts them in the order they got ready."""
+    """A transfer that is ready to start, and its receiver. ``ticket`` numbers transfers in the order they got ready."""
 
     ticket: int
     pipeline: int
@@ -69,7 +75,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Link:
-    """One direction of a boundary, of the whole cell where shared, else of one pipeline."""
+    """One direction of a boundary: of the whole DP-cell where it is shared, otherwise of one pipeline."""
 
     number: int
     kind: MessageKind
@@ -95,39 +101,39 @@ _TURN_KEYS: dict[TurnRule, Callable[[_Waiting, MessageKind], tuple[int, ...]]] =
 
 
 class CellSimulation:
-    """One iteration of a cell. Call ``run`` once."""
+    """The simulation of one iteration of a DP-cell. Call ``run`` once."""
 
-    def __init__(self, profile: CellCosts, rules: PlanRules) -> None:
-        self._profile = profile
+    def __init__(self, costs: CellCosts, rules: PlanRules) -> None:
+        self._costs = costs
         self._patience = rules.patience
         self._turn_key = _TURN_KEYS[rules.turn_rule]
-        shape = profile.shape
+        shape = costs.shape
         self._last = shape.stages - 1
         self._recomputes = [shape.recomputes(stage) and stage < self._last for stage in range(shape.stages)]
         self._bounds = [shape.most_in_flight(stage) for stage in range(shape.stages)]
-        places = [(pipeline, stage) for pipeline in range(profile.pipelines) for stage in range(shape.stages)]
+        places = [(pipeline, stage) for pipeline in range(costs.pipelines) for stage in range(shape.stages)]
         self._gpus = [_Gpu(number, *place) for number, place in enumerate(places)]
         self._links: list[_Link] = []
         self._activation_links = [self._links_at(boundary, MessageKind.ACTIVATION) for boundary in range(self._last)]
         self._gradient_links = [self._links_at(boundary, MessageKind.GRADIENT) for boundary in range(self._last)]
         self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._asked_gpus: set[int] = set()
-        self._configured_links: set[int] = set()
+        self._gpus_to_serve: set[int] = set()
+        self._links_to_serve: set[int] = set()
         self._tickets = 0
         self._now_ns = 0
 
     def run(self) -> CellPlan:
-        """Run until nothing is left to happen. Returns the run as a plan."""
-        self._asked_gpus.update(gpu.number for gpu in self._gpus if gpu.stage == 0)
+        """Simulate until no event is left. Return the run as a plan."""
+        self._gpus_to_serve.update(gpu.number for gpu in self._gpus if gpu.stage == 0)
         makespan_ns = 0
         while True:
-            # What is asked may make more happen at this very instant.
-            for number in sorted(self._configured_links):
+            # Decisions may cause more events at this same instant.
+            for number in sorted(self._links_to_serve):
                 self._start_transfer(self._links[number])
-            self._configured_links.clear()
-            for number in sorted(self._asked_gpus):
+            self._links_to_serve.clear()
+            for number in sorted(self._gpus_to_serve):
                 self._start_action(self._gpus[number])
-            self._asked_gpus.clear()
+            self._gpus_to_serve.clear()
             if not self._events:
                 break
             self._now_ns = self._events[0][0]
@@ -141,7 +147,7 @@ class CellSimulation:
         orders = [tuple(gpu.order) for gpu in self._gpus]
 
         def turns(links: list[list[_Link]]) -> tuple[tuple[Turn, ...], ...]:
-            shared = [boundary.shared for boundary in self._profile.boundaries]
+            shared = [boundary.shared for boundary in self._costs.boundaries]
             return tuple(tuple(own[0].turns) if takes else () for own, takes in zip(links, shared, strict=True))
 
         return CellPlan(
@@ -152,13 +158,13 @@ class CellSimulation:
         )
 
     def _links_at(self, boundary: int, kind: MessageKind) -> list[_Link]:
-        profile, pipelines = self._profile.boundaries[boundary], self._profile.pipelines
+        costs, pipelines = self._costs.boundaries[boundary], self._costs.pipelines
         links = [
-            _Link(len(self._links) + index, kind, profile.latency_ns, profile.occupancy_ns)
-            for index in range(1 if profile.shared else pipelines)
+            _Link(len(self._links) + index, kind, costs.latency_ns, costs.occupancy_ns)
+            for index in range(1 if costs.shared else pipelines)
         ]
         self._links += links
-        return links * pipelines if profile.shared else links
+        return links * pipelines if costs.shared else links
 
     def _at(self, time_ns: int, happens: Callable[[], None]) -> None:
         self._tickets += 1
@@ -168,19 +174,19 @@ class CellSimulation:
         kind = self._choose(gpu) if gpu.free else None
         if kind is None:
             return
-        profile, stage = self._profile, gpu.stage
+        costs, stage = self._costs, gpu.stage
         if kind is ActionKind.FORWARD:
-            duration_ns, microbatch = profile.forward_ns[stage], gpu.forwards
+            duration_ns, microbatch = costs.forward_ns[stage], gpu.forwards
             gpu.forwards += 1
         elif kind is ActionKind.RECOMPUTE:
-            duration_ns, microbatch = profile.recompute_ns[stage], gpu.recomputes
+            duration_ns, microbatch = costs.recompute_ns[stage], gpu.recomputes
             gpu.recomputes += 1
         else:
-            duration_ns, microbatch = profile.backward_ns[stage], gpu.backwards
+            duration_ns, microbatch = costs.backward_ns[stage], gpu.backwards
             gpu.backwards += 1
         end_ns = self._now_ns + duration_ns
         if kind is ActionKind.BACKWARD and stage > 0:
-            # The earliest that its gradient can be there; set right when the transfer starts.
+            # The earliest possible arrival of its gradient; corrected when the transfer starts.
             link = self._gradient_links[stage - 1][gpu.pipeline]
             arrival_ns = max(end_ns, link.free_ns) + link.occupancy_ns + link.latency_ns
             self._gpus[gpu.number - 1].gradient_times.append(arrival_ns)
@@ -191,7 +197,7 @@ class CellSimulation:
 
     def _end_action(self, gpu: _Gpu, action: Action) -> None:
         gpu.free = True
-        self._asked_gpus.add(gpu.number)
+        self._gpus_to_serve.add(gpu.number)
         if action.kind is ActionKind.FORWARD and gpu.stage < self._last:
             link, receiver = self._activation_links[gpu.stage][gpu.pipeline], self._gpus[gpu.number + 1]
         elif action.kind is ActionKind.BACKWARD and gpu.stage > 0:
@@ -200,7 +206,7 @@ class CellSimulation:
             return
         self._tickets += 1
         link.waiting.append(_Waiting(self._tickets, gpu.pipeline, action.microbatch, receiver))
-        self._configured_links.add(link.number)
+        self._links_to_serve.add(link.number)
 
     def _start_transfer(self, link: _Link) -> None:
         if not link.waiting or link.free_ns > self._now_ns:
@@ -214,8 +220,8 @@ class CellSimulation:
         arrival_ns = link.free_ns + link.latency_ns
         if link.kind is MessageKind.GRADIENT:
             transfer.receiver.gradient_times[transfer.microbatch] = arrival_ns
-            self._asked_gpus.add(transfer.receiver.number)
-        self._at(link.free_ns, partial(self._configured_links.add, link.number))
+            self._gpus_to_serve.add(transfer.receiver.number)
+        self._at(link.free_ns, partial(self._links_to_serve.add, link.number))
         self._at(arrival_ns, partial(self._arrive, transfer.receiver, link.kind))
 
     def _arrive(self, gpu: _Gpu, kind: MessageKind) -> None:
@@ -223,17 +229,17 @@ class CellSimulation:
             gpu.activations += 1
         else:
             gpu.gradients += 1
-        self._asked_gpus.add(gpu.number)
+        self._gpus_to_serve.add(gpu.number)
 
     def _choose(self, gpu: _Gpu) -> ActionKind | None:
-        """Return what a free GPU starts now; None to wait for a message."""
+        """Return the kind of the action that a free GPU starts now; None to wait for a message."""
         stage, oldest = gpu.stage, gpu.backwards
         recomputed = not self._recomputes[stage] or gpu.recomputes > oldest
         held = gpu.forwards - oldest
         if held and (stage == self._last or gpu.gradients > oldest):
             return ActionKind.BACKWARD if recomputed else ActionKind.RECOMPUTE
         forward_ready = (
-            gpu.forwards < self._profile.shape.microbatches
+            gpu.forwards < self._costs.shape.microbatches
             and (stage == 0 or gpu.activations > gpu.forwards)
             and held < self._bounds[stage]
         )
@@ -245,8 +251,8 @@ class CellSimulation:
         """Return whether a ready forward goes before the oldest microbatch's recompute or backward."""
         if self._patience is None or len(gpu.gradient_times) <= gpu.backwards:
             return True
-        forward_ns = self._profile.forward_ns[gpu.stage]
+        forward_ns = self._costs.forward_ns[gpu.stage]
         needed_ns = gpu.gradient_times[gpu.backwards]
         if not recomputed:
-            needed_ns -= self._profile.recompute_ns[gpu.stage]
+            needed_ns -= self._costs.recompute_ns[gpu.stage]
         return self._now_ns + forward_ns <= needed_ns + forward_ns * self._patience // 2

@@ -1,7 +1,7 @@
-"""Run a plan strictly: iterations of one DP-cell that follow its orders and turns over links that remember.
+"""Run a plan strictly: simulate iterations of one DP-cell that follow its orders and turns over links with a state.
 
-Orders and turns leave nothing to decide, so that no clock is needed: each stage goes on until a message is missing,
-each link sends its transfers in their order.
+Orders and turns leave nothing to decide, so no event queue is needed: each stage advances until a message is missing,
+and each link sends its transfers in their order.
 """
 
 from collections import deque
@@ -22,20 +22,20 @@ _COLD_ITERATIONS, _PRICED_ITERATIONS = 1, 2
 class _RateLink:
     """Links whose transfers all take the same time."""
 
-    profile: BoundaryCosts
+    costs: BoundaryCosts
     free_ns: int = 0
 
     def send(self, ready_ns: int) -> tuple[int, int]:
-        self.free_ns = max(self.free_ns, ready_ns) + self.profile.occupancy_ns
-        return self.free_ns, self.free_ns + self.profile.latency_ns
+        self.free_ns = max(self.free_ns, ready_ns) + self.costs.occupancy_ns
+        return self.free_ns, self.free_ns + self.costs.latency_ns
 
 
 @dataclass(slots=True)
 class _Link:
-    """One direction of a boundary, of the whole cell where it has ``turns``, else of one pipeline.
+    """One direction of a boundary: of the whole DP-cell where it has ``turns``, otherwise of one pipeline.
 
-    ``sender`` is the stage that sends ``kind`` over it. ``transfers_ns`` are the times of this iteration's transfers,
-    each from its first byte to its last one's arrival.
+    ``sender`` is the stage that sends ``kind`` over it. ``transfers_ns`` are the durations of this iteration's
+    transfers, each from the first byte to the arrival of the last.
     """
 
     kind: MessageKind
@@ -50,7 +50,10 @@ class _Link:
 
 @dataclass(slots=True)
 class _Stage:
-    """One stage of one pipeline. ``steps`` has what each action sends and needs, how long it takes, its microbatch."""
+    """One stage of one pipeline.
+
+    ``steps`` has one entry per action: the message kind it sends, the one it needs, its duration in ns, its microbatch.
+    """
 
     number: int
     steps: list[tuple[MessageKind | None, MessageKind | None, int, int]]
@@ -61,15 +64,15 @@ class _Stage:
 
 
 class PlanRun:
-    """The iterations of a cell, one after the other, as ranks run them: without a barrier, over the same links."""
+    """Successive iterations of a DP-cell, as ranks run them: without a barrier, over the same links."""
 
-    def __init__(self, plan: CellPlan, profile: CellCosts) -> None:
-        self._profile = profile
-        self._stages = stages = profile.shape.stages
+    def __init__(self, plan: CellPlan, costs: CellCosts) -> None:
+        self._costs = costs
+        self._stages = stages = costs.shape.stages
         durations = {
-            ActionKind.FORWARD: profile.forward_ns,
-            ActionKind.RECOMPUTE: profile.recompute_ns,
-            ActionKind.BACKWARD: profile.backward_ns,
+            ActionKind.FORWARD: costs.forward_ns,
+            ActionKind.RECOMPUTE: costs.recompute_ns,
+            ActionKind.BACKWARD: costs.backward_ns,
         }
         self._cell: list[_Stage] = []
         for orders in plan.orders:
@@ -85,17 +88,17 @@ class PlanRun:
             (MessageKind.ACTIVATION, plan.activation_turns),
             (MessageKind.GRADIENT, plan.gradient_turns),
         ):
-            for boundary, links in enumerate(profile.boundaries):
+            for boundary, links in enumerate(costs.boundaries):
                 sender = boundary if kind is MessageKind.ACTIVATION else boundary + 1
                 shared = _Link(kind, sender, _opened(links), turns[boundary]) if links.shared else None
-                for pipeline in range(profile.pipelines):
+                for pipeline in range(costs.pipelines):
                     own = shared or _Link(kind, sender, _opened(links), None)
                     self._links[kind, sender, pipeline] = own
 
     def iterate(self) -> dict[tuple[int, int], Times]:
-        """Run the next iteration. Returns the times of each stage's actions, by pipeline and stage.
+        """Run the next iteration. Return the times of each stage's actions, by pipeline and stage.
 
-        Raises ValueError if the plan does not come to its end.
+        Raise ValueError if the plan deadlocks.
         """
         for each in self._cell:
             each.times, each.sent_ns = [], 0
@@ -103,21 +106,21 @@ class PlanRun:
         for link in self._links.values():
             link.position = 0
             link.transfers_ns = []
-        asked = deque(self._cell)
-        while asked:
-            self._go_on(asked.popleft(), asked)
+        runnable = deque(self._cell)
+        while runnable:
+            self._advance(runnable.popleft(), runnable)
         if any(len(each.times) < len(each.steps) for each in self._cell):
-            raise ValueError("plan: its orders do not come to an end under this profile")
+            raise ValueError("plan: its orders do not come to an end under these costs")
         self._end_iteration()
         return {divmod(each.number, self._stages): tuple(each.times) for each in self._cell}
 
     def transfers_ns(self, boundary: int) -> list[int]:
-        """Return each transfer's time over that boundary in the last iteration, both directions and all pipelines."""
-        found = {id(link): link for key, link in self._links.items() if key[:2] in _directions(boundary)}
-        return [taken_ns for link in found.values() for taken_ns in link.transfers_ns]
+        """Return the time of each transfer over that boundary in the last iteration, in both directions."""
+        links = {id(link): link for key, link in self._links.items() if key[:2] in _directions(boundary)}
+        return [taken_ns for link in links.values() for taken_ns in link.transfers_ns]
 
-    def _go_on(self, each: _Stage, asked: deque[_Stage]) -> None:
-        """Do what the stage can do with the messages that have arrived."""
+    def _advance(self, each: _Stage, runnable: deque[_Stage]) -> None:
+        """Run the stage's actions until one needs a message that has not arrived."""
         pipeline, stage = divmod(each.number, self._stages)
         now_ns = each.times[-1][1] if each.times else each.free_ns
         while len(each.times) < len(each.steps):
@@ -130,48 +133,48 @@ class PlanRun:
             each.times.append((now_ns, now_ns + duration_ns))
             now_ns += duration_ns
             if sent is not None:
-                self._offer(self._links[sent, stage, pipeline], (pipeline, microbatch), now_ns, asked)
+                self._offer(self._links[sent, stage, pipeline], (pipeline, microbatch), now_ns, runnable)
 
-    def _offer(self, link: _Link, turn: Turn, ready_ns: int, asked: deque[_Stage]) -> None:
-        """Send a transfer that is ready, and those whose turn comes with it, and queue their receivers in ``asked``."""
+    def _offer(self, link: _Link, turn: Turn, ready_ns: int, runnable: deque[_Stage]) -> None:
+        """Send a ready transfer, if it has its turn, and those that waited for it. Add receivers to ``runnable``."""
         if link.turns is None:
-            asked.append(self._send(link, turn, ready_ns))
+            runnable.append(self._send(link, turn, ready_ns))
             return
         link.offered_ns[turn] = ready_ns
         while link.position < len(link.turns) and link.turns[link.position] in link.offered_ns:
             following = link.turns[link.position]
             link.position += 1
-            asked.append(self._send(link, following, link.offered_ns.pop(following)))
+            runnable.append(self._send(link, following, link.offered_ns.pop(following)))
 
     def _send(self, link: _Link, turn: Turn, ready_ns: int) -> _Stage:
-        """Send a transfer, and return the stage that receives it."""
+        """Send a transfer. Return the stage that receives it."""
         pipeline, microbatch = turn
-        left_ns, there_ns = link.state.send(ready_ns)
-        link.transfers_ns.append(there_ns - max(ready_ns, link.free_ns))
+        left_ns, arrived_ns = link.state.send(ready_ns)
+        link.transfers_ns.append(arrived_ns - max(ready_ns, link.free_ns))
         link.free_ns = left_ns
         sender = self._cell[pipeline * self._stages + link.sender]
         sender.sent_ns = max(sender.sent_ns, left_ns)
         receiver = self._cell[sender.number + (1 if link.kind is MessageKind.ACTIVATION else -1)]
-        receiver.arrived_ns[link.kind, microbatch] = there_ns
+        receiver.arrived_ns[link.kind, microbatch] = arrived_ns
         return receiver
 
     def _end_iteration(self) -> None:
-        """Let the replicas of each stage sum and update, and let what was sent leave."""
+        """Set when each stage may begin the next iteration: after all-reduce and optimizer, and once its sends left."""
         for stage in range(self._stages):
             replicas = self._cell[stage :: self._stages]
             ready_ns = max((each.times[-1][1] for each in replicas if each.times), default=0)
-            between_ns = self._profile.between_ns[stage] if self._profile.between_ns else 0
+            between_ns = self._costs.between_ns[stage] if self._costs.between_ns else 0
             for each in replicas:
                 each.free_ns = max(ready_ns + between_ns, each.sent_ns)
 
 
-def iteration_ns(plan: CellPlan, profile: CellCosts) -> int:
-    """Return how long the plan takes under the profile, from an iteration's first action to its last one's end.
+def iteration_ns(plan: CellPlan, costs: CellCosts) -> int:
+    """Return the makespan of the plan under ``costs``: from the start of the first action to the end of the last.
 
-    Where links remember, that is the mean of the second and third iteration: the first one begins with new connections.
+    Over links with a state it is the mean of the second and third iteration, because the first uses new connections.
     """
-    run = PlanRun(plan, profile)
-    if all(boundary.links is None for boundary in profile.boundaries):
+    run = PlanRun(plan, costs)
+    if all(boundary.links is None for boundary in costs.boundaries):
         return _length_ns(run.iterate())
     for _ in range(_COLD_ITERATIONS):
         run.iterate()
@@ -187,8 +190,8 @@ def _length_ns(iteration: dict[tuple[int, int], Times]) -> int:
     return max(times[-1][1] for times in acting) - min(times[0][0] for times in acting)
 
 
-def _opened(profile: BoundaryCosts) -> LinkState:
-    return _RateLink(profile) if profile.links is None else profile.links.opened()
+def _opened(costs: BoundaryCosts) -> LinkState:
+    return _RateLink(costs) if costs.links is None else costs.links.opened()
 
 
 def _needed(kind: ActionKind, stage: int, stages: int) -> MessageKind | None:

@@ -1,4 +1,4 @@
-"""Schedules whose lists are planned ahead, from compute times and links."""
+"""Schedules whose lists are planned ahead, from stage costs and boundary costs."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, options_
 
 
 class PlannedSchedule(FixedOrder):
-    """Each stage follows the list that ``plan`` has made for it, without asking others.
+    """Each stage follows the list that ``plan`` has made for it.
 
-    ``orders`` has a list for each stage, of ``[kind, microbatch]``, as ``options_for`` returns it; None for a stage
-    that the owner of this object does not run. A recompute starts when its turn comes, so that it has ended when its
-    gradient arrives. The last stage does not recompute. Raises ValueError, naming the place, for lists that are not a
-    whole iteration of the shape, or exceed its memory bound.
+    ``orders`` has one list of ``[kind, microbatch]`` per stage, as ``options_for`` returns it, or None for a stage that
+    this object does not run. A recompute starts when its turn in the list comes, so that it can end before its gradient
+    arrives. The last stage does not recompute. Raises ValueError naming the entry if a list is not a whole iteration of
+    the shape, or exceeds its memory bound.
     """
 
     last_stage_recomputes: ClassVar[bool] = False
@@ -32,16 +32,16 @@ class PlannedSchedule(FixedOrder):
 
     @classmethod
     @abstractmethod
-    def plan(cls, profile: CellCosts, **options: Any) -> CellPlan:
-        """Plan one iteration of a DP-cell. Raises ValueError for options that it does not know."""
+    def plan(cls, costs: CellCosts, **options: Any) -> CellPlan:
+        """Plan one iteration of a DP-cell. Raise ValueError for unknown options."""
 
     @classmethod
     def of_plan(cls, shape: PipelineShape, plan: CellPlan, pipeline: int) -> Self:
-        """Make the schedule of one pipeline of the cell, with all its stages."""
+        """Create the schedule of one pipeline of the DP-cell, with all its stages."""
         return cls(shape, **options_for(plan, pipeline))
 
     def order(self, stage: int) -> Sequence[Action]:
-        """Return the stage's list. Raises ValueError if this object was made without it."""
+        """Return the stage's list. Raise ValueError if this object was created without it."""
         planned = self._planned[stage]
         if planned is None:
             raise ValueError(f"orders.{stage}: this schedule was made without the list of stage {stage}")

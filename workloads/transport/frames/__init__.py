@@ -1,1 +1,1 @@
-"""Frames, and the memory that their payload goes to."""
+"""Frames on the wire, how transfers are cut into chunks, and the memory of payloads."""

@@ -1,4 +1,4 @@
-"""Assemble this rank's own transfers as they arrive, from their first chunk to the last."""
+"""Assemble this rank's incoming transfers from their chunks."""
 
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class _Delivery:
 
 
 class Assembly:
-    """Puts the chunks of one boundary's incoming transfers, in whatever order they come, into one buffer each."""
+    """Assembles the incoming transfers of one boundary, each in one buffer. Chunks may come in any order."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Assembly:
         self._arrived: set[tuple[int, int]] = set()
 
     def place(self, header: FrameHeader, index: int) -> _Delivery:
-        """Return the delivery that holds chunk ``index``. Raises FrameError if the chunk came before."""
+        """Return the delivery that receives chunk ``index``. Raise FrameError if the chunk came before."""
         key = header.iteration, header.number
         arriving = self._arriving.get(key)
         if key in self._arrived or (arriving is not None and index in arriving.begun):
@@ -62,7 +62,7 @@ class Assembly:
         return _Delivery(self, key, arriving.payload[header.offset : header.offset + header.length])
 
     def chunk_complete(self, key: tuple[int, int]) -> None:
-        """Count one more chunk of that iteration and microbatch as complete. The last one is reported as Received."""
+        """Count one more complete chunk of ``key``: iteration and microbatch. Report Received after the last one."""
         arriving = self._arriving[key]
         arriving.complete += 1
         if arriving.complete == self._cutting.chunks:

@@ -1,11 +1,11 @@
-"""Receive buffers that are used again."""
+"""A pool of receive buffers."""
 
 import mmap
 from collections.abc import Callable
 
 
 class BufferPool:
-    """Buffers of anonymous memory, handed out last in, first out, so that little memory is ever touched.
+    """Buffers of anonymous memory, by size. The one given back last is reused first, so that little memory is touched.
 
     ``take`` and ``give_back`` may be called by different threads.
     """
@@ -15,14 +15,11 @@ class BufferPool:
         self._make: Callable[[int], memoryview | None] = lambda size_bytes: None
 
     def prefer(self, make: Callable[[int], memoryview | None]) -> None:
-        """Let new buffers be the special memory that ``make`` returns for a size, unless it returns None.
-
-        Call it before the first ``take``.
-        """
+        """Make new buffers by ``make(size_bytes)``, unless it returns None. Call it before the first ``take``."""
         self._make = make
 
     def take(self, size_bytes: int) -> memoryview:
-        """Return a writable buffer of that size, whose contents are whatever its last user left."""
+        """Return a writable buffer of that size. It still has the contents of its last use."""
         try:
             return self._free.setdefault(size_bytes, []).pop()
         except IndexError:
@@ -34,5 +31,5 @@ class BufferPool:
             )
 
     def give_back(self, buffer: memoryview) -> None:
-        """Let the next ``take`` of this size have the buffer; the caller must not use it again."""
+        """Return the buffer to the pool. The caller must not use it again."""
         self._free.setdefault(buffer.nbytes, []).append(buffer)

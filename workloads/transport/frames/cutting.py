@@ -1,34 +1,34 @@
-"""Cut a transfer into chunks, and deal the chunks to the node pairs that share it."""
+"""Cut a transfer into chunks, and stripe the chunks over node pairs."""
 
 from workloads.transport.frames.frame import CHUNK_BYTES
 
 _SMALL_CHUNK_BYTES = 16 * 1024
 _CHUNKS_WANTED = 16
-"""So many chunks a share keep scatter, WAN and gather busy at the same time; smaller ones cost more than they bring."""
+"""So many chunks a node pair keep scatter, WAN and gather busy at once. Smaller chunks cost more than they gain."""
 _CHUNKS_A_CONNECTION = 4
-"""So many chunks for each connection let the faster connections carry more of them than the slower ones."""
+"""With so many chunks a connection, faster connections can carry more of them than slower ones."""
 
 
 class Cutting:
-    """Chunks of ``total_bytes``, equal to one byte, dealt round over ``shares``: chunk i belongs to share i mod shares.
+    """The chunks of a transfer of ``total_bytes``. Chunk i goes over node pair i mod ``node_pairs``.
 
-    Every share has the same number of chunks, each of ``CHUNK_BYTES`` at most, unless there are fewer bytes than
-    shares; then each byte is a chunk. The ``connections`` of a node pair carry the chunks of its share. Nothing is
-    listed: a transfer of any size takes no memory.
+    Chunk sizes differ by one byte at most, and none exceeds ``CHUNK_BYTES``. Every node pair has the same number of
+    chunks, which its ``connections`` carry. With fewer bytes than node pairs, each byte is a chunk. Chunks are
+    computed, not listed, so that a transfer of any size takes no memory.
     """
 
-    def __init__(self, total_bytes: int, shares: int, connections: int = 1) -> None:
-        needed = -(-total_bytes // (shares * CHUNK_BYTES))
+    def __init__(self, total_bytes: int, node_pairs: int, connections: int = 1) -> None:
+        needed = -(-total_bytes // (node_pairs * CHUNK_BYTES))
         wanted = max(_CHUNKS_WANTED, _CHUNKS_A_CONNECTION * connections)
-        wanted = min(wanted, total_bytes // shares // _SMALL_CHUNK_BYTES)
+        wanted = min(wanted, total_bytes // node_pairs // _SMALL_CHUNK_BYTES)
         self.total_bytes = total_bytes
-        self.shares = shares
-        self.chunks = min(total_bytes, max(needed, wanted) * shares)
+        self.node_pairs = node_pairs
+        self.chunks = min(total_bytes, max(needed, wanted) * node_pairs)
         self.largest_bytes = -(-total_bytes // self.chunks)
 
-    def share(self, position: int) -> range:
-        """Return the indices of the chunks that go over the node pair of the cell's pipeline at ``position``."""
-        return range(position, self.chunks, self.shares)
+    def chunks_of(self, node_pair: int) -> range:
+        """Return the indices of the chunks that go over a node pair, 0 for the DP-cell's first pipeline."""
+        return range(node_pair, self.chunks, self.node_pairs)
 
     def chunk(self, index: int) -> tuple[int, int]:
         """Return the offset and length of a chunk."""
@@ -36,7 +36,7 @@ class Cutting:
         return offset, self._offset(index + 1) - offset
 
     def index(self, offset: int, length: int) -> int | None:
-        """Return the index of the chunk at that offset and of that length, None if there is none."""
+        """Return the index of the chunk with that offset and length, None if there is none."""
         index = -(-offset * self.chunks // self.total_bytes)
         return index if 0 <= index < self.chunks and self.chunk(index) == (offset, length) else None
 

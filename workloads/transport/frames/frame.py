@@ -1,7 +1,7 @@
-"""The frames on a connection: one hello each way, then chunks of activations, gradients and sums, then a goodbye.
+"""The frames on a connection: one hello each way, then chunks of activations, gradients and segments, then a shutdown.
 
-Every frame begins with a header of fixed size that ends in a CRC32 of what precedes it. Nothing is read from a header
-before the CRC, the magic and the version have been checked.
+Every frame begins with a header of fixed size, which ends in a CRC32 of the bytes before it. No other field is used
+before the magic, the CRC and the version have been checked.
 """
 
 import struct
@@ -24,14 +24,14 @@ HEADER_BYTES = _HEADER_FIELDS.size + _CRC.size
 
 
 class FrameError(ValueError):
-    """Raised for bytes that are no frame of this protocol, or a contradictory one. The message gives the fault."""
+    """Raised for bytes that are no frame of this protocol, or an inconsistent frame. The message gives the fault."""
 
 
 class FrameKind(IntEnum):
-    """The kind of a frame. A chunk follows the header of the first three, nothing the others.
+    """The kind of a frame. The header of the first three is followed by a chunk, that of the others by nothing.
 
-    A credit lets the peer send more chunks of a kind. After LAST_OWN come only chunks that are relayed for others,
-    after SHUTDOWN nothing.
+    CREDIT lets the peer send more chunks of a kind. After LAST_OWN the sender sends only chunks that it relays for
+    others, after SHUTDOWN no frame.
     """
 
     ACTIVATION = 1
@@ -46,7 +46,7 @@ CHUNK_KINDS = (FrameKind.ACTIVATION, FrameKind.GRADIENT, FrameKind.SEGMENT)
 
 
 class Hello(NamedTuple):
-    """The first frame each way. It names the run, the rank, and which of how many connections this is."""
+    """The first frame each way: the run, the rank, the index of this connection, and the number of connections."""
 
     run_token: bytes
     rank: int
@@ -59,11 +59,11 @@ class Hello(NamedTuple):
 
 
 class FrameHeader(NamedTuple):
-    """The header of a chunk, and its place: ``length`` bytes at ``offset`` of ``total_bytes``.
+    """The header of a frame. A chunk has ``length`` bytes, at ``offset`` of the ``total_bytes`` of its transfer.
 
-    ``owner`` is the pipeline whose transfer it is; ``number`` the microbatch, or the ring step of a segment. A credit
-    has the kind of chunk in ``number`` and their count in ``total_bytes``; else, and for the last two kinds
-    throughout, zeros.
+    ``owner`` is the pipeline whose transfer it is. ``number`` is the microbatch, or the ring step of a segment. CREDIT
+    has the kind of chunk in ``number``, the count in ``total_bytes``, and zero in the other fields. LAST_OWN and
+    SHUTDOWN have zero in all fields.
     """
 
     kind: FrameKind
@@ -85,12 +85,12 @@ LAST_OWN = FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0)
 
 
 def credit(kind: FrameKind, chunks: int) -> FrameHeader:
-    """Return the frame that lets the peer send so many more chunks of that kind."""
+    """Return the frame that lets the peer send ``chunks`` more chunks of that kind."""
     return FrameHeader(FrameKind.CREDIT, 0, 0, kind, chunks, 0, 0)
 
 
 def decode_hello(frame: bytes | bytearray) -> Hello:
-    """Parse ``HELLO_BYTES`` bytes. Raises FrameError for anything but a hello of this version."""
+    """Parse ``HELLO_BYTES`` bytes. Raise FrameError if they are not a consistent hello of this version."""
     token, rank, connection, connections = _unsealed(frame, _HELLO_FIELDS, _HELLO_MAGIC, "hello")
     if connection >= connections:
         raise FrameError(f"its hello is inconsistent: connection {connection} of {connections}")
@@ -98,7 +98,7 @@ def decode_hello(frame: bytes | bytearray) -> Hello:
 
 
 def decode_header(frame: bytes | bytearray) -> FrameHeader:
-    """Parse ``HEADER_BYTES`` bytes. Raises FrameError for anything but a consistent header of this version."""
+    """Parse ``HEADER_BYTES`` bytes. Raise FrameError if they are not a consistent header of this version."""
     kind_number, owner, iteration, number, total_bytes, offset, length = _unsealed(
         frame, _HEADER_FIELDS, _HEADER_MAGIC, "header"
     )
@@ -114,7 +114,7 @@ def decode_header(frame: bytes | bytearray) -> FrameHeader:
         if number not in CHUNK_KINDS or total_bytes < 1 or header != credit(FrameKind(number), total_bytes):
             raise FrameError("its credit is inconsistent")
     elif header not in {SHUTDOWN, LAST_OWN}:
-        raise FrameError("its goodbye carries a chunk")
+        raise FrameError("its shutdown carries a chunk")
     return header
 
 

@@ -1,13 +1,14 @@
-"""Ring all-reduce: every replica of a stage ends up with the sum over all of them, in place.
+"""Ring all-reduce: sum the gradients over all replicas of a stage, in place at each of them.
 
-With P replicas the data is cut into P segments. In step t of 2(P-1) the replica at position i sends one segment to the
-next and gets the one before it in the ring's order from the previous: in the first half it adds what it gets to its
-own (reduce-scatter), in the second it takes it over (all-gather). Each replica sends ``2 (P-1)/P`` of the data.
-Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
+With P replicas the data is cut into P segments. There are 2(P-1) steps. In each, a replica sends one segment to the
+next replica and receives the segment before it, in the ring's order, from the previous replica. In the first P-1 steps
+it adds the received segment to its own (reduce-scatter); in the others it copies it (all-gather). Each replica sends
+``2 (P-1)/P`` of the data. Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+workstations", 2009.
 
-A segment goes in chunks, and a chunk that is summed goes on at once as part of the next step. No segment is changed
-while it may still be sent: what overwrites it has come round the ring because it was sent. Where payloads are blank
-there is nothing to sum, and chunks go on without the rank's main thread.
+A segment is sent in chunks, and a chunk is passed on as part of the next step as soon as it is summed. No segment is
+overwritten while it may still be sent: what overwrites it has gone round the ring after it was sent. Blank payloads
+have nothing to sum: the I/O thread passes their chunks on without the rank's main thread.
 """
 
 from collections import deque
@@ -22,18 +23,18 @@ Add = Callable[[memoryview, memoryview], None]
 
 
 class RingAllReduce:
-    """A rank's side of the all-reduce. Only the main thread calls ``run`` and ``heed``.
+    """One rank's side of the all-reduce. Only the main thread calls ``run`` and ``handle``.
 
-    Events that come to ``heed`` while no ``run`` needs them, because the previous replica is ahead, are kept: at most
-    what the round's ``window`` lets through.
+    ``handle`` keeps events that come before their ``run``, because the previous replica is ahead: at most the chunks
+    of one round's ``window``. Raises ValueError if the configuration has no ring.
     """
 
-    def __init__(self, plan: LinksConfig, transport: StripedTransport) -> None:
-        if not plan.ring:
-            raise ValueError("the plan has no ring")
+    def __init__(self, config: LinksConfig, transport: StripedTransport) -> None:
+        if not config.ring:
+            raise ValueError("the configuration has no ring")
         self._transport = transport
-        self._position, self._replicas = plan.ring.index(plan.rank), len(plan.ring)
-        self._connections = plan.ring_connections
+        self._position, self._replicas = config.ring.index(config.rank), len(config.ring)
+        self._connections = config.ring_connections
         self._arrived: dict[int, deque[SegmentReceived]] = {}
         self._sent = False
 
@@ -50,10 +51,10 @@ class RingAllReduce:
         """Sum ``data``, writable and contiguous, over all replicas, in place.
 
         ``add(total, part)`` adds ``part`` to ``total``, element by element; both are bytes of whole elements.
-        ``await_event`` waits for one event of the rank's queue and handles it, those of the ring by ``heed``; what it
-        raises ends the run. On return nothing of ``data`` is needed any more. Every replica must call with the same
-        iteration, size and elements, once an iteration. Raises ValueError if the data cannot be cut, TransportError if
-        the previous replica sends what does not fit.
+        ``await_event`` waits for one event of the rank's queue and handles it, an event of the ring by ``handle``. Its
+        errors end the run. After the return the transport no longer uses ``data``. Every replica must call this once an
+        iteration, with the same iteration, size and element size. Raise ValueError if the data cannot be cut,
+        TransportError if the previous replica sends a chunk that does not fit.
         """
         ring = RingRound(iteration, data, element_bytes, self._position, self._replicas, connections=self._connections)
         self._sent = False

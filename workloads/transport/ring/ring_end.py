@@ -1,4 +1,4 @@
-"""The I/O thread's part of the ring all-reduce: send chunks to the next replica, receive those of the previous."""
+"""The I/O thread's part of the ring all-reduce: send chunks to the next replica, receive those of the previous one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,14 +28,15 @@ class _Arrival:
 
 
 class RingEnd:
-    """A rank's place in its ring. The lane to the next replica is closed until ``resize`` gives it a window.
+    """One rank in its ring. ``neighbours`` are the previous and the next rank.
 
-    Chunks that arrive are reported. ``blank`` ones are sent on at once instead, after ``pass_on`` has set the round.
+    ``queue`` leads to the next replica; it is closed until ``resize`` sets its window. Arriving chunks are reported as
+    SegmentReceived. ``blank`` chunks are passed on instead, once ``pass_on`` has set the round.
     """
 
     def __init__(
         self,
-        plan: LinksConfig,
+        config: LinksConfig,
         neighbours: tuple[int, int],
         pool: BufferPool,
         report: Callable[[Event], None],
@@ -44,8 +45,8 @@ class RingEnd:
     ) -> None:
         self.previous, self.following = neighbours
         self.queue = CreditQueue()
-        self._plan = plan
-        self._steps = 2 * (len(plan.ring) - 1)
+        self._config = config
+        self._steps = 2 * (len(config.ring) - 1)
         self._pool = pool
         self._report = report
         self._unaccepted = 0
@@ -56,11 +57,11 @@ class RingEnd:
         self._links: Mapping[int, Link] = {}
 
     def use_links(self, links: Mapping[int, Link]) -> None:
-        """Take the links, by rank, among which are those to the neighbours."""
+        """Set the links, by rank. Those to both ring neighbours must be among them."""
         self._links = links
 
     def pass_on(self, ring: RingRound) -> None:
-        """Pass on blank chunks of that all-reduce as they come. Reports SegmentsSent once all have come and gone."""
+        """Pass on the blank chunks of that all-reduce as they arrive. Report SegmentsSent once all are passed on."""
         self._round, early, self._early = ring, self._early, []
         if ring.complete:
             self._end_round()
@@ -89,7 +90,7 @@ class RingEnd:
     def send(self, iteration: int, step: int, segment_bytes: int, offset: int, payload: memoryview) -> None:
         """Queue one chunk of a segment."""
         header = FrameHeader(
-            FrameKind.SEGMENT, self._plan.pipeline, iteration, step, segment_bytes, offset, payload.nbytes
+            FrameKind.SEGMENT, self._config.pipeline, iteration, step, segment_bytes, offset, payload.nbytes
         )
         self.queue.add(Chunk(header, payload, self))
         self._unaccepted += 1
@@ -97,26 +98,26 @@ class RingEnd:
     def notify_when_sent(self) -> None:
         """Report SegmentsSent once the kernel has accepted all that is queued."""
         self._awaited = True
-        self._tell()
+        self._report_if_sent()
 
     def begun(self) -> None:
-        """Do nothing: a chunk is about to be sent."""
+        """Do nothing when a chunk is about to be sent."""
 
     def accepted(self) -> None:
         """Count a chunk that the kernel has accepted."""
         self._unaccepted -= 1
-        self._tell()
+        self._report_if_sent()
 
-    def _tell(self) -> None:
+    def _report_if_sent(self) -> None:
         if self._awaited and not self._unaccepted:
             self._awaited = False
             self._report(SegmentsSent())
 
     def place(self, link: Link, header: FrameHeader) -> _Arrival:
-        """Return the arrival for a chunk from the previous replica. Raises FrameError if there can be no such chunk."""
+        """Return the arrival for a chunk from the previous replica. Raise FrameError if no such chunk can exist."""
         what = f"chunk at {header.offset} of the segment of ring step {header.number}"
         if link.peer.rank != self.previous:
-            raise FrameError(f"it sent the {what}, but is not the one before in the ring")
-        if header.number >= self._steps or header.iteration >= self._plan.iterations:
-            raise FrameError(f"it sent the {what} in iteration {header.iteration}, which there is not")
+            raise FrameError(f"it sent the {what}, but is not the previous rank in the ring")
+        if header.number >= self._steps or header.iteration >= self._config.iterations:
+            raise FrameError(f"it sent the {what} in iteration {header.iteration}, which does not exist")
         return _Arrival(link.peer, header, self._pool.take(header.length), self._arrived)

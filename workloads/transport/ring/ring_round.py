@@ -1,6 +1,6 @@
-"""One all-reduce at one replica: it cuts the data, and knows which chunks to expect and where each belongs.
+"""One all-reduce at one replica: cut the data, and find the place of each chunk that arrives.
 
-``workloads.transport.ring.ring`` describes the ring and its source.
+``workloads.transport.ring.ring`` describes the algorithm and its source.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ LEAST_CHUNK_BYTES = 256 * 1024
 _CHUNKS_A_SEGMENT = 256
 _SMALL_CHUNK_BYTES = 16 * 1024
 _CHUNKS_A_CONNECTION = 4
-"""So many chunks of a segment for each of several connections: else a small segment would go over one of them."""
+"""Chunks of a segment for each of several connections. With fewer, a small segment would use only some of them."""
 _EARLY_BYTES = 64 * 2**20
-"""What may be on its way to the next replica, or wait there: several segments, so that a step over a long line does not
-wait until the one before is known to have come."""
+"""Bytes that may be at the next replica or on their way there. They cover several segments, so that over a link with a
+long latency a step does not wait until the step before is known to have arrived."""
 
 
 @dataclass(frozen=True)
 class RingStep:
-    """The segments that a replica sends and receives in one step, and whether it adds what it receives."""
+    """The indices of the segments that a replica sends and receives in one step, and whether it adds or copies."""
 
     sends: int
     receives: int
@@ -31,7 +31,7 @@ class RingStep:
 
 
 def ring_steps(position: int, replicas: int) -> tuple[RingStep, ...]:
-    """Return the steps of the replica at ``position``; what a step receives, the next one sends."""
+    """Return the steps of the replica at ``position``. Each step sends the segment that the step before received."""
     return tuple(
         RingStep((position - step) % replicas, (position - step - 1) % replicas, step < replicas - 1)
         for step in range(2 * (replicas - 1))
@@ -39,9 +39,9 @@ def ring_steps(position: int, replicas: int) -> tuple[RingStep, ...]:
 
 
 def cut_segments(total_bytes: int, element_bytes: int, replicas: int) -> tuple[tuple[int, int], ...]:
-    """Return where each segment begins and ends, cut between elements and equal to one element; some may be empty.
+    """Return the start and end of each segment in bytes. Sizes differ by one element at most; segments may be empty.
 
-    Raises ValueError if the data is no whole number of elements, or an element larger than a chunk.
+    Raise ValueError if the data is not a whole number of elements, or an element is larger than a chunk.
     """
     if not 1 <= element_bytes <= LEAST_CHUNK_BYTES:
         raise ValueError(f"element_bytes: {element_bytes} is not 1 to {LEAST_CHUNK_BYTES}")
@@ -53,10 +53,10 @@ def cut_segments(total_bytes: int, element_bytes: int, replicas: int) -> tuple[t
 
 
 def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int, connections: int = 1) -> int:
-    """Return the bytes of a chunk, in whole elements: 1/256 of a segment, between 256 KiB and what a frame holds.
+    """Return the size of a chunk in bytes, whole elements: 1/256 of a segment, from 256 KiB to ``CHUNK_BYTES``.
 
-    Less, down to 16 KiB, where several ``connections`` would have fewer than four chunks of a segment each. A replica
-    passes on chunk by chunk what it has summed: large chunks fill the ring later, small ones cost more calls.
+    Chunks are smaller, down to 16 KiB, where several ``connections`` would have fewer than four chunks of a segment
+    each. A replica passes its sums on chunk by chunk: larger chunks fill the ring later, smaller ones cost more calls.
     """
     segment_bytes = total_bytes // replicas
     wanted = min(CHUNK_BYTES, max(LEAST_CHUNK_BYTES, segment_bytes // _CHUNKS_A_SEGMENT))
@@ -66,9 +66,9 @@ def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int, connec
 
 
 def ring_window_chunks(segments: Sequence[int], chunk_bytes: int) -> int:
-    """Return how many chunks may be on their way to a replica or wait there: all of a segment at least.
+    """Return how many chunks may be at a replica or on their way there: at least those of the largest segment.
 
-    ``segments`` are how many chunks each segment has.
+    ``segments`` holds the number of chunks of each segment.
     """
     return max(*segments, min(sum(segments), _EARLY_BYTES // chunk_bytes)) or 1
 
@@ -76,7 +76,7 @@ def ring_window_chunks(segments: Sequence[int], chunk_bytes: int) -> int:
 class RingRound:
     """The expected and the received chunks in one all-reduce of ``data``.
 
-    Raises ValueError if the data is not bytes of whole elements.
+    Raises ValueError if ``data`` is not a whole number of elements.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class RingRound:
         self._chunk_bytes = ring_chunk_bytes(self._data.nbytes, element_bytes, replicas, connections)
         counts = [-(-(end - start) // self._chunk_bytes) for start, end in self._segments]
         self.window = ring_window_chunks(counts, self._chunk_bytes)
-        """How many chunks may be on their way to a replica or wait there."""
+        """How many chunks may be at a replica or on their way there."""
         self._missing = [counts[step.receives] for step in self._steps]
         self._steps_open = sum(missing > 0 for missing in self._missing)
         self._came: dict[int, set[int]] = {}
@@ -105,11 +105,11 @@ class RingRound:
 
     @property
     def complete(self) -> bool:
-        """Whether every chunk has come."""
+        """Whether every chunk has arrived."""
         return not self._steps_open
 
     def first_segment(self) -> tuple[int, Sequence[tuple[int, memoryview]]]:
-        """Return the size of the segment that this replica sends first, and its chunks, each with its offset there."""
+        """Return the size in bytes of the segment that this replica sends first, and its chunks with their offsets."""
         start, end = self._segments[self._steps[0].sends]
         step = self._chunk_bytes
         return end - start, [
@@ -117,9 +117,9 @@ class RingRound:
         ]
 
     def take(self, chunk: SegmentReceived) -> tuple[memoryview, bool]:
-        """Return the memory where a received chunk belongs, and whether it is to be added to what is there.
+        """Return the memory where a received chunk belongs, and whether to add it to the contents (else copy it).
 
-        Raises TransportError if it does not fit, or has come before.
+        Raise TransportError if the chunk does not fit or came before.
         """
         step = self._steps[chunk.step]
         start, end = self._segments[step.receives]
@@ -137,9 +137,9 @@ class RingRound:
         return self._data[start + chunk.offset : start + chunk.offset + length], step.adds
 
     def _comes_first(self, step: int, offset: int) -> bool:
-        """Return whether a chunk of that step begins at the offset and has not come before; then enter it.
+        """Return whether a chunk of that step begins at the offset and has not come before. If so, record it.
 
-        Offsets are kept only of steps that are under way: as many as a window has, however many steps there are.
+        Offsets are kept only for steps in progress: at most those of a window, however many steps there are.
         """
         came = self._came.setdefault(step, set())
         if not self._missing[step] or offset % self._chunk_bytes or offset in came:
@@ -152,11 +152,11 @@ class RingRound:
         return True
 
     def passes_on(self, chunk: SegmentReceived) -> bool:
-        """Return whether the chunk goes on to the next replica, as part of the next step."""
+        """Return whether the chunk is passed on to the next replica, as part of the next step."""
         return chunk.step + 1 < len(self._steps)
 
     def used(self) -> int:
-        """Return how many chunks the previous replica may get credit for now: several at a time, none meanwhile."""
+        """Return how many chunks to give the previous replica credit for now: a batch at a time, otherwise 0."""
         if self._unreported < self._batch and not self.complete:
             return 0
         used, self._unreported = self._unreported, 0

@@ -43,7 +43,7 @@ def test_a_name_that_two_packages_have_is_refused() -> None:
         backend_class_path("torch")
 
 
-def test_an_unknown_name_is_met_with_all() -> None:
+def test_an_unknown_name_lists_all() -> None:
     with pytest.raises(ValueError, match=r"^input should be 'replay' or 'torch'$"):
         backend_class_path("jax")
 

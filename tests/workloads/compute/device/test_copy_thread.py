@@ -21,7 +21,7 @@ def test_messages_are_sent_in_their_order_with_their_bytes() -> None:
     assert sent == [(7, message, bytes(payload_of(message))) for message in MESSAGES]
 
 
-def test_whoever_sends_does_not_wait_for_the_copy() -> None:
+def test_the_sender_does_not_wait_for_the_copy() -> None:
     copied, sent = threading.Event(), SimpleQueue[Message]()
 
     def fetch(message: Message) -> memoryview:

@@ -19,7 +19,7 @@ def sighting(moment_ns: int, early_ns: int, late_ns: int) -> Sighting:
 
 
 @given(begins_ns, lengths_ns, speeds, st.tuples(widths_ns, widths_ns, widths_ns, widths_ns), st.floats(0, 1))
-def test_a_moment_is_reported_as_exactly_as_the_worse_of_two_sightings(
+def test_a_converted_time_is_as_exact_as_the_worse_sighting(
     begin_ns: int, length_ns: int, speed: float, widths: tuple[int, int, int, int], share: float
 ) -> None:
     early, late = sighting(begin_ns, *widths[:2]), sighting(begin_ns + length_ns, *widths[2:])

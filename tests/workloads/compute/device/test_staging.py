@@ -34,7 +34,7 @@ def test_on_the_cpu_the_tensor_itself_is_sent_and_the_payload_itself_computed_fr
     assert (staging.overlaps, staging.keeps_payload) == (False, True)
 
 
-def test_a_gpu_copies_nothing_before_somebody_waits_and_the_right_bytes_then() -> None:
+def test_a_gpu_copy_has_the_right_bytes_after_waiting() -> None:
     gpu = FakeGpu()
     staging = PinnedStaging(gpu)
     copy = staging.outgoing(elements())
@@ -43,12 +43,12 @@ def test_a_gpu_copies_nothing_before_somebody_waits_and_the_right_bytes_then() -
     assert gpu.copied_bytes == [48]
 
 
-def test_what_lies_out_of_order_is_sent_in_order() -> None:
+def test_a_non_contiguous_tensor_is_sent_contiguously() -> None:
     staging = PinnedStaging(FakeGpu())
     assert bytes(staging.outgoing(elements().t()).payload()) == bytes(as_bytes(elements().t().contiguous()))
 
 
-def test_what_computes_waits_for_the_copy_and_the_payload_goes_once_it_is_done() -> None:
+def test_kernels_wait_for_the_copy_before_the_payload_is_released() -> None:
     staging = PinnedStaging(FakeGpu())
     payload = memoryview(bytearray(as_bytes(elements())))
     let_go: list[memoryview] = []

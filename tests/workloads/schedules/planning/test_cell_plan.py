@@ -16,13 +16,13 @@ def test_options_are_json_and_have_one_list_for_each_stage() -> None:
     assert json.loads(json.dumps(options_for(plan, 0))) == {"orders": [stage, stage]}
 
 
-def test_a_rank_is_given_the_list_of_its_own_stage_alone() -> None:
+def test_a_rank_gets_only_the_list_of_its_stage() -> None:
     plan = CellPlan((((FORWARD,), (BACKWARD,)),), ((),), ((),), 1)
     assert options_for(plan, 0, stage=1) == {"orders": [None, [["backward", 0]]]}
 
 
 @pytest.mark.parametrize("field", ["latency_ns", "occupancy_ns"])
-def test_a_boundary_faster_than_nothing_is_refused_by_field(field: str) -> None:
+def test_negative_boundary_costs_are_refused_by_field(field: str) -> None:
     with pytest.raises(ValueError, match=f"^{field}: -1 is negative"):
         BoundaryCosts(**{"latency_ns": 0, "occupancy_ns": 0, "shared": False, field: -1})  # type: ignore[arg-type]
 
@@ -36,7 +36,7 @@ def test_a_boundary_faster_than_nothing_is_refused_by_field(field: str) -> None:
         ({"boundaries": ()}, "boundaries: 0 for 2 stages, give one less than stages"),
     ],
 )
-def test_a_cell_that_cannot_be_is_refused_by_field(arguments: dict[str, object], line: str) -> None:
+def test_invalid_cell_costs_are_refused_by_field(arguments: dict[str, object], line: str) -> None:
     cell = {
         "shape": PipelineShape(2, 4),
         "pipelines": 2,

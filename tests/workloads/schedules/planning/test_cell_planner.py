@@ -40,7 +40,7 @@ def recomputed_ahead(order: Sequence[Action]) -> int:
 
 @given(cell=cells(), chance=st.randoms(use_true_random=False))
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_ranks_and_links_that_keep_to_the_plan_never_block_whatever_anything_takes(cell, chance, run_cell) -> None:
+def test_a_plan_never_deadlocks_whatever_the_durations(cell, chance, run_cell) -> None:
     plan = plan_cell(cell)
     schedules = [Atlas.of_plan(cell.shape, plan, pipeline) for pipeline in range(cell.pipelines)]
     runs = run_cell(
@@ -59,7 +59,7 @@ def test_ranks_and_links_that_keep_to_the_plan_never_block_whatever_anything_tak
 
 @given(cell=cells())
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_where_everything_takes_what_was_planned_the_makespan_is_what_was_planned(cell, run_plan) -> None:
+def test_planned_durations_give_the_planned_makespan(cell, run_plan) -> None:
     plan = plan_cell(cell)
     assert max(run.end for run in run_plan(cell, plan)) == plan.makespan_ns
 
@@ -72,7 +72,7 @@ def test_a_plan_is_no_longer_than_varuna_over_the_same_links(cell, varuna_ns) ->
 
 @given(cell=cells())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_every_transfer_over_a_shared_boundary_has_its_turn_and_no_other_has_one(cell) -> None:
+def test_only_transfers_over_shared_boundaries_have_turns(cell) -> None:
     plan = plan_cell(cell)
     every = [(p, m) for p in range(cell.pipelines) for m in range(cell.shape.microbatches)]
     for turns in (plan.activation_turns, plan.gradient_turns):

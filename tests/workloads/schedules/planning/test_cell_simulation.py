@@ -15,7 +15,7 @@ def first_actions(plan: CellPlan, count: int) -> str:
 @pytest.mark.parametrize(
     ("patience", "order"), [(0, "F0 F1 F2 F3 R0 B0"), (1, "F0 F1 F2 F3 R0 B0"), (None, "F0 F1 F2 F3 F4 R0 B0")]
 )
-def test_the_less_patience_the_sooner_a_recompute_goes_before_a_forward(patience: int | None, order: str) -> None:
+def test_less_patience_runs_recomputes_before_forwards_sooner(patience: int | None, order: str) -> None:
     cell = CellCosts(
         PipelineShape(2, 8, recompute=True), 1, (10, 10), (20, 20), (10, 10), (BoundaryCosts(5, 0, shared=False),)
     )

@@ -46,7 +46,7 @@ def test_each_action_starts_when_its_message_is_there() -> None:
     assert iteration_ns(ONE, cell(None)) == 90
 
 
-def test_links_remember_the_iteration_before() -> None:
+def test_links_keep_their_state_between_iterations() -> None:
     run = PlanRun(ONE, cell(Cooling(cold_ns=100, pause_ns=1000)))
     assert run.iterate()[0, 0][-1][1] == 90 + 2 * 90
     assert run.transfers_ns(0) == [105, 105]
@@ -55,13 +55,13 @@ def test_links_remember_the_iteration_before() -> None:
     assert run.transfers_ns(0) == [15, 15]
 
 
-def test_what_lies_between_iterations_lets_links_cool() -> None:
+def test_time_between_iterations_lets_links_cool() -> None:
     links = Cooling(cold_ns=100, pause_ns=1000)
     assert iteration_ns(ONE, cell(links)) == 90
     assert iteration_ns(ONE, cell(links, between_ns=(1000, 1000))) == 90 + 2 * 90
 
 
-def test_an_order_that_waits_for_itself_is_refused() -> None:
+def test_a_deadlocking_order_is_refused() -> None:
     profile = CellCosts(PipelineShape(3, 1), 1, (1,) * 3, (1,) * 3, (0,) * 3, (BoundaryCosts(0, 0, False),) * 2)
     in_order, reversed_ = (FORWARD, BACKWARD), (BACKWARD, FORWARD)
     plan = CellPlan(((in_order, reversed_, in_order),), ((), ()), ((), ()), 0)
@@ -69,7 +69,7 @@ def test_an_order_that_waits_for_itself_is_refused() -> None:
         PlanRun(plan, profile).iterate()
 
 
-def test_a_plan_for_slower_links_is_taken_where_links_are_slower_than_their_rate() -> None:
+def test_slow_links_get_a_plan_for_slower_links() -> None:
     shape, times = PipelineShape(4, 8, recompute=True), (10,) * 4
     by_rate, slow = (
         CellCosts(shape, 1, times, (20,) * 4, times, (BoundaryCosts(5, 10, False, links),) * 3)

@@ -20,7 +20,7 @@ def started(schedule: Schedule, stage: int) -> list[str]:
     return names
 
 
-def test_a_stage_follows_its_list_and_waits_for_nobody_but_its_inputs(run_pipeline) -> None:
+def test_a_stage_follows_its_list_and_waits_only_for_inputs(run_pipeline) -> None:
     run = run_pipeline(Atlas(SHAPE, orders=[FIRST, LAST]), lambda *_: 10, lambda *_: 5)
     assert [[a.kind.value, a.microbatch] for a in run.actions[0]] == FIRST
     assert [[a.kind.value, a.microbatch] for a in run.actions[1]] == LAST

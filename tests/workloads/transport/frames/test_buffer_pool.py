@@ -1,7 +1,7 @@
 from workloads.transport.frames.buffer_pool import BufferPool
 
 
-def test_new_buffers_are_of_the_memory_that_is_preferred() -> None:
+def test_new_buffers_use_the_preferred_memory() -> None:
     special = memoryview(bytearray(64))
     pool = BufferPool()
     pool.prefer(lambda size_bytes: special if size_bytes == 64 else None)

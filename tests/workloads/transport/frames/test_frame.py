@@ -86,7 +86,7 @@ def test_a_truncated_header_is_refused(header: FrameHeader, length: int) -> None
         (credit(FrameKind.SHUTDOWN, 1), "credit is inconsistent"),
         (credit(FrameKind.SEGMENT, 0), "credit is inconsistent"),
         (credit(FrameKind.SEGMENT, 1)._replace(length=1), "credit is inconsistent"),
-        (SHUTDOWN._replace(length=1), "goodbye carries a chunk"),
+        (SHUTDOWN._replace(length=1), "shutdown carries a chunk"),
         (SHUTDOWN._replace(kind=9), "unknown kind 9"),
     ],
 )

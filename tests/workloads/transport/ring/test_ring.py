@@ -18,7 +18,7 @@ PATIENCE_S = 10
 
 
 class Replica:
-    """A rank's main thread: sums the arrays given, one an iteration, and heeds what else comes."""
+    """A rank's main thread: sums the arrays given, one an iteration, and handles all other events."""
 
     def __init__(self, end, arrays: list[np.ndarray]) -> None:
         self.end, self.arrays = end, arrays
@@ -122,7 +122,7 @@ def test_floating_point_sums_are_the_same_at_every_replica(mesh: type) -> None:
         np.testing.assert_array_equal(ours, arrays[0][0])
 
 
-def test_stage_messages_that_come_during_the_ring_are_heeded_and_relayed(mesh: type) -> None:
+def test_stage_messages_are_handled_during_the_all_reduce(mesh: type) -> None:
     # Stage 0's ring runs over the links between mates that its relays use too; stage 1 sends gradients meanwhile.
     size_bytes = 3_000_000
     payloads = {rank: random.randbytes(size_bytes) for rank in (1, 3, 5)}
@@ -140,7 +140,7 @@ def test_stage_messages_that_come_during_the_ring_are_heeded_and_relayed(mesh: t
             assert bytes(received.payload) == payloads[rank + 1]
 
 
-def test_a_replica_that_is_late_is_sent_what_the_others_can_make_without_it(mesh: type) -> None:
+def test_a_late_replica_receives_the_chunks_of_the_others(mesh: type) -> None:
     with mesh(3, 1, 0, 1) as joined:
         arrays = [np.ones(3_000_000, "i4") for _ in range(3)]
         early = [Replica(joined.ends[rank], [arrays[rank]]) for rank in (0, 1)]
@@ -180,7 +180,7 @@ def test_a_chunk_that_does_not_fit_is_reported_with_its_sender(mesh: type, heade
         assert str(replica.error).startswith("rank 1 (host-1, 127.0.0.1): it sent a chunk of ")
 
 
-def test_a_lost_replica_ends_the_ring_at_every_other(mesh: type) -> None:
+def test_a_lost_replica_ends_the_all_reduce_everywhere(mesh: type) -> None:
     with mesh(4, 1, 0, 1, by_hand=(2,)) as joined:
         replicas = [Replica(joined.ends[rank], [np.zeros(100_000, "i4")]) for rank in (0, 1, 3)]
         for made in (made for sockets in joined.bare[2].values() for made in sockets):

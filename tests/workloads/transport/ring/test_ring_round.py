@@ -9,7 +9,7 @@ from workloads.transport.ring.ring_round import LEAST_CHUNK_BYTES, RingRound, cu
 
 
 @given(st.integers(2, 12))
-def test_the_steps_bring_every_segments_sum_to_every_replica(replicas: int) -> None:
+def test_every_replica_gets_the_sum_of_every_segment(replicas: int) -> None:
     steps = [ring_steps(position, replicas) for position in range(replicas)]
     held = [[{position} for _ in range(replicas)] for position in range(replicas)]
     for number in range(2 * (replicas - 1)):
@@ -26,7 +26,7 @@ def test_the_steps_bring_every_segments_sum_to_every_replica(replicas: int) -> N
 
 
 @given(st.integers(2, 12), st.sampled_from([1, 2, 4, 8]))
-def test_what_a_step_receives_the_next_one_sends(replicas: int, position: int) -> None:
+def test_each_step_sends_the_segment_received_before(replicas: int, position: int) -> None:
     steps = ring_steps(position % replicas, replicas)
     assert [step.receives for step in steps[:-1]] == [step.sends for step in steps[1:]]
 
@@ -46,15 +46,13 @@ def test_segments_cover_the_data_end_between_elements_and_differ_by_one(
 
 
 @pytest.mark.parametrize(("total_bytes", "element_bytes"), [(10, 4), (8, 0), (2 * CHUNK_BYTES, 2 * CHUNK_BYTES)])
-def test_data_that_is_no_elements_is_refused(total_bytes: int, element_bytes: int) -> None:
+def test_data_of_partial_elements_is_refused(total_bytes: int, element_bytes: int) -> None:
     with pytest.raises(ValueError, match="element"):
         cut_segments(total_bytes, element_bytes, 2)
 
 
 @given(st.integers(0, 10**10), st.sampled_from([1, 2, 4, 8, 12]), st.integers(2, 12))
-def test_chunks_are_whole_elements_that_a_frame_holds_and_few_a_segment_unless_they_are_small(
-    elements: int, element_bytes: int, replicas: int
-) -> None:
+def test_chunks_are_whole_elements_within_bounds(elements: int, element_bytes: int, replicas: int) -> None:
     chunk_bytes = ring_chunk_bytes(elements * element_bytes, element_bytes, replicas)
     segment_bytes = elements * element_bytes // replicas
     assert chunk_bytes % element_bytes == 0
@@ -63,18 +61,14 @@ def test_chunks_are_whole_elements_that_a_frame_holds_and_few_a_segment_unless_t
 
 
 @given(st.integers(1, 10**9), st.integers(2, 12), st.integers(2, 64))
-def test_several_connections_have_four_chunks_of_a_segment_each_unless_they_would_be_tiny(
-    total_bytes: int, replicas: int, connections: int
-) -> None:
+def test_each_connection_has_four_chunks_of_a_segment(total_bytes: int, replicas: int, connections: int) -> None:
     chunk_bytes = ring_chunk_bytes(total_bytes, 1, replicas, connections)
     assert chunk_bytes <= ring_chunk_bytes(total_bytes, 1, replicas)
     assert chunk_bytes == 16_384 or total_bytes // replicas // chunk_bytes >= 4 * connections
 
 
 @pytest.mark.parametrize(("total_bytes", "window_bytes"), [(3 * 2**20, 3 * 2**20), (600 * 2**20, 200 * 2**20)])
-def test_several_segments_may_be_under_way_up_to_64_mib_and_always_a_whole_one(
-    total_bytes: int, window_bytes: int
-) -> None:
+def test_the_window_is_64_mib_and_at_least_one_segment(total_bytes: int, window_bytes: int) -> None:
     ring = RingRound(0, memoryview(bytearray(total_bytes)), 1, 0, 3)
     chunk_bytes = ring_chunk_bytes(total_bytes, 1, 3)
     assert window_bytes <= ring.window * chunk_bytes < window_bytes + 3 * chunk_bytes
@@ -90,7 +84,7 @@ def received(ring_bytes: int, step: int, offset: int, length: int, *, replicas: 
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 5 * LEAST_CHUNK_BYTES))
-def test_a_round_is_complete_once_every_chunk_has_come_in_whatever_order(chance, total_bytes: int) -> None:
+def test_a_round_completes_with_chunks_in_any_order(chance, total_bytes: int) -> None:
     ring = RingRound(0, memoryview(bytearray(total_bytes)), 1, 0, 3)
     chunk_bytes = ring_chunk_bytes(total_bytes, 1, 3)
     expected = [
@@ -114,7 +108,7 @@ def test_a_round_is_complete_once_every_chunk_has_come_in_whatever_order(chance,
     ("offset", "length"),
     [(1, LEAST_CHUNK_BYTES), (0, LEAST_CHUNK_BYTES - 1), (LEAST_CHUNK_BYTES, 1), (2 * LEAST_CHUNK_BYTES, 1)],
 )
-def test_a_chunk_that_is_not_cut_there_is_refused(offset: int, length: int) -> None:
+def test_a_chunk_at_a_wrong_offset_is_refused(offset: int, length: int) -> None:
     ring = RingRound(0, memoryview(bytearray(6 * LEAST_CHUNK_BYTES)), 1, 0, 3)
     with pytest.raises(TransportError, match="does not fit or came before"):
         ring.take(received(6 * LEAST_CHUNK_BYTES, 0, offset, length))

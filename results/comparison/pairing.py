@@ -9,7 +9,7 @@ from results.metrics.bootstrap import median_of_medians
 from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.saturation import Saturation
-from results.reading.summary import swept_values
+from results.reading.stored_trial import swept_values
 from results.text.number_text import list_text
 
 

@@ -16,7 +16,8 @@ from results.reading.not_modelled import (
 )
 from results.reading.run import Run
 from results.reading.saturation import MachineLoad
-from results.reading.summary import calibrated_points, swept_values
+from results.reading.stored_trial import swept_values
+from results.reading.summary import calibrated_points
 from results.text.number_text import count_text, list_text, size_text
 
 MAX_VALUES_LISTED = 12

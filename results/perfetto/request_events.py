@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from results.perfetto.lanes import assign_lanes
-from results.perfetto.selection import FinishedTrial
 from results.perfetto.trace_events import json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_events import microseconds
+from results.reading.stored_trial import StoredTrial
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
 from results.records.trial_tables import PREFILL_REQUESTS_FILE
@@ -38,9 +38,9 @@ class Requests:
         return np.array([row[name] for row in self.rows for name in _TIMES if row[name] is not None], np.int64)
 
 
-def requests_of(trial: FinishedTrial) -> Requests:
+def requests_of(trial: StoredTrial) -> Requests:
     """Return the requests of a trial. Raises RunError, one line, if their file is missing or damaged."""
-    return Requests(tuple(read_trial_table(trial.folder, trial.key, PREFILL_REQUESTS_FILE).to_pylist()))
+    return Requests(tuple(read_trial_table(trial.folder, trial.id, PREFILL_REQUESTS_FILE).to_pylist()))
 
 
 def request_events(requests: Requests, tracks: Tracks, begin_ns: int, end_ns: int, shift_ns: int) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from results.reading.run_documents import read_manifest, read_trials
+from results.reading.stored_trial import StoredTrial
 
 MAX_CHOICES_LISTED = 20
 
@@ -22,29 +23,6 @@ class NoTrialsError(ValueError):
 
 
 @dataclass(frozen=True)
-class FinishedTrial:
-    """A trial's folder, identity and swept values. ``settings`` are its manifest and facts."""
-
-    folder: Path
-    point: int
-    values: Mapping[str, Any]
-    variant: str
-    repeat: int
-    settings: Mapping[str, Any]
-
-    @property
-    def key(self) -> tuple[int, str, int]:
-        """Sweep point, variant and repeat, which identify every row of the trial's tables."""
-        return self.point, self.variant, self.repeat
-
-    @property
-    def title(self) -> str:
-        """Variant, swept values and repeat, as a reader calls them."""
-        values = (f"{path} {value}" for path, value in self.values.items())
-        return ", ".join((self.variant, *values, f"repeat {self.repeat}"))
-
-
-@dataclass(frozen=True)
 class Selection:
     """A selection of trials; the default is everything.
 
@@ -58,8 +36,8 @@ class Selection:
     iteration: int | None = None
 
     def of(
-        self, trials: Sequence[FinishedTrial], sweep: Mapping[int, Mapping[str, Any]] | None = None
-    ) -> list[FinishedTrial]:
+        self, trials: Sequence[StoredTrial], sweep: Mapping[int, Mapping[str, Any]] | None = None
+    ) -> list[StoredTrial]:
         """Return the trials selected, in their order; ``sweep`` has the values of all sweep points.
 
         Raises NoSuchTrialError if there is none.
@@ -110,25 +88,14 @@ def swept_points(manifest: Mapping[str, Any]) -> dict[int, Mapping[str, str]]:
     return {entry["index"]: entry["sweep_point"] for entry in manifest.get("sweep_points", ())}
 
 
-def finished_trials(run: Path) -> tuple[Mapping[str, Any], list[FinishedTrial]]:
+def finished_trials(run: Path) -> tuple[Mapping[str, Any], list[StoredTrial]]:
     """Return the manifest of a run's folder and its finished trials.
 
     The trials are ordered by sweep point, variant as the manifest lists them, and repeat. Reads no trace. Raises
     RunError if there is no run or it is damaged, and NoTrialsError if no trial has finished.
     """
     manifest = read_manifest(run)
-    swept = swept_points(manifest)
-    trials = [
-        FinishedTrial(
-            found.folder,
-            found.point,
-            swept.get(found.point, {}),
-            found.variant,
-            found.repeat,
-            {**manifest, **found.facts},
-        )
-        for found in read_trials(run, manifest)
-    ]
+    trials = read_trials(run, manifest)
     if not trials:
         raise NoTrialsError(f"{run}: no trial of this run has finished, continue it with wanbed run --resume")
     return manifest, trials

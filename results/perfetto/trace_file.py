@@ -17,7 +17,6 @@ from results.perfetto.counters import gpu_steps, link_steps, tcp_steps
 from results.perfetto.flows import Flows, match_transfers
 from results.perfetto.request_events import request_events, requests_of
 from results.perfetto.selection import (
-    FinishedTrial,
     NoSuchTrialError,
     Selection,
     choices,
@@ -28,6 +27,7 @@ from results.perfetto.trace_events import counter_events, flow_events, json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_events import iteration_events, trial_event
 from results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, read_columns
+from results.reading.stored_trial import StoredTrial
 from results.records.schema import SCHEMA_VERSION
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
@@ -107,7 +107,7 @@ class _Writer:
         names = ",\n".join(json_text(event) for event in self._tracks.metadata())
         self._file.write(f"{names}\n]}}\n".encode())
 
-    def trial(self, trial: FinishedTrial, iteration: int | None) -> None:
+    def trial(self, trial: StoredTrial, iteration: int | None) -> None:
         """Write one trial, or that iteration of it, if it has one."""
         spans = read_columns(Spans, trial, SPANS_FILE)
         self.iterations |= set(np.unique(spans.iteration).tolist())
@@ -119,7 +119,7 @@ class _Writer:
                 return
         links = read_columns(LinkCounters, trial, LINK_SAMPLES_FILE)
         states = read_columns(TcpStates, trial, TCP_SAMPLES_FILE)
-        samples = read_trial_table(trial.folder, trial.key, GPU_SAMPLES_FILE).to_pylist()
+        samples = read_trial_table(trial.folder, trial.id, GPU_SAMPLES_FILE).to_pylist()
         requests = requests_of(trial)
         moments = [spans.start_ns, spans.end_ns]
         if iteration is None:

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 
 from results.perfetto.lanes import assign_lanes
-from results.perfetto.selection import FinishedTrial
 from results.perfetto.trace_events import json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_tables import Spans
+from results.reading.stored_trial import StoredTrial
 from results.records.span_log import COMPUTE_KINDS
 
 _WORK = (*COMPUTE_KINDS, "all_reduce")
 
 
-def trial_event(trial: FinishedTrial, tracks: Tracks, begin_ns: int, end_ns: int) -> str:
+def trial_event(trial: StoredTrial, tracks: Tracks, begin_ns: int, end_ns: int) -> str:
     """Return the slice of a whole trial, one line."""
     about = {"sweep_point": trial.point, "swept": trial.values, "variant": trial.variant, "repeat": trial.repeat}
     return (
@@ -25,7 +25,7 @@ def trial_event(trial: FinishedTrial, tracks: Tracks, begin_ns: int, end_ns: int
     )
 
 
-def iteration_events(spans: Spans, trial: FinishedTrial, tracks: Tracks, shift_ns: int) -> list[str]:
+def iteration_events(spans: Spans, trial: StoredTrial, tracks: Tracks, shift_ns: int) -> list[str]:
     """Return async pairs, each half a line: every iteration, from first computation or all-reduce to the last end.
 
     Iterations may overlap; those that do not share an id, and a pair around them which gives the track its name.

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from results.perfetto.selection import FinishedTrial
+from results.reading.stored_trial import StoredTrial
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
 
@@ -89,12 +89,12 @@ class TcpStates:
 _T = TypeVar("_T")
 
 
-def read_columns(kind: type[_T], trial: FinishedTrial, name: str) -> _T:
+def read_columns(kind: type[_T], trial: StoredTrial, name: str) -> _T:
     """Read one of the classes above from the Parquet file of that name in the trial's folder.
 
     Raises RunError, one line that starts with the file's path, if it is missing or damaged.
     """
-    table = read_trial_table(trial.folder, trial.key, name)
+    table = read_trial_table(trial.folder, trial.id, name)
     columns = {}
     for field in kind.__annotations__:
         column = table.column(field).combine_chunks()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
 from results.reading.run import Run
 from results.reading.saturation import Saturation
-from results.reading.summary import swept_values
+from results.reading.stored_trial import swept_values
 from results.text.number_text import count_text
 
 LATENCY_PATH = "topology.wan.latency"

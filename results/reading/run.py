@@ -9,7 +9,8 @@ import pandas as pd
 import pyarrow as pa
 
 from results.reading.run_documents import read_manifest, read_trials
-from results.reading.summary import SIMULATE, Trial, summarize
+from results.reading.stored_trial import StoredTrial
+from results.reading.summary import SIMULATE, summarize
 from results.records.schema import CALIBRATION
 from results.records.trial_files import read_calibration, read_trial_table
 from results.records.trial_tables import GPU_TABLE, LINK_TABLE, PREFILL_TABLE, SPANS_TABLE, TCP_TABLE
@@ -26,7 +27,7 @@ class Run:
 
     path: Path
     manifest: Mapping[str, Any]
-    trials: tuple[Trial, ...]
+    trials: tuple[StoredTrial, ...]
     spans: pd.DataFrame
     link_samples: pd.DataFrame
     tcp_samples: pd.DataFrame
@@ -58,11 +59,10 @@ def load_run(path: Path) -> Run:
     Raises RunError, one line that starts with a path, if there is no run or a file of it is missing or damaged.
     """
     manifest = read_manifest(path)
-    found = read_trials(path, manifest)
-    trials = [Trial(*trial.key, trial.facts) for trial in found]
-    in_folders = sorted(found, key=lambda trial: trial.folder)
+    trials = read_trials(path, manifest)
+    in_folders = sorted(trials, key=lambda trial: trial.folder)
     spans, link_samples, tcp_samples, prefill_requests, gpu_samples = (
-        _frame(table.columns, (read_trial_table(trial.folder, trial.key, table.file) for trial in in_folders))
+        _frame(table.columns, (read_trial_table(trial.folder, trial.id, table.file) for trial in in_folders))
         for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE)
     )
     calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/*.parquet"))))

@@ -1,7 +1,6 @@
 """Summarize a run, one row a trial: the figures that reports, comparisons and scripts start from."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -9,6 +8,7 @@ import pandas as pd
 from results import metrics
 from results.reading.not_modelled import of_links, of_variant, simulated_without
 from results.reading.saturation import MachineLoad
+from results.reading.stored_trial import StoredTrial
 
 FIELDS = (
     "sweep_point",
@@ -50,25 +50,6 @@ SIMULATE = "simulate"
 """The engine whose links are as asked by construction, but for what it does not model: nothing is calibrated."""
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A finished trial: its identity and the contents of trial.json."""
-
-    point: int
-    variant: str
-    repeat: int
-    facts: Mapping[str, Any]
-
-
-def swept_values(manifest: Mapping[str, Any], point: int) -> dict[str, str]:
-    """Return the swept path and value pairs of a sweep point, {} where nothing was swept."""
-    points = manifest.get("sweep_points", ())
-    # Sweep points stand in their own order, unless somebody has edited the manifest.
-    if 0 <= point < len(points) and points[point].get("index") == point:
-        return dict(points[point]["sweep_point"])
-    return next((dict(entry["sweep_point"]) for entry in points if entry.get("index") == point), {})
-
-
 def calibrated_points(calibration: pd.DataFrame) -> set[int]:
     """Return the sweep points whose links were measured and are all within tolerance."""
     verdicts = calibration.groupby("sweep_point")["within_tolerance"].all()
@@ -77,7 +58,7 @@ def calibrated_points(calibration: pd.DataFrame) -> set[int]:
 
 def summarize(
     manifest: Mapping[str, Any],
-    trials: Sequence[Trial],
+    trials: Sequence[StoredTrial],
     spans: pd.DataFrame,
     link_samples: pd.DataFrame,
     calibration: pd.DataFrame,
@@ -92,13 +73,12 @@ def summarize(
     rows = []
     for trial in trials:
         without = simulated_without(manifest, trial.point)
-        key = (trial.point, trial.variant, trial.repeat)
-        settings = {**manifest, **trial.facts}
+        settings = trial.settings
         load = MachineLoad.of(trial.facts)
-        figures = _figures(settings, spans_of.get(key, spans[:0]), samples_of.get(key, link_samples[:0]))
+        figures = _figures(settings, spans_of.get(trial.id, spans[:0]), samples_of.get(trial.id, link_samples[:0]))
         rows.append(
             {
-                "sweep_point": swept_values(manifest, trial.point),
+                "sweep_point": trial.values,
                 "variant": trial.variant,
                 "repeat": trial.repeat,
                 **figures,

@@ -5,10 +5,10 @@ import pandas as pd
 from results import metrics
 from results.metrics import Window
 from results.reading.run import Run
-from results.reading.summary import Trial
+from results.reading.stored_trial import StoredTrial
 
 
-def rows_of_trial(frame: pd.DataFrame, trial: Trial) -> pd.DataFrame:
+def rows_of_trial(frame: pd.DataFrame, trial: StoredTrial) -> pd.DataFrame:
     """Return the trial's rows of a frame that has the columns sweep point, variant and repeat."""
     # Text is compared last, and in the few rows that are left: of a million that is most of the time.
     near: pd.DataFrame = frame[
@@ -18,12 +18,12 @@ def rows_of_trial(frame: pd.DataFrame, trial: Trial) -> pd.DataFrame:
     return own
 
 
-def warmup_iterations(run: Run, trial: Trial) -> int:
+def warmup_iterations(run: Run, trial: StoredTrial) -> int:
     """Return how many of the trial's first iterations are not measured."""
     return int({**run.manifest, **trial.facts}.get("warmup_iterations") or 0)
 
 
-def measured_window(run: Run, trial: Trial, spans: pd.DataFrame) -> Window | None:
+def measured_window(run: Run, trial: StoredTrial, spans: pd.DataFrame) -> Window | None:
     """Return the window of the trial's iterations after warm-up, None if there are none; ``spans`` are the trial's."""
     if spans.empty:
         return None

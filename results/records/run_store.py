@@ -30,7 +30,8 @@ from ground.atomic_write import PARTIAL, write_whole, written_whole
 from results.records.schema import CALIBRATION, SPANS, CalibrationRow, write_table, write_tables
 from results.records.schema_upgrade import EARLIER_POINT_NAME
 from results.records.span_log import SpanLogContents
-from results.records.trial_columns import TrialCounters, TrialKey, TrialSpans
+from results.records.trial_columns import TrialCounters, TrialSpans
+from results.records.trial_id import TrialId
 from results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES, TrialTable
 
 MANIFEST = "manifest.json"
@@ -56,9 +57,7 @@ class TrialRecord:
     there hold for this trial in place of the manifest's.
     """
 
-    point: int
-    variant: str
-    repeat: int
+    id: TrialId
     spans: Sequence[SpanLogContents] | TrialSpans
     tables: Mapping[TrialTable, Rows] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -192,7 +191,7 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
     Several processes may do so at the same time, each with other trials. Raises ValueError if a rank's log is cut off,
     since the trial has not finished then, and FileExistsError if this trial is there already.
     """
-    path = trial_path(run, trial.point, trial.variant, trial.repeat)
+    path = trial_path(run, *trial.id)
     if path.exists():
         raise FileExistsError(f"{path}: this trial is there already")
     for log in () if isinstance(trial.spans, TrialSpans) else trial.spans:
@@ -201,18 +200,17 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
     partial = path.with_name(path.name + PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    key = (trial.point, trial.variant, trial.repeat)
     if isinstance(trial.spans, TrialSpans):
-        write_tables(partial / SPANS_FILE, SPANS, trial.spans.tables(key))
+        write_tables(partial / SPANS_FILE, SPANS, trial.spans.tables(trial.id))
     else:
-        write_table(partial / SPANS_FILE, SPANS, _span_rows(key, trial.spans))
+        write_table(partial / SPANS_FILE, SPANS, _span_rows(trial.id, trial.spans))
     empty: dict[TrialTable, Rows] = {table: () for table in TRIAL_TABLES.values() if table is not SPANS_TABLE}
     for table, rows in {**empty, **trial.tables}.items():
         if isinstance(rows, TrialCounters):
-            write_tables(partial / table.file, table.columns, rows.tables(key))
+            write_tables(partial / table.file, table.columns, rows.tables(trial.id))
         elif rows or table.always:
-            write_table(partial / table.file, table.columns, [(*key, *row) for row in rows])
-    own = {"sweep_point": trial.point, "variant": trial.variant, "repeat": trial.repeat}
+            write_table(partial / table.file, table.columns, [(*trial.id, *row) for row in rows])
+    own = {"sweep_point": trial.id.point, "variant": trial.id.variant, "repeat": trial.id.repeat}
     _write_json(partial / TRIAL_FACTS, {**trial.facts, **own})
     return partial.rename(path)
 
@@ -223,7 +221,7 @@ def remove_partial_trials(run: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _span_rows(key: TrialKey, ranks: Sequence[SpanLogContents]) -> list[tuple[Any, ...]]:
+def _span_rows(key: TrialId, ranks: Sequence[SpanLogContents]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for log in ranks:
         owner = log.header

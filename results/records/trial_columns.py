@@ -14,9 +14,7 @@ import pyarrow as pa
 from results.records.schema import LINK_SAMPLES, SPANS
 from results.records.span_columns import Column, SpanColumns
 from results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, SpanLogHeader
-
-TrialKey = tuple[int, str, int]
-"""Which trial: (sweep point, variant, repeat)."""
+from results.records.trial_id import TrialId
 
 _ROWS = 2**20
 _TRANSFERS = SPAN_KINDS.index("send"), SPAN_KINDS.index("receive")
@@ -29,7 +27,7 @@ class TrialSpans:
     owners: Sequence[SpanLogHeader]
     columns: SpanColumns
 
-    def tables(self, key: TrialKey) -> Iterator[pa.Table]:
+    def tables(self, key: TrialId) -> Iterator[pa.Table]:
         """Yield the spans of that trial as tables of the schema ``SPANS``."""
         owners, spans = self.owners, self.columns
         hosts = pa.array([*(owner.host for owner in owners), ""])
@@ -73,7 +71,7 @@ class TrialCounters:
     ends: Sequence[tuple[str, str, str]]
     wire_bytes: npt.NDArray[np.int64]
 
-    def tables(self, key: TrialKey) -> Iterator[pa.Table]:
+    def tables(self, key: TrialId) -> Iterator[pa.Table]:
         """Yield the counters of that trial as tables of the schema ``LINK_SAMPLES``."""
         scopes, sources, destinations = (pa.array([end[field] for end in self.ends], pa.string()) for field in range(3))
         for piece in _pieces(self.wire_bytes.size):
@@ -104,7 +102,7 @@ def _pieces(rows: int) -> Iterator[slice]:
     return (slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS))
 
 
-def _table(schema: pa.Schema, key: TrialKey, columns: Mapping[str, Any], rows: int) -> pa.Table:
+def _table(schema: pa.Schema, key: TrialId, columns: Mapping[str, Any], rows: int) -> pa.Table:
     trial = (pa.repeat(pa.scalar(value, field.type), rows) for value, field in zip(key, schema, strict=False))
     own = (pa.array(columns[name]).cast(schema.field(name).type) for name in schema.names[len(key) :])
     return pa.Table.from_arrays([*trial, *own], schema=schema)

@@ -17,7 +17,7 @@ from results.records.schema import (
 )
 from results.records.schema_upgrade import FIRST_VERSION
 from results.records.span_log import SPAN_KINDS
-from results.records.trial_columns import TrialKey
+from results.records.trial_id import TrialId
 from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TRIAL_TABLES
 
 OUTCOMES = ("admitted", "off_loaded", "rejected", "held")
@@ -49,7 +49,7 @@ _NULLABLE = IMPAIRMENT_COLUMNS.union(
 )
 
 
-def read_trial_table(folder: Path, key: TrialKey, name: str) -> pa.Table:
+def read_trial_table(folder: Path, key: TrialId, name: str) -> pa.Table:
     """Read one of the Parquet files in a finished trial's folder, of which schema version 1 did not have all.
 
     A file that is written only where it has rows is empty elsewhere.

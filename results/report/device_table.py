@@ -10,7 +10,7 @@ from results import metrics
 from results.metrics import DeviceContention, Window
 from results.reading.headline import point_text
 from results.reading.run import Run
-from results.reading.summary import Trial, swept_values
+from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.trial_frames import measured_window, rows_of_trial
 from results.text.number_text import UNKNOWN, percent_text, rate_text, ratio_text, size_text
 
@@ -55,7 +55,7 @@ def device_rows(run: Run) -> list[DeviceRow]:
     return [row for trial in run.trials if trial.facts.get("devices") for row in _of_trial(run, trial)]
 
 
-def _of_trial(run: Run, trial: Trial) -> list[DeviceRow]:
+def _of_trial(run: Run, trial: StoredTrial) -> list[DeviceRow]:
     spans = rows_of_trial(run.spans, trial)
     window = measured_window(run, trial, spans)
     if window is None or not window.length_ns:

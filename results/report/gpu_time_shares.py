@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from results import metrics
 from results.metrics import IDLE_CAUSES
 from results.reading.run import Run
-from results.reading.summary import swept_values
+from results.reading.stored_trial import swept_values
 from results.reading.trial_frames import measured_window, rows_of_trial
 from results.records.span_log import PREFILL
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from results.reading.headline import point_text
 from results.reading.run import Run
-from results.reading.summary import Trial, swept_values
+from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.trial_frames import rows_of_trial, warmup_iterations
 from results.report.plan_causes import PLANNED_KINDS, plan_causes
 from results.text.number_text import count_text, percent_text, seconds_text
@@ -94,7 +94,7 @@ def plan_warnings(outcomes: Sequence[PlanOutcome]) -> list[str]:
     ]
 
 
-def _of_trial(run: Run, trial: Trial) -> PlanOutcome | None:
+def _of_trial(run: Run, trial: StoredTrial) -> PlanOutcome | None:
     planned_s = float(trial.facts["planned_iteration_time_s"])
     spans = rows_of_trial(run.spans, trial)
     spans = spans[(spans["iteration"] >= warmup_iterations(run, trial)).to_numpy(bool)]

@@ -8,9 +8,10 @@ from typing import Any
 from results.reading.saturation import MachineLoad
 from results.records.run_store import RunStore
 from results.records.schema import CalibrationRow
+from results.records.trial_id import TrialId
 from runner.emulation.gpu_provisioning import provision_gpus
 from runner.emulation.small_transfers import bursts_of, path_text, small_transfers
-from runner.emulation.trial import Trial, run_trial
+from runner.emulation.trial import TrialSpec, run_trial
 from runner.resolve.connection_count import count_connections
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.manifest import without_repetition
@@ -40,40 +41,32 @@ def emulate(
     and measuring it raise; trials that had finished by then are in the store.
     """
     for point in experiment.points():
-        pending = [
-            (repeat, position)
-            for repeat in range(point.spec.repeats)
-            for position, variant in enumerate(point.variants)
-            if not store.has_trial(point.index, variant.name, repeat)
-        ]
+        pending = [trial for trial in point.trials() if not store.has_trial(*trial)]
         if not pending:
             continue
         gpus = provision_gpus(point, source)
         with bring_up(point.topology.dilated(dilation), substrate=substrate, source=source, gpus=gpus) as testbed:
             _remember(store, point, testbed)
             _calibrate(store, point, testbed, dilation, log)
-            for repeat, position in pending:
-                variant = point.variants[position]
-                progress.trial_started(point.values, variant.name, repeat)
+            for trial in pending:
+                variant = point.variant(trial.variant)
+                progress.trial_started(point.values, trial.variant, trial.repeat)
                 testbed.use_tcp(variant.tcp)
                 connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
-                gradients = _gradients_folder(store, point, variant.name, repeat) if keep_gradients else None
-                trial = Trial(point, position, repeat, dilation, connections, gradients)
-                record = run_trial(testbed, trial, progress.refresh)
+                gradients = _gradients_folder(store, trial) if keep_gradients else None
+                record = run_trial(testbed, TrialSpec(trial, point, dilation, connections, gradients), progress.refresh)
                 store.write_trial(record)
                 progress.trial_finished()
                 for fault in record.facts.get("prefill", {}).get("faults", ()):
-                    log(f"{variant.name}, repeat {repeat}: {fault}")
+                    log(f"{trial.variant}, repeat {trial.repeat}: {fault}")
                 if saturated := MachineLoad.of(record.facts).sentence:
                     backend = point.spec.compute.backend
                     remedy = f"{backend.title} wants more cores" if backend.real_time else "give a larger dilation"
-                    log(f"{variant.name}, repeat {repeat}: {saturated}: {remedy}")
+                    log(f"{trial.variant}, repeat {trial.repeat}: {saturated}: {remedy}")
 
 
-def _gradients_folder(store: RunStore, point: SweepPoint, variant: str, repeat: int) -> Path:
-    folder = (
-        store.path / "gradients" / store.trial_path(point.index, variant, repeat).relative_to(store.path / "trials")
-    )
+def _gradients_folder(store: RunStore, trial: TrialId) -> Path:
+    folder = store.path / "gradients" / store.trial_path(*trial).relative_to(store.path / "trials")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

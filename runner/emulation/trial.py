@@ -11,9 +11,10 @@ from typing import Any
 
 from results.records.run_store import TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
+from results.records.trial_id import TrialId
 from results.records.trial_tables import PREFILL_TABLE
 from runner.emulation.ranks.baseline_configs import configure_baseline
-from runner.emulation.ranks.rank_configs import TrialSetting, configure_ranks
+from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import run_ranks
 from runner.emulation.ranks.start_gate import StartGate
 from runner.emulation.serving.prefill_measurement import measured_profile
@@ -36,21 +37,21 @@ RANK, BASELINE_RANK = "workloads.rank", "workloads.baselines.torch_rank"
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One run of one variant of one sweep point; ``variant`` counts the sweep point's variants.
+class TrialSpec:
+    """All that is needed to run the trial ``id``, which is one of ``point``, on an emulated network.
 
-    ``gradients`` is a folder that receives what torch's last iteration has summed, one file a rank; None keeps nothing.
+    ``connections`` is the number of TCP connections by node pair. ``gradients`` is a folder that receives the summed
+    gradients of torch's last iteration, one file a rank; None keeps nothing.
     """
 
+    id: TrialId
     point: SweepPoint
-    variant: int
-    repeat: int
     dilation: float
     connections: Mapping[tuple[str, str], int]
     gradients: Path | None = None
 
 
-def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = lambda: None) -> TrialRecord:
+def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] = lambda: None) -> TrialRecord:
     """Run the ranks and gather what they logged. ``meanwhile`` is called several times a second.
 
     The hosts' TCP is set as the variant says beforehand: connections are counted under the same settings.
@@ -58,13 +59,13 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
     Raises TrialError, one line with the first rank that failed and its own words, SubstrateError, and MissingError for
     a kernel that does not report the state of connections.
     """
-    point, variant = trial.point, trial.point.variants[trial.variant]
+    point, variant = trial.point, trial.point.variant(trial.id.variant)
     folder = testbed.folder / "trial"
     folder.mkdir()
     if in_virtual_time():
         wait_for_whole_second()
     try:
-        setting = TrialSetting(
+        setting = SharedConfig(
             addresses=testbed.addresses,
             connections=trial.connections,
             dilation=trial.dilation,
@@ -107,9 +108,7 @@ def run_trial(testbed: Testbed, trial: Trial, meanwhile: Callable[[], None] = la
     finally:
         shutil.rmtree(folder)
     return TrialRecord(
-        point.index,
-        variant.name,
-        trial.repeat,
+        trial.id,
         logs,
         {**samples.tables, PREFILL_TABLE: () if prefill is None else prefill.requests},
         {

@@ -10,6 +10,7 @@ from typing import Any
 
 from ground.shown_text import one_line
 from ground.strict_model import InputError, parse_model
+from results.records.trial_id import TrialId
 from runner.experiment.model import ExperimentSpec
 from runner.experiment.sweep import MAX_TRIALS
 from runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, with_topology_inline
@@ -21,9 +22,6 @@ from testbed.network.topology import Topology
 
 MAX_PLACES = 10_000_000
 """The most hosts and placed stages, each a few hundred bytes, in all sweep points and variants of a run together."""
-
-TrialKey = tuple[int, str, int]
-"""Identifies a trial: (sweep point, variant, repeat)."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,24 @@ class SweepPoint:
         demands = [network_demand(self.topology, variant.pairs) for variant in self.variants]
         return max(demands, key=lambda demand: demand.total_bps)
 
+    @property
+    def repeats(self) -> int:
+        """The number of times each variant is run: 1 in a simulation, which gives the same every time."""
+        return 1 if self.spec.engine == "simulate" else self.spec.repeats
+
+    def trials(self) -> list[TrialId]:
+        """Return the trials of this sweep point in the order in which they run: all variants in turn, repeat by repeat.
+
+        Interleaving lets a machine that drifts drift alike for all variants.
+        """
+        return [
+            TrialId(self.index, variant.name, repeat) for repeat in range(self.repeats) for variant in self.variants
+        ]
+
+    def variant(self, name: str) -> ResolvedVariant:
+        """Return the variant of that name."""
+        return next(variant for variant in self.variants if variant.name == name)
+
     def resolved(self) -> dict[str, Any]:
         """Return what runs here, beyond what ``spec`` says, in plain JSON types: working units, no references."""
         return {
@@ -79,20 +95,12 @@ class Experiment:
 
     @property
     def repeats(self) -> int:
-        """The number of times each variant is run: 1 in a simulation, which gives the same every time."""
-        return 1 if self.spec.engine == "simulate" else self.spec.repeats
+        """The number of times each variant is run at each sweep point."""
+        return self.resolved_points[0].repeats
 
-    def trials(self) -> list[TrialKey]:
-        """Return every trial: sweep point by sweep point, and in each the variants in turn, repeat by repeat.
-
-        Interleaving lets a machine that drifts drift alike for all variants.
-        """
-        return [
-            (point.index, variant.name, repeat)
-            for point in self.points()
-            for repeat in range(self.repeats)
-            for variant in point.variants
-        ]
+    def trials(self) -> list[TrialId]:
+        """Return every trial in the order in which they run: sweep point by sweep point."""
+        return [trial for point in self.points() for trial in point.trials()]
 
     def document(self) -> dict[str, Any]:
         """Return the resolved configuration in plain JSON types.

@@ -19,7 +19,7 @@ from results.records.run_store import RunStore, remove_partial_trials, write_tri
 from runner.resolve.experiment import Experiment
 from runner.runs.faults import TrialError
 from runner.runs.progress import Progress
-from runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
+from runner.simulated_runs.simulated_trial import TrialSpec, simulated_record
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulate
 from runner.simulator.variant_simulation import simulate_variant
@@ -44,24 +44,24 @@ def simulate_sweep(
     the store, and of the others nothing is left, running or half written.
     """
     pending = [
-        SimulatedTrial.of(point, variant)
+        TrialSpec.of(trial, point)
         for point in experiment.points()
-        for variant in point.variants
-        if not store.has_trial(point.index, variant.name, 0)
+        for trial in point.trials()
+        if not store.has_trial(*trial)
     ]
     processes = min(jobs, len(pending))
     if processes > 1:
         _side_by_side(pending, store.path, processes, progress, simulate)
         return
     for trial in pending:
-        progress.trial_started(trial.values, trial.variant.name, 0)
+        progress.trial_started(trial.values, trial.id.variant, trial.id.repeat)
         fault = _simulate_into(store.path, trial, simulate)
         if fault is not None:
             raise fault
         progress.trial_ended_beside_others(trial.values, trial.variant.name)
 
 
-def _simulate_into(run: Path, trial: SimulatedTrial, simulate: Simulate) -> Exception | None:
+def _simulate_into(run: Path, trial: TrialSpec, simulate: Simulate) -> Exception | None:
     """Simulate a trial and keep it; return a foreseen failure, to be raised where it can end the sweep."""
     try:
         write_trial(run, simulated_record(trial, simulate))
@@ -75,10 +75,10 @@ def _simulate_into(run: Path, trial: SimulatedTrial, simulate: Simulate) -> Exce
 
 
 def _side_by_side(
-    pending: Sequence[SimulatedTrial], run: Path, processes: int, progress: Progress, simulate: Simulate
+    pending: Sequence[TrialSpec], run: Path, processes: int, progress: Progress, simulate: Simulate
 ) -> None:
     left = deque(pending)
-    at_work: dict[Connection, SimulatedTrial | None] = {}
+    at_work: dict[Connection, TrialSpec | None] = {}
     workers: dict[Connection, SpawnProcess] = {}
     context = get_context("spawn")
     try:
@@ -118,7 +118,7 @@ def _side_by_side(
         remove_partial_trials(run)
 
 
-def _lost(trial: SimulatedTrial | None, worker: SpawnProcess) -> TrialError:
+def _lost(trial: TrialSpec | None, worker: SpawnProcess) -> TrialError:
     """Return the error for a process that has ended before its time."""
     worker.join()
     killed = worker.exitcode == -signal.SIGKILL

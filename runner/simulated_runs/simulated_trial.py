@@ -12,6 +12,7 @@ from results.records.run_store import TrialRecord
 from results.records.schema import PrefillRequest
 from results.records.span_log import SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
+from results.records.trial_id import TrialId
 from results.records.trial_tables import LINK_TABLE, PREFILL_TABLE
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -31,14 +32,14 @@ NO_PLACE = -1
 
 
 @dataclass(frozen=True)
-class SimulatedTrial:
-    """All that a process needs to simulate one variant of one sweep point.
+class TrialSpec:
+    """All that a process needs to simulate the trial ``id``.
 
     ``planning_profile`` is the compute profile whose times stand for those of a computation in real time, None without
     one.
     """
 
-    point: int
+    id: TrialId
     values: Mapping[str, str]
     topology: Topology
     variant: ResolvedVariant
@@ -48,14 +49,14 @@ class SimulatedTrial:
     planning_profile: str | None
 
     @classmethod
-    def of(cls, point: SweepPoint, variant: ResolvedVariant) -> "SimulatedTrial":
-        """Return the trial of a variant of that sweep point."""
+    def of(cls, trial: TrialId, point: SweepPoint) -> "TrialSpec":
+        """Return the specification of a trial of that sweep point."""
         compute, training = point.spec.compute, point.spec.training
         return cls(
-            point.index,
+            trial,
             point.values,
             point.topology,
-            variant,
+            point.variant(trial.variant),
             training.iterations,
             training.warmup,
             point.tokens_per_iteration,
@@ -68,7 +69,7 @@ class SimulatedTrial:
         return ": ".join(filter(None, (values, self.variant.name)))
 
 
-def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
+def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
     """Simulate a trial, and gather what is kept. Raises SimulationError."""
     variant, effects = trial.variant, effects_of(trial.variant.transport)
     simulation = simulate(trial.topology, variant, trial.iterations, effects=effects)
@@ -79,9 +80,7 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
     ]
     owners += _pool_owners(variant, len(owners))
     return TrialRecord(
-        trial.point,
-        variant.name,
-        0,
+        trial.id,
         TrialSpans(owners, simulation.spans),
         {LINK_TABLE: link_counters(trial.topology, simulation), PREFILL_TABLE: requests},
         facts={

@@ -18,6 +18,7 @@ from results.records.run_store import RunStore, TrialRecord
 from results.records.span_columns import SpanColumns
 from results.records.span_log import SPAN_KINDS, SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
+from results.records.trial_id import TrialId
 from results.records.trial_tables import LINK_TABLE
 
 STAGES, PIPELINES, MICROBATCHES = 12, 4, 16
@@ -68,7 +69,9 @@ def run_of(folder: Path, spans: int) -> Path:
     sent = np.cumsum(np.random.default_rng(0).integers(0, 2**20, (len(ends), SAMPLES)), axis=1)
     store = RunStore.create(folder, "large", {"engine": "simulate", "variants": [{"name": "gpipe"}]}, "c0ffee" * 8)
     spans_of_all = TrialSpans(owners, SpanColumns.of_training(columns.T))
-    store.write_trial(TrialRecord(0, "gpipe", 0, spans_of_all, {LINK_TABLE: TrialCounters(times_ns, ends, sent)}))
+    store.write_trial(
+        TrialRecord(TrialId(0, "gpipe", 0), spans_of_all, {LINK_TABLE: TrialCounters(times_ns, ends, sent)})
+    )
     store.finish()
     return store.path
 

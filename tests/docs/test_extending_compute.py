@@ -12,7 +12,7 @@ import pytest
 
 from ground.strict_model import InputError
 from results.records.span_log import read_span_log
-from runner.emulation.ranks.rank_configs import TrialSetting, configure_ranks
+from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.planner.experiment_file import load_experiment
 from runner.runs.not_modelled import left_to_times
 from runner.runs.software_versions import foreign_compute
@@ -66,7 +66,7 @@ def planned(file: Path, *overrides: str) -> list[RankConfig]:
     (variant,) = point.variants
     setting: dict[str, Any] = {"addresses": Loopback(), "parent_pid": os.getpid(), "folder": file.parent}
     counts = {(one.host.name, other.host.name): 1 for one, other in variant.pairs}
-    trial = TrialSetting(**setting, connections=counts, dilation=1.0, run_token="ab" * 16, epoch_ns=0)
+    trial = SharedConfig(**setting, connections=counts, dilation=1.0, run_token="ab" * 16, epoch_ns=0)
     return [replace(plan, start_gate=None) for plan in configure_ranks(point, variant, trial)]
 
 

@@ -15,6 +15,7 @@ import pytest
 import runner.emulation.telemetry
 from results.records.run_store import TrialRecord, write_trial
 from results.records.span_log import SpanLogContents, SpanLogHeader
+from results.records.trial_id import TrialId
 from runner.emulation.telemetry import samplers
 from runner.emulation.telemetry.sampling import Sampler, sampling
 from testbed.kernel.tcp_state import TcpStateReader
@@ -59,7 +60,7 @@ def test_its_rows_are_in_a_file_of_the_trial(page: tuple[ModuleType, Registry], 
     with sampling(registry, TESTBED, epoch_ns, dilation=2.0) as samples:
         time.sleep(0.6)
     log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), (), complete=True)
-    trial = write_trial(tmp_path / "run", TrialRecord(0, "gpipe", 1, [log], samples.tables, samples.facts))
+    trial = write_trial(tmp_path / "run", TrialRecord(TrialId(0, "gpipe", 1), [log], samples.tables, samples.facts))
 
     table = pq.read_table(trial / "load_averages.parquet")
     assert all((field.metadata or {})[b"meaning"] for field in table.schema)

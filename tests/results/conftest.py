@@ -12,6 +12,7 @@ import pytest
 from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import CalibrationRow, LinkSample
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.trial_id import TrialId
 from results.records.trial_tables import LINK_TABLE, PREFILL_TABLE
 from tests.results.prefill_on_paper import with_prefill
 
@@ -237,7 +238,7 @@ def build_run(tmp_path: Path) -> BuildRun:
             if prefill and variant in prefill:
                 logs, requests, facts["prefill"] = with_prefill(logs, prefill[variant], list(DURATION_MS), repeat)
             record = TrialRecord(
-                point, variant, repeat, logs, {LINK_TABLE: pipeline.samples(), PREFILL_TABLE: requests}, facts
+                TrialId(point, variant, repeat), logs, {LINK_TABLE: pipeline.samples(), PREFILL_TABLE: requests}, facts
             )
             store.write_trial(record)
         if finished_trials is None:

@@ -15,7 +15,7 @@ from pyroute2 import DiagSocket
 from results.records.schema import LINK_SAMPLES, TCP_SAMPLES
 from results.records.trial_tables import LINK_TABLE, TCP_TABLE
 from runner.emulation.telemetry.tcp_sampler import TcpSampler
-from runner.emulation.trial import Trial, run_trial
+from runner.emulation.trial import TrialSpec, run_trial
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.connection_count import count_connections
 from testbed.kernel.namespace import anonymous_namespace, inside, open_netlink
@@ -50,7 +50,7 @@ def trial(substrate: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     with bring_up(point.topology, substrate=substrate) as testbed:
         testbed.use_tcp(variant.tcp)
         connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
-        record = run_trial(testbed, Trial(point, 0, 0, 1.0, connections))
+        record = run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))
     links = pd.DataFrame(record.tables[LINK_TABLE], columns=LINK_SAMPLES.names[3:])
     return pd.DataFrame(record.tables[TCP_TABLE], columns=TCP_SAMPLES.names[3:]), links[links.scope == "node_pair"]
 

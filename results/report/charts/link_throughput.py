@@ -12,7 +12,7 @@ from results.metrics import NS_PER_S
 from results.metrics.bootstrap import FEWEST_REPEATS
 from results.reading.headline import point_text
 from results.reading.run import Run
-from results.reading.summary import Trial, swept_values
+from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.trial_frames import rows_of_trial
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
@@ -127,7 +127,7 @@ def _series(run: Run, label: str, point: int, variant: str) -> _Series | None:
 
 
 def _intervals(
-    run: Run, trials: Sequence[Trial], smoothed: Mapping[tuple[str, str], LinkRates]
+    run: Run, trials: Sequence[StoredTrial], smoothed: Mapping[tuple[str, str], LinkRates]
 ) -> dict[tuple[str, str], Interval]:
     if len(trials) < FEWEST_REPEATS:
         return {}

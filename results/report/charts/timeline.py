@@ -15,7 +15,7 @@ from results import metrics
 from results.metrics import Window
 from results.reading.headline import point_text
 from results.reading.run import Run
-from results.reading.summary import Trial, swept_values
+from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.trial_frames import rows_of_trial, warmup_iterations
 from results.records.span_log import PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
@@ -58,7 +58,7 @@ _NAMES = {
 class _Iteration:
     """The spans of one iteration of one trial, all prefill in that time, and its window of time."""
 
-    trial: Trial
+    trial: StoredTrial
     iteration: int
     spans: pd.DataFrame
     window: Window

@@ -11,7 +11,7 @@ from results.metrics import NS_PER_S, POOL_UTILIZATION, TTFT_PERCENTILES, Window
 from results.metrics.intervals import Numbers
 from results.reading.headline import point_text
 from results.reading.run import Run
-from results.reading.summary import Trial, swept_values
+from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.trial_frames import measured_window, rows_of_trial
 
 NO_POLICY = "none"
@@ -84,13 +84,13 @@ def _percentiles_s(times_ns: Numbers) -> Percentiles:
     return {percent: None if each is None else each / NS_PER_S for percent, each in found.items()}
 
 
-def prefill_facts(trial: Trial) -> Mapping[str, Any]:
+def prefill_facts(trial: StoredTrial) -> Mapping[str, Any]:
     """Return what trial.json records of the trial's prefill, {} where there was none."""
     facts = trial.facts.get("prefill")
     return facts if isinstance(facts, dict) else {}
 
 
-def serves(trial: Trial) -> bool:
+def serves(trial: StoredTrial) -> bool:
     """Return whether anything was to be prefilled in the trial, in bubbles or by a pool."""
     facts = prefill_facts(trial)
     return bool(facts) and (facts.get("policy") != NO_POLICY or bool(facts.get("pool_gpus")))
@@ -123,7 +123,7 @@ def prefill_rows(run: Run, label: str = "") -> list[PrefillRow]:
     return [_row(run, label, point, variant, own) for (point, variant), own in parts.items()]
 
 
-def _part(run: Run, trial: Trial) -> _Part | None:
+def _part(run: Run, trial: StoredTrial) -> _Part | None:
     spans = rows_of_trial(run.spans, trial)
     window = measured_window(run, trial, spans)
     if window is None or not window.length_ns:

@@ -1,6 +1,6 @@
 """Make the plan of each rank of a sweep point's variant that torch itself schedules."""
 
-from runner.emulation.ranks.rank_configs import FIRST_PORT, TrialSetting
+from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
@@ -9,7 +9,7 @@ from workloads.baselines.baseline_config import BaselineConfig
 INTERFACE = "eth0"
 
 
-def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting) -> list[BaselineConfig]:
+def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig) -> list[BaselineConfig]:
     """Return one plan for each rank, in order: ``pipeline x stages + stage``. Rank 0 keeps the store where all meet."""
     spec, placement = point.spec, variant.placement
     store = setting.addresses.address(placement.places[0].host)

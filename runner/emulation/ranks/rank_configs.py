@@ -31,7 +31,7 @@ _UNREAD_PART = 4
 
 
 @dataclass(frozen=True)
-class TrialSetting:
+class SharedConfig:
     """The setting that the ranks of one trial share beyond their variant.
 
     ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
@@ -64,7 +64,7 @@ class TrialSetting:
 def configure_ranks(
     point: SweepPoint,
     variant: ResolvedVariant,
-    setting: TrialSetting,
+    setting: SharedConfig,
     serving: Mapping[int, GpuServingConfig] | None = None,
 ) -> list[RankConfig]:
     """Return one plan for each rank, in order: ``pipeline x stages + stage``.
@@ -75,7 +75,7 @@ def configure_ranks(
     return [replace(plan, serving=(serving or {}).get(plan.rank)) for plan in plans]
 
 
-def _plan(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> RankConfig:
+def _plan(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> RankConfig:
     rank = variant.placement.rank(place)
     gradients = setting.gradients(rank)
     return RankConfig(
@@ -104,7 +104,7 @@ def _plan(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, pl
     )
 
 
-def _compute(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> ComputeConfig:
+def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> ComputeConfig:
     spec, compute = point.spec, point.spec.compute
     return ComputeConfig(
         backend=compute.backend_path,
@@ -126,7 +126,7 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting,
     )
 
 
-def _links(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace) -> LinksConfig:
+def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> LinksConfig:
     placement = variant.placement
     rank = placement.rank(place)
     sums = any(variant.work.gradient_bytes) and variant.transport.all_reduce == RING
@@ -146,7 +146,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, p
 
 
 def _collective(
-    point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace
+    point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace
 ) -> CollectiveConfig | None:
     if variant.peer or variant.transport.all_reduce == RING:
         return None
@@ -163,7 +163,7 @@ def _collective(
     )
 
 
-def _boundary(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, step: int) -> BoundaryConfig:
+def _boundary(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace, step: int) -> BoundaryConfig:
     placement, pipeline = variant.placement, place.pipeline
     boundary = place.stage if step > 0 else place.stage - 1
     rank = placement.rank(placement.pipelines[pipeline][place.stage + step])
@@ -181,7 +181,7 @@ def _boundary(variant: ResolvedVariant, setting: TrialSetting, place: StagePlace
     return BoundaryConfig(rank, size_bytes, mates, turns, connections)
 
 
-def _peer(point: SweepPoint, variant: ResolvedVariant, setting: TrialSetting, place: StagePlace, pair: Pair) -> Peer:
+def _peer(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace, pair: Pair) -> Peer:
     """Return the other place of a pair than ``place``; the pair's first one calls the second."""
     one, other = pair
     peer = other if place == one else one

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from runner.emulation.ranks.rank_configs import TrialSetting
+from runner.emulation.ranks.rank_configs import SharedConfig
 from runner.resolve.dilation import dilated_ns
 from workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
 from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
@@ -66,7 +66,7 @@ class ServingPlans:
 
 
 def plan_serving(
-    service: ServiceConfig, setting: TrialSetting, training: Mapping[int, IterationPlan] | None = None
+    service: ServiceConfig, setting: SharedConfig, training: Mapping[int, IterationPlan] | None = None
 ) -> ServingPlans:
     """Return the plans of all processes of ``service``; ``training`` is what is known ahead of each rank's iterations.
 
@@ -88,7 +88,7 @@ def _dilated(plan: IterationPlan, dilation: float) -> IterationPlan:
 
 
 class _Planning:
-    def __init__(self, service: ServiceConfig, setting: TrialSetting, training: Mapping[int, IterationPlan]) -> None:
+    def __init__(self, service: ServiceConfig, setting: SharedConfig, training: Mapping[int, IterationPlan]) -> None:
         self._service = service
         self._training = training
         self._setting = setting

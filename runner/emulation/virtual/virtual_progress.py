@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import TextIO
 
 from results.records.run_store import RunStore
-from runner.resolve.experiment import Experiment, TrialKey
+from results.records.trial_id import TrialId
+from runner.resolve.experiment import Experiment
 from runner.runs.progress import Progress
 
 
@@ -24,7 +25,7 @@ class VirtualProgress:
         self._points = {point.index: point.values for point in experiment.points()}
         trials = experiment.trials()
         self._left = [trial for trial in trials if not store.has_trial(*trial)]
-        self._running: TrialKey | None = None
+        self._running: TrialId | None = None
         # A bar would be drawn over by what the guest says.
         self._progress = Progress(len(trials), len(trials) - len(self._left), stream=stream, clock=clock, plain=True)
 
@@ -35,12 +36,12 @@ class VirtualProgress:
             self._begin(self._left.pop(0))
             self._running = None
             self._progress.trial_finished()
-        if self._left and self._left[0][0] in calibrated:
+        if self._left and self._left[0].point in calibrated:
             self._begin(self._left[0])
         self._progress.refresh()
         return len(calibrated) - len(self._left)
 
-    def _begin(self, trial: TrialKey) -> None:
+    def _begin(self, trial: TrialId) -> None:
         if trial != self._running:
-            point, variant, repeat = self._running = trial
-            self._progress.trial_started(self._points[point], variant, repeat)
+            self._running = trial
+            self._progress.trial_started(self._points[trial.point], trial.variant, trial.repeat)

@@ -14,6 +14,7 @@ from results.reading.run import load_run
 from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import LinkSample
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.trial_id import TrialId
 from results.records.trial_tables import LINK_TABLE
 from tests.support.results.perfetto_engine import Engine, EngineError
 from tests.support.results.trace_rules import load_trace, nanoseconds, problems
@@ -148,7 +149,7 @@ def test_spans_without_length_at_one_moment_and_hostile_names_arrive(engine: Eng
         spans = (Span(work, 0, 0, 5, 7), Span(work, 0, 1, 7, 7), Span(work, 0, 2, 7, 9), *transfers)
         logs.append(SpanLogContents(SpanLogHeader(rank, name, name, 0, 0, rank), spans, complete=True))
     samples = [LinkSample(time_ns, "link", east, west, time_ns, None, 3, 0) for time_ns in (0, 5, 9)]
-    store.write_trial(TrialRecord(0, variant, 0, logs, {LINK_TABLE: samples}))
+    store.write_trial(TrialRecord(TrialId(0, variant, 0), logs, {LINK_TABLE: samples}))
 
     trace, written, counts = exported(store.path)
     assert problems(written) == []

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from results.perfetto.request_events import Requests, request_events, requests_of
-from results.perfetto.selection import FinishedTrial
 from results.perfetto.tracks import Tracks
+from results.reading.stored_trial import StoredTrial
 from results.records.run_store import RunError
+from results.records.trial_id import TrialId
 
 ROW: dict[str, Any] = {
     "request": 0,
@@ -88,4 +89,4 @@ def test_outcomes_have_tracks_of_their_own_and_requests_at_one_time_lanes() -> N
 def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "prefill_requests.parquet").write_text("nothing of the kind")
     with pytest.raises(RunError, match=r"prefill_requests\.parquet: not a Parquet file"):
-        requests_of(FinishedTrial(tmp_path, 0, {}, "gpipe", 0, {}))
+        requests_of(StoredTrial(TrialId(0, "gpipe", 0), tmp_path, {}, {}))

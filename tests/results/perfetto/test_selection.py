@@ -6,7 +6,6 @@ import pytest
 
 from results.perfetto.selection import (
     MAX_CHOICES_LISTED,
-    FinishedTrial,
     NoSuchTrialError,
     NoTrialsError,
     Selection,
@@ -14,14 +13,17 @@ from results.perfetto.selection import (
     finished_trials,
 )
 from results.reading.run import load_run
+from results.reading.stored_trial import StoredTrial
 from results.records.run_store import RunError
+from results.records.trial_id import TrialId
 
 LATENCY, CAP = "topology.wan.latency", "topology.wan.node_pair_rate"
 
 
-def trial(point: int, variant: str, repeat: int = 0) -> FinishedTrial:
+def trial(point: int, variant: str, repeat: int = 0) -> StoredTrial:
     values = {LATENCY: ("10ms", "40ms")[point % 2], CAP: ("1Gbit", "5Gbit")[point // 2]}
-    return FinishedTrial(Path("trial"), point, values, variant, repeat, {})
+    manifest = {"sweep_points": [{"index": point, "sweep_point": values}]}
+    return StoredTrial(TrialId(point, variant, repeat), Path("trial"), manifest, {})
 
 
 TRIALS = [trial(point, variant, repeat) for point in range(4) for variant in ("gpipe", "atlas") for repeat in range(2)]

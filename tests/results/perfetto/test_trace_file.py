@@ -16,6 +16,7 @@ from results.reading.run import load_run
 from results.records.run_store import RunError, RunStore, TrialRecord
 from results.records.schema import SCHEMA_VERSION, TcpSample
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.trial_id import TrialId
 from results.records.trial_tables import LINK_SAMPLES_FILE, SPANS_FILE, TCP_TABLE
 from tests.results.records.test_schema_upgrade import as_version
 from tests.support.results.trace_rules import Slice, load_trace, names_of, nanoseconds, problems, slices_of
@@ -178,7 +179,7 @@ def test_hostile_names_of_variants_come_out_as_they_are(build_run: BuildRun) -> 
 def run_on_paper(folder: Path, spans: list[Span], tcp: list[TcpSample], name: str = "east") -> Path:
     store = RunStore.create(folder, "paper", {"variants": [{"name": "a"}]}, "c0ffee" * 8)
     log = SpanLogContents(SpanLogHeader(0, f"{name}-0", name, 0, 0, 0), tuple(spans), complete=True)
-    store.write_trial(TrialRecord(0, "a", 0, [log], {TCP_TABLE: tcp}))
+    store.write_trial(TrialRecord(TrialId(0, "a", 0), [log], {TCP_TABLE: tcp}))
     return store.path
 
 

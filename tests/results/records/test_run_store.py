@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from results.records.run_store import RunError, RunStore, TrialRecord, slug
 from results.records.schema import CalibrationRow, LinkSample
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.trial_id import TrialId
 from results.records.trial_tables import LINK_TABLE
 
 HEADER = SpanLogHeader(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)
@@ -24,7 +25,7 @@ def store(tmp_path: Path) -> RunStore:
 
 
 def trial(variant: str = "gpipe", repeat: int = 0) -> TrialRecord:
-    return TrialRecord(0, variant, repeat, [LOG], {LINK_TABLE: [SAMPLE]}, {"window_bytes": 2**20})
+    return TrialRecord(TrialId(0, variant, repeat), [LOG], {LINK_TABLE: [SAMPLE]}, {"window_bytes": 2**20})
 
 
 def test_a_new_run_s_folder_names_the_experiment_the_time_and_the_configuration(store: RunStore) -> None:
@@ -92,7 +93,7 @@ def test_a_finished_trial_is_never_overwritten(store: RunStore) -> None:
 def test_a_trial_with_a_cut_off_log_has_not_finished(store: RunStore) -> None:
     cut_off = SpanLogContents(HEADER, LOG.spans, complete=False)
     with pytest.raises(ValueError, match="rank 0 on east-0 is cut off"):
-        store.write_trial(TrialRecord(0, "gpipe", 0, [LOG, cut_off]))
+        store.write_trial(TrialRecord(TrialId(0, "gpipe", 0), [LOG, cut_off]))
     assert not store.has_trial(0, "gpipe", 0)
 
 

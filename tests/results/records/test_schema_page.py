@@ -11,7 +11,7 @@ from results.records.schema import SCHEMA_VERSION, TCP_SAMPLES
 from results.records.schema_page import BEGIN, END, main, unit_of, with_tables
 from runner.planner.experiment_file import parse_experiment
 from runner.runs.manifest import gather_manifest
-from runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
+from runner.simulated_runs.simulated_trial import TrialSpec, simulated_record
 from tests.support.runner.simulation_on_paper import simulate_on_paper
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "results.md"
@@ -97,7 +97,7 @@ def test_every_key_that_is_known_before_a_run_starts_is_on_the_page(tmp_path: Pa
 def test_every_key_of_a_simulated_trial_is_on_the_page(tmp_path: Path) -> None:
     document = {"topology": {"datacenters": [{"name": "east", "hosts": 1}]}, "engine": "simulate"}
     (point,) = parse_experiment(document, "exp.yaml", tmp_path).points()
-    record = simulated_record(SimulatedTrial.of(point, point.variants[0]), simulate_on_paper)
+    record = simulated_record(TrialSpec.of(point.trials()[0], point), simulate_on_paper)
     text = keys_below("trial.json")
     # What an emulation, a prefill service, a planned schedule or connections that are cut add is not in this one.
     others = {"machine_load", "sysctls", "prefill", "plan", "connections_cut"}

@@ -10,6 +10,7 @@ from results.records.schema import LinkSample
 from results.records.span_columns import SpanColumns
 from results.records.span_log import SPAN_KINDS, Span, SpanLogContents, SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
+from results.records.trial_id import TrialId
 from results.records.trial_tables import LINK_TABLE
 
 OWNERS = [SpanLogHeader(0, "east-0", "east", 1, 0, 0), SpanLogHeader(1, "west-0", "west", 0, 0, 1)]
@@ -64,8 +65,8 @@ def test_columns_read_back_as_what_the_ranks_would_have_logged(
         for link, counts in zip(LINKS, COUNTS, strict=True)
         for time_ns, count in zip((0, 100, 200), counts, strict=True)
     ]
-    store.write_trial(TrialRecord(0, "gpipe", 0, logs, {LINK_TABLE: samples}))
-    store.write_trial(TrialRecord(0, "gpipe", 1, columns(), {LINK_TABLE: counters()}))
+    store.write_trial(TrialRecord(TrialId(0, "gpipe", 0), logs, {LINK_TABLE: samples}))
+    store.write_trial(TrialRecord(TrialId(0, "gpipe", 1), columns(), {LINK_TABLE: counters()}))
     run = results.load(store.path)
     for frame in (run.spans, run.link_samples):
         logged, given = (frame[frame["repeat"] == repeat].reset_index(drop=True) for repeat in (0, 1))
@@ -76,6 +77,8 @@ def test_columns_read_back_as_what_the_ranks_would_have_logged(
 def test_a_trial_without_spans_and_links_is_kept_too(store: RunStore) -> None:
     none = np.zeros(0, np.int64)
     spans = TrialSpans([], SpanColumns.of_training(none))
-    store.write_trial(TrialRecord(0, "gpipe", 0, spans, {LINK_TABLE: TrialCounters(none, [], none.reshape(0, 0))}))
+    store.write_trial(
+        TrialRecord(TrialId(0, "gpipe", 0), spans, {LINK_TABLE: TrialCounters(none, [], none.reshape(0, 0))})
+    )
     run = results.load(store.path)
     assert (len(run.trials), len(run.spans), len(run.link_samples)) == (1, 0, 0)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from results.records.run_store import RunStore, TrialRecord
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.trial_id import TrialId
 from runner.cli.command_line import app
 from runner.planner.experiment_file import load_experiment
 from runner.runs.run_folder import begin_run
@@ -334,7 +335,7 @@ def finished_run() -> RunStore:
     store = begin_run(load_experiment(Path(written(SMALL))), Path("runs"), {"dilation": 1.0})
     spans = (Span("forward", 1, 0, 0, 1_000_000), Span("backward", 1, 0, 1_000_000, 3_000_000))
     log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), spans, complete=True)
-    store.write_trial(TrialRecord(0, "gpipe", 0, [log]))
+    store.write_trial(TrialRecord(TrialId(0, "gpipe", 0), [log]))
     store.finish()
     return store
 

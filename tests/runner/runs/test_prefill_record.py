@@ -11,14 +11,14 @@ from results.records.run_store import TRIAL_FACTS, write_trial
 from results.records.schema import PREFILL_REQUESTS, SPANS, read_tables
 from results.records.span_log import PREFILL
 from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE
-from runner.simulated_runs.simulated_trial import NO_PLACE, SimulatedTrial, simulated_record
+from runner.simulated_runs.simulated_trial import NO_PLACE, TrialSpec, simulated_record
 from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.prefill_documents import point
 
 
 def kept(run: Path, **fields: Any) -> Path:
     of = point(variants=[{"name": "any", "schedule": "1f1b", **fields}])
-    return write_trial(run, simulated_record(SimulatedTrial.of(of, of.variants[0]), simulate_variant))
+    return write_trial(run, simulated_record(TrialSpec.of(of.trials()[0], of), simulate_variant))
 
 
 def test_every_request_has_a_row_and_counts_tell_the_same(tmp_path: Path) -> None:

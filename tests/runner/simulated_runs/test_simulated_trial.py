@@ -12,7 +12,7 @@ from results.records.trial_columns import TrialCounters, TrialSpans
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from runner.simulated_runs import simulated_trial
-from runner.simulated_runs.simulated_trial import SimulatedTrial, link_counters, simulated_record
+from runner.simulated_runs.simulated_trial import TrialSpec, link_counters, simulated_record
 from runner.simulator.simulation import Simulation, WanTraffic
 from tests.support.runner.simulation_on_paper import simulate_on_paper
 
@@ -33,7 +33,7 @@ def point(datacenters: int = 2, **changes: Any) -> SweepPoint:
 
 
 def record(of: SweepPoint) -> TrialRecord:
-    return simulated_record(SimulatedTrial.of(of, of.variants[0]), simulate_on_paper)
+    return simulated_record(TrialSpec.of(of.trials()[0], of), simulate_on_paper)
 
 
 def traffic(source: str, destination: str, *points: tuple[int, int]) -> WanTraffic:
@@ -111,9 +111,9 @@ def test_nothing_is_sampled_where_there_is_no_wan() -> None:
 
 
 def test_a_trial_is_named_by_sweep_point_and_variant() -> None:
-    one = SimulatedTrial.of(point(), point().variants[0])
+    one = TrialSpec.of(point().trials()[0], point())
     swept = point(sweep={"topology.wan.latency": ["5ms"]})
-    assert (str(one), str(SimulatedTrial.of(swept, swept.variants[0]))) == (
+    assert (str(one), str(TrialSpec.of(swept.trials()[0], swept))) == (
         "gpipe",
         "topology.wan.latency=5ms: gpipe",
     )

@@ -8,6 +8,7 @@ from results.reading.run import Run, load_run
 from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import CalibrationRow
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.trial_id import TrialId
 
 Times = Mapping[tuple[str, str], Sequence[Sequence[float]]]
 """Iteration times in seconds of each repeat, by latency and variant."""
@@ -78,7 +79,7 @@ def write_run(
                 spans.append(Span("forward", iteration, 0, start_ns, end_ns))
                 start_ns = end_ns
             log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), tuple(spans), complete=True)
-            store.write_trial(TrialRecord(latencies.index(latency), variant, repeat, [log]))
+            store.write_trial(TrialRecord(TrialId(latencies.index(latency), variant, repeat), [log]))
     if finished:
         store.finish()
     return store.path

@@ -10,6 +10,7 @@ from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import CalibrationRow
 from results.records.span_columns import SpanColumns
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.trial_id import TrialId
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.manifest import gather_manifest
@@ -56,7 +57,7 @@ def write_run(
         store.write_calibration(point, [there, back])
         for repeat, time_s in enumerate(repeats_s):
             said = {"warmup_iterations": 1, "connections": [["east-0", "west-0", 1]], **(facts or {})}
-            store.write_trial(TrialRecord(point, variant, repeat, _logs(round(time_s * S)), {}, said))
+            store.write_trial(TrialRecord(TrialId(point, variant, repeat), _logs(round(time_s * S)), {}, said))
     store.finish()
     return store.path
 

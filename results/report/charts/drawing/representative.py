@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from results.reading.run import Run
-from results.reading.summary import Trial, swept_values
+from results.reading.stored_trial import StoredTrial, swept_values
 from results.report.charts.iteration_time import latency_ms
 
 
@@ -29,7 +29,7 @@ def closest_to_median(values: "Sequence[float] | pd.Series[float]") -> int:
     return int(np.argmin(np.abs(known - np.median(known))))
 
 
-def measured_trials(run: Run, point: int, variant: str) -> list[Trial]:
+def measured_trials(run: Run, point: int, variant: str) -> list[StoredTrial]:
     """Return the repeats that measured an iteration time."""
     known = run.summary["iteration_time_s"].notna()
     return [
@@ -39,7 +39,7 @@ def measured_trials(run: Run, point: int, variant: str) -> list[Trial]:
     ]
 
 
-def typical_trial(run: Run, point: int, variant: str) -> Trial | None:
+def typical_trial(run: Run, point: int, variant: str) -> StoredTrial | None:
     """Return the repeat whose iteration time is closest to the repeats' median; None if nothing was measured."""
     chosen = [trial.point == point and trial.variant == variant for trial in run.trials]
     summary = run.summary[chosen].dropna(subset=["iteration_time_s"])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.emulation.ranks.baseline_configs import configure_baseline
-from runner.emulation.ranks.rank_configs import FIRST_PORT, TrialSetting
+from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.network.address_book import AddressBook
@@ -31,7 +31,7 @@ def point() -> SweepPoint:
 
 
 def planned(point: SweepPoint, folder: Path, *, keep_gradients: bool = False) -> list[BaselineConfig]:
-    setting = TrialSetting(
+    setting = SharedConfig(
         addresses=AddressBook(point.topology, slot=3),
         connections={},
         dilation=1.0,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.emulation.ranks.rank_configs import FIRST_PORT, TrialSetting, configure_ranks
+from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.network.address_book import AddressBook
@@ -62,7 +62,7 @@ def four_by_two(variant: dict[str, Any]) -> SweepPoint:
 
 def planned(of: SweepPoint, folder: Path = Path("/trial"), dilation: float = 1.0, **changes: Any) -> list[RankConfig]:
     (variant,) = of.variants
-    setting = TrialSetting(
+    setting = SharedConfig(
         addresses=AddressBook(of.topology, slot=3),
         connections={(one.host.name, other.host.name): 1 + one.stage for one, other in variant.pairs},
         dilation=dilation,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.emulation.ranks.rank_configs import FIRST_PORT, TrialSetting, configure_ranks
+from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
 from runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingPlans, plan_serving
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
@@ -48,7 +48,7 @@ def one_point(**variant: Any) -> SweepPoint:
 def planned(**variant: Any) -> tuple[ServiceConfig, ServingPlans, list[RankConfig]]:
     point = one_point(**variant)
     (one,) = point.variants
-    setting = TrialSetting(
+    setting = SharedConfig(
         addresses=AddressBook(point.topology, slot=3),
         connections={(first.host.name, other.host.name): 1 for first, other in one.pairs},
         dilation=DILATION,
@@ -154,7 +154,7 @@ def test_torch_prefill_configures_gpus_and_decode_hosts_and_waits_for_them_to_lo
     service, _, _ = planned()
     work = InferenceWork(service.model, seed=4, device="cpu")
     addresses = AddressBook(one_point().topology, slot=3)
-    setting = TrialSetting(addresses, {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
+    setting = SharedConfig(addresses, {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
     serving = plan_serving(replace(service, inference=work), setting)
     for datacenter in service.datacenters:
         for group in datacenter.groups:
@@ -169,6 +169,6 @@ def test_torch_prefill_configures_gpus_and_decode_hosts_and_waits_for_them_to_lo
 
 def test_nothing_is_planned_with_times_that_have_not_been_measured() -> None:
     service, _, _ = planned()
-    setting = TrialSetting(AddressBook(one_point().topology, slot=3), {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
+    setting = SharedConfig(AddressBook(one_point().topology, slot=3), {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
     with pytest.raises(ValueError, match=r"^profile: it is still to be measured$"):
         plan_serving(replace(service, profile=UNMEASURED), setting)

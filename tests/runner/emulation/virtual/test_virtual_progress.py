@@ -5,6 +5,7 @@ import pytest
 
 from results.records.run_store import CalibrationRow, RunStore, TrialRecord
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.trial_id import TrialId
 from runner.emulation.virtual.virtual_progress import VirtualProgress
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Experiment
@@ -44,7 +45,7 @@ def store(tmp_path: Path) -> RunStore:
 
 
 def end(store: RunStore, variant: str, repeat: int) -> None:
-    store.write_trial(TrialRecord(0, variant, repeat, [LOG]))
+    store.write_trial(TrialRecord(TrialId(0, variant, repeat), [LOG]))
 
 
 def test_trials_are_reported_as_they_appear_in_the_folder(store: RunStore) -> None:

@@ -12,6 +12,7 @@ from ground.strict_model import InputError
 from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import CalibrationRow
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.trial_id import TrialId
 from runner.validation.random import random_execution
 from runner.validation.random.random_batch import Batch
 from runner.validation.random.random_execution import BATCH, agreement_of, begin_runs, run_random
@@ -36,7 +37,7 @@ def finish(store: RunStore, iteration_s: float = 2.0) -> None:
     length_ns, iterations = round(iteration_s * S), store.manifest["training"]["iterations"]
     spans = tuple(Span("forward", each, 0, each * length_ns, (each + 1) * length_ns) for each in range(iterations))
     log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), spans, complete=True)
-    store.write_trial(TrialRecord(0, variant, 0, [log], {}, {"warmup_iterations": 1}))
+    store.write_trial(TrialRecord(TrialId(0, variant, 0), [log], {}, {"warmup_iterations": 1}))
     store.finish()
 
 

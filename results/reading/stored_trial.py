@@ -1,0 +1,61 @@
+"""Describe a finished trial as it lies in its run's folder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from results.records.trial_id import TrialId
+
+
+def swept_values(manifest: Mapping[str, Any], point: int) -> dict[str, str]:
+    """Return the swept path and value pairs of a sweep point, {} where nothing was swept."""
+    points = manifest.get("sweep_points", ())
+    # Sweep points stand in their own order, unless somebody has edited the manifest.
+    if 0 <= point < len(points) and points[point].get("index") == point:
+        return dict(points[point]["sweep_point"])
+    return next((dict(entry["sweep_point"]) for entry in points if entry.get("index") == point), {})
+
+
+@dataclass(frozen=True)
+class StoredTrial:
+    """A finished trial: its identity, its folder, and the contents of its trial.json, ``facts``.
+
+    ``manifest`` is its run's.
+    """
+
+    id: TrialId
+    folder: Path
+    manifest: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+    @property
+    def point(self) -> int:
+        """Index of its sweep point."""
+        return self.id.point
+
+    @property
+    def variant(self) -> str:
+        """Name of its variant."""
+        return self.id.variant
+
+    @property
+    def repeat(self) -> int:
+        """Number of its repetition, from 0."""
+        return self.id.repeat
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The swept values of its sweep point by path."""
+        return swept_values(self.manifest, self.point)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The manifest, with what holds for this trial alone in its place."""
+        return {**self.manifest, **self.facts}
+
+    @property
+    def title(self) -> str:
+        """Variant, swept values and repeat, for readers."""
+        values = (f"{path} {value}" for path, value in self.values.items())
+        return ", ".join((self.variant, *values, f"repeat {self.repeat}"))

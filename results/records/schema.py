@@ -121,7 +121,7 @@ GPU_SAMPLES = trial_schema(
 _IMPAIRMENTS = tuple(
     (f"{side}_{each.column}", pa.float64(), meaning)
     for each in IMPAIRMENTS
-    for side, meaning in (("asked", each.asked), ("measured", each.measured))
+    for side, meaning in (("configured", each.configured), ("measured", each.measured))
 )
 
 IMPAIRMENT_COLUMNS = frozenset(name for name, *_ in _IMPAIRMENTS)

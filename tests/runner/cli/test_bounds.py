@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "a count of 5000 digits": ("training.stages", NINES[5000], f"'{BEYOND}' has more than 40 digits: give a number"),
     "a count of 5000 digits to the base 16": ("repeats", "0x" + NINES[5000], "has more than 40 digits: give a number"),
     "an option of 5000 digits": ("variants.0.options.depth", NINES[5000], "has more than 40 digits: give a number"),
-    "a factor of 400 digits": ("dilation", f"{NINES[400]}.5", "is no finite number"),
+    "a factor of 400 digits": ("dilation", f"{NINES[400]}.5", "is not a finite number"),
     "a window of 60 digits": ("variants.0.transport.window", f"{NINES[60]}B", "has 61 characters, a size at most 60"),
     "a deadline of centuries": ("prefill.slo", "10000000000s", "is above 86400s, the longest duration: give less"),
     "a memory beyond every GPU": ("prefill.memory", "10000GB", "is above 4096GiB, the largest size: give less"),

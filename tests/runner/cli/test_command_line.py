@@ -139,7 +139,7 @@ BAD_FILES: dict[str, tuple[object, str]] = {
     ),
     "alias bomb": (
         alias_bomb(),
-        "exp.yaml: line 6: more than 100000 values once its aliases are written out, use fewer",
+        "exp.yaml: line 6: more than 100000 values once its aliases are expanded, use fewer",
     ),
     "no YAML": ("topology: [", "exp.yaml: line 1: not YAML: "),
     "empty file": ("", "exp.yaml: empty, not a mapping: write fields like `name: value`"),

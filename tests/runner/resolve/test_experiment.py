@@ -209,7 +209,7 @@ def test_a_profile_gives_the_links(tmp_path: Path) -> None:
         ),
         (
             {"topology": {**SMALL["topology"], "profile": "paper-10ms"}},
-            "topology.profile: a profile stands in place of wan, leave one of them out",
+            "topology.profile: a network preset replaces wan, leave one of them out",
         ),
         (
             {"variants": [{"name": "a", "schedule": "gpipe", "placement": ["east"]}]},

@@ -125,7 +125,7 @@ def test_a_pair_has_its_rate_times_the_round_trip_in_flight() -> None:
             {"links": [{"between": ["east", "west"]}, {"between": ["west", "east"]}]},
             r"links\.1\.between: this pair has an entry already",
         ),
-        ({"datacenters": datacenters("east", "east")}, r"datacenters\.1\.name: 'east' is there twice"),
+        ({"datacenters": datacenters("east", "east")}, r"datacenters\.1\.name: 'east' is given twice"),
         (
             {"datacenters": [{"name": "a", "hosts": 1}, {"name": "a-0", "hosts": 1}, {"name": "a", "hosts": 1}]},
             r"datacenters\.2\.name",

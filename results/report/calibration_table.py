@@ -74,7 +74,7 @@ def calibration_table(run: Run) -> CalibrationTable | None:
     shown = {
         name: column
         for name, column in _COLUMNS.items()
-        if name in _ALWAYS or (rows[f"asked_{column[0]}"].fillna(0) > 0).any()
+        if name in _ALWAYS or (rows[f"configured_{column[0]}"].fillna(0) > 0).any()
     }
     error = (rows["measured_rtt_ms"] / rows["configured_rtt_ms"] - 1).abs()
     order = rows.assign(error=error).sort_values(["within_tolerance", "error"], ascending=[True, False], kind="stable")
@@ -94,7 +94,7 @@ def _line(row: Mapping[Any, Any], shown: Mapping[str, tuple[str, Any, Any]]) -> 
     return CalibrationLine(
         f"{row['source']} to {row['destination']}{inside}",
         tuple(
-            Compared(asked(row[f"asked_{column}"]), measured(row[f"measured_{column}"]))
+            Compared(asked(row[f"configured_{column}"]), measured(row[f"measured_{column}"]))
             for column, asked, measured in shown.values()
         ),
         bool(row["within_tolerance"]),
@@ -113,7 +113,7 @@ def _reading(rows: pd.DataFrame, shown: int) -> str:
     if pd.notna(goodput_off):
         worst.append(f"goodput is off by {percent_text(goodput_off)}")
     for what, column in (("a short transfer", "short_ms"), ("a share of a trunk", "share_bps")):
-        off = (rows[f"measured_{column}"].astype(float) / rows[f"asked_{column}"].astype(float) - 1).abs().max()
+        off = (rows[f"measured_{column}"].astype(float) / rows[f"configured_{column}"].astype(float) - 1).abs().max()
         if pd.notna(off):
             worst.append(f"{what} is off by {percent_text(off)}")
     reading = f"{verdict}; at most, {list_text(worst)}." if worst else f"{verdict}."

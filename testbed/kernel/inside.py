@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 TIME_TRAVEL = "time-travel=inf-cpu"
-"""Option of the virtual-time guest's kernel: computation takes no time, and the clock jumps when all are idle."""
+"""Kernel option of the virtual-time guest: computation takes no time; when all are idle, the clock jumps ahead."""
 
 
 @cache

@@ -38,7 +38,7 @@ class NetlinkDump:
         self._socket.close()
 
     def ask(self, kind: int, body: bytes) -> list[memoryview]:
-        """Request a dump and return the payload of each of its messages. Raise OSError with the kernel's error number."""
+        """Request a dump and return the payload of each message. Raise OSError with the kernel's error number."""
         self._sequence += 1
         header = _HEADER.pack(_HEADER.size + len(body), kind, _NLM_F_REQUEST_DUMP, self._sequence, 0)
         self._socket.send(header + body)

@@ -26,7 +26,7 @@ class Node:
         self.environments.append(env)
         return SimpleNamespace(argv=argv, **popen)
 
-    def start_module(self, module: str, arguments: list[str], words: int, environment: Mapping[str, str]) -> Any:
+    def start_module(self, module: str, arguments: list[str], output: int, environment: Mapping[str, str]) -> Any:
         self.environments.append(environment)
         return SimpleNamespace(argv=[module, *arguments])
 

@@ -90,8 +90,8 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
                 "asked": {
                     "rtt_ms": link.configured_rtt_ms,
                     "goodput_bps": link.configured_goodput_bps,
-                    **{each.column: link.impairments[each.column].asked for each in IMPAIRMENTS},
-                    **{name: getattr(link, f"asked_{name}") for name in _TRANSFERS},
+                    **{each.column: link.impairments[each.column].configured for each in IMPAIRMENTS},
+                    **{name: getattr(link, f"configured_{name}") for name in _TRANSFERS},
                 },
                 "measured": {
                     "rtt_ms": round(link.measured_rtt_ms, 3),
@@ -116,7 +116,7 @@ def _rounded(value: float | None) -> float | None:
 
 def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
     """Return asked against measured, a row a directed link; all but RTT and goodput only where some link has it."""
-    impaired = any(link.impairments[each.column].asked for link in links for each in IMPAIRMENTS)
+    impaired = any(link.impairments[each.column].configured for link in links for each in IMPAIRMENTS)
     impairments = IMPAIRMENTS if impaired else ()
     table = Table(title=title + (f" (dilation {dilation:g})" if dilation != 1 else ""), title_justify="left")
     table.add_column("link")
@@ -126,7 +126,7 @@ def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
         table.add_column(f"{each.label}{' ms' if each.is_duration else ''}\nasked", justify="right")
         table.add_column("\nmeasured", justify="right")
     transfers = {
-        name: column for name, column in _TRANSFERS.items() if any(getattr(link, f"asked_{name}") for link in links)
+        name: column for name, column in _TRANSFERS.items() if any(getattr(link, f"configured_{name}") for link in links)
     }
     for heading, _ in transfers.values():
         table.add_column(f"{heading}\nasked", justify="right")
@@ -143,9 +143,9 @@ def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
         ]
         for each in impairments:
             compared, digits = link.impairments[each.column], ".2f" if each.is_duration else ".2%"
-            row += [f"{compared.asked:{digits}}", f"{compared.measured:{digits}}"]
+            row += [f"{compared.configured:{digits}}", f"{compared.measured:{digits}}"]
         for name, (_, scale) in transfers.items():
-            for value in (getattr(link, f"asked_{name}"), getattr(link, f"measured_{name}")):
+            for value in (getattr(link, f"configured_{name}"), getattr(link, f"measured_{name}")):
                 row.append("" if value is None else f"{value * scale:.1f}")
         table.add_row(*row, "yes" if link.within_tolerance else "NO")
     return table

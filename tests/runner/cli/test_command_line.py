@@ -223,7 +223,7 @@ def test_virtual_time_has_no_guest_between_its_hosts(command: str) -> None:
 def test_a_substrate_that_is_none_is_bad_input_whatever_else_the_file_says(command: str, dilation: object) -> None:
     first, *rest = COMMANDS[command](written(small(dilation=dilation)))
     text = refusal(2, first, "--substrate", "qemu", *rest)
-    assert text == "--substrate: 'qemu' is none, give auto, kernel or guest"
+    assert text == "--substrate: 'qemu' is not a substrate, give auto, kernel or guest"
 
 
 @pytest.mark.parametrize("command", ["run", "run --json", "calibrate", "calibrate --json", "exec", "shell"])

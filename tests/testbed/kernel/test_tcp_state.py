@@ -80,8 +80,8 @@ def test_a_younger_kernel_may_tell_more() -> None:
     assert tcp_states([message(information() + bytes(64))], HOSTS) == tcp_states([message(information())], HOSTS)
 
 
-def test_a_kernel_that_tells_too_little_is_a_fault() -> None:
-    with pytest.raises(OSError, match="told 228 bytes of a connection's state"):
+def test_too_short_a_tcp_info_is_an_error() -> None:
+    with pytest.raises(OSError, match="reported 228 bytes of a connection's state"):
         tcp_states([message(information()[:228])], HOSTS)
 
 

@@ -326,7 +326,7 @@ def test_a_link_that_gives_away_a_burst_is_outside_tolerance(monkeypatch: pytest
 def test_transfers_are_held_to_3_percent_and_short_ones_to_a_millisecond(
     name: str, asked: float, measured: float, within: bool
 ) -> None:
-    figures: dict[str, Any] = {f"asked_{name}": asked, f"measured_{name}": measured}
+    figures: dict[str, Any] = {f"configured_{name}": asked, f"measured_{name}": measured}
     assert replace(EXACT, **figures).within_tolerance is within
 
 

@@ -10,8 +10,8 @@ from ground.strict_model import InputError, parse_model
 from testbed.network.topology import LinkConditions, Topology, TopologySpec, check_can_be_emulated, resolve_topology
 
 
-def resolved(document: dict[str, Any], **given_profile: Any) -> Topology:
-    return resolve_topology(parse_model(TopologySpec, document, "file"), **given_profile)
+def resolved(document: dict[str, Any], **given_preset: Any) -> Topology:
+    return resolve_topology(parse_model(TopologySpec, document, "file"), **given_preset)
 
 
 def datacenters(*names: str, hosts: int = 1) -> list[dict[str, Any]]:
@@ -87,8 +87,8 @@ def test_a_link_can_lift_the_rate_that_the_wan_sets() -> None:
     assert topology.conditions("east", "west").rate_bps is None
 
 
-def test_a_profile_gives_the_conditions_and_a_link_still_changes_them() -> None:
-    profile = {
+def test_links_override_the_network_preset() -> None:
+    preset = {
         frozenset(pair): LinkConditions(latency_ns=index, rate_bps=7)
         for index, pair in enumerate(combinations(("eastus", "westus", "uksouth"), 2))
     }
@@ -98,7 +98,7 @@ def test_a_profile_gives_the_conditions_and_a_link_still_changes_them() -> None:
             "profile": "azure",
             "links": [{"between": ["eastus", "uksouth"], "latency": "1ms"}],
         },
-        profile=profile,
+        preset=preset,
     )
     assert topology.conditions("westus", "uksouth") == LinkConditions(2, 7)
     assert topology.conditions("eastus", "uksouth") == LinkConditions(1_000_000, 7)
@@ -138,14 +138,14 @@ def test_what_contradicts_itself_is_refused_in_one_line(change: dict[str, Any], 
     assert "\n" not in str(caught.value)
 
 
-def test_a_profile_and_a_wan_at_once_are_refused() -> None:
-    with pytest.raises(InputError, match="in place of wan"):
-        resolved({"datacenters": datacenters("a", "b"), "wan": {}, "profile": "azure"}, profile={})
+def test_a_network_preset_and_a_wan_together_are_refused() -> None:
+    with pytest.raises(InputError, match="a network preset replaces wan"):
+        resolved({"datacenters": datacenters("a", "b"), "wan": {}, "profile": "azure"}, preset={})
 
 
-def test_a_pair_that_the_profile_lacks_is_refused() -> None:
+def test_a_pair_that_the_network_preset_lacks_is_refused() -> None:
     with pytest.raises(InputError, match="no figures for a and b"):
-        resolved({"datacenters": datacenters("a", "b"), "profile": "azure"}, profile={})
+        resolved({"datacenters": datacenters("a", "b"), "profile": "azure"}, preset={})
 
 
 @pytest.mark.parametrize("name", ["", "-east", "a b", "east/west", "ä", "x" * 41, "east\n"])

@@ -126,25 +126,25 @@ def test_a_trim_is_reported_in_nanoseconds(booted: Boot, tmp_path: Path) -> None
 
 def test_what_goes_wrong_in_the_guest_is_reported_in_its_words(booted: Boot) -> None:
     guest = booted(answering(qdiscs=saying('{"error":"ReadBackError: east wan1: asked for more"}')))
-    with pytest.raises(SubstrateError, match=r"^the guest kernel: ReadBackError: east wan1: asked for more$"):
+    with pytest.raises(SubstrateError, match=r"^the gateway guest: ReadBackError: east wan1: asked for more$"):
         guest.read_qdiscs()
 
 
 def test_a_guest_whose_gateways_do_not_come_up_is_reported_in_its_words(booted: Boot) -> None:
-    with pytest.raises(SubstrateError, match=r"^the guest kernel: NetlinkError: \(2, 'No such file'\)$"):
+    with pytest.raises(SubstrateError, match=r"^the gateway guest: NetlinkError: \(2, 'No such file'\)$"):
         booted("""echo '{"error":"NetlinkError: (2, '"'No such file'"')"}'; exec sleep 60""")
 
 
 @pytest.mark.parametrize("script", ["echo Kernel panic >&2", f"{READY}echo Kernel panic >&2; exit 1"])
 def test_a_guest_that_ends_is_reported_with_its_stderr_tail(booted: Boot, script: str) -> None:
-    with pytest.raises(SubstrateError, match=r"^the guest kernel ended; its last words: Kernel panic$"):
+    with pytest.raises(SubstrateError, match=r"^the gateway guest ended; its stderr tail: Kernel panic$"):
         booted(script).read_qdiscs()
 
 
 def test_a_guest_that_has_ended_before_it_is_asked_is_reported_as_well(booted: Boot) -> None:
     guest = booted(f"{READY}exec >&- <&-")
     for _ in range(3):
-        with pytest.raises(SubstrateError, match=r"^the guest kernel ended; its last words: none$"):
+        with pytest.raises(SubstrateError, match=r"^the gateway guest ended; its stderr tail: empty$"):
             guest.settle(1)
 
 
@@ -153,7 +153,7 @@ def test_a_guest_that_does_not_answer_is_reported_with_how_long_it_was_waited_fo
 ) -> None:
     monkeypatch.setattr(guest_kernel, "_ANSWER_DEADLINE_S", 0.1)
     guest = booted(answering(qdiscs="exec sleep 60"))
-    with pytest.raises(SubstrateError, match=r"^the guest kernel did not answer within 0 s; its last words: none$"):
+    with pytest.raises(SubstrateError, match=r"^the gateway guest did not answer within 0 s; its stderr tail: empty$"):
         guest.read_qdiscs()
 
 

@@ -126,7 +126,7 @@ def test_the_substrate_asked_for_is_never_replaced_by_another(
 
 
 def test_a_name_that_is_no_substrate_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"^--substrate: 'qemu' is none, give auto, kernel or guest$"):
+    with pytest.raises(InputError, match=r"^--substrate: 'qemu' is not a substrate, give auto, kernel or guest$"):
         choose_substrate("qemu")
 
 

@@ -61,7 +61,7 @@ def bomb(levels: int, width: int) -> str:
 
 
 @pytest.mark.parametrize("text", [bomb(9, 9), bomb(30, 2), "b: &b {x: 1}\n" + "c: {<<: [" + "*b, " * 40_000 + "*b]}"])
-def test_an_alias_bomb_is_refused_before_it_goes_off(text: str) -> None:
+def test_alias_bomb_is_refused_before_it_is_expanded(text: str) -> None:
     line = refusal(text)
     assert f"more than {MAX_VALUES} values once its aliases are expanded, use fewer" in line
     assert "line " in line

@@ -147,7 +147,7 @@ def test_a_users_own_file_works_as_well_as_a_name(tmp_path: Path) -> None:
     assert load_preset("own.yaml", ["here", "there"], relative_to=tmp_path) == expected
 
 
-def test_a_pair_takes_from_the_default_what_it_leaves_out(tmp_path: Path) -> None:
+def test_pair_takes_missing_fields_from_the_default(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(OWN + "default: {latency: 20ms, rate: 10Gbit, loss: 0.1%}\n")
     links = load_preset("own.yaml", ["here", "there", "elsewhere"], relative_to=tmp_path)
     assert links[frozenset(("here", "there"))] == LinkConditions(7_500_000, 10**10, 2 * 10**9, Impairments(loss=0.001))

@@ -126,7 +126,9 @@ def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
         table.add_column(f"{each.label}{' ms' if each.is_duration else ''}\nasked", justify="right")
         table.add_column("\nmeasured", justify="right")
     transfers = {
-        name: column for name, column in _TRANSFERS.items() if any(getattr(link, f"configured_{name}") for link in links)
+        name: column
+        for name, column in _TRANSFERS.items()
+        if any(getattr(link, f"configured_{name}") for link in links)
     }
     for heading, _ in transfers.values():
         table.add_column(f"{heading}\nasked", justify="right")

@@ -96,9 +96,7 @@ def test_a_plan_without_impairments_differs_in_impairments_of_the_wan_alone(plan
 
 
 @given(st.integers(1, MAX_EMULATED_HOSTS_PER_DATACENTER), st.integers(1, MAX_EMULATED_HOSTS_PER_DATACENTER))
-def test_pair_classes_count_without_a_gap_from_the_first_and_fit_a_minor_number(
-    sources: int, destinations: int
-) -> None:
+def test_pair_classes_are_consecutive_and_fit_a_minor_number(sources: int, destinations: int) -> None:
     classes = [
         pair_class(source, destination, destinations)
         for source in range(sources)

@@ -104,7 +104,7 @@ def test_links_override_the_network_preset() -> None:
     assert topology.conditions("eastus", "uksouth") == LinkConditions(1_000_000, 7)
 
 
-def test_the_smaller_of_trunk_and_cap_is_what_a_pair_can_use() -> None:
+def test_pair_rate_is_the_smaller_of_trunk_and_node_pair_rate() -> None:
     assert LinkConditions(rate_bps=5, node_pair_rate_bps=3).pair_rate_bps == 3
     assert LinkConditions(rate_bps=2, node_pair_rate_bps=3).pair_rate_bps == 2
     assert LinkConditions(node_pair_rate_bps=3).pair_rate_bps == 3
@@ -132,7 +132,7 @@ def test_a_pair_has_its_rate_times_the_round_trip_in_flight() -> None:
         ),
     ],
 )
-def test_what_contradicts_itself_is_refused_in_one_line(change: dict[str, Any], text: str) -> None:
+def test_contradictory_topology_is_refused_in_one_line(change: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=rf"^topology\.{text}") as caught:
         resolved({"datacenters": datacenters("east", "west"), **change})
     assert "\n" not in str(caught.value)

@@ -7,7 +7,7 @@ from testbed.virtual_time.management_console import send_command
 
 
 def answering(path: Path, *answers: bytes) -> tuple[threading.Thread, list[bytes]]:
-    """A kernel that answers one order by these parts."""
+    """A kernel that answers one command in these parts."""
     console = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     console.bind(str(path))
     orders: list[bytes] = []

@@ -108,7 +108,7 @@ class GuestKernel:
 
     def _counters(self, values: list[int]) -> Counters:
         counters = Counters(*values)
-        # The kernel counts a super-packet from a TAP device as one packet.
+        # The kernel does not count the packets inside a super-packet from a TAP device.
         return counters if self._plan.exact_packets else counters._replace(packets=None)
 
     def stop(self) -> None:
@@ -199,7 +199,7 @@ class GuestKernel:
         assert self._guest.stdout is not None
         with selectors.DefaultSelector() as ready:
             ready.register(self._guest.stdout, selectors.EVENT_READ)
-            # Empty lines answer empty requests, possibly from before.
+            # Empty lines answer empty requests, also earlier ones.
             while b"\n" not in (pending := self._pending.lstrip(b"\n")):
                 left_s = deadline - time.monotonic()
                 if ready.select(max(0.0, min(left_s, _NUDGE_S))):

@@ -1,1 +1,1 @@
-"""The ground floor: what every package uses, and what imports none of them."""
+"""Provide what every other package uses. Modules here import none of the other packages."""

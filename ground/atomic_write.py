@@ -1,6 +1,6 @@
-"""Write files so that each is there whole or not at all. Needs the standard library alone.
+"""Write files atomically: each file is either complete or absent.
 
-This guards against the process being killed, not against the machine losing power.
+This guards against the process being killed, not against the machine losing power. Only the standard library is used.
 """
 
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PARTIAL = ".partial"
-"""Ends the name of what is being written. A killed process leaves it behind, and the next write replaces it."""
+"""Suffix of a file that is being written. A killed process leaves such a file; the next write replaces it."""
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a path to write to: what is there when the block has ended replaces what was at ``path``.
+    """Yield a temporary path to write to; when the block ends, the file there replaces ``path``.
 
-    A block that raises leaves ``path`` as it was and nothing beside it.
+    If the block raises, ``path`` is unchanged and the temporary file is removed.
     """
     partial = path.with_name(path.name + PARTIAL)
     try:
@@ -26,6 +26,6 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` as UTF-8 in place of what was at ``path``."""
+    """Replace the file at ``path`` with ``text``, as UTF-8."""
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")

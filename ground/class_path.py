@@ -1,11 +1,11 @@
-"""Load a class by its path, ``package.module:Class``. A process that looks no name up gets its classes that way."""
+"""Load a class by its path, ``package.module:Class``, in processes that do not search entry points for names."""
 
 from importlib import import_module
 from typing import Any
 
 
 def load_subclass(class_path: str, base: type[Any]) -> type[Any]:
-    """Return the subclass of ``base`` at ``class_path``. Raises ValueError with the path and the fault."""
+    """Return the subclass of ``base`` at ``class_path``. Raise ValueError with the path and the fault."""
     module_name, separator, class_name = class_path.partition(":")
     if not (module_name and separator and class_name):
         raise ValueError(f"{class_path!r} is not the path of a class: write it like package.module:Class")

@@ -1,8 +1,8 @@
-"""Define what a WAN link does to packets beyond delaying them: the one place that names each impairment.
+"""Define the impairments of a WAN link: what it does to packets beyond delay and rate.
 
-The experiment file, network presets, qdiscs, calibration, results and reports follow from ``Impairments``, field by
-field. What the kernel is told is in ``testbed.kernel.qdiscs.netem``, how one is measured in
-``testbed.measurement.impairment_measures``. Only the standard library is used, because a guest kernel reads this too.
+The experiment file, network presets, qdiscs, calibration, results and reports follow from the fields of
+``Impairments``. ``testbed.kernel.qdiscs.netem`` encodes them for the kernel,
+``testbed.measurement.impairment_measures`` measures them. Only the standard library is used, for the gateway guest.
 """
 
 from collections.abc import Iterator
@@ -10,50 +10,50 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 FRACTION_DIGITS = 9
-"""Decimals of a fraction that the kernel, which counts in 2^-32, gives back as they were."""
+"""Decimals of a fraction that survive the kernel's representation, a multiple of 2^-32."""
 
 _Value = TypeVar("_Value", int, float)
 
 
 def _impairment(none: _Value, *, configured: str, measured: str, if_all: str = "", simulated: bool = False) -> _Value:
-    """Define a field of ``Impairments``, ``none`` being without; the rest is as ``Impairment`` has it."""
+    """Define a field of ``Impairments`` whose value without the impairment is ``none``; see ``Impairment``."""
     facts = {"configured": configured, "measured": measured, "if_all": if_all, "simulated": simulated}
     return field(default=none, metadata=facts)
 
 
 @dataclass(frozen=True)
 class Impairments:
-    """What one link does to packets, each direction alike; all zero is nothing. Replaced as a whole.
+    """The impairments of one link, the same in both directions; all zero means none. Immutable.
 
-    A field that ends in ``_ns`` is a duration by which the one-way latency strays to either side, and so never above
-    it; any other is the fraction of packets, each way, that it befalls at random. Jitter is uniform and keeps packets
-    in order; loss drops them.
+    A field that ends in ``_ns`` is a duration: the most by which the one-way latency deviates to either side, and so
+    at most that latency. Any other field is the fraction of packets affected at random, in each direction. Jitter is
+    uniform and keeps packets in order; loss drops them.
     """
 
     jitter_ns: int = _impairment(
         0,
-        configured="how far the one-way latency strays to either side, uniformly",
+        configured="largest deviation of the one-way latency to either side, uniformly distributed, as configured",
         measured="the same, measured, null if not measured",
     )
     loss: float = _impairment(
         0.0,
-        configured="fraction of packets lost as configured, each way",
+        configured="fraction of packets to lose in each direction, as configured",
         measured="fraction of packets lost, null if not measured",
         if_all="nothing arrives",
     )
 
     def items(self) -> "Iterator[tuple[Impairment, Any]]":
-        """Yield each impairment with its value here."""
+        """Yield each impairment with its value on this link."""
         return ((each, getattr(self, each.field)) for each in IMPAIRMENTS)
 
     @property
     def delay_spread_ns(self) -> int:
-        """How far a packet's delay may stray from the latency, to either side."""
+        """Largest deviation of a packet's delay from the latency, to either side."""
         return sum(value for each, value in self.items() if each.is_duration)
 
     @property
     def picks_packets(self) -> bool:
-        """Whether some packets fare unlike others, so that none may travel as a part of a super-packet."""
+        """Whether packets are affected individually, so that none may travel as part of a super-packet."""
         return any(value for each, value in self.items() if not each.is_duration)
 
     def dilated(self, factor: float) -> "Impairments":
@@ -68,10 +68,10 @@ class Impairments:
 
 @dataclass(frozen=True)
 class Impairment:
-    """One field of ``Impairments``, and all that others need to know of it.
+    """One field of ``Impairments`` and its properties.
 
-    ``configured`` and ``measured`` are the meanings of its columns in calibration; ``if_all`` is what becomes of
-    training if it befalls every packet, empty if training goes on; ``simulated`` is whether the simulator models it.
+    ``configured`` and ``measured`` describe its columns in calibration. ``if_all`` is the effect on training if every
+    packet is affected, empty if training goes on. ``simulated`` is whether the simulator models it.
     """
 
     field: str
@@ -82,7 +82,7 @@ class Impairment:
 
     @property
     def is_duration(self) -> bool:
-        """Whether it is a duration in nanoseconds; else it is a fraction."""
+        """Whether it is a duration in nanoseconds; otherwise it is a fraction."""
         return self.field.endswith("_ns")
 
     @property
@@ -92,12 +92,12 @@ class Impairment:
 
     @property
     def label(self) -> str:
-        """Its name in a text."""
+        """Its name in texts for people."""
         return self.name.replace("_", " ")
 
     @property
     def column(self) -> str:
-        """Its name in calibration, after ``asked_`` or ``measured_``: durations are in milliseconds there."""
+        """Its column in calibration, after ``configured_`` or ``measured_``. Durations there are in milliseconds."""
         return f"{self.name}_ms" if self.is_duration else self.name
 
     def in_column(self, value: float) -> float:
@@ -110,4 +110,4 @@ UNIMPAIRED = Impairments()
 IMPAIRMENTS = tuple(Impairment(each.name, **each.metadata) for each in fields(Impairments))
 
 NOT_SIMULATED = tuple(each for each in reversed(IMPAIRMENTS) if not each.simulated)
-"""Those that change nothing in a simulation, in the order in which texts name them."""
+"""Impairments that the simulator ignores, in the order in which texts name them."""

@@ -1,19 +1,19 @@
-"""Show text and values of the user's in a message: short, on one line. Needs the standard library alone."""
+"""Format the user's text and values for a message: short, on one line. Only the standard library is used."""
 
 MAX_SHOWN_CHARACTERS = 60
-"""Of a value in a message: what is longer would hide the remedy."""
+"""Longest value shown in a message, so that the remedy after it stays visible."""
 
 MAX_DIGITS = 40
-"""Of a number that is read: more than any bound has, and few enough to work with at once."""
+"""Most digits of a number that is parsed: more than any bound has, and still cheap to compute with."""
 
 
 def shortened(text: str) -> str:
-    """Return ``text``, or the beginning of one that is too long for a message."""
+    """Return ``text``, cut to ``MAX_SHOWN_CHARACTERS`` and followed by ``...`` if it is longer."""
     return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` as one line of a message: line breaks become spaces, what is unprintable is escaped."""
+    """Return ``text`` as one line: line breaks become spaces, unprintable characters are escaped."""
     if text.isprintable():
         return text
     joined = " ".join(text.split())
@@ -21,9 +21,9 @@ def one_line(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value of the user's as a message shows it: as Python writes it, and short."""
+    """Return the ``repr`` of a user's value, shortened for a message."""
     if type(value) is int and abs(value) >= 10**MAX_DIGITS:
-        # Python itself refuses to write out what has thousands of digits.
+        # Python raises ValueError when it converts an integer of thousands of digits to text.
         return f"a number of more than {MAX_DIGITS} digits"
     if isinstance(value, str):
         return repr(shortened(value))

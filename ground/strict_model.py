@@ -1,4 +1,4 @@
-"""Model what users write: frozen, unknown fields refused, and every refusal reported in one line with its remedy."""
+"""Validate what users write: models are frozen and refuse unknown fields; an error is one line with its remedy."""
 
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
@@ -12,7 +12,7 @@ class InputError(Exception):
 
 
 class StrictModel(BaseModel):
-    """A frozen model that refuses unknown fields. Defaults are given in working units and not parsed again."""
+    """A frozen model that refuses unknown fields. Defaults are in the program's own units and are not parsed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -27,7 +27,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _known_names(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Return the names of the fields that stand at ``path`` below ``model``, over every model a union allows there."""
+    """Return the field names at ``path`` below ``model``, of every model that a union allows there."""
     reached = [model]
     for step in path:
         if isinstance(step, str):
@@ -54,7 +54,7 @@ def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
 def parse_model(model: type[Model], document: object, source: str) -> Model:
     """Validate ``document`` as ``model``.
 
-    Raises InputError with one line, ``source: field: remedy``, for the first fault, unknown fields before others.
+    Raise InputError with one line, ``source: field: remedy``, for the first fault; unknown fields come before others.
     """
     try:
         return model.model_validate(document)

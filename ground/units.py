@@ -1,11 +1,11 @@
-"""Parse and print quantities as users write them: the one place that handles unit strings.
+"""Parse and format quantities with units. No other module handles unit strings.
 
 Durations become integer nanoseconds, rates integer bits per second (``None`` is unlimited), sizes integer bytes,
 and percentages a fraction. Rates are decimal (``1Gbit`` is 10^9 bit/s); sizes follow their prefix (``MB`` is 10^6
-bytes, ``MiB`` is 2^20). A bare number is refused, because every user reads another unit into it.
+bytes, ``MiB`` is 2^20). A bare number is refused, because its unit is ambiguous.
 
-Every quantity has a largest value, far above what anybody trains with, and so small that sums and products of them stay
-numbers of 64 bits: a longer text, or a larger value, is refused before it is worked with.
+Every quantity has a largest value: far above anything in training, and small enough that sums and products fit in 64
+bits. A longer text or a larger value is refused before any computation with it.
 """
 
 import re
@@ -38,14 +38,14 @@ _SIZE_BYTES = {
 UNLIMITED = "unlimited"
 
 MAX_DURATION_NS = 86_400 * 10**9
-"""A day: nothing that a GPU does for one microbatch, and no deadline, lasts as long."""
+"""One day: longer than any computation of a microbatch and any deadline."""
 MAX_RATE_BPS = 10**15
-"""1000 Tbit/s, more than a submarine cable carries. Faster than any link is ``unlimited``."""
+"""1000 Tbit/s, more than a submarine cable carries. For a link without a limit write ``unlimited``."""
 MAX_SIZE_BYTES = 2**42
-"""4 TiB: the gradients of a trillion weights of 4 bytes, in one piece."""
+"""4 TiB: the gradients of 10^12 weights of 4 bytes each."""
 
 _MAX_CHARACTERS = MAX_DIGITS + 20
-"""Of a quantity with its point, spaces and unit."""
+"""Longest text of a quantity, with its decimal point, spaces and unit."""
 
 
 def _parse(text: object, units: dict[str, int], what: str, example: str) -> Decimal:
@@ -76,18 +76,18 @@ def _at_most(most: int, value: Decimal, text: object, largest: str) -> int:
 
 
 def parse_duration_ns(text: object) -> int:
-    """Parse ``"40ms"`` to 40_000_000 ns, ``MAX_DURATION_NS`` at most; finer than a nanosecond is rounded.
+    """Parse ``"40ms"`` to 40_000_000 ns, rounded to whole nanoseconds and at most ``MAX_DURATION_NS``.
 
-    Raises ValueError with the remedy.
+    Raise ValueError with the remedy.
     """
     value = _parse(text, _DURATION_NS, "a duration", "40ms, 50us or 2s")
     return _at_most(MAX_DURATION_NS, value, text, f"{format_duration(MAX_DURATION_NS)}, the longest duration")
 
 
 def parse_rate_bps(text: object) -> int | None:
-    """Parse ``"2.5Gbit"`` to 2_500_000_000 bit/s, ``MAX_RATE_BPS`` at most, ``"unlimited"`` to None.
+    """Parse ``"2.5Gbit"`` to 2_500_000_000 bit/s, at most ``MAX_RATE_BPS``, and ``"unlimited"`` to None.
 
-    Raises ValueError with the remedy; zero is refused.
+    Raise ValueError with the remedy, also for a rate below 1 bit/s.
     """
     if text == UNLIMITED:
         return None
@@ -98,13 +98,13 @@ def parse_rate_bps(text: object) -> int | None:
 
 
 def parse_size_bytes(text: object) -> int:
-    """Parse ``"32MiB"`` to 33_554_432 bytes, ``MAX_SIZE_BYTES`` at most. Raises ValueError with the remedy."""
+    """Parse ``"32MiB"`` to 33_554_432 bytes, at most ``MAX_SIZE_BYTES``. Raise ValueError with the remedy."""
     value = _parse(text, _SIZE_BYTES, "a size", "32MiB or 64KiB")
     return _at_most(MAX_SIZE_BYTES, value, text, f"{format_size(MAX_SIZE_BYTES)}, the largest size")
 
 
 def parse_fraction(text: object) -> float:
-    """Parse ``"0.1%"`` to 0.001. Raises ValueError with the remedy; above 100 % is refused."""
+    """Parse ``"0.1%"`` to 0.001. Raise ValueError with the remedy, also above 100 %."""
     value = _parse(text, {"%": 1}, "a percentage", "0.1%")
     if value > 100:
         raise ValueError(f"{text!r} is above 100%")
@@ -123,19 +123,19 @@ def _shortest(value: int, units: dict[str, int]) -> str:
 
 
 def format_duration(duration_ns: int) -> str:
-    """Return the shortest exact unit string, such that ``parse_duration_ns`` gives the same value back."""
+    """Return the shortest exact text of a duration; ``parse_duration_ns`` parses it to the same value."""
     return _shortest(duration_ns, {unit: factor for unit, factor in _DURATION_NS.items() if unit != "µs"})
 
 
 def format_rate(rate_bps: int | None) -> str:
-    """Return the shortest exact unit string, such that ``parse_rate_bps`` gives the same value back."""
+    """Return the shortest exact text of a rate; ``parse_rate_bps`` parses it to the same value."""
     if rate_bps is None:
         return UNLIMITED
     return _shortest(rate_bps, {"bit": 1, "kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9, "Tbit": 10**12})
 
 
 def format_size(size_bytes: int) -> str:
-    """Return the shortest exact unit string, such that ``parse_size_bytes`` gives the same value back."""
+    """Return the shortest exact text of a size; ``parse_size_bytes`` parses it to the same value."""
     return _shortest(size_bytes, {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30})
 
 

@@ -1,8 +1,7 @@
-"""Read YAML as users write it: bounded, with no surprises; what is wrong with a document is refused in one line.
+"""Read the YAML that users write, within bounds. Any fault in a document is an InputError of one line.
 
-The result is a tree of the types JSON knows: dictionaries with text as keys, lists, text, numbers, booleans and
-None. Anchors, aliases and ``<<`` merges are expanded, as long as the whole stays within the bounds below. Dates read as
-text, and tags that stand for other types are refused.
+The result is a tree of JSON's types: dictionaries with text keys, lists, text, numbers, booleans and None. Anchors,
+aliases and ``<<`` merges are expanded, within the bounds below. Dates stay text; tags of other types are refused.
 """
 
 from math import isfinite
@@ -24,14 +23,14 @@ _PLAIN_TAGS = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null
 
 
 class _Fault(yaml.MarkedYAMLError):
-    """An error at one place of a document that is YAML, or nearly so."""
+    """A fault at one place of a document that may be valid YAML but is not accepted."""
 
     def __init__(self, problem: str, mark: yaml.Mark) -> None:
         super().__init__(problem=problem, problem_mark=mark)
 
 
 class _BoundedLoader(yaml.SafeLoader):
-    """A safe loader that counts what aliases expand to while it reads, before anything is built."""
+    """A safe loader that bounds the size and depth of expanded aliases while it reads, before objects are built."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -43,7 +42,7 @@ class _BoundedLoader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             node = super().compose_node(parent, index)
             if node not in self._extents:
-                raise _Fault("an alias stands inside the value that it repeats", mark)
+                raise _Fault("an alias is inside the value that it refers to", mark)
             return node
         self._open += 1
         if self._open > MAX_DEPTH:
@@ -55,15 +54,15 @@ class _BoundedLoader(yaml.SafeLoader):
         return node
 
     def _extent(self, node: yaml.Node, mark: yaml.Mark) -> tuple[int, int]:
-        """Return how many values a node holds with every alias written out, and how deep they lie."""
+        """Return the number of values in a node with every alias expanded, and their depth."""
         if node.tag not in _PLAIN_TAGS | {_MERGE}:
-            raise _Fault(f"the tag {node.tag.removeprefix(_TAG)!r} is not read here, write a plain value", mark)
+            raise _Fault(f"the tag {node.tag.removeprefix(_TAG)!r} is not supported, write a plain value", mark)
         children: list[yaml.Node] = []
         if isinstance(node, yaml.SequenceNode):
             children = node.value
         elif isinstance(node, yaml.ScalarNode):
             if not _is_whole_text(node.value):
-                raise _Fault(f"{node.value!r} has half a character: write it whole", mark)
+                raise _Fault(f"{node.value!r} has half of a surrogate pair: write the whole character", mark)
         elif isinstance(node, yaml.MappingNode):
             _check_keys(node)
             children = [child for entry in node.value for child in entry]
@@ -71,9 +70,9 @@ class _BoundedLoader(yaml.SafeLoader):
         values = 1 + sum(values for values, _ in extents)
         depth = 1 + max((depth for _, depth in extents), default=0)
         if values > MAX_VALUES:
-            raise _Fault(f"more than {MAX_VALUES} values once its aliases are written out, use fewer", mark)
+            raise _Fault(f"more than {MAX_VALUES} values once its aliases are expanded, use fewer", mark)
         if depth > MAX_DEPTH:
-            raise _Fault(f"nested more than {MAX_DEPTH} deep once its aliases are written out", mark)
+            raise _Fault(f"nested more than {MAX_DEPTH} deep once its aliases are expanded", mark)
         return values, depth
 
 
@@ -86,14 +85,14 @@ _BoundedLoader.yaml_implicit_resolvers = {
 def _finite_number(loader: _BoundedLoader, node: yaml.ScalarNode) -> float:
     number: float = loader.construct_yaml_float(node)
     if not isfinite(number):
-        raise _Fault(f"{shown(node.value)} is no finite number", node.start_mark)
+        raise _Fault(f"{shown(node.value)} is not a finite number", node.start_mark)
     return number
 
 
 def _whole_number(loader: _BoundedLoader, node: yaml.ScalarNode) -> int:
     if len(node.value) > MAX_DIGITS:
         raise _Fault(
-            f"{shown(node.value)} has more than {MAX_DIGITS} digits: give a number that can be meant, or quote a text",
+            f"{shown(node.value)} has more than {MAX_DIGITS} digits: give a smaller number, or put text in quotes",
             node.start_mark,
         )
     number: int = loader.construct_yaml_int(node)
@@ -105,7 +104,7 @@ _BoundedLoader.add_constructor(f"{_TAG}int", _whole_number)
 
 
 def _is_whole_text(text: str) -> bool:
-    """Return whether UTF-8 can hold the text: an escape can stand for one half of a surrogate pair."""
+    """Return whether UTF-8 can encode the text. It cannot if an escape gives one half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -117,17 +116,17 @@ def _check_keys(node: yaml.MappingNode) -> None:
     seen = set()
     for key, _ in node.value:
         if key.tag not in (f"{_TAG}str", _MERGE):
-            written = f"{key.value!r} reads as {key.tag.removeprefix(_TAG)}" if isinstance(key.value, str) else "a list"
-            raise _Fault(f"a field's name is text, not {written}: put it in quotes", key.start_mark)
+            kind = f"the {key.tag.removeprefix(_TAG)} {key.value!r}" if isinstance(key.value, str) else "a list"
+            raise _Fault(f"a field's name must be text, not {kind}: put it in quotes", key.start_mark)
         if not key.value.isprintable():
             raise _Fault(f"the field {key.value!r} has unprintable characters in its name", key.start_mark)
         if key.value in seen:
-            raise _Fault(f"the field {key.value!r} is there twice, leave one of them out", key.start_mark)
+            raise _Fault(f"the field {key.value!r} is given twice, leave one of them out", key.start_mark)
         seen.add(key.value)
 
 
 def _unshared(value: Any) -> Any:
-    """Return the same tree with every alias a copy of its own, so that no change shows up in two places."""
+    """Return a copy of the tree in which aliases share no object, so that a change affects one place only."""
     if isinstance(value, dict):
         return {key: _unshared(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -138,8 +137,8 @@ def _unshared(value: Any) -> Any:
 def parse_yaml(text: str, source: str) -> Any:
     """Parse one YAML document into a tree.
 
-    Raises InputError, one line that starts with ``source`` and names the line where it is known, for what is not YAML,
-    or goes beyond the bounds, and for keys given twice or not text.
+    Raise InputError for a text that is not YAML, exceeds the bounds, or has keys that repeat or are not text. The
+    message is one line that starts with ``source`` and gives the line number where it is known.
     """
     try:
         loader = _BoundedLoader(text)
@@ -157,17 +156,17 @@ def parse_yaml(text: str, source: str) -> Any:
         raise InputError(f"{source}: line {line}: a control character, which YAML does not allow: remove it") from None
     except (ValueError, OverflowError):
         raise InputError(
-            f"{source}: what is written like a number in it cannot be read as one: put it in quotes"
+            f"{source}: a value that looks like a number cannot be read as one: put it in quotes"
         ) from None
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file. Raises InputError, one line that starts with the path; see ``parse_yaml``."""
+    """Return the mapping in a YAML file. Raise InputError, one line that starts with the path; see ``parse_yaml``."""
     return parse_document(read_text(path), one_line(str(path)))
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a YAML file. Raises InputError, one line that starts with the path."""
+    """Return the text of a YAML file. Raise InputError, one line that starts with the path."""
     source = one_line(str(path))
     try:
         with path.open("rb") as file:
@@ -176,7 +175,7 @@ def read_text(path: Path) -> str:
         text = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
         raise InputError(f"{source}: cannot be read ({text}): give the path of a readable YAML file") from None
     if len(content) > MAX_FILE_BYTES:
-        raise InputError(f"{source}: larger than {MAX_FILE_BYTES // 2**20} MiB, which is no file of this kind")
+        raise InputError(f"{source}: larger than {MAX_FILE_BYTES // 2**20} MiB, too large for a file of this kind")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
@@ -185,7 +184,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_document(text: str, source: str) -> dict[str, Any]:
-    """Parse one YAML document that is a mapping. Raises InputError as ``parse_yaml`` does."""
+    """Parse one YAML document that is a mapping. Raise InputError as ``parse_yaml`` does."""
     document = parse_yaml(text, source)
     if not isinstance(document, dict):
         found = "empty" if document is None else f"a {'list' if isinstance(document, list) else 'single value'}"

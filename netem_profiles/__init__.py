@@ -1,1 +1,1 @@
-"""Named sets of WAN link conditions, and their loader."""
+"""Provide network presets: named WANs with the latencies, rates and impairments of their links."""

@@ -1,1 +1,1 @@
-"""Provide the hosts and links: topology models, netem substrates, Mininet hosts, calibration."""
+"""Provide hosts and links: topology models, netem substrates, emulated hosts, calibration."""

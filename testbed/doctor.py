@@ -1,4 +1,4 @@
-"""Find what this machine can do for a testbed, and what to install for the rest."""
+"""Diagnose what a testbed can use on this machine, and what to install for the rest."""
 
 import shutil
 from dataclasses import asdict, dataclass
@@ -14,12 +14,12 @@ WITHOUT_NETEM = (
     "no WAN can be emulated here; `wanbed simulate` and `wanbed profile` need none, and `wanbed exec --no-wan` runs "
     "a program on hosts that nothing delays"
 )
-"""What is left where there is no netem at all."""
+"""What still works on a machine without netem."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Something the machine lacks: its name, why it is wanted, and how to get it."""
+    """Something the machine lacks: its name, why it is needed, and how to install it."""
 
     what: str
     why: str
@@ -28,7 +28,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The findings; ``substrate`` is None where there is no netem at all."""
+    """The result of all probes. ``substrate`` is None on a machine without netem; ``reason`` explains the choice."""
 
     substrate: str | None
     reason: str
@@ -52,7 +52,7 @@ class Diagnosis:
 
 
 def diagnose() -> Diagnosis:
-    """Probe everything that a testbed needs. Changes nothing."""
+    """Probe everything that a testbed needs, without changing the machine."""
     kernel, guest = probe_kernel(), probe_guest()
     chosen = next((offer for offer in (kernel, guest) if offer.available), None)
     missing = []

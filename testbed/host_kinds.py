@@ -11,9 +11,9 @@ HOST_KINDS: Mapping[str, Callable[[], HostNetwork]] = {
     "real": EmulatedNetwork,
     "virtual": LightNetwork,
 }
-"""The kind of host under each clock."""
+"""The network class for each clock."""
 
 
 def host_network() -> HostNetwork:
-    """Return a network of the kind for the clock of this kernel. It has no host yet."""
+    """Return a network, without hosts yet, of the kind that fits the clock of this kernel."""
     return HOST_KINDS["virtual" if in_virtual_time() else "real"]()

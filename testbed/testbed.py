@@ -1,4 +1,4 @@
-"""Bring up a testbed: hosts in emulated datacenters, up for as long as a ``with`` block."""
+"""Bring up a testbed, hosts in emulated datacenters, for the duration of a ``with`` block."""
 
 import math
 import os
@@ -46,7 +46,7 @@ MAX_TRIM_NS = 1_000_000
 
 
 class Testbed:
-    """A network that is up. Make one with ``bring_up``, never directly."""
+    """A network that is up. Create one with ``bring_up``, never directly."""
 
     __test__ = False
 
@@ -85,7 +85,7 @@ class Testbed:
                 attach_host(self._hosts[port.host].namespace, gateway, port)
 
         if self.facts.name == UNSHAPED:
-            # Nobody joins it: whoever looks for this network looks for its WAN.
+            # Not recorded: a process that joins this network by its topology expects the WAN.
             return
         self._settle_wan()
         shells = {name: pid for name, node in self._hosts.items() if (pid := node.shell_pid) is not None}
@@ -93,10 +93,7 @@ class Testbed:
             record_hosts(self.folder, self.topology, shells, {name: self._gpu_environment(name) for name in shells})
 
     def _settle_wan(self) -> None:
-        """Take off the delays what the idle path adds by itself, one way.
-
-        Forwarding and late timers are not WAN.
-        """
+        """Reduce the WAN delays by what the idle path itself adds one-way: forwarding and late timers."""
         if not self.topology.wan:
             return
         link = self.topology.wan[0]
@@ -104,15 +101,15 @@ class Testbed:
         echoes = ping(self.spawn, one, other, _TRIM_PINGS_VIRTUAL if in_virtual_time() else _TRIM_PINGS)
         if math.isnan(echoes.shortest_ms):
             raise SubstrateError(f"{one} does not reach {other} across the WAN")
-        # Not the median: a machine that is busy for this one moment would shorten every link of the run. In virtual
-        # time a hop adds nothing.
+        # The shortest RTT, not the median: if the machine is busy at this moment, the median would shorten every link
+        # of the run. In virtual time a hop adds nothing.
         trim_ns = 0 if in_virtual_time() else wan_delay_trim_ns(echoes.shortest_ms, link.conditions.latency_ns)
         self._substrate.settle(trim_ns)
         self.facts = replace(self.facts, trim_ns=trim_ns)
 
     def _stop(self) -> None:
         with ExitStack() as stopping:
-            # From the last to the first, each of them also where one before it fails.
+            # Callbacks run from the last to the first, each even if an earlier one fails.
             stopping.callback(end_processes, self.identifier)
             stopping.callback(self.network.stop)
             stopping.callback(self._substrate.stop)
@@ -120,9 +117,9 @@ class Testbed:
     def spawn(
         self, host: str, argv: list[str], *, gpu: int | None = None, **popen: Unpack[SpawnOptions]
     ) -> subprocess.Popen[Any]:
-        """Start any program on a host; arguments beyond are Popen's. It ends with the testbed at the latest.
+        """Start any program on a host, with further arguments for ``Popen``. It ends with the testbed at the latest.
 
-        Where hosts have been given real GPUs, the program sees the host's GPU of that number, or all of the host's.
+        If the hosts have real GPUs, the program sees the host's GPU number ``gpu``, or all of the host's if None.
         """
         name = self.topology.host(host).name
         popen["env"] = {**(popen.get("env") or os.environ), **self._gpu_environment(name, gpu)}
@@ -132,19 +129,19 @@ class Testbed:
         return {} if self.gpus is None else self.gpus.environment(host, gpu)
 
     def start_module(
-        self, host: str, module: str, arguments: list[str], words: int, *, gpu: int | None = None
+        self, host: str, module: str, arguments: list[str], output: int, *, gpu: int | None = None
     ) -> HostProcess:
         """Run ``main(arguments)`` of a Python module on a host; its return value is the exit status.
 
-        Its standard output and error go to the descriptor ``words``; its parent is ``module_parent``. It ends with the
-        testbed at the latest, and sees GPUs as what ``spawn`` starts does: none in virtual time.
+        Its standard output and error go to the descriptor ``output``; its parent is ``module_parent``. It ends with the
+        testbed at the latest. It sees the same GPUs as a program started by ``spawn``; in virtual time, none.
         """
         name = self.topology.host(host).name
-        return self._hosts[name].start_module(module, arguments, words, self._gpu_environment(name, gpu))
+        return self._hosts[name].start_module(module, arguments, output, self._gpu_environment(name, gpu))
 
     @property
     def module_parent(self) -> int:
-        """Number of the process whose children ``start_module`` makes."""
+        """PID of the process whose children ``start_module`` starts."""
         return self.network.module_parent
 
     def namespace(self, host: str) -> str:
@@ -152,24 +149,24 @@ class Testbed:
         return self._hosts[self.topology.host(host).name].namespace
 
     def use_tcp(self, settings: TcpSettings) -> None:
-        """Set TCP on every host, for connections opened from now on.
+        """Apply TCP settings on every host, for connections opened from now on.
 
-        Raises MissingError for a congestion control that the kernel lacks.
+        Raise MissingError for a congestion control that the kernel lacks.
         """
         allow_congestion_control(settings.congestion)
         for node in self._hosts.values():
             write_sysctls(node.namespace, settings.sysctls())
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """Return what the kernel holds on every gateway's ports now, by ``datacenter interface``."""
+        """Read every gateway port's qdiscs from the kernel, by ``datacenter interface``."""
         return self._substrate.read_qdiscs()
 
     def read_sysctls(self) -> dict[str, dict[str, str | None]]:
-        """Return what ``TCP_SYSCTLS`` hold now, by host; None for one that the kernel does not have."""
+        """Read the values of ``TCP_SYSCTLS`` of every host; None for one that the kernel does not have."""
         return {name: read_sysctls(node.namespace, TCP_SYSCTLS) for name, node in self._hosts.items()}
 
     def read_offloads(self) -> dict[str, dict[str, Any]]:
-        """Return sizes and offloads of every interface now, by ``host interface`` and ``datacenter interface``."""
+        """Read sizes and offloads of every interface, by ``host interface`` and ``datacenter interface``."""
         hosts = {
             f"{name} {HOST_INTERFACE}": read_offloads(node.namespace, [HOST_INTERFACE])[HOST_INTERFACE]
             for name, node in self._hosts.items()
@@ -177,17 +174,17 @@ class Testbed:
         return {**hosts, **self._substrate.read_offloads()}
 
     def read_counters(self) -> list[PortCounters]:
-        """Return the counters of every WAN port, as of now."""
+        """Read the counters of every WAN port."""
         return self._substrate.read_counters()
 
     def tcp_state_reader(self) -> TcpStateReader:
-        """Return a reader of every connection's state, at both of its ends. Close it before the testbed ends."""
+        """Return a reader of the state of every connection, at both ends. Close it before the testbed ends."""
         return TcpStateReader(node.namespace for node in self._hosts.values())
 
     def network_cpu_time_s(self) -> float | None:
-        """Return the CPU seconds of carrying the network so far, on one core.
+        """Return the CPU seconds that carrying the network has taken so far, on one core.
 
-        None where they cannot be separated from others.
+        None if they cannot be separated from other CPU time.
         """
         return self._substrate.cpu_time_s()
 
@@ -199,21 +196,20 @@ def _timers(offer: Offer) -> Timers:
 
 
 def wan_delay_trim_ns(idle_rtt_ms: float, latency_ns: int) -> int:
-    """Return what to take off every WAN delay, where an idle path of latency ``latency_ns`` answers in ``idle_rtt_ms``.
+    """Return by how many ns to reduce every WAN delay, from the idle RTT of a path of configured ``latency_ns``.
 
-    Half of what the round trip is too long, never negative, and ``MAX_TRIM_NS`` at most: an addition beyond that is a
-    fault of the path, for calibration to find, and not the cost of a few hops.
+    That is half of the excess of the RTT, never negative and at most ``MAX_TRIM_NS``. A larger excess is a fault of the
+    path, which calibration must find, and not the cost of a few hops.
     """
     return min(MAX_TRIM_NS, max(0, round(idle_rtt_ms * 1e6 / 2) - latency_ns))
 
 
-def usable_substrate(asked: str = "auto", *, shaped: bool = True) -> Offer:
-    """Return the substrate that ``bring_up`` takes on this machine; make nothing.
+def usable_substrate(requested: str = "auto", *, shaped: bool = True) -> Offer:
+    """Return the substrate that ``bring_up`` would use on this machine, without bringing anything up.
 
-    Raises MissingError where the machine lacks netem or a program that hosts need, InputError for a name that does not
-    exist.
+    Raise MissingError if the machine lacks netem or a program that hosts need, InputError for an unknown name.
     """
-    chosen = choose_substrate(asked) if shaped else unshaped_offer()
+    chosen = choose_substrate(requested) if shaped else unshaped_offer()
     for program, package in HOST_PROGRAMS.items():
         if shutil.which(program) is None:
             raise MissingError(f"{program} is not installed: apt-get install {package}")
@@ -230,19 +226,22 @@ def bring_up(
     gpus: GpuAssignment | None = None,
     shaped: bool = True,
 ) -> Iterator[Testbed]:
-    """Bring a topology up, yield it, and leave nothing of it behind. Programs on a host see the ``gpus`` it is given.
+    """Bring a topology up, yield it as a testbed, and take it down completely.
 
-    Where taking it down is itself interrupted, it stays on record, so that ``clean`` finds what is left of it.
-    ``substrate`` is ``auto``, ``kernel`` or ``guest``; ``source`` describes to people what the testbed is for. Unless
-    it is ``shaped``, no link has a delay, a loss or a rate, the substrate does not matter, and nobody can join. Raises
-    InputError for a topology that is too large, MissingError where the machine lacks netem or a program, SubstrateError
-    and ReadBackError where bring-up fails.
+    If taking it down is interrupted, the testbed stays on record, so that ``clean`` finds what is left.
+
+    ``substrate`` is ``auto``, ``kernel`` or ``guest``. ``source`` describes the testbed's purpose to people. Programs
+    on a host see the real GPUs that ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a loss or a
+    rate, ``substrate`` is ignored, and no other process can join.
+
+    Raise InputError for a topology that is too large, MissingError if the machine lacks netem or a program, and
+    SubstrateError or ReadBackError if bring-up fails.
     """
     check_can_be_emulated(topology)
     chosen = usable_substrate(substrate, shaped=shaped)
     if chosen.name == GUEST and len(topology.hosts) > MAX_GUEST_HOSTS:
         raise MissingError(
-            f"the guest kernel carries {MAX_GUEST_HOSTS} hosts at most, this topology has {len(topology.hosts)}: "
+            f"the gateway guest carries {MAX_GUEST_HOSTS} hosts at most, this topology has {len(topology.hosts)}: "
             "take fewer hosts, or a kernel with sch_netem"
         )
     ours = claim(source, root)
@@ -256,5 +255,5 @@ def bring_up(
         yield testbed
     finally:
         testbed._stop()
-        # Only after a stop that came to its end: whatever else is left is found by the record.
+        # Only after a complete stop: otherwise the record is needed to find what is left.
         ours.release()

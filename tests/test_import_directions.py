@@ -139,7 +139,7 @@ def test_a_folder_holds_a_dozen_modules_at_most(folder: Path) -> None:
         ("workloads.rank", "from results.report.report import write_report"),
         ("workloads.rank", "import results"),
         ("workloads.rank", "from testbed.hosts import emulated_hosts"),
-        ("netem_profiles.profile", "from results.records.span_log import Span"),
+        ("netem_profiles.preset", "from results.records.span_log import Span"),
         ("runner.simulator.training", "from runner.planner.planning import plan"),
         ("runner.resolve.experiment", "from runner.simulator.simulation import Simulation"),
         ("runner.cli.command_line", "from wanbed.command import main"),
@@ -153,7 +153,7 @@ def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("runner.emulation.trial", "import testbed.testbed, results.metrics\nfrom netem_profiles import profile"),
+        ("runner.emulation.trial", "import testbed.testbed, results.metrics\nfrom netem_profiles import preset"),
         ("workloads.rank", "from results.records.span_log import Span\nimport ground.units"),
         ("results.records.schema", "from ground.impairments import IMPAIRMENTS"),
         ("workloads.schedules.gpipe", "from .action import Action\nfrom ..message import Message"),

@@ -1,4 +1,4 @@
-"""``python -m wanbed``: the command, wherever it is not installed."""
+"""Run the command as ``python -m wanbed``, where it is not installed."""
 
 from wanbed.command import main
 

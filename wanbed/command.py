@@ -1,4 +1,4 @@
-"""The command ``wanbed`` as it is installed: it finds its own packages in any folder."""
+"""Provide the installed command ``wanbed``, which finds its own packages from any folder."""
 
 import wanbed.own_modules  # noqa: F401 - first, since it decides where the next line's package comes from
 from runner.cli.command_line import main

@@ -1,8 +1,8 @@
-"""Import our packages from the folder that holds this one, whatever else bears their names; start our modules so too.
+"""Import wanbed's packages from the folder that contains this one, even if other modules have the same names.
 
-The names are common words: a folder ``results/`` or a file ``runner.py`` of somebody's own, in the current folder or on
-PYTHONPATH, would be imported in their place. Importing this module prevents that from then on. So does running a module
-through it: ``python -P .../wanbed/own_modules.py MODULE ARGUMENT...``. Nothing else of ours is imported here.
+The names are common words: a user's folder ``results/`` or file ``runner.py``, in the current folder or on PYTHONPATH,
+would be imported in their place. Importing this module prevents that from then on. To run a module in the same way,
+use ``python -P .../wanbed/own_modules.py MODULE ARGUMENT...``. This module imports no other module of wanbed.
 """
 
 import runpy
@@ -16,31 +16,32 @@ OWN_PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "wan
 _FILE = Path(__file__).resolve()
 
 RUN_MODULE = ("-P", str(_FILE))
-"""Options of Python that stand for ``-m`` wherever a module of ours is started."""
+"""Options of Python that replace ``-m`` to start a module of wanbed."""
 
 
 class OwnPackages:
-    """Find our packages where they lie, and leave every other module to the finders that follow."""
+    """Find wanbed's packages in their own folder, and leave every other module to the finders that follow."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the specification of one of our packages, None for everything else, our packages' modules too."""
+        """Return the specification of one of wanbed's packages, None for anything else (modules in them included)."""
         return PathFinder.find_spec(fullname, [str(_FILE.parents[1])]) if fullname in OWN_PACKAGES else None
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Return the command line that runs one of our modules, as ``python -m`` does, in whatever folder it is started.
+    """Return the command line that runs a module of wanbed, as ``python -m`` does, from any folder.
 
-    The module may be another's too: it is looked for on PYTHONPATH and among what is installed, not in that folder.
+    A module of another package works too: it is searched on PYTHONPATH and among installed packages, not in the current
+    folder.
     """
     return [sys.executable, *RUN_MODULE, module, *arguments]
 
 
 def call(function: Callable[..., object], *arguments: object) -> None:
-    """Call a function of ours: the target of a process that ``multiprocessing`` spawns.
+    """Call a function of wanbed; use this as the target of a process that ``multiprocessing`` spawns.
 
-    Such a process imports its target's module before what the arguments come from, so that these are ours.
+    Such a process imports its target's module first, so that the arguments' modules are then imported from wanbed.
     """
     function(*arguments)
 

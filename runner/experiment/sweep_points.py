@@ -8,7 +8,7 @@ from typing import Any
 from ground.shown_text import one_line, shortened
 from ground.strict_model import InputError, parse_model
 from ground.yaml_document import read_document
-from netem_profiles.profile import load_profile
+from netem_profiles.preset import load_preset
 from runner.experiment.field_path import override_source, with_override, with_value
 from runner.experiment.model import ExperimentSpec
 from runner.experiment.sweep import combinations, swept_paths, value_text
@@ -104,6 +104,6 @@ def _profile(
     if spec.profile is None:
         return None
     try:
-        return load_profile(spec.profile, tuple(names), relative_to=directory)
+        return load_preset(spec.profile, tuple(names), relative_to=directory)
     except InputError as refusal:
         raise InputError(f"{source}: topology.profile: {str(refusal).removeprefix('profile: ')}") from None

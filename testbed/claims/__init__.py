@@ -1,1 +1,1 @@
-"""Who owns what on this machine, and how it is cleaned."""
+"""Record which process owns which testbed on this machine, and clean up abandoned ones."""

@@ -1,7 +1,7 @@
-"""Remove what a testbed left: its processes, by the identifier they bear, and with them all it had in the kernel.
+"""Remove what a testbed left behind, by killing the processes whose environment has the testbed's identifier.
 
-Namespaces, veth pairs and TAP devices have no name outside the testbed and no other holder than its processes, so they
-go with the last of these. Nothing is ever looked up by name.
+Namespaces, veth pairs and TAP devices are unnamed outside the testbed and held only by its processes. The kernel
+removes them with the last such process, so nothing is looked up by name.
 """
 
 import os
@@ -20,12 +20,12 @@ _LOOK_INTERVAL_S = 0.02
 
 
 class CleaningError(Exception):
-    """Some process of a testbed did not end; the message names it."""
+    """A process of a testbed did not end; the message gives its PID."""
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """The record of what was removed of one testbed."""
+    """What was removed of one testbed; ``processes`` is the number of processes killed."""
 
     identifier: str
     source: str
@@ -33,10 +33,10 @@ class Cleaned:
 
 
 def end_processes(identifier: str) -> int:
-    """Kill every process of a testbed and wait until they are gone. Returns how many there were.
+    """Kill every process of a testbed, wait until they are gone, and return how many there were.
 
-    Looks until two looks in a row find none: a dying process may just have started another, and one that is just being
-    started shows no environment for a moment.
+    Search until two searches in a row find none: a dying process may have started another one, and a process that is
+    just starting shows no environment for a moment. Raise CleaningError if processes remain after 10 s.
     """
     ended: set[int] = set()
     deadline = time.monotonic() + _DEADLINE_S
@@ -55,14 +55,14 @@ def end_processes(identifier: str) -> int:
 
 
 def clean_claim(claim: Claim) -> Cleaned:
-    """Remove one testbed, whoever owns it."""
+    """Remove one testbed, even if its owner is alive."""
     processes = end_processes(claim.record.identifier)
     claim.release()
     return Cleaned(claim.record.identifier, claim.record.source, processes)
 
 
 def clean(root: Path = STATE_ROOT) -> list[Cleaned]:
-    """Remove every testbed whose owner is gone; those of living owners stay as they are."""
+    """Remove every testbed whose owner process is gone, and return what was removed."""
     cleaned = [clean_claim(claim) for claim in claims(root) if not claim.record.owner_alive()]
     for draft in abandoned_drafts(root):
         shutil.rmtree(draft, ignore_errors=True)

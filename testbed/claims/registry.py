@@ -1,11 +1,11 @@
-"""Keep the record of testbeds on this machine: a folder for each, claimed before anything else of it exists.
+"""Record the testbeds on this machine: one folder each, claimed before anything else of the testbed is created.
 
-A testbed's folder carries its slot number, which makes its subnet its own, and a record of who owns it. It comes and
-goes as a whole: before the folder has its slot, and once it gives it back, it is a draft whose name contains the owner.
-So a process that is killed, at whatever moment, leaves nothing that could be taken for a living one's.
+The folder's name is the testbed's slot number, which determines its subnet. The folder contains a record of the owner
+process. It appears and disappears atomically: before the claim and after the release it is a draft, whose name contains
+the owner. So a process killed at any moment leaves nothing that looks like the testbed of a living process.
 
-Every process that a testbed starts bears the testbed's identifier in its environment from its first instruction on, so
-that what a killed run left behind is found by that identifier, whatever it was doing at the time.
+Every process that a testbed starts has the testbed's identifier in its environment from its first instruction on. This
+identifier finds what a killed run left behind.
 """
 
 import json
@@ -27,7 +27,7 @@ _RECORD = "record.json"
 
 @dataclass(frozen=True)
 class Record:
-    """The owner of a testbed. Its start time distinguishes the owner from a later process with the same number."""
+    """A testbed's identifier, slot and owner. The owner's start time tells it from a later process of the same PID."""
 
     identifier: str
     slot: int
@@ -37,7 +37,7 @@ class Record:
     source: str
 
     def owner_alive(self) -> bool:
-        """Return whether the process that made the testbed still runs."""
+        """Return whether the process that created the testbed still runs."""
         return process_start_ticks(self.owner_pid) == self.owner_start_ticks
 
     @property
@@ -54,7 +54,7 @@ class Claim:
     folder: Path
 
     def release(self) -> None:
-        """Remove the folder, which frees the slot. Does nothing to a slot that is another testbed's by now."""
+        """Remove the folder, which frees the slot. Do nothing if another testbed has taken the slot since."""
         if _read_record(self.folder) != self.record:
             return
         draft = self.folder.with_name(self.record.draft_name)
@@ -64,10 +64,7 @@ class Claim:
 
 
 def process_start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot.
-
-    None if there is no such process, or it is a zombie.
-    """
+    """Return the start time of a process in clock ticks since boot, None if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -77,9 +74,9 @@ def process_start_ticks(pid: int) -> int | None:
 
 
 def claim(source: str, root: Path = STATE_ROOT) -> Claim:
-    """Claim a free slot for this process; ``source`` describes to people what the testbed is for.
+    """Claim a free slot for this process; ``source`` describes the testbed's purpose to people.
 
-    A folder appears under its final name with its record already in it. Raises InputError if every slot is taken.
+    The folder appears under its final name with its record already in it. Raise InputError if every slot is taken.
     """
     start_ticks = process_start_ticks(os.getpid())
     assert start_ticks is not None
@@ -107,7 +104,7 @@ def _make_draft(root: Path, name: str) -> Path:
     draft = root / name
     while True:
         root.mkdir(parents=True, exist_ok=True)
-        # Whoever cleans removes the root where it is empty, perhaps just now.
+        # A concurrent cleaning removes the root if it is empty, possibly between these two lines.
         with suppress(FileNotFoundError):
             draft.mkdir()
             return draft
@@ -121,14 +118,14 @@ def _read_record(folder: Path) -> Record | None:
 
 
 def claims(root: Path = STATE_ROOT) -> list[Claim]:
-    """Return every testbed on record, alive or left behind."""
+    """Return every testbed on record, whether its owner is alive or not."""
     folders = sorted(root.glob("[0-9]*"), key=lambda path: int(path.name)) if root.is_dir() else []
     records = ((folder, _read_record(folder)) for folder in folders)
     return [Claim(record, folder) for folder, record in records if record is not None]
 
 
 def abandoned_drafts(root: Path = STATE_ROOT) -> list[Path]:
-    """Return folders of claims and releases that were cut off half way; those of living processes are left out."""
+    """Return the folders of interrupted claims and releases whose processes are gone."""
     drafts = []
     for draft in root.glob(".wb-*.*.*"):
         _, owner_pid, owner_start_ticks = draft.name.rsplit(".", 2)
@@ -138,7 +135,7 @@ def abandoned_drafts(root: Path = STATE_ROOT) -> list[Path]:
 
 
 def marked_processes(identifier: str) -> list[int]:
-    """Return the processes that bear a testbed's identifier in their environment."""
+    """Return the PIDs of processes that have a testbed's identifier in their environment."""
     marker = f"{MARKER}={identifier}".encode()
     found = []
     for entry in Path("/proc").iterdir():

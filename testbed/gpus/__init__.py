@@ -1,1 +1,1 @@
-"""Find GPUs and assign them to hosts."""
+"""Find real GPUs and assign them to hosts."""

@@ -13,7 +13,7 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True)
 class GpuSeat:
-    """An emulated GPU on a real one: GPU ``gpu`` of ``host``, which has one ``sharers``-th of ``uuid``."""
+    """An emulated GPU, number ``gpu`` of ``host``, on the real GPU ``uuid``, which ``sharers`` emulated GPUs share."""
 
     host: str
     gpu: int
@@ -23,17 +23,17 @@ class GpuSeat:
 
 @dataclass(frozen=True)
 class GpuAssignment:
-    """The real GPUs of every host, ``uuids[host][gpu]``. A program on a host sees those of that host alone."""
+    """The real GPUs of every host, ``uuids[host][gpu]``. A program on a host sees only those of its host."""
 
     uuids: Mapping[str, tuple[str, ...]]
 
     def environment(self, host: str, gpu: int | None = None) -> dict[str, str]:
-        """Return the environment of a program on that host, in which it sees one GPU of the host, or all of them.
+        """Return the environment that shows a program one GPU of its host, or all of them if ``gpu`` is None.
 
-        Raises KeyError for an unknown host, IndexError for a GPU that the host does not have.
+        Raise KeyError for an unknown host, IndexError for a GPU that the host does not have.
         """
         uuids = self.uuids[host]
-        # CUDA takes no device twice, and two emulated GPUs of a host may stand on one.
+        # CUDA accepts no device twice, and two emulated GPUs of a host may share a real one.
         seen = dict.fromkeys(uuids) if gpu is None else [uuids[gpu]]
         return {VISIBLE_DEVICES: ",".join(seen)}
 
@@ -46,22 +46,22 @@ class GpuAssignment:
 
     @property
     def most_sharers(self) -> int:
-        """The number of emulated GPUs on the real GPU that has most of them, 0 if none is used."""
+        """The largest number of emulated GPUs on one real GPU, 0 if no real GPU is used."""
         return max((seat.sharers for seat in self.seats()), default=0)
 
     def document(self) -> list[dict[str, Any]]:
-        """Return every seat in plain JSON types, ``share`` being its fraction of the real GPU."""
+        """Return every seat in plain JSON types; ``share`` is its fraction of the real GPU."""
         return [
             {"host": seat.host, "gpu": seat.gpu, "uuid": seat.uuid, "share": 1 / seat.sharers} for seat in self.seats()
         ]
 
 
 def assign_gpus(topology: Topology, uuids: Sequence[str], *, sharing: int = 1, source: str) -> GpuAssignment:
-    """Give every GPU of every host a real one: exclusively, or one to ``sharing`` of them at most.
+    """Assign a real GPU to every GPU of every host, serving hosts included; at most ``sharing`` share a real one.
 
-    Real GPUs are dealt out in turn, so that those of one host differ as far as there are enough, and none has more than
-    one sharer beyond another's. Hosts that serve get theirs as well. Raises InputError, one line that starts with
-    ``source``, where there are too few.
+    Real GPUs are assigned round-robin: the GPUs of one host differ as far as there are enough real ones, and the
+    numbers of sharers of two real GPUs differ by at most one. Raise InputError, one line that starts with ``source``,
+    if there are too few.
     """
     wanted = {host.name: host.gpus + host.serving_gpus for host in topology.hosts}
     count = sum(wanted.values())
@@ -74,5 +74,5 @@ def assign_gpus(topology: Topology, uuids: Sequence[str], *, sharing: int = 1, s
             f"{source}: compute.sharing: the hosts have {count} GPUs and this machine {has}{shared}: {remedy}, use "
             "fewer hosts, or give compute.device: cpu"
         )
-    striped = (uuids[seat % len(uuids)] for seat in range(count))
-    return GpuAssignment({host: tuple(next(striped) for _ in range(gpus)) for host, gpus in wanted.items()})
+    in_turn = (uuids[seat % len(uuids)] for seat in range(count))
+    return GpuAssignment({host: tuple(next(in_turn) for _ in range(gpus)) for host, gpus in wanted.items()})

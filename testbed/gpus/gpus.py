@@ -1,4 +1,4 @@
-"""List the NVIDIA GPUs of this machine, as their driver does."""
+"""List the NVIDIA GPUs of this machine, from NVML or from the driver's files."""
 
 import re
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ NVIDIA_DRIVER = Path("/proc/driver/nvidia")
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU; None for what the machine does not report of it.
+    """One GPU; a field is None if the machine does not report it.
 
-    ``driver`` is the version of the driver, ``uuid`` the name by which CUDA_VISIBLE_DEVICES knows the GPU.
+    ``driver`` is the driver's version, ``uuid`` the GPU's name in CUDA_VISIBLE_DEVICES.
     """
 
     model: str
@@ -23,7 +23,7 @@ class Gpu:
 
 
 def machine_gpus(driver: Path = NVIDIA_DRIVER) -> tuple[Gpu, ...]:
-    """Return every GPU that this process may use, as NVML lists them, or without NVML as the driver's files do."""
+    """Return every GPU that this process may use, as NVML lists them; without NVML, as the driver's files list them."""
     try:
         with open_nvml() as nvml:
             driver_version = nvml.driver_version()
@@ -35,7 +35,7 @@ def machine_gpus(driver: Path = NVIDIA_DRIVER) -> tuple[Gpu, ...]:
 
 
 def nvidia_gpus(driver: Path = NVIDIA_DRIVER) -> tuple[Gpu, ...]:
-    """Return every GPU of the machine, in the order of bus addresses; none where there is no driver."""
+    """Return every GPU of the machine from the driver's files, by bus address; none if there is no driver."""
     gpus = []
     for information in sorted(driver.glob("gpus/*/information")):
         lines = dict(line.partition(":")[::2] for line in information.read_text().splitlines())
@@ -45,11 +45,11 @@ def nvidia_gpus(driver: Path = NVIDIA_DRIVER) -> tuple[Gpu, ...]:
 
 
 def visible_gpus(gpus: tuple[Gpu, ...], visible_devices: str | None) -> tuple[Gpu, ...]:
-    """Return those of ``gpus`` that a CUDA_VISIBLE_DEVICES of this value leaves, in its order; None leaves all.
+    """Return the ``gpus`` that are visible under this value of CUDA_VISIBLE_DEVICES, in its order; all if it is None.
 
-    As in CUDA, an entry is a place in the list or the beginning of a UUID that no other shares, and the first one that
-    is neither hides itself and all after it. Places count as NVML does, by bus address: CUDA does likewise where
-    CUDA_DEVICE_ORDER is PCI_BUS_ID, or all GPUs are of one model.
+    As in CUDA, an entry is an index or an unambiguous beginning of a UUID; the first entry that is neither hides itself
+    and all after it. Indices follow NVML's order, by bus address. CUDA uses the same order if CUDA_DEVICE_ORDER is
+    PCI_BUS_ID or all GPUs are of one model.
     """
     if visible_devices is None:
         return gpus

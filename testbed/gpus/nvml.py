@@ -1,7 +1,7 @@
-"""Call NVIDIA's management library, NVML; nothing else here does.
+"""Call NVIDIA's management library, NVML. No other module of the package does.
 
-Its Python binding (the package nvidia-ml-py, module ``pynvml``) is an extra of this package, ``wanbed[gpu]``, and the
-library itself comes with NVIDIA's driver. Nothing here needs CUDA, or makes a CUDA context.
+Its Python binding (package nvidia-ml-py, module ``pynvml``) is an extra of this package, ``wanbed[gpu]``; the library
+itself comes with NVIDIA's driver. This module needs no CUDA and creates no CUDA context.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,18 +11,18 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 BINDING_INSTALL = "pip install 'wanbed[gpu]'"
-"""What brings the binding."""
+"""The command that installs the binding."""
 
 Value = TypeVar("Value")
 
 
 class NvmlError(Exception):
-    """NVML does not answer; the message is a few words that give the reason."""
+    """NVML does not answer; the message gives the reason in a few words."""
 
 
 @dataclass(frozen=True)
 class NvmlDevice:
-    """A GPU, which ``uuid`` names for as long as it exists."""
+    """A GPU. Its ``uuid`` never changes."""
 
     uuid: str
     model: str
@@ -31,10 +31,10 @@ class NvmlDevice:
 
 @dataclass(frozen=True)
 class NvmlReading:
-    """The state of a GPU at one moment; None for what it does not report.
+    """The state of a GPU at one moment; a field is None if the GPU does not report it.
 
     ``utilization`` is the fraction of NVML's last sampling period (1/6 to 1 s) in which any kernel ran. ``throttled``
-    names what held the clocks below what was asked for, as NVML calls it.
+    lists the reasons, after NVML's names, for which clocks were below the requested ones.
     """
 
     utilization: float | None
@@ -54,38 +54,38 @@ _THROTTLE_REASONS = {
     0x40: "hardware thermal limit",
     0x80: "hardware power brake",
 }
-"""nvmlClocksEventReasons that slow work down; idle and clocks that were set are none of them."""
+"""The nvmlClocksEventReasons that slow work down; an idle GPU and clocks set by the user are not among them."""
 
 
 class Nvml:
-    """An open session, made by ``open_nvml``."""
+    """An open session; see ``open_nvml``."""
 
     def __init__(self, binding: Any) -> None:
         self._binding = binding
         self._handles: dict[str, Any] = {}
 
     def driver_version(self) -> str:
-        """Return the driver's version. Raises NvmlError."""
+        """Return the driver's version. Raise NvmlError on failure."""
         return str(self._required(self._binding.nvmlSystemGetDriverVersion))
 
     def devices(self) -> tuple[NvmlDevice, ...]:
-        """Return every GPU that this process may use, in the order of bus addresses. Raises NvmlError."""
+        """Return every GPU that this process may use, by bus address. Raise NvmlError on failure."""
         return tuple(self._device(index) for index in range(self._required(self._binding.nvmlDeviceGetCount)))
 
     def reading(self, uuid: str) -> NvmlReading:
-        """Read the state of the GPU of that UUID. Raises NvmlError if there is none."""
+        """Read the state of the GPU with that UUID. Raise NvmlError if there is none."""
         binding = self._binding
         handle = self._handles.get(uuid)
         if handle is None:
             handle = self._handles[uuid] = self._required(lambda: binding.nvmlDeviceGetHandleByUUID(uuid))
 
         def clock_hz(domain: int) -> int | None:
-            return _scaled(self._told(lambda: binding.nvmlDeviceGetClockInfo(handle, domain)), 1_000_000)
+            return _scaled(self._optional(lambda: binding.nvmlDeviceGetClockInfo(handle, domain)), 1_000_000)
 
-        memory = self._told(lambda: binding.nvmlDeviceGetMemoryInfo(handle))
-        rates = self._told(lambda: binding.nvmlDeviceGetUtilizationRates(handle))
-        power_mw = self._told(lambda: binding.nvmlDeviceGetPowerUsage(handle))
-        reasons = self._told(lambda: binding.nvmlDeviceGetCurrentClocksEventReasons(handle)) or 0
+        memory = self._optional(lambda: binding.nvmlDeviceGetMemoryInfo(handle))
+        rates = self._optional(lambda: binding.nvmlDeviceGetUtilizationRates(handle))
+        power_mw = self._optional(lambda: binding.nvmlDeviceGetPowerUsage(handle))
+        reasons = self._optional(lambda: binding.nvmlDeviceGetCurrentClocksEventReasons(handle)) or 0
         return NvmlReading(
             utilization=None if rates is None else rates.gpu / 100,
             memory_used_bytes=None if memory is None else int(memory.used),
@@ -93,7 +93,9 @@ class Nvml:
             power_w=None if power_mw is None else power_mw / 1000,
             sm_clock_hz=clock_hz(binding.NVML_CLOCK_SM),
             memory_clock_hz=clock_hz(binding.NVML_CLOCK_MEM),
-            temperature_c=self._told(lambda: binding.nvmlDeviceGetTemperature(handle, binding.NVML_TEMPERATURE_GPU)),
+            temperature_c=self._optional(
+                lambda: binding.nvmlDeviceGetTemperature(handle, binding.NVML_TEMPERATURE_GPU)
+            ),
             throttled=tuple(name for bit, name in _THROTTLE_REASONS.items() if reasons & bit),
         )
 
@@ -108,22 +110,22 @@ class Nvml:
             int(self._required(lambda: binding.nvmlDeviceGetMemoryInfo(handle)).total),
         )
 
-    def _required(self, ask: Callable[[], Value]) -> Value:
+    def _required(self, query: Callable[[], Value]) -> Value:
         try:
-            return ask()
+            return query()
         except self._binding.NVMLError as fault:
             raise NvmlError(f"NVML: {fault}") from None
 
-    def _told(self, ask: Callable[[], Value]) -> Value | None:
+    def _optional(self, query: Callable[[], Value]) -> Value | None:
         try:
-            return ask()
+            return query()
         except self._binding.NVMLError:
             return None
 
 
 @contextmanager
 def open_nvml() -> Iterator[Nvml]:
-    """Open a session for as long as the block lasts. Raises NvmlError where there is no binding, library or driver."""
+    """Open a session for the duration of the block. Raise NvmlError if the binding, library or driver is missing."""
     try:
         binding = import_module("pynvml")
     except ModuleNotFoundError:

@@ -1,1 +1,1 @@
-"""Hosts of an emulated network: how they are made, joined and used."""
+"""Create, join and use the hosts of an emulated network."""

@@ -1,7 +1,7 @@
-"""Use Mininet's hosts: nodes, prompt and name look-up are Mininet's; links are not.
+"""Provide hosts that are Mininet nodes, with Mininet's prompt and name look-up, but not its links.
 
-Mininet's own links shell out to ``tc`` and drop rates above 1 Gbit/s, and its constructor changes system-wide sysctls
-unless a flag claims that it has already. So nodes are made without it, and interfaces are registered with it later.
+Mininet's links run ``tc`` in a shell and drop rates above 1 Gbit/s. Its constructor changes system-wide sysctls unless
+a flag says that this has been done. So wanbed creates interfaces itself and registers them with Mininet later.
 """
 
 import os
@@ -26,11 +26,11 @@ from testbed.network.host_interface import HOST_INTERFACE
 from wanbed.own_modules import module_command
 
 _DESCRIPTORS = 16_384
-"""How many this process may have open, if it may: a host takes about three, and 1024 is what most shells leave."""
+"""Soft limit of open files that this process sets, if allowed: a host takes about three; most shells allow 1024."""
 
 
 class EmulatedHost(Node):  # type: ignore[misc]
-    """A Mininet node with a host name of its own; its processes bear the testbed's identifier, ``marker``."""
+    """A Mininet node with its own host name; its processes' environment has the testbed's identifier, ``marker``."""
 
     def __init__(self, name: str, marker: str, **params: Any) -> None:
         self._marker = marker
@@ -48,35 +48,35 @@ class EmulatedHost(Node):  # type: ignore[misc]
 
     @property
     def shell_pid(self) -> int | None:
-        """Number of the node's shell."""
+        """PID of the node's shell."""
         return int(self.pid)
 
     def configure(self, hosts_file: Path, address: str, environment: Mapping[str, str]) -> None:
-        """Make ``hosts_file`` this host's /etc/hosts, and prepare Mininet's prompt.
+        """Mount ``hosts_file`` as this host's /etc/hosts, and prepare Mininet's prompt.
 
-        There the address stands for the host's name, and what is started has ``environment``.
+        The prompt replaces the host's name by ``address``, and programs started there have ``environment``.
         """
         self.cmd("mount", "--bind", shlex.quote(str(hosts_file)), "/etc/hosts")
-        # The interface is made without Mininet.
+        # The interface is created without Mininet.
         known = Intf(HOST_INTERFACE, node=self, moveIntfFn=lambda *_: None, up=None)
         known.ip, known.prefixLen = address, 32
         for name, value in environment.items():
             self.cmd("export", f"{name}={shlex.quote(value)}")
 
     def spawn(self, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
-        """Start any program on this host: in its network, mount and UTS namespaces, in a session of its own."""
+        """Start any program on this host, in its network, mount and UTS namespaces."""
         return enter_host(self.pid, self._marker, argv, **popen)
 
     def start_module(
-        self, module: str, arguments: list[str], words: int, environment: Mapping[str, str]
+        self, module: str, arguments: list[str], output: int, environment: Mapping[str, str]
     ) -> HostProcess:
-        """Run ``main(arguments)`` of a Python module on this host, in a Python of its own."""
+        """Run ``main(arguments)`` of a Python module on this host, in a new Python process."""
         program = module_command(module, *arguments)
-        argv, whole = entering(self.pid, self._marker, program, {**os.environ, **environment})
-        return Program(argv, env=whole, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
+        argv, full_environment = entering(self.pid, self._marker, program, {**os.environ, **environment})
+        return Program(argv, env=full_environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def stop_shell(self) -> None:
-        """End the node's shell, and with it the namespace once no other process holds it."""
+        """Kill the node's shell. The namespaces end with their last process."""
         if self.shell is None:
             return
         with suppress(ProcessLookupError):
@@ -91,10 +91,10 @@ def _allow_descriptors(wanted: int) -> None:
 
 
 class EmulatedNetwork(Mininet):  # type: ignore[misc]
-    """Show the testbed to Mininet, for its prompt; make no links and no system-wide settings."""
+    """Register the testbed's hosts with Mininet, for its prompt, without creating links or changing the system."""
 
     def __init__(self) -> None:
-        # Mininet asks its own class, not this one, whether the machine's sysctls are still to be changed.
+        # Set on Mininet's own class, where Mininet checks whether it still has to change the machine's sysctls.
         Mininet.inited = True
         _allow_descriptors(_DESCRIPTORS)
         super().__init__(topo=None, controller=None, build=False)
@@ -102,7 +102,7 @@ class EmulatedNetwork(Mininet):  # type: ignore[misc]
 
     @property
     def module_parent(self) -> int:
-        """Number of the process that starts the hosts' programs: this one."""
+        """PID of the process that starts the hosts' programs: this one."""
         return os.getpid()
 
     def add(self, name: str, marker: str) -> EmulatedHost:

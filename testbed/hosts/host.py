@@ -1,4 +1,4 @@
-"""Define a host: what programs need of it, and what a testbed needs to put it into an emulated network."""
+"""Define the interfaces of a host: for running programs, and for connecting it to an emulated network."""
 
 import subprocess
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import IO, Any, Protocol, TypedDict, Unpack
 from testbed.hosts.host_process import HostProcess
 
 Stream = int | IO[Any] | None
-"""Where a program reads from or writes to: what ``subprocess.Popen`` takes."""
+"""A standard stream of a program, as ``subprocess.Popen`` accepts it."""
 
 
 class SpawnOptions(TypedDict, total=False):
@@ -22,48 +22,48 @@ class SpawnOptions(TypedDict, total=False):
 
 
 class Host(Protocol):
-    """A place where programs run. What they are started with ends with the testbed at the latest."""
+    """A place where programs run. They end with the testbed at the latest."""
 
     def spawn(self, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
         """Start any program on this host."""
 
     def start_module(
-        self, module: str, arguments: list[str], words: int, environment: Mapping[str, str]
+        self, module: str, arguments: list[str], output: int, environment: Mapping[str, str]
     ) -> HostProcess:
         """Run ``main(arguments)`` of a Python module on this host; its return value is the exit status.
 
-        Its standard output and error go to the descriptor ``words``. It has ``environment`` beyond this process's.
-        Raises ValueError for an ``environment`` where this kind of host can give it none.
+        Its standard output and error go to the descriptor ``output``. ``environment`` is added to this process's
+        environment. Raise ValueError for an ``environment`` if this kind of host supports none.
         """
 
 
 class NetworkHost(Host, Protocol):
-    """A host in a network namespace of its own, in which a substrate leaves the interface ``eth0``."""
+    """A host with its own network namespace, in which a substrate creates the interface ``eth0``."""
 
     @property
     def namespace(self) -> str:
-        """Path of its network namespace, for as long as the host is up."""
+        """Path of its network namespace, valid while the host is up."""
 
     @property
     def shell_pid(self) -> int | None:
-        """Number of a process in its namespaces through which other processes join it; None where none may join."""
+        """PID of a process in its namespaces through which other processes join it; None if none may join."""
 
     def configure(self, hosts_file: Path, address: str, environment: Mapping[str, str]) -> None:
-        """Make ``hosts_file`` this host's /etc/hosts, for this host alone.
+        """Mount ``hosts_file`` as /etc/hosts of this host only.
 
-        If it has a shell, that knows the ``address`` of ``eth0``, and what is started there has ``environment`` too.
+        If the host has a shell, configure the ``address`` of ``eth0`` and the ``environment`` of programs there too.
         """
 
 
 class HostNetwork(Protocol):
-    """All hosts of one testbed, and its gateways where they are hosts too. It is made without starting anything."""
+    """All hosts of one testbed, and its gateways if they are hosts too. Creating it starts nothing."""
 
     @property
     def module_parent(self) -> int:
-        """Number of the process whose children ``start_module`` makes."""
+        """PID of the process whose children ``start_module`` starts."""
 
     def add(self, name: str, marker: str) -> NetworkHost:
-        """Make a host whose processes bear the testbed's identifier, ``marker``. Raises OSError."""
+        """Create a host whose processes have the testbed's identifier, ``marker``. Raise OSError on failure."""
 
     def stop(self) -> None:
-        """End every host, and with it its namespaces once no other process holds them."""
+        """End every host. Its namespaces end with their last process."""

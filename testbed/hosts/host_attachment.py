@@ -1,4 +1,4 @@
-"""Set up the host's side of its link to the gateway: address, route, neighbour, and the sysctls that TCP reads."""
+"""Configure the host's side of its link to the gateway: address, route, neighbour entry, and TCP sysctls."""
 
 from testbed.kernel.gateway_programming import NEIGHBOUR_PERMANENT, link_index
 from testbed.kernel.namespace import open_netlink, write_sysctls
@@ -13,11 +13,11 @@ TCP_SYSCTLS = (
     *(f"net.ipv4.tcp_{name}" for name in ("limit_output_bytes", "notsent_lowat", "recovery", "early_retrans")),
     *(f"net.ipv4.tcp_{name}" for name in ("pacing_ss_ratio", "pacing_ca_ratio", "min_rtt_wlen", "fastopen")),
 )
-"""Of a namespace, those on which the pace of a connection depends, whether a testbed sets them or not."""
+"""The sysctls of a namespace that affect the throughput of a connection, whether a testbed sets them or not."""
 
 
 def attach_host(namespace: str, gateway: Gateway, port: HostPort) -> None:
-    """Configure the interface ``eth0`` that stands in the host's namespace already."""
+    """Configure the interface ``eth0``, which must exist in the host's namespace, and set the default TCP settings."""
     netlink = open_netlink(namespace)
     try:
         index = link_index(netlink, HOST_INTERFACE)

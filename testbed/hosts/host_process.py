@@ -1,4 +1,4 @@
-"""Handle a process on a host, however it was started, and wait for the first of several to end."""
+"""Define a process on a host, however it was started, and wait until one of several processes ends."""
 
 import os
 import select
@@ -8,15 +8,15 @@ from typing import Protocol
 
 
 class HostProcess(Protocol):
-    """A process on a host: the interface of ``subprocess.Popen``, with a descriptor that signals the end."""
+    """A process on a host: the interface of ``subprocess.Popen``, and a descriptor that signals its end."""
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """The process's PID."""
 
     @property
     def returncode(self) -> int | None:
-        """The exit status that was seen, negative for a signal; None before."""
+        """The exit status once it has been read, negative for a signal; None before."""
 
     def fileno(self) -> int:
         """Return a descriptor that is readable once the process has ended; call only before ``returncode`` is known."""
@@ -25,13 +25,13 @@ class HostProcess(Protocol):
         """Return the exit status, None while it runs."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end and return the exit status. Raises subprocess.TimeoutExpired."""
+        """Wait for the end and return the exit status. Raise subprocess.TimeoutExpired after ``timeout`` seconds."""
 
     def kill(self) -> None:
-        """End it at once, if it still runs."""
+        """Send SIGKILL, if it still runs."""
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM, if it still runs."""
 
 
 class Program(subprocess.Popen[bytes]):
@@ -52,16 +52,16 @@ class Program(subprocess.Popen[bytes]):
 
 
 class Readable(Protocol):
-    """An object that can be waited for until there is something to read from it."""
+    """An object with a file descriptor that becomes readable."""
 
     def fileno(self) -> int:
         """Return its descriptor."""
 
 
 def wait_for_any(processes: Iterable[HostProcess], timeout_s: float, *, or_readable: Readable | None = None) -> None:
-    """Sleep until one of those that still run ends, at most for ``timeout_s``; not at all where none runs.
+    """Sleep until a running process ends or ``or_readable`` is readable, at most for ``timeout_s``.
 
-    Wake up earlier once there is something to read from ``or_readable``.
+    Return at once if no process runs.
     """
     ends = select.poll()
     running = [process for process in processes if process.returncode is None]

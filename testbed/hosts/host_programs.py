@@ -1,4 +1,4 @@
-"""List the programs that a machine needs before hosts come up on it."""
+"""List the programs that hosts need on a machine."""
 
 HOST_PROGRAMS = {
     "mnexec": "mininet",
@@ -8,4 +8,4 @@ HOST_PROGRAMS = {
     "ping": "iputils-ping",
     "iperf3": "iperf3",
 }
-"""Programs without which no host comes up, and the Debian package of each."""
+"""Programs that every host needs, and the Debian package of each."""

@@ -1,4 +1,4 @@
-"""Run programs on a testbed that another process holds up."""
+"""Run programs on the hosts of a testbed that another process has brought up."""
 
 import json
 import os
@@ -19,7 +19,7 @@ HOSTS_RECORD = "hosts.json"
 
 
 def enter_host(pid: int, marker: str, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
-    """Start a program in the network, mount and UTS namespaces of process ``pid``, bearing the testbed's identifier."""
+    """Start a program in the network, mount and UTS namespaces of process ``pid``, with the testbed's identifier."""
     enter, popen["env"] = entering(pid, marker, argv, popen.get("env"))
     return subprocess.Popen(enter, **popen)
 
@@ -27,16 +27,16 @@ def enter_host(pid: int, marker: str, argv: list[str], **popen: Unpack[SpawnOpti
 def entering(
     pid: int, marker: str, argv: list[str], environment: Mapping[str, str] | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the program and the environment to start for that; this process's environment unless one is given."""
+    """Return command line and environment for ``enter_host``, based on ``environment`` or else on this process's."""
     enter = ["nsenter", f"--target={pid}", "--net", "--mount", "--uts", "--", *argv]
     return enter, {**(environment or os.environ), MARKER: marker}
 
 
 @dataclass(frozen=True)
 class JoinedTestbed:
-    """A testbed that is up; ``host_pids`` holds for each host a process that is in its namespaces.
+    """A testbed that is up. ``host_pids`` has the PID of a process in each host's namespaces.
 
-    ``environments`` holds what programs on a host have in their environment beyond this process's.
+    ``environments`` has, for each host, the variables that its programs have in addition to this process's environment.
     """
 
     identifier: str
@@ -46,7 +46,7 @@ class JoinedTestbed:
     def spawn(self, host: str, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
         """Start any program on a host. It ends with the testbed at the latest.
 
-        Raises InputError for a host that the testbed does not have: its file may have changed since.
+        Raise InputError for a host that the testbed does not have: the experiment file may have changed since.
         """
         if host not in self.host_pids:
             raise InputError(
@@ -58,7 +58,7 @@ class JoinedTestbed:
 
 
 def network_fingerprint(topology: Topology) -> str:
-    """Return a text that is the same for two topologies exactly if they are the same network."""
+    """Return a text that is equal for two topologies if and only if they describe the same network."""
     return sha256(repr(topology).encode()).hexdigest()
 
 
@@ -68,15 +68,15 @@ def record_hosts(
     host_pids: dict[str, int],
     environments: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Let others join the testbed of this folder: all its hosts at once, or none."""
+    """Record the hosts of the testbed of this folder, atomically, so that other processes can join it."""
     record = {"network": network_fingerprint(topology), "hosts": host_pids, "environments": dict(environments or {})}
     write_whole(folder / HOSTS_RECORD, json.dumps(record))
 
 
 def join_testbed(source: str, topology: Topology, root: Path = STATE_ROOT) -> JoinedTestbed | None:
-    """Return the testbed that a living process has brought up for ``source`` and for this very network, or None.
+    """Return the testbed that a living process has brought up for ``source`` and exactly this network, or None.
 
-    The latest if there are several.
+    If there are several, return the latest.
     """
     joined = None
     for claim in sorted(claims(root), key=lambda claim: claim.record.created):

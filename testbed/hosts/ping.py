@@ -1,4 +1,4 @@
-"""Measure round trips between two hosts with the program that everybody trusts: ping."""
+"""Measure round-trip times between two hosts with ``ping``."""
 
 import math
 import re
@@ -11,30 +11,30 @@ from dataclasses import dataclass
 from testbed.kernel.inside import in_virtual_time
 
 PING_INTERVAL_S, PING_INTERVAL_VIRTUAL_S = 0.002, 0.1
-"""Where it has at most 10 ms to wait, ping waits by turning round and round, which in virtual time takes for ever."""
+"""Interval of echo requests. Below 10 ms ping waits in a busy loop, which never ends in virtual time."""
 PATIENCE_S = 20.0
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
-"""Starts a program on a host: ``Testbed.spawn``."""
+"""A function that starts a program on a host, like ``Testbed.spawn``."""
 
 _REPLY = re.compile(r"time=([0-9.]+) ms")
 _SENT = re.compile(r"(\d+) packets transmitted")
 
 
 class MeasurementError(Exception):
-    """A measuring program failed; the message is one line with the path and the program's own words."""
+    """A measuring program failed; the message is one line with the two hosts and the program's error."""
 
 
 @dataclass(frozen=True)
 class PingResult:
-    """How many echo requests were sent, and the round-trip times of those answered. Without any, figures are NaN."""
+    """The number of echo requests sent, and the RTTs of those answered. Statistics of no RTTs are NaN."""
 
     sent: int
     times_ms: tuple[float, ...]
 
     @property
     def lost(self) -> float:
-        """The fraction unanswered."""
+        """The fraction of unanswered requests."""
         return 1 - len(self.times_ms) / self.sent
 
     @property
@@ -57,10 +57,7 @@ class PingResult:
 
 
 def parse_ping(output: str) -> PingResult:
-    """Read what ``ping`` printed.
-
-    Raises ValueError with ping's last words if nothing was sent.
-    """
+    """Parse the output of ``ping``. Raise ValueError with its last line if nothing was sent."""
     sent = _SENT.search(output)
     if sent is None or int(sent.group(1)) == 0:
         raise ValueError(with_stderr_tail("ping sent nothing", output))
@@ -68,13 +65,13 @@ def parse_ping(output: str) -> PingResult:
 
 
 def with_stderr_tail(what: str, output: str) -> str:
-    """Return what happened, and the last line that a program printed."""
-    words = output.strip().splitlines()
-    return f"{what}: {words[-1]}" if words else what
+    """Return ``what`` with the last line of a program's output, if there is one."""
+    lines = output.strip().splitlines()
+    return f"{what}: {lines[-1]}" if lines else what
 
 
 def ping(spawn: Spawn, source: str, destination: str, count: int = 30) -> PingResult:
-    """Send ``count`` echo requests, 2 ms apart; in virtual time 100 ms. Raises MeasurementError."""
+    """Send ``count`` echo requests, 2 ms apart (100 ms in virtual time). Raise MeasurementError if ping fails."""
     interval_s = PING_INTERVAL_VIRTUAL_S if in_virtual_time() else PING_INTERVAL_S
     argv = ["ping", "-n", "-c", str(count), "-i", str(interval_s), "-W", "2", destination]
     patience = count * interval_s + PATIENCE_S
@@ -90,7 +87,7 @@ def ping(spawn: Spawn, source: str, destination: str, count: int = 30) -> PingRe
 
 
 def start(running: ExitStack, spawn: Spawn, host: str, argv: list[str]) -> "subprocess.Popen[str]":
-    """Start a program on a host, to be killed at the end of ``running``."""
+    """Start a program on a host; it is killed when the stack ``running`` is closed."""
     process: subprocess.Popen[str] = spawn(host, argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     running.enter_context(process)
     running.callback(process.kill)

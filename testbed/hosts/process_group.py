@@ -1,4 +1,4 @@
-"""Run several processes on hosts that belong together, and leave none of them behind."""
+"""Run a group of processes on hosts, and leave none of them behind."""
 
 import time
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from pathlib import Path
 from testbed.hosts.host_process import HostProcess, Readable, wait_for_any
 
 Start = Callable[[int], HostProcess]
-"""Start a process whose standard output and error go to that descriptor."""
+"""A function that starts a process whose standard output and error go to the given descriptor."""
 
 
 class ProcessGroup(AbstractContextManager["ProcessGroup"]):
-    """Processes that are numbered from 0, in the order in which they start; ``with`` kills whatever still runs."""
+    """Processes, numbered from 0 in the order of their start. The end of the ``with`` block kills running ones."""
 
     def __init__(self) -> None:
         self._processes: list[HostProcess] = []
@@ -24,7 +24,7 @@ class ProcessGroup(AbstractContextManager["ProcessGroup"]):
             process.wait()
 
     def start(self, start: Start, output: Path) -> None:
-        """Start one more process; ``output`` receives what it prints."""
+        """Start one more process; its standard output and error go to the file ``output``."""
         with output.open("wb") as file:
             self._processes.append(start(file.fileno()))
         self._outputs.append(output)
@@ -34,9 +34,9 @@ class ProcessGroup(AbstractContextManager["ProcessGroup"]):
         return [process.poll() for process in self._processes]
 
     def first_failure(self, pause: Callable[[], None]) -> int | None:
-        """Wait until one has ended with a status other than 0, and return its number; None if all have ended well.
+        """Wait until a process fails, and return its number; return None if all have ended with status 0.
 
-        Between two looks at them ``pause`` is called, which sleeps.
+        ``pause`` is called between two polls and should sleep.
         """
         while True:
             statuses = self.statuses()
@@ -46,11 +46,11 @@ class ProcessGroup(AbstractContextManager["ProcessGroup"]):
             pause()
 
     def wait_for_any(self, timeout_s: float, *, or_readable: Readable | None = None) -> None:
-        """Sleep until one of those that still run ends, or ``or_readable`` has something to read; or for so long."""
+        """Sleep until a running process ends or ``or_readable`` is readable, at most for ``timeout_s``."""
         wait_for_any(self._processes, timeout_s, or_readable=or_readable)
 
     def wait_for_all(self, timeout_s: float) -> bool:
-        """Wait until all have ended, at most for ``timeout_s``, and return whether they have."""
+        """Wait until all processes have ended, at most for ``timeout_s``; return whether they have."""
         deadline = time.monotonic() + timeout_s
         while None in self.statuses():
             if (left_s := deadline - time.monotonic()) <= 0:
@@ -59,11 +59,11 @@ class ProcessGroup(AbstractContextManager["ProcessGroup"]):
         return True
 
     def terminate(self) -> None:
-        """Ask all to end."""
+        """Send SIGTERM to all running processes."""
         for process in self._processes:
             process.terminate()
 
     def stderr_tail(self, number: int) -> str:
-        """Return the last line that a process has printed, empty if there is none."""
+        """Return the last line of a process's output, empty if there is none."""
         lines = self._outputs[number].read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""

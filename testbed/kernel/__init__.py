@@ -1,1 +1,1 @@
-"""Everything that goes through netlink, sysctls and namespaces."""
+"""Access the kernel through netlink, sysctls, /proc and namespaces."""

@@ -1,4 +1,4 @@
-"""List and allow the congestion controls that a namespace may have as its default."""
+"""List the kernel's congestion controls, and allow namespaces to use one as their default."""
 
 from pathlib import Path
 
@@ -9,14 +9,15 @@ _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 
 
 def available_congestion_controls() -> tuple[str, ...]:
-    """Return the congestion controls that this machine's kernel has loaded."""
+    """Return the names of the congestion controls that this machine's kernel has loaded."""
     return tuple(_AVAILABLE.read_text().split())
 
 
 def allow_congestion_control(name: str) -> None:
-    """Let namespaces other than the first use ``name``: the kernel refuses what this machine-wide list lacks.
+    """Allow every network namespace to use the congestion control ``name``, machine-wide.
 
-    Raises MissingError if the kernel does not have it.
+    Namespaces other than the initial one may use only those on the kernel's list of allowed ones. Raise MissingError if
+    the kernel does not have it.
     """
     if name not in available_congestion_controls():
         raise MissingError(

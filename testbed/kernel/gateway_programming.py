@@ -1,7 +1,7 @@
-"""Bring gateways to the state their plan asks for, over netlink, and verify that the kernel holds it.
+"""Program gateways over netlink according to their plan, and verify that the kernel has applied it.
 
-The same code runs on the host's kernel and inside a guest kernel. Before it, each gateway's namespace holds one
-interface per host, named by ``host_interface``. It makes the WAN links, addresses, routes, neighbours and qdiscs.
+The same code runs on the host's kernel and in the gateway guest. It expects in each gateway's namespace one interface
+per host, named by ``host_interface``. It creates the WAN links, addresses, routes, neighbour entries and qdiscs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ GATEWAY_SYSCTLS = {
 
 
 class ReadBackError(Exception):
-    """The kernel holds something else than was asked for; the message names the port and both states."""
+    """The kernel's state of a port differs from the plan; the message names the port and both states."""
 
 
 def host_interface(host_index: int) -> str:
@@ -42,15 +42,15 @@ def wan_interface(peer_index: int) -> str:
 
 
 class GatewayProgrammer:
-    """Program every gateway; ``namespaces`` gives each datacenter's gateway namespace by its path.
+    """Program every gateway; ``namespaces`` has the path of each gateway's namespace, by datacenter.
 
     ``program`` builds the network without impairments, so that its delay can be measured; ``settle`` completes it.
-    The programmer holds netlink sockets for each gateway.
+    The programmer keeps netlink sockets for each gateway until ``close``.
     """
 
     def __init__(self, plan: GatewayPlan, namespaces: Mapping[str, str]) -> None:
-        self._asked = plan
-        self.plan = plan.without_chance()
+        self._configured = plan
+        self.plan = plan.without_impairments()
         self._index = {gateway.datacenter: number for number, gateway in enumerate(plan.gateways)}
         self._namespaces = dict(namespaces)
         self._netlink = {name: open_netlink(path) for name, path in self._namespaces.items()}
@@ -58,12 +58,12 @@ class GatewayProgrammer:
         self._wan_indices: dict[tuple[str, str], int] = {}
 
     def close(self) -> None:
-        """Let go of the namespaces."""
-        for held in (*self._netlink.values(), *self._statistics.values()):
-            held.close()
+        """Close the netlink sockets, which releases the namespaces."""
+        for opened in (*self._netlink.values(), *self._statistics.values()):
+            opened.close()
 
     def program(self) -> None:
-        """Make WAN links, addresses, routes and qdiscs. Raises ReadBackError if a shape is not held as asked."""
+        """Create WAN links, addresses, routes and qdiscs. Raise ReadBackError if qdiscs differ from the plan."""
         self.connect()
         for datacenter, interface, shape in self._shapes():
             netlink = self._netlink[datacenter]
@@ -71,7 +71,7 @@ class GatewayProgrammer:
         self.verify()
 
     def connect(self) -> None:
-        """Make WAN links, addresses and routes: every host reaches every other, and nothing is shaped."""
+        """Create WAN links, addresses and routes: every host reaches every other, without qdiscs."""
         for gateway in self.plan.gateways:
             write_sysctls(self._namespaces[gateway.datacenter], GATEWAY_SYSCTLS)
             netlink = self._netlink[gateway.datacenter]
@@ -86,10 +86,10 @@ class GatewayProgrammer:
                 self._route_to_peer(self._netlink[gateway.datacenter], gateway, wan_port)
 
     def settle(self, trim_ns: int) -> None:
-        """Set impairments as asked, and the delay to ``trim_ns`` less than asked. Raises ReadBackError."""
-        held, self.plan = self.plan, self._asked.with_less_wan_delay(trim_ns)
-        if self.plan == held:
-            # Verified already; asking the kernel for every class of a large network takes seconds.
+        """Set the configured impairments, and delays ``trim_ns`` below the configured ones. Raise ReadBackError."""
+        previous, self.plan = self.plan, self._configured.with_less_wan_delay(trim_ns)
+        if self.plan == previous:
+            # Verified already; reading every class of a large network takes seconds.
             return
         for gateway in self.plan.gateways:
             netlink = self._netlink[gateway.datacenter]
@@ -99,21 +99,21 @@ class GatewayProgrammer:
         self.verify()
 
     def verify(self) -> None:
-        """Compare what every port holds with the plan. Raises ReadBackError at the first that differs."""
-        for datacenter, interface, asked in self._shapes():
+        """Compare the qdiscs of every port with the plan. Raise ReadBackError at the first difference."""
+        for datacenter, interface, configured in self._shapes():
             held = self._held(datacenter, interface)
-            if held != asked:
-                raise ReadBackError(f"{datacenter} {interface}: asked for {asked}, the kernel holds {held}")
+            if held != configured:
+                raise ReadBackError(f"{datacenter} {interface}: configured {configured}, the kernel holds {held}")
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """Return what the kernel holds on every port now, as ``describe`` formats it, by ``datacenter interface``."""
+        """Read every port's qdiscs from the kernel, formatted by ``describe``, by ``datacenter interface``."""
         return {
             f"{datacenter} {interface}": describe(self._held(datacenter, interface))
             for datacenter, interface, _ in self._shapes()
         }
 
     def read_offloads(self) -> dict[str, Any]:
-        """Return sizes and offloads of every port now, by ``datacenter interface``."""
+        """Read sizes and offloads of every port, by ``datacenter interface``."""
         offloads: dict[str, Any] = {}
         for datacenter, namespace in self._namespaces.items():
             ports = [interface for owner, interface, _ in self._shapes() if owner == datacenter]
@@ -122,7 +122,7 @@ class GatewayProgrammer:
         return offloads
 
     def read_counters(self) -> list[PortCounters]:
-        """Return the counters of every WAN port."""
+        """Read the counters of every WAN port."""
         counters = []
         for gateway in self.plan.gateways:
             reader = self._statistics[gateway.datacenter]
@@ -134,7 +134,7 @@ class GatewayProgrammer:
         return counters
 
     def _wan_index(self, gateway: Gateway, port: WanPort) -> int:
-        """Return the interface's number, read once: it stays as long as the network does."""
+        """Return the index of a WAN port's interface. Cached: it does not change while the network is up."""
         key = gateway.datacenter, port.peer
         if key not in self._wan_indices:
             netlink = self._netlink[gateway.datacenter]
@@ -186,7 +186,7 @@ class GatewayProgrammer:
 
 
 def link_index(netlink: Any, interface: str) -> int:
-    """Return the number of an interface by its name. Raises LookupError."""
+    """Return the index of an interface by its name. Raise LookupError if there is none."""
     found = netlink.link_lookup(ifname=interface)
     if not found:
         raise LookupError(f"no interface {interface!r} in this namespace")

@@ -1,7 +1,7 @@
-"""Read cumulative counters of every WAN port and node pair from the qdiscs that shape them.
+"""Compute the cumulative counters of WAN ports and node pairs from the statistics of their qdiscs.
 
-Bytes and packets are those a class let through (wire bytes at the Ethernet layer, without preamble and gap); backlog is
-what its netem leaf holds, in flight or queued; drops are netem's, loss and overflow together.
+Bytes and packets are those that a class let through: wire bytes at the Ethernet layer, without preamble and gap. The
+backlog is what its netem leaf holds, in flight or queued. Drops are netem's: loss and overflow together.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from testbed.network.gateway_plan import WanPort, pair_class
 
 
 class Counters(NamedTuple):
-    """Counts since the port was made; ``packets`` is None where super-packets make the kernel's count worthless."""
+    """Counts since the port was created. ``packets`` is None if super-packets make the kernel's count meaningless."""
 
     wire_bytes: int
     packets: int | None
@@ -24,7 +24,7 @@ class Counters(NamedTuple):
 
 @dataclass(frozen=True)
 class PortCounters:
-    """Counters of the port from one datacenter to another, in total and for each (source, destination) host pair."""
+    """Counters of the port from one datacenter to another: in total, and for each (source, destination) node pair."""
 
     source: str
     destination: str
@@ -35,9 +35,9 @@ class PortCounters:
 def port_counters(
     datacenter: str, port: WanPort, classes: Iterable[Statistic], qdiscs: Iterable[Statistic]
 ) -> PortCounters:
-    """Return the counts of one WAN port's classes, and of the netem leaves below them.
+    """Return the counters of one WAN port from the statistics of its classes and of the netem leaves below them.
 
-    Raises KeyError if a class of the port is not among them.
+    Raise KeyError if a class of the port is missing.
     """
     drops = {qdisc.parent_minor: qdisc.drops for qdisc in qdiscs if qdisc.kind == "netem"}
     by_class = {

@@ -1,4 +1,4 @@
-"""Measure how busy the machine itself is: an emulated network is only as fast as the cores that carry it."""
+"""Measure the machine's CPU load. An emulated network is only as fast as the cores that carry it."""
 
 import os
 from collections import defaultdict
@@ -7,28 +7,28 @@ from pathlib import Path
 
 _STAT = Path("/proc/stat")
 _IDLE_FIELDS = (3, 4)
-"""Of the ``cpu`` line: idle, and waiting for disks."""
+"""Fields of the ``cpu`` line: idle, and waiting for disks."""
 _PARENT_FIELD, _CPU_TIME_FIELDS = 1, (11, 12, 13, 14)
-"""Of a process's ``stat``, after its name: user and system time, its own and that of children it has reaped."""
+"""Fields of a process's ``stat`` after its name: user and system time, of itself and of the children it has reaped."""
 
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """Time of all cores since the machine started, in ticks of the kernel: in all, and idle."""
+    """Total and idle time of all cores since the machine started, in ticks of the kernel."""
 
     total_ticks: int
     idle_ticks: int
 
     def busy_since(self, before: "CpuTimes") -> float | None:
-        """Return the fraction of all cores that was busy since ``before``; None if no tick has passed."""
+        """Return the busy fraction of all cores since ``before``; None if no tick has passed."""
         passed = self.total_ticks - before.total_ticks
         return None if passed <= 0 else 1 - (self.idle_ticks - before.idle_ticks) / passed
 
 
 def parse_cpu_times(stat: str) -> CpuTimes:
-    """Read the first line of /proc/stat. Guest time counts as busy once: the kernel has it in user time already.
+    """Parse the first line of /proc/stat. Guest time is counted once: the kernel includes it in user time.
 
-    Raises ValueError if it is no such line.
+    Raise ValueError if it is not such a line.
     """
     words = stat.split("\n", 1)[0].split()
     if words[:1] != ["cpu"] or len(words) < 9:
@@ -38,14 +38,14 @@ def parse_cpu_times(stat: str) -> CpuTimes:
 
 
 def read_cpu_times() -> CpuTimes:
-    """Read the times as of now."""
+    """Read the current times."""
     return parse_cpu_times(_STAT.read_text())
 
 
 def process_tree_cpu_s(pid: int) -> float:
-    """Return the CPU seconds that a process and its descendants have used; those that have ended count once reaped.
+    """Return the CPU seconds that a process and its descendants have used. Ended processes count once reaped.
 
-    What cannot be read any more, because it has just ended, counts as nothing.
+    A process that ends while it is read counts as zero.
     """
     ticks: dict[int, int] = {}
     children: dict[int, list[int]] = defaultdict(list)
@@ -53,7 +53,7 @@ def process_tree_cpu_s(pid: int) -> float:
         if not entry.name.isdigit():
             continue
         try:
-            # The name, in brackets, may hold anything.
+            # The name, in brackets, may contain spaces and brackets.
             words = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue

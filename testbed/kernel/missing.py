@@ -1,4 +1,4 @@
-"""Say that the machine lacks something."""
+"""Define the error for something that the machine lacks."""
 
 
 class MissingError(Exception):

@@ -1,4 +1,4 @@
-"""Enter network namespaces by path: make one that lives as long as this process, and act inside one."""
+"""Create network namespaces, and run code, netlink sockets and sysctls inside them by path."""
 
 import ctypes
 import os
@@ -41,33 +41,30 @@ def inside(namespace: str) -> Iterator[None]:
 
 
 def open_netlink(namespace: str) -> Any:
-    """Open a netlink socket inside a namespace. Close it, or the namespace outlives its processes."""
+    """Open a netlink socket inside a namespace. Close it: an open socket keeps the namespace alive."""
     with inside(namespace):
         return IPRoute()
 
 
 def write_sysctls(namespace: str, settings: dict[str, str]) -> None:
-    """Set ``net.*`` sysctls of one namespace. Raises RuntimeError where one does not read back as set."""
+    """Set ``net.*`` sysctls of one namespace. Raise RuntimeError if one does not read back as set."""
     with inside(namespace):
         for name, value in settings.items():
             path = Path("/proc/sys", *name.split("."))
             path.write_text(value)
             kept = path.read_text()
             if kept.split() != value.split():
-                raise RuntimeError(f"sysctl {name}: asked for {value!r}, the kernel holds {kept.strip()!r}")
+                raise RuntimeError(f"sysctl {name}: configured {value!r}, the kernel holds {kept.strip()!r}")
 
 
 def read_sysctls(namespace: str, names: Iterable[str]) -> dict[str, str | None]:
-    """Read sysctls of one namespace, with single spaces between their words.
-
-    None stands for one that the namespace does not have.
-    """
+    """Read sysctls of one namespace, with single spaces between words; None for one that it does not have."""
     with inside(namespace):
         return {name: read_sysctl(name) for name in names}
 
 
 def read_sysctl(name: str) -> str | None:
-    """Read a sysctl of the namespace that this thread is in, as ``read_sysctls`` does."""
+    """Read a sysctl of this thread's namespace, in the form of ``read_sysctls``."""
     try:
         return " ".join(Path("/proc/sys", *name.split(".")).read_text().split())
     except OSError:
@@ -75,9 +72,9 @@ def read_sysctl(name: str) -> str | None:
 
 
 def anonymous_namespace() -> int:
-    """Make a network namespace held only by the file descriptor returned: it goes when this process does.
+    """Create a network namespace and return its only file descriptor: it ends with this process.
 
-    Raises OSError where none may be made.
+    Raise OSError if this process may not create one.
     """
 
     def unshare() -> int:

@@ -1,8 +1,8 @@
-"""Request frequent dumps from the kernel, and parse them for a few fields and nothing else.
+"""Request frequent netlink dumps from the kernel, and parse only a few fields of them.
 
-While a trial runs, queues and connections are read many times, on cores that carry its traffic too. A general netlink
-library makes an object of every attribute of every message, which took 0.3 s for the counters of 96 node pairs and
-29 ms for the state of 600 connections; this takes 1.5 ms for the latter.
+During a trial, queues and connections are read many times, on cores that also carry the trial's traffic. A general
+netlink library creates an object for every attribute of every message: it took 0.3 s for the counters of 96 node pairs
+and 29 ms for the state of 600 connections. This module takes 1.5 ms for the latter.
 """
 
 import os
@@ -22,9 +22,9 @@ _RECEIVE_BYTES = 256 * 1024
 
 
 class NetlinkDump:
-    """A netlink socket of its own inside a namespace. Close it, or the namespace outlives its processes.
+    """A netlink socket inside a namespace. Close it: an open socket keeps the namespace alive.
 
-    ``protocol`` is the netlink family, ``socket.NETLINK_ROUTE`` for instance.
+    ``protocol`` is the netlink family, for example ``socket.NETLINK_ROUTE``.
     """
 
     def __init__(self, namespace: str, protocol: int) -> None:
@@ -34,11 +34,11 @@ class NetlinkDump:
         self._sequence = 0
 
     def close(self) -> None:
-        """Let go of the namespace."""
+        """Close the socket, which releases the namespace."""
         self._socket.close()
 
     def ask(self, kind: int, body: bytes) -> list[memoryview]:
-        """Return the payload of every message in the kernel's answer. Raises OSError, with the kernel's number."""
+        """Request a dump and return the payload of each message. Raise OSError with the kernel's error number."""
         self._sequence += 1
         header = _HEADER.pack(_HEADER.size + len(body), kind, _NLM_F_REQUEST_DUMP, self._sequence, 0)
         self._socket.send(header + body)
@@ -55,7 +55,7 @@ class NetlinkDump:
 
 
 def split_messages(data: bytes, sequence: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield the kind and payload of every netlink message of that sequence number in the data received."""
+    """Yield kind and payload of every netlink message of that sequence number. Raise OSError if one is truncated."""
     view, offset = memoryview(data), 0
     while offset + _HEADER.size <= len(view):
         length, kind, _, number, _ = _HEADER.unpack_from(view, offset)
@@ -67,7 +67,7 @@ def split_messages(data: bytes, sequence: int) -> Iterator[tuple[int, memoryview
 
 
 def split_attributes(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield the kind and value of every attribute of a message, or of an attribute that holds others."""
+    """Yield kind and value of every attribute of a message or attribute. Raise OSError if one is truncated."""
     offset = 0
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)

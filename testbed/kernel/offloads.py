@@ -1,4 +1,4 @@
-"""Read back how an interface handles packets by itself: offloads, and the largest packets and super-packets."""
+"""Read an interface's offloads and its largest packets and super-packets."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,9 +11,9 @@ _SIZES = {"IFLA_MTU": "mtu_bytes", "IFLA_GSO_MAX_SIZE": "gso_max_bytes", "IFLA_G
 
 
 def read_offloads(namespace: str, interfaces: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return for each interface its sizes, and each offload by ethtool's name, on or off.
+    """Return each interface's sizes, and its offloads by ethtool's name, on or off.
 
-    A device that reports no offloads has its sizes alone. Raises KeyError for an interface that is not there.
+    A device that reports no offloads has only its sizes. Raise KeyError for an unknown interface.
     """
     netlink = open_netlink(namespace)
     try:

@@ -1,4 +1,4 @@
-"""Read the state of every TCP connection between hosts, as the kernel reports it (``sock_diag``) at either end."""
+"""Read the state of every TCP connection between hosts from the kernel (``sock_diag``), at both ends."""
 
 import errno
 import socket
@@ -15,21 +15,21 @@ _INET_DIAG_INFO, _INET_DIAG_CONG = 2, 4
 _ESTABLISHED = 1 << 1
 
 _REQUEST = struct.Struct("=BBBxI48x")
-"""``inet_diag_req_v2``: family, protocol, extensions, states; of every address."""
+"""``inet_diag_req_v2``: family, protocol, extensions, states; for all addresses."""
 
 _SOCKET = struct.Struct(">4x HH 4s12x 4s12x 32x")
 """``inet_diag_msg``: both ports and both addresses."""
 
 _TCP_INFO = struct.Struct("=7xB 8xI4xI 40xII4xI 16xI 16xQ 16xII8x Q 8xQQ 8xQ 20xI")
-"""``tcp_info`` of Linux 5.4 and later, up to the peer's window; younger kernels add to its end."""
+"""``tcp_info`` of Linux 5.4 and later, up to the peer's window; newer kernels append fields."""
 
 _NEVER = 2**32 - 1
 
 
 class TcpState(NamedTuple):
-    """One end of one established connection.
+    """The state of one end of an established connection.
 
-    The fields are those of the table of TCP samples. None: the kernel has not measured it yet.
+    The fields are those of the table of TCP samples. None means that the kernel has not measured the value yet.
     """
 
     source: str
@@ -55,24 +55,23 @@ class TcpState(NamedTuple):
 
 
 class TcpStateReader:
-    """Ask every host about its own sockets; ``namespaces`` are the hosts' network namespaces by path.
+    """Read the sockets of every host; ``namespaces`` are the paths of the hosts' network namespaces.
 
-    The reader holds a socket in each of them, so that none goes away while it is asked: close the reader, or they
-    outlive their processes.
+    The reader keeps a netlink socket open in each namespace. Close the reader: open sockets keep the namespaces alive.
     """
 
     def __init__(self, namespaces: Iterable[str]) -> None:
         self._netlink = [NetlinkDump(namespace, _NETLINK_SOCK_DIAG) for namespace in namespaces]
 
     def close(self) -> None:
-        """Let go of the namespaces."""
+        """Close the sockets, which releases the namespaces."""
         for each in self._netlink:
             each.close()
 
     def read(self) -> list[memoryview]:
-        """Return one message for each end of each established connection, for ``tcp_states`` to parse later.
+        """Return one message for each end of each established connection; ``tcp_states`` parses them later.
 
-        Raises MissingError for a kernel that does not report it, OSError for any other fault.
+        Raise MissingError if the kernel does not report TCP state, OSError for any other fault.
         """
         extensions = 1 << (_INET_DIAG_INFO - 1) | 1 << (_INET_DIAG_CONG - 1)
         request = _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, extensions, _ESTABLISHED)
@@ -80,14 +79,14 @@ class TcpStateReader:
             return [message for each in self._netlink for message in each.ask(_SOCK_DIAG_BY_FAMILY, request)]
         except FileNotFoundError:
             raise MissingError(
-                "the kernel does not tell the state of TCP connections: modprobe tcp_diag, or use a kernel that has it"
+                "the kernel does not report TCP connections' state: modprobe tcp_diag, or use a kernel that has it"
             ) from None
 
 
 def tcp_states(messages: Iterable[memoryview], hosts: Mapping[str, str]) -> list[TcpState]:
-    """Parse messages of ``TcpStateReader.read``; ``hosts`` gives the name of the host at each address.
+    """Parse messages of ``TcpStateReader.read``; ``hosts`` maps addresses to host names.
 
-    Connections that do not join two of these hosts are left out. Raises OSError for a message that cannot be read.
+    Connections that do not join two of these hosts are left out. Raise OSError for a message that cannot be parsed.
     """
     return [state for message in messages if (state := _tcp_state(message, hosts)) is not None]
 
@@ -100,7 +99,7 @@ def _tcp_state(message: memoryview, hosts: Mapping[str, str]) -> TcpState | None
     attributes = dict(split_attributes(message[_SOCKET.size :]))
     information = attributes.get(_INET_DIAG_INFO, b"")
     if len(information) < _TCP_INFO.size:
-        raise OSError(errno.EPROTO, f"the kernel told {len(information)} bytes of a connection's state, too few")
+        raise OSError(errno.EPROTO, f"the kernel reported {len(information)} bytes of a connection's state, too few")
     (
         flags,
         mss_bytes,

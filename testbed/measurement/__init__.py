@@ -1,1 +1,1 @@
-"""Measure links, as configured and as measured."""
+"""Measure links and compare the measured figures with the configured ones."""

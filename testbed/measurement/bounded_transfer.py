@@ -1,9 +1,9 @@
-"""Measure what a path carries by sending a number of bytes: in virtual time, sending for seconds may never end.
+"""Measure the goodput of a path by sending a bounded number of bytes, for virtual time.
 
-There a program that sends takes no time, so that over a path of 100 Gbit/s, or one that nothing limits, the bytes of a
-second are too many, or without end. iperf3 counts bytes too (``--bytes``) but then leaves out no start, whose omission
-it takes in whole seconds alone. So the two ends are sockets of this process in the hosts' namespaces: what happens
-between them is the kernels' work as ever, and a single thread that never waits but for packets is as fast as two.
+In virtual time a sending program takes no time. So on a path of 100 Gbit/s, one second has too many bytes, and on an
+unlimited path it never ends. iperf3 can count bytes (``--bytes``), but it omits a start only in whole seconds. So the
+two ends are sockets of this process in the hosts' namespaces. The kernels do the same work between them as ever, and
+one thread that waits only for packets is as fast as two.
 """
 
 import math
@@ -27,10 +27,10 @@ SEGMENT_BYTES = 1448
 
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 BUFFER_MAX_BYTES = 2**30
-"""The kernel keeps twice a send buffer in 31 bits, and TCP's windows end there."""
+"""The kernel stores twice the size of a send buffer in 31 bits. TCP windows are limited to this size too."""
 _CHUNK_BYTES = 256 * 1024
 _PATIENCE_S, _PATIENCE_TIMES, _SLOW_START_ROUNDS = 5.0, 3, 20
-"""A path that is far slower than it was to be is not waited for: what arrived by then tells enough."""
+"""Limits on waiting for a path far slower than configured; the bytes that arrived until then suffice."""
 _TURN_BYTES = 2**18
 _CONNECTING_S, _CONNECTING_ROUNDS = 60.0, 4
 _TURN_MIN_S = 1e-4
@@ -39,10 +39,10 @@ _TAKEN_BYTES = 4 * 2**20
 _TICK_S = 0.001
 _QUIET_NS = 2_000_000_000
 _DATAGRAMS_BUFFER_BYTES = 512 * 2**20
-"""What waits between two readings and, on the sender's side, in the link's queue is bounded by the link alone."""
+"""Socket buffers so large that only the link bounds what waits between two readings or, at the sender, in its queue."""
 _DATAGRAMS_S = 0.2
 _SPREADS = 100
-"""So many times the spread of delays a measurement lasts, so that those of the first and the last hardly count."""
+"""Duration of a measurement over the spread of delays: the delays of the first and last packet hardly matter."""
 _BUFFER_MIN_BYTES = 256 * 1024
 _BUFFER_UNLIMITED_BYTES = 16 * 2**20
 _WARMING_MIN_BYTES = 256 * 1024
@@ -51,7 +51,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class StalledError(Exception):
-    """Nothing arrived, or next to nothing; the message is one line with the ends."""
+    """Nothing or almost nothing arrived; the message is one line with the two hosts."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class Ends:
 
     @property
     def rtt_s(self) -> float:
-        """The round-trip time of the path between them, as asked, at its longest."""
+        """The longest RTT of the path between them, as configured, in seconds."""
         hosts = (self.testbed.topology.host(name) for name in (self.source, self.destination))
         conditions = self.testbed.topology.path(*(host.datacenter for host in hosts))
         return 2 * (conditions.latency_ns + conditions.impairments.delay_spread_ns) / 1e9
 
     def socket(self, host: str, kind: int) -> socket.socket:
-        """Open a socket on one of the two, bound to its address."""
+        """Open a socket on one of the two hosts, bound to its address."""
         with inside(self.testbed.namespace(host)):
             made = socket.socket(socket.AF_INET, kind)
         made.bind((self._address(host), 0))
@@ -84,18 +84,19 @@ class Ends:
 
 
 def tcp_goodput_bps(ends: Ends, connections: int, *, rate_bps: int | None, rtt_s: float, longer: bool = False) -> float:
-    """Send over some connections, and return the pace at which payload arrives once the path is full, in bit/s.
+    """Send over some TCP connections, and return the goodput in bit/s once the path is full.
 
-    ``rate_bps`` and ``rtt_s`` are the path's, as asked: they decide how much to send before and while measuring; None
-    is no limit. The receive buffers have their size from the start, so that no tuning is waited for: together twice
-    what the path holds, at the half of a buffer that Linux gives to the window. Raises StalledError.
+    ``rate_bps`` (None is unlimited) and ``rtt_s`` are the configured ones. They determine how much to send before and
+    during the measurement; ``longer`` sends four times as much during it. Receive buffers have their full size from the
+    start, so that autotuning takes no time: together four bandwidth-delay products, of which Linux gives about half to
+    the windows. Raise StalledError if nothing arrives.
     """
     if rate_bps is None:
         buffer_bytes, warming_bytes, measured_bytes = _BUFFER_UNLIMITED_BYTES, _MEASURED_MAX_BYTES, _MEASURED_MAX_BYTES
     else:
         path_bytes = math.ceil(rate_bps * rtt_s / 8)
         buffer_bytes = max(_BUFFER_MIN_BYTES, 4 * path_bytes // connections)
-        # Slow start takes as much as two paths hold.
+        # Slow start takes two bandwidth-delay products.
         warming_bytes = 4 * path_bytes + _WARMING_MIN_BYTES
         measured_bytes = min(_MEASURED_MAX_BYTES, max(_MEASURED_MIN_BYTES, rate_bps // 80))
     if longer:
@@ -107,11 +108,11 @@ def tcp_goodput_bps(ends: Ends, connections: int, *, rate_bps: int | None, rtt_s
         buffer_bytes=buffer_bytes,
         warming_bytes=warming_bytes,
         measured_bytes=measured_bytes,
-        # In a turn less arrives than the buffers hold, and more than is worth a system call for each connection.
+        # Per turn, less arrives than fits the buffers, and more than is worth a system call for each connection.
         turn_s=rtt_s / 32 + (_TURN_MIN_S if rate_bps is None else 8 * _TURN_BYTES / rate_bps),
         patience_s=_PATIENCE_TIMES * (ideal_s + _SLOW_START_ROUNDS * rtt_s) + _PATIENCE_S,
     )
-    # What is on its way would delay the first echo of whoever measures next.
+    # Packets still in flight would delay the first echo of the next measurement.
     time.sleep(_DRAINING_ROUNDS * rtt_s + _DRAINING_S)
     return bps
 
@@ -126,11 +127,11 @@ def transfer_bps(
     turn_s: float,
     patience_s: float,
 ) -> float:
-    """Send ``warming_bytes``, then ``measured_bytes``, and return the pace at which the latter arrive, in bit/s.
+    """Send ``warming_bytes``, then ``measured_bytes``, and return the goodput of the latter in bit/s.
 
-    The senders are given more, and the receivers read, once in ``turn_s``. Receive buffers have ``buffer_bytes`` from
-    the start, or are the kernel's to tune if that is None. After ``patience_s`` what has arrived by then is enough.
-    Raises StalledError if nothing has.
+    Senders are filled and receivers are read once every ``turn_s``. Buffers have ``buffer_bytes`` from the start; if
+    it is None, the kernel tunes them. After ``patience_s`` seconds, use what has arrived until then. Raise StalledError
+    if nothing has.
     """
     scratch = bytearray(_TAKEN_BYTES)
     with connected(ends, connections, buffer_bytes) as (senders, receivers), payload_file(_CHUNK_BYTES) as payload:
@@ -151,7 +152,7 @@ def transfer_bps(
 
 @contextmanager
 def payload_file(size_bytes: int) -> Iterator[int]:
-    """Make a file in memory to send from, without copying."""
+    """Yield the descriptor of a file in memory, from which ``sendfile`` sends without copying."""
     payload = os.memfd_create("payload")
     try:
         os.ftruncate(payload, size_bytes)
@@ -167,7 +168,7 @@ def _fill(sender: socket.socket, payload: int) -> None:
 
 
 def discard(receiver: socket.socket, scratch: bytearray) -> int:
-    """Take what has arrived; the kernel drops it without copying."""
+    """Receive and discard what has arrived, without copying, and return the number of bytes."""
     try:
         return receiver.recv_into(scratch, _TAKEN_BYTES, socket.MSG_TRUNC)
     except BlockingIOError:
@@ -180,7 +181,8 @@ def connected(
 ) -> Iterator[tuple[list[socket.socket], list[socket.socket]]]:
     """Open connections between the ends; yield their senders and receivers.
 
-    Buffers have ``buffer_bytes`` from the start, if given, cut to ``BUFFER_MAX_BYTES``. Raises StalledError.
+    Buffers have ``buffer_bytes`` from the start, at most ``BUFFER_MAX_BYTES``; if it is None, the kernel tunes them.
+    Raise StalledError if a connection cannot be opened.
     """
     if buffer_bytes is not None:
         buffer_bytes = min(BUFFER_MAX_BYTES, buffer_bytes)
@@ -188,7 +190,7 @@ def connected(
     with ExitStack() as held:
         listener = held.enter_context(ends.socket(ends.destination, socket.SOCK_STREAM))
         if buffer_bytes is not None:
-            # The kernel gives twice what it is asked for.
+            # The kernel doubles the requested size.
             listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes // 2)
         listener.listen(connections)
         listener.settimeout(patience_s)
@@ -205,7 +207,7 @@ def connected(
                 raise StalledError(f"{ends}: no connection ({fault}; it may take {patience_s:.0f} s)") from None
             held.enter_context(receiver).setblocking(False)
             sender.setblocking(False)
-            # At the end nothing more is sent of what was accepted, so that the link is free for others.
+            # Closing discards unsent bytes, so that the link is free for the next measurement.
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             senders.append(sender)
             receivers.append(receiver)
@@ -213,9 +215,10 @@ def connected(
 
 
 def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, spread_ns: int, longer: bool = False) -> float:
-    """Offer datagrams of ``UDP_PAYLOAD_BYTES``, and return the pace at which payload arrives, in bit/s.
+    """Offer datagrams of ``UDP_PAYLOAD_BYTES`` at ``offered_bps``, and return the goodput in bit/s.
 
-    ``rate_bps`` and ``spread_ns``, how far delays stray, are the path's, as asked. Raises StalledError.
+    ``spread_ns`` is the configured deviation of delays; ``longer`` measures four times as long. Raise StalledError if
+    too few datagrams arrive.
     """
     duration_s = max(_DATAGRAMS_S, _SPREADS * spread_ns / 1e9) * (4 if longer else 1)
     warming = math.ceil(_WARMING_MIN_BYTES / UDP_PAYLOAD_BYTES)

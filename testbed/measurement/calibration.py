@@ -1,17 +1,15 @@
-"""Measure every link before anything runs on it, to verify that the network is what was configured.
+"""Calibrate: measure every link before a run uses it, and compare it with its configuration.
 
-Asked goodput is what a rate leaves to TCP's payload (``testbed.network.goodput``).
-On a link with impairments a TCP connection measures its congestion control, not the link. There the goodput is that
-of UDP datagrams of 1448 bytes offered at 105 % of the rate: ``rate x 1448 / 1490``, less what is lost
-(``testbed.measurement.impairment_measures``).
+The configured goodput is the TCP goodput of the rate (``testbed.network.goodput``). On a link with impairments a TCP
+connection would measure its congestion control, not the link. There the goodput is that of UDP datagrams of 1448 bytes
+offered at 105 % of the rate: ``rate x 1448 / 1490``, less what is lost (``testbed.measurement.impairment_measures``).
 
-Each direction is measured by itself, over many connections whose windows together hold about 1.6
-bandwidth-delay products: enough to fill the link, too little to overflow its queue.
+Each direction is measured alone, over several connections whose windows together hold about 1.6 bandwidth-delay
+products: enough to fill the link, too little to overflow its queue. ``transfer_calibration`` measures short transfers
+after a pause, several node pairs on one trunk, and both directions at once.
 
-Short transfers after a pause, several pairs on one trunk and both directions at once: ``transfer_calibration``.
-
-In virtual time nothing disturbs an echo, so that a few suffice; a goodput is measured by bytes, not seconds
-(``testbed.measurement.bounded_transfer``).
+In virtual time nothing disturbs an echo, so that a few suffice, and goodput is measured over a number of bytes instead
+of seconds (``testbed.measurement.bounded_transfer``).
 """
 
 import math
@@ -39,7 +37,7 @@ GOODPUT_TOLERANCE = 0.03
 SHORT_TOLERANCE_MS = 1.0
 _CONNECTIONS = 8
 _WINDOW_SHARE = 2.3
-"""Receive buffer over bandwidth-delay product; Linux gives about 0.7 of the buffer to the window."""
+"""Receive buffers over the bandwidth-delay product; Linux gives about 0.7 of a buffer to the window."""
 _WINDOW_MIN_BYTES = 256 * 1024
 _WINDOW_UNLIMITED_BYTES = 16 * 2**20
 _PINGS, _PINGS_VIRTUAL, _PINGS_IMPAIRED = 100, 5, 1000
@@ -48,13 +46,13 @@ _SECONDS, _SECONDS_UNLIMITED, _SECONDS_AGAIN = 2, 1, 4
 
 @dataclass(frozen=True)
 class LinkMeasurement:
-    """One directed link, configured against measured; None where nothing was configured (an unlimited rate).
+    """One directed link, configured against measured. ``configured_goodput_bps`` is None for an unlimited rate.
 
-    ``scope`` is ``wan`` between datacenters and ``intra`` inside one, where source and destination are the same.
-    ``impairments`` are by their columns in calibration. Further fields are None where not measured
-    (``transfer_calibration``): how long a short transfer takes after a pause, and while the other direction is busy;
-    the pace of the pair that is farthest from its share of a full trunk, and of all pairs that fill it; and how many
-    bytes the trunk let go at once beyond its rate.
+    ``scope`` is ``wan`` between datacenters and ``intra`` inside one; then source and destination are equal.
+    ``impairments`` are keyed by their columns in calibration. The remaining fields are None if not measured; see
+    ``transfer_calibration``. ``short`` is the time of a short transfer after a pause, ``both_ways`` the same while the
+    other direction is busy. ``share`` is the goodput of the node pair farthest from its share of a full trunk,
+    ``together`` that of all pairs that fill it. ``burst_bytes`` is what the trunk sent at once beyond its rate.
     """
 
     source: str
@@ -78,20 +76,20 @@ class LinkMeasurement:
 
     @property
     def within_tolerance(self) -> bool:
-        """Whether every figure is within its tolerance.
+        """Whether every measured figure is within tolerance of the configured one.
 
-        RTT within max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), paces 3 %, impairments as their measures judge.
+        Tolerances: RTT max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), goodputs 3 %; impairments by their measures.
         """
-        # Written so that a NaN, which is what a dead link measures, is outside.
+        # The comparison is false for NaN, which a dead link measures.
         rtt = abs(self.measured_rtt_ms - self.configured_rtt_ms) <= max(
             RTT_TOLERANCE_MS, RTT_TOLERANCE * self.configured_rtt_ms
         )
-        paces = (
+        goodputs = (
             (self.configured_goodput_bps, self.measured_goodput_bps),
             (self.configured_share_bps, self.measured_share_bps),
             (self.configured_together_bps, self.measured_together_bps),
         )
-        goodput = all(_near(configured, measured, GOODPUT_TOLERANCE) for configured, measured in paces)
+        goodput = all(_near(configured, measured, GOODPUT_TOLERANCE) for configured, measured in goodputs)
         short = all(
             _near(configured, measured, GOODPUT_TOLERANCE, SHORT_TOLERANCE_MS)
             for configured, measured in (
@@ -105,7 +103,7 @@ class LinkMeasurement:
         return rtt and goodput and short and impaired
 
     def undilated(self, factor: float) -> "LinkMeasurement":
-        """Convert the measurement to the time of the network that was configured."""
+        """Convert the measurement from time dilated by ``factor`` to the time of the configured network."""
 
         def scaled(name: str) -> float | None:
             value: float | None = getattr(self, name)
@@ -115,22 +113,22 @@ class LinkMeasurement:
         impairments = dict(self.impairments)
         for each in IMPAIRMENTS:
             if each.is_duration:
-                slow = impairments[each.column]
-                impairments[each.column] = Compared(slow.configured / factor, slow.measured / factor)
+                dilated = impairments[each.column]
+                impairments[each.column] = Compared(dilated.configured / factor, dilated.measured / factor)
         return replace(self, impairments=impairments, **figures)
 
 
 def _near(configured: float | None, measured: float | None, share: float, least: float = 0.0) -> bool:
-    """Return whether a figure is as configured, within a share of it or ``least``; so is one not configured."""
+    """Return whether ``measured`` is within max(``least``, ``share`` of it) of ``configured``, or that is None."""
     return configured is None or (measured is not None and abs(measured - configured) <= max(least, share * configured))
 
 
-def calibrate(testbed: "Testbed", text: Callable[[LinkMeasurement], None] = lambda _: None) -> list[LinkMeasurement]:
-    """Measure every WAN link in each direction, and the network inside every datacenter that has two hosts.
+def calibrate(testbed: "Testbed", report: Callable[[LinkMeasurement], None] = lambda _: None) -> list[LinkMeasurement]:
+    """Measure every WAN link in each direction, and the network inside every datacenter of two or more hosts.
 
-    Links are measured one after another, each between the first hosts of its datacenters. One that is outside tolerance
-    is measured once more, for longer, and the second figure counts. ``told`` is called with each as it is done. Leaves
-    the hosts' TCP as ``TcpSettings()`` has it. Raises MeasurementError.
+    Links are measured one after another, between the first hosts of their datacenters. A link outside tolerance is
+    measured again, for longer, and the second measurement counts. ``report`` is called with each finished measurement.
+    At the end, the hosts have the default ``TcpSettings()``. Raise MeasurementError if a measurement fails.
     """
     measured: list[LinkMeasurement] = []
     for path in _paths(testbed.topology):
@@ -138,7 +136,7 @@ def calibrate(testbed: "Testbed", text: Callable[[LinkMeasurement], None] = lamb
         if not link.within_tolerance:
             link = _measure(testbed, path, _SECONDS_AGAIN)
         measured.append(link)
-        text(link)
+        report(link)
     testbed.use_tcp(TcpSettings())
     return measured
 
@@ -154,18 +152,18 @@ class _Path:
 def _paths(topology: Topology) -> Iterator[_Path]:
     for link in topology.wan:
         one, other = (topology.datacenter(name).hosts[0].name for name in link.between)
-        line = _as_it_arrives(topology, *link.between)
+        line = _limited_by_port(topology, *link.between)
         yield _Path("wan", link.between, (one, other), line)
         yield _Path("wan", link.between[::-1], (other, one), line)
     for datacenter in topology.datacenters:
         if len(datacenter.hosts) > 1:
             hosts = (datacenter.hosts[0].name, datacenter.hosts[1].name)
             ends = (datacenter.name, datacenter.name)
-            yield _Path("intra", ends, hosts, _as_it_arrives(topology, *ends))
+            yield _Path("intra", ends, hosts, _limited_by_port(topology, *ends))
 
 
-def _as_it_arrives(topology: Topology, one: str, other: str) -> LinkConditions:
-    """Return the conditions between two hosts, with the port at the far end, which may be slower than the node pair."""
+def _limited_by_port(topology: Topology, one: str, other: str) -> LinkConditions:
+    """Return the link between hosts of two datacenters, limited by the destination's port if that is slower."""
     return replace(topology.path(one, other), node_pair_rate_bps=topology.line_rate_bps(one, other))
 
 
@@ -196,29 +194,27 @@ def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> Lin
 
 
 def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> LinkMeasurement:
-    """Complete the measurement with what long flows do not show."""
+    """Add the figures that only short or simultaneous transfers show."""
     one, other = (testbed.topology.datacenter(name) for name in path.datacenters)
     try:
-        found = measure_transfers(testbed, (one, other), path.hosts, path.conditions)
+        transfers = measure_transfers(testbed, (one, other), path.hosts, path.conditions)
     except bounded_transfer.StalledError as stalled:
         raise MeasurementError(str(stalled)) from None
-    figures: dict[str, Any] = {"burst_bytes": found.burst_bytes}
+    figures: dict[str, Any] = {"burst_bytes": transfers.burst_bytes}
     for name, compared, scale in (
-        ("short_ms", found.short_s, 1e3),
-        ("both_ways_ms", found.both_ways_s, 1e3),
-        ("share_bps", found.share_bps, 1),
-        ("together_bps", found.together_bps, 1),
+        ("short_ms", transfers.short_s, 1e3),
+        ("both_ways_ms", transfers.both_ways_s, 1e3),
+        ("share_bps", transfers.share_bps, 1),
+        ("together_bps", transfers.together_bps, 1),
     ):
         if compared is not None:
-            figures |= {
-                f"configured_{name}": scale * compared.configured,
-                f"measured_{name}": scale * compared.measured,
-            }
+            figures[f"configured_{name}"] = scale * compared.configured
+            figures[f"measured_{name}"] = scale * compared.measured
     return replace(link, **figures)
 
 
 def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, impaired: bool) -> float:
-    """Measure goodput with iperf3, for some seconds."""
+    """Measure goodput with iperf3, for ``seconds`` or a default duration."""
     conditions, rate = path.conditions, path.conditions.pair_rate_bps
     rtt_s = 2 * conditions.latency_ns / 1e9
     if impaired and rate is not None:
@@ -232,7 +228,7 @@ def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, 
 
 
 def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, impaired: bool) -> float:
-    """Measure goodput with a number of bytes, a larger one where ``seconds`` are given."""
+    """Measure goodput over a number of bytes, a larger one if ``seconds`` is given."""
     conditions, rate = path.conditions, path.conditions.pair_rate_bps
     ends = bounded_transfer.Ends(testbed, *path.hosts)
     try:
@@ -244,7 +240,7 @@ def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *
                 spread_ns=conditions.impairments.delay_spread_ns,
                 longer=bool(seconds),
             )
-        # Without hystart, which takes the bursts of slow start for a full queue.
+        # Without HyStart, which mistakes the bursts of slow start for a full queue.
         testbed.use_tcp(TcpSettings(congestion="reno", slow_start_after_idle=False))
         return bounded_transfer.tcp_goodput_bps(
             ends, _CONNECTIONS, rate_bps=rate, rtt_s=2 * conditions.latency_ns / 1e9, longer=bool(seconds)

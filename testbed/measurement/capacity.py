@@ -1,4 +1,4 @@
-"""Measure how much traffic this machine's substrate carries, at the load that an experiment may put on it."""
+"""Measure how much traffic this machine's substrate can carry, at the load of an experiment."""
 
 import math
 
@@ -10,7 +10,7 @@ from testbed.network.topology import TopologySpec, resolve_topology
 from testbed.testbed import bring_up
 
 HEADROOM = 1.6
-"""How much more than the demand is offered, so that a machine which carries it with some reserve shows that."""
+"""Offered load over demand, so that a machine with reserve shows it."""
 
 _LATENCY_S = 0.005
 _CONNECTIONS = 8
@@ -18,18 +18,19 @@ _LEAST_RATE_BPS = 10_000_000
 _WINDOW_MIN_BYTES = 512 * 1024
 _WINDOW_OVER_DELAY_PRODUCT = 3
 _ACKNOWLEDGED_SHARE = 0.97
-"""With traffic both ways, a few percent of each direction are the other's acknowledgements."""
+"""Share of the rate for data: with traffic in both directions, acknowledgements take a few percent of each."""
 _SECONDS = 3
 _SETTLING_ROUND_S = 0.2
-"""Two directions that share a path with their acknowledgements leave slow start early and take seconds to fill it."""
+"""RTT assumed for settling: two directions that carry each other's acknowledgements leave slow start early and take
+seconds to fill the path."""
 
 
 def measure_capacity_bps(substrate: str, demand_bps: int) -> int:
-    """Return the wire rate in bit/s that two hosts in two datacenters reach together, both directions at once.
+    """Return the total wire rate in bit/s that two hosts in two datacenters reach with both directions at once.
 
-    They are offered ``HEADROOM`` times ``demand_bps``, through the very qdiscs that an experiment has: what a substrate
-    carries depends on how its traffic is paced, so that a rate measured without caps would promise far too much. The
-    experiment's own programs load the machine on top of that; callers leave a margin. Raises what ``bring_up`` and
+    The offered load is ``HEADROOM`` times ``demand_bps``, through the same kind of qdiscs as in an experiment: the
+    capacity of a substrate depends on pacing, so that a rate measured without limits would be far too high. The
+    experiment's own programs load the machine in addition; callers leave a margin for them. Raise what ``bring_up`` and
     ``measure_goodput`` raise.
     """
     rate_bps = max(_LEAST_RATE_BPS, math.ceil(HEADROOM * demand_bps / 2))

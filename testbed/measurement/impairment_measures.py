@@ -1,4 +1,4 @@
-"""Measure a link's impairments by its echoes, and tell what they leave of a stream of datagrams."""
+"""Measure a link's impairments by echoes, and compute the share of a datagram stream that they let through."""
 
 import math
 from collections.abc import Callable
@@ -12,27 +12,24 @@ from testbed.network.shared_rate import ETHERNET_HEADER_BYTES
 
 UDP_OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + 20 + 8
 UDP_OFFERED = 1.05
-"""The pace at which datagrams are offered, over the rate of the link."""
+"""Rate at which datagrams are offered, over the rate of the link."""
 
 _SAMPLING_DEVIATIONS = 4
-"""A measured fraction may lie this many standard deviations of its own sampling from the fraction configured."""
+"""Tolerance of a measured fraction around the configured one, in standard deviations of sampling."""
 
 
 def one_way_jitter_ms(rtt_deviation_ms: float) -> float:
-    """Return the half-width w of a uniform one-way delay, from the deviation of round trips.
-
-    That deviation is w sqrt(2/3) over both ways.
-    """
+    """Return the half-width w of a uniform one-way delay, from the standard deviation of RTTs, w sqrt(2/3)."""
     return rtt_deviation_ms * math.sqrt(3 / 2)
 
 
 def one_way(both_ways: float) -> float:
-    """Return the fraction p of packets that something befalls each way, from that of echoes: 1 - (1 - p)^2."""
+    """Return the fraction p of packets affected in each direction, from that of echoes, 1 - (1 - p)^2."""
     return 1 - math.sqrt(1 - both_ways)
 
 
 def as_sampled(compared: Compared, echo_requests: int) -> bool:
-    """Return whether sampling explains how far a measured fraction is from the one configured."""
+    """Return whether sampling explains the difference between a measured and a configured fraction."""
     sampling = math.sqrt(max(compared.configured, 1 / echo_requests) / echo_requests)
     return abs(compared.measured - compared.configured) <= _SAMPLING_DEVIATIONS * sampling
 
@@ -43,10 +40,10 @@ def _not_judged(_: Compared, __: int) -> bool:
 
 @dataclass(frozen=True)
 class Measure:
-    """How echoes measure one impairment each way, in the unit of its column.
+    """How echoes measure one impairment per direction, in the unit of its column.
 
-    ``within`` compares configured with measured, of so many echo requests. ``delivered`` is the fraction of its rate
-    that a link with so much of the impairment delivers of the datagrams offered.
+    ``within`` judges configured against measured, given the number of echo requests. ``delivered`` returns the fraction
+    of the link's rate at which offered datagrams arrive, given the value of the impairment.
     """
 
     measured: Callable[[PingResult], float]
@@ -62,7 +59,7 @@ MEASURES = {
 
 
 def compare(impairments: Impairments, echoes: PingResult) -> dict[str, Compared]:
-    """Return each impairment by its column, as configured and as echoes show it."""
+    """Return each impairment, configured and as measured by echoes, by its column."""
     return {
         each.column: Compared(each.in_column(value), MEASURES[each.field].measured(echoes))
         for each, value in impairments.items()
@@ -70,6 +67,6 @@ def compare(impairments: Impairments, echoes: PingResult) -> dict[str, Compared]
 
 
 def udp_goodput_bps(rate_bps: float, impairments: Impairments) -> float:
-    """Return the goodput that a rate and impairments leave to the payload of full UDP datagrams."""
+    """Return the goodput in bit/s of full UDP datagrams at a rate, with impairments."""
     delivered = math.prod(MEASURES[each.field].delivered(value) for each, value in impairments.items())
     return rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES) * delivered

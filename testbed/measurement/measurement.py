@@ -1,4 +1,4 @@
-"""Measure the goodput between two hosts with the program that everybody trusts: iperf3."""
+"""Measure the goodput between two hosts with ``iperf3``."""
 
 import json
 import math
@@ -17,15 +17,15 @@ IPERF3_PORT = 5201
 UDP_PAYLOAD_BYTES = 1448
 
 _SETTLING_ROUNDS = 25
-"""Round trips after which slow start and the receive window's autotuning have come to their end.
+"""Round trips after which slow start and the autotuning of the receive window are over.
 
-Eight untuned connections at an RTT of 320 ms were seen to carry what the path gives after 15 to 20 of them.
+Eight untuned connections at an RTT of 320 ms reached the rate of the path after 15 to 20 round trips.
 """
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One measurement of goodput to be made: TCP over some connections, or UDP offered at a rate."""
+    """One goodput measurement to run: TCP over some connections, or UDP offered at a rate."""
 
     source: str
     destination: str
@@ -34,7 +34,7 @@ class Flow:
 
 
 def parse_iperf3(output: str) -> float:
-    """Parse the goodput in bit/s that the receiver saw, from a client's JSON. Raises ValueError with iperf3's error."""
+    """Parse the receiver's goodput in bit/s from a client's JSON. Raise ValueError with iperf3's error."""
     try:
         document: dict[str, Any] = json.loads(output)
         error = document.get("error")
@@ -46,14 +46,14 @@ def parse_iperf3(output: str) -> float:
 
 
 def settling_s(rtt_s: float) -> int:
-    """Return the whole seconds (iperf3 takes no others) to leave out at a measurement's start."""
+    """Return the seconds to omit at the start of a measurement, a whole number because iperf3 requires it."""
     return max(1, math.ceil(_SETTLING_ROUNDS * rtt_s))
 
 
 def measure_goodput(testbed: "Testbed", flows: Sequence[Flow], *, rtt_s: float, seconds: int = 2) -> list[float]:
-    """Run the flows at the same time and return each one's goodput in bit/s, as its receiver saw it.
+    """Run the flows at the same time and return each receiver's goodput in bit/s, without the settling time.
 
-    Settling is left out. No two flows may share a destination host. Raises MeasurementError.
+    No two flows may share a destination host. Raise MeasurementError if iperf3 fails.
     """
     settling = settling_s(rtt_s)
     patience = settling + seconds + 20 * rtt_s + PATIENCE_S
@@ -81,12 +81,12 @@ def measure_goodput(testbed: "Testbed", flows: Sequence[Flow], *, rtt_s: float, 
 
 def _await_listening(server: "subprocess.Popen[str]", flow: Flow) -> None:
     assert server.stdout is not None
-    said = ""
+    output = ""
     for line in server.stdout:
         if "Server listening" in line:
             return
-        said += line
-    raise MeasurementError(with_stderr_tail(f"{flow.destination}: iperf3 does not listen", said))
+        output += line
+    raise MeasurementError(with_stderr_tail(f"{flow.destination}: iperf3 does not listen", output))
 
 
 def _client(testbed: "Testbed", flow: Flow, settling: int, seconds: int) -> list[str]:

@@ -1,7 +1,7 @@
-"""Time transfers, alone after a pause or several at once: on either clock, to the arrival of the last byte.
+"""Time transfers to the arrival of their last byte, one alone or several at once, on either clock.
 
-Both ends are sockets of this process in the hosts' namespaces. One thread sends and receives, waits for packets by
-a selector, and so sees them arrive within the cost of a system call.
+Both ends are sockets of this process in the hosts' namespaces. One thread sends, receives, and waits for packets with a
+selector. So it notices their arrival within the time of a system call.
 """
 
 import math
@@ -18,20 +18,20 @@ from testbed.network.shared_rate import FRAME_BYTES
 
 PATIENCE_S = 60.0
 _PATIENCE_TIMES, _ROUNDS = 10, 20
-"""A transfer may take so many times its time at the path's rate and so many round trips, which slow start needs."""
+"""Limit of a transfer: this multiple of its time at the path's rate, and this many round trips for slow start."""
 _CHUNK_BYTES = 4 * 2**20
 _SLOW_START_TIMES = 4
 _SCRATCH = bytearray(4 * 2**20)
 
 
 def wire_bytes(size_bytes: int) -> int:
-    """Return the bytes on the wire, Ethernet headers included, of a transfer in full segments."""
+    """Return the wire bytes, Ethernet headers included, of a transfer in full segments."""
     return size_bytes + (FRAME_BYTES - SEGMENT_BYTES) * math.ceil(size_bytes / SEGMENT_BYTES)
 
 
 @dataclass
 class Connection:
-    """One TCP connection between two hosts, for transfers one after the other."""
+    """One TCP connection between two hosts, for one transfer after the other."""
 
     ends: Ends
     sender: socket.socket
@@ -44,7 +44,10 @@ class Connection:
         self._unsent = self._missing = size_bytes
 
     def send(self, payload: int) -> bool:
-        """Hand the kernel as much as it takes, and return whether something is left to send."""
+        """Send as much as the kernel accepts, and return whether something is left to send.
+
+        Raise StalledError if the connection is broken.
+        """
         try:
             while self._unsent:
                 self._unsent -= os.sendfile(self.sender.fileno(), payload, 0, min(_CHUNK_BYTES, self._unsent))
@@ -55,7 +58,10 @@ class Connection:
         return self._unsent > 0
 
     def receive(self) -> bool:
-        """Take what has arrived, once a selector reported data, and return whether something is still missing."""
+        """Receive what has arrived, after a selector reported data, and return whether something is missing.
+
+        Raise StalledError if the connection is broken or closed.
+        """
         try:
             taken = self.receiver.recv_into(_SCRATCH, len(_SCRATCH), socket.MSG_TRUNC)
         except BlockingIOError:
@@ -75,7 +81,7 @@ class Connection:
 def open_connection(ends: Ends, buffer_bytes: int) -> Iterator[Connection]:
     """Open a connection whose buffers at both ends have that size from the start."""
     with connected(ends, 1, buffer_bytes) as ((sender,), (receiver,)):
-        # The last bytes wait for no acknowledgement.
+        # The last partial segment does not wait for an acknowledgement.
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield Connection(ends, sender, receiver)
 
@@ -85,8 +91,8 @@ def transfers_s(
 ) -> list[float]:
     """Start a transfer of that size on every connection at once; return the seconds to each one's last byte.
 
-    ``rate_bps`` is what they share at least. Raises StalledError for what has not arrived after ``patience_s`` without
-    anything, or after many times what all of them take at that rate, and for a connection that is closed.
+    ``rate_bps`` is the least rate that they share. Raise StalledError if nothing arrives for ``patience_s``, if the
+    transfers take many times their time at that rate, or if a connection is closed.
     """
     ideal_s = 8 * len(connections) * wire_bytes(size_bytes) / rate_bps
     limit_s = patience_s + _PATIENCE_TIMES * ideal_s + _ROUNDS * max(each.ends.rtt_s for each in connections)
@@ -129,7 +135,10 @@ def open_windows(
     rtt_s: float,
     patience_s: float = PATIENCE_S,
 ) -> None:
-    """Open every window to so many bytes in flight: slow start takes twice as many for it. Raises StalledError."""
+    """Send until slow start has opened every window to ``flight_bytes`` in flight. Raise StalledError on failure.
+
+    Slow start takes twice these bytes for it; the transfer is larger, for a margin.
+    """
     transfers_s(connections, _SLOW_START_TIMES * flight_bytes, rate_bps, patience_s)
     # The last acknowledgements open the window too.
     time.sleep(2 * rtt_s)

@@ -1,10 +1,10 @@
 """Measure what long flows do not show of a link: short transfers after a pause, several pairs, both directions.
 
 Windows are open, and a pause does not close them, so that a transfer of S bytes takes ``wire bytes / rate + latency``.
-Over a trunk that its pairs can fill, as many as fill it start at once: each gets the same share, and all together the
-trunk's rate. With both directions busy each also carries the other's acknowledgements; the qdiscs count the bytes that
-these take. Both directions use short transfers too: longer ones, whose acknowledgements wait behind the data of the
-other way, leave gaps that are TCP's and not the link's.
+On a trunk that its node pairs can fill, as many pairs as fill it start at once: each gets the same share, and all
+together get the trunk's rate. With both directions busy, each direction also carries the acknowledgements of the other;
+the qdiscs count their bytes. This measurement uses short transfers too: in longer ones, acknowledgements wait behind
+data of the other direction and leave gaps, which are caused by TCP and not by the link.
 """
 
 import math
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from testbed.testbed import Testbed
 
 _SHORT_NS = 16_000_000
-"""How long the line takes for a short transfer, within what a queue without latency holds."""
+"""Time of a short transfer at the line's rate; it fits the queue of a link without latency."""
 _SHORT_MIN_BYTES, _SHORT_MAX_BYTES = 16 * 1024, 16 * 2**20
 _PAUSES_S = (0.1, 0.05, 0.2)
 _TOGETHER_S, _TOGETHER_VIRTUAL_S = 0.4, 0.1
 _TOGETHER_MAX_BYTES = 256 * 2**20
 _GRAINS = 100
 _TOGETHER_MAX_S = 4
-"""Pairs that fill a trunk send many times what it handles in one piece, for no longer than that: see together_bytes."""
+"""Longest transfer of node pairs that fill a trunk; see ``together_bytes``."""
 _BUFFER_TIMES = 3
-"""A receive buffer over what is to be in flight: Linux gives 0.5 to 0.7 of it to the window, and a queue holds that."""
+"""Receive buffer over bytes in flight: Linux gives 0.5 to 0.7 of the buffer to the window; a queue can hold as much."""
 _BUFFER_MIN_BYTES = 256 * 1024
 _PAIRS_MAX = 8
 _PACKET_MAX_BYTES = 64 * 1024
@@ -59,11 +59,12 @@ class Compared:
 
 @dataclass(frozen=True)
 class TransferMeasurement:
-    """Seconds of a short transfer, alone and while the other direction is busy; bit/s of pairs that fill a trunk.
+    """The times of short transfers and the goodputs of node pairs that fill a trunk.
 
-    ``share_bps`` is that of the pair farthest from its share, ``together_bps`` all of them; ``burst_bytes`` is what the
-    trunk let go at once beyond its rate. None where there is nothing to measure, or too little to distinguish a wrong
-    rate from whole packets (``together_bytes``).
+    ``short_s`` is the time of a short transfer in seconds, ``both_ways_s`` the same while the other direction is busy.
+    ``share_bps`` is the goodput of the pair farthest from its share, ``together_bps`` that of all pairs.
+    ``burst_bytes`` is what the trunk sent at once beyond its rate. A field is None if there is nothing to measure, or
+    too little to tell a wrong rate from whole packets (``together_bytes``).
     """
 
     short_s: Compared
@@ -78,12 +79,12 @@ def measure_transfers(
 ) -> TransferMeasurement:
     """Measure the path between two hosts, and the trunk between their datacenters.
 
-    The path has a rate, and no impairments. Leaves the hosts' TCP as the measurement needs it. Raises
-    StalledError.
+    The path must have a rate and no impairments. The hosts' TCP settings are left changed. Raise StalledError if a
+    transfer stalls.
     """
     rate_bps = conditions.pair_rate_bps
     assert rate_bps is not None
-    # Without hystart, which takes the bursts of slow start for a full queue.
+    # Without HyStart, which mistakes the bursts of slow start for a full queue.
     testbed.use_tcp(TcpSettings(congestion="reno", slow_start_after_idle=False))
     path = _Path(testbed, conditions, rate_bps)
     with ExitStack() as held:
@@ -105,9 +106,9 @@ def measure_transfers(
 def filling_pairs(
     here: Datacenter, there: Datacenter, conditions: LinkConditions, port_bps: int | None
 ) -> list[tuple[str, str]]:
-    """Return as few node pairs as can fill the trunk, on different hosts where there are; none if they cannot.
+    """Return the fewest node pairs that can fill the trunk, on different hosts if possible; none if they cannot.
 
-    Ports at their ends, of ``port_bps`` each, must let every pair have its share; otherwise the ports fill, not the
+    The destination ports, of ``port_bps`` each, must not limit the pairs' shares: otherwise the ports fill, not the
     trunk.
     """
     pairs = spread_pairs(*([host.name for host in each.hosts] for each in (here, there)))
@@ -120,7 +121,7 @@ def filling_pairs(
 
 
 def spread_pairs(sources: Sequence[str], destinations: Sequence[str]) -> list[tuple[str, str]]:
-    """Return every pair once, by diagonals, so that pairs that follow one another are on different hosts."""
+    """Return every node pair once, in diagonal order, so that consecutive pairs are on different hosts."""
     lap = math.lcm(len(sources), len(destinations))
     return [
         (sources[step % len(sources)], destinations[(step + step // lap) % len(destinations)])
@@ -129,19 +130,19 @@ def spread_pairs(sources: Sequence[str], destinations: Sequence[str]) -> list[tu
 
 
 def windows_bytes(short_bytes: int, rate_bps: int, rtt_s: float) -> tuple[int, int]:
-    """Return what is to be in flight, and the buffers for it, in bytes.
+    """Return the bytes to have in flight and the buffer size for them.
 
-    In flight is what the line or a short transfer holds, as far as TCP goes.
+    In flight is the larger of a short transfer and the bandwidth-delay product, within TCP's limit.
     """
     flight_bytes = min(BUFFER_MAX_BYTES // _BUFFER_TIMES, max(short_bytes, math.ceil(rtt_s * rate_bps / 8)))
     return flight_bytes, max(_BUFFER_MIN_BYTES, _BUFFER_TIMES * flight_bytes)
 
 
 def together_bytes(trunk_bps: int, short_bytes: int, grain_bytes: int) -> int | None:
-    """Return how much pairs that fill a trunk send in all.
+    """Return how many bytes the node pairs that fill a trunk send in all.
 
-    It is many times ``grain_bytes``, which the trunk handles in one piece, so that this alone moves no figure out of
-    tolerance; None where that takes longer than ``_TOGETHER_MAX_S``.
+    It is many times ``grain_bytes``, which the trunk handles in one piece, so that this granularity alone puts no
+    figure out of tolerance. Return None if that would take longer than ``_TOGETHER_MAX_S``.
     """
     least_bytes = _GRAINS * grain_bytes
     if 8 * least_bytes > _TOGETHER_MAX_S * trunk_bps:
@@ -151,7 +152,7 @@ def together_bytes(trunk_bps: int, short_bytes: int, grain_bytes: int) -> int | 
 
 
 def _grain_bytes(testbed: "Testbed", datacenters: tuple[Datacenter, Datacenter], pairs: int) -> int:
-    """Return what a trunk handles in one piece: a packet of each other pair, or its bucket if that is larger."""
+    """Return the bytes that a trunk handles in one piece: a packet of each other pair, or its bucket if larger."""
     here, there = (each.name for each in datacenters)
     gateway = next(each for each in testbed.gateway_plan.gateways if each.datacenter == here)
     trunk = next(port.trunk for port in gateway.wan_ports if port.peer == there)
@@ -162,7 +163,7 @@ def _grain_bytes(testbed: "Testbed", datacenters: tuple[Datacenter, Datacenter],
 
 
 def _acknowledgement_bytes(size_bytes: int) -> int:
-    """Return what the acknowledgements of a transfer take on the wire at most, one for each segment."""
+    """Return the most wire bytes of a transfer's acknowledgements: one for each segment."""
     return math.ceil(size_bytes / SEGMENT_BYTES) * (FRAME_BYTES - SEGMENT_BYTES)
 
 
@@ -173,45 +174,45 @@ class _Path:
         self._rate_bps = rate_bps
         self._latency_s = conditions.latency_ns / 1e9
         self._short_bytes = min(_SHORT_MAX_BYTES, max(_SHORT_MIN_BYTES, rate_bps * _SHORT_NS // (8 * 10**9)))
-        # A slow link says nothing for as long as a packet of each pair takes.
+        # On a slow link nothing arrives for as long as a packet of each pair takes.
         self._patience_s = PATIENCE_S + _PAIRS_MAX * 8 * _PACKET_MAX_BYTES / rate_bps + 4 * self._latency_s
         self._flight_bytes, self._buffer_bytes = windows_bytes(self._short_bytes, rate_bps, 2 * self._latency_s)
 
     def opened(self, held: ExitStack, pairs: Sequence[tuple[str, str]]) -> list[Connection]:
-        """Open a connection for each pair of hosts, windows open."""
+        """Open a connection for each node pair, and open its window."""
         ends = [Ends(self._testbed, *pair) for pair in pairs]
         connections = [held.enter_context(open_connection(each, self._buffer_bytes)) for each in ends]
         open_windows(connections, self._flight_bytes, self._rate_bps, 2 * self._latency_s, self._patience_s)
         return connections
 
     def short(self, connections: Sequence[Connection]) -> Compared:
-        """Time the last of short transfers that begin at once after a pause, the median of some pauses."""
+        """Time short transfers that begin at once after a pause, to the last one's end; the median over some pauses."""
         measured_s = []
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
             measured_s.append(max(transfers_s(connections, self._short_bytes, self._rate_bps, self._patience_s)))
         rate_bps = self._rate_bps if len(connections) == 1 else self._trunk_bps
         assert rate_bps is not None
-        asked_s = 8 * len(connections) * wire_bytes(self._short_bytes) / rate_bps + self._latency_s
-        return Compared(asked_s, statistics.median(measured_s))
+        configured_s = 8 * len(connections) * wire_bytes(self._short_bytes) / rate_bps + self._latency_s
+        return Compared(configured_s, statistics.median(measured_s))
 
     def both_ways(self, there: Connection, back: Connection) -> Compared:
-        """Time a transfer as ``short`` does, of ``there`` while ``back`` sends as much."""
-        asked_s, measured_s = [], []
+        """Time a transfer of ``there`` as ``short`` does, while ``back`` sends as much in the other direction."""
+        configured_s, measured_s = [], []
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
             before = self._counted_bytes(there.ends)
             measured_s.append(transfers_s([there, back], self._short_bytes, self._rate_bps, self._patience_s)[0])
             counted = self._counted_bytes(there.ends) - before
-            # Acknowledgements that come after the last byte are counted as well; a transfer has these at most.
+            # The count includes acknowledgements after the last byte, so it is bounded by those of one transfer.
             carried = min(counted, wire_bytes(self._short_bytes) + _acknowledgement_bytes(self._short_bytes))
-            asked_s.append(8 * max(carried, wire_bytes(self._short_bytes)) / self._rate_bps + self._latency_s)
-        return Compared(statistics.median(asked_s), statistics.median(measured_s))
+            configured_s.append(8 * max(carried, wire_bytes(self._short_bytes)) / self._rate_bps + self._latency_s)
+        return Compared(statistics.median(configured_s), statistics.median(measured_s))
 
     def together(
         self, connections: Sequence[Connection], short_s: Compared, both_ways_s: Compared | None, grain_bytes: int
     ) -> TransferMeasurement:
-        """Measure the shares of pairs that fill the trunk, and what the trunk gives away beyond its rate."""
+        """Measure the shares of node pairs that fill the trunk, and the trunk's burst beyond its rate."""
         assert self._trunk_bps is not None
         at_once_s = self.short(connections)
         early_bytes = (at_once_s.configured - at_once_s.measured) * self._trunk_bps / 8

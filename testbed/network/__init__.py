@@ -1,1 +1,1 @@
-"""Describe a network without touching a kernel."""
+"""Describe a network as plain data, without access to a kernel."""

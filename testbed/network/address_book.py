@@ -1,4 +1,4 @@
-"""Find the hosts of one testbed by their addresses."""
+"""Map the hosts of one testbed to their addresses and back."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from testbed.network.topology import Host, Topology
 
 @dataclass(frozen=True)
 class AddressBook:
-    """Addresses of every host of one topology in one slot."""
+    """The addresses of all hosts of a topology in one address slot."""
 
     topology: Topology
     slot: int
@@ -22,6 +22,6 @@ class AddressBook:
         return {self.address(host): host.name for host in self.topology.hosts}
 
     def hosts_file(self) -> str:
-        """Return the text of an /etc/hosts by which every host finds every other by name."""
+        """Return the text of an /etc/hosts with the names of all hosts."""
         lines = [f"{self.address(host)} {host.name}" for host in self.topology.hosts]
         return "\n".join(["127.0.0.1 localhost", *lines]) + "\n"

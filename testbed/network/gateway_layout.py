@@ -25,21 +25,21 @@ from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s, can_bi
 from testbed.network.topology import Datacenter, Host, LinkConditions, Topology
 
 SHORT_PACKETS_MIN, SUPER_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 1000, 2**32 - 1
-"""Room for all that the windows of a node pair's connections let out at once: what a queue drops is a loss that nobody
-asked for, and that no simulation has. In virtual time packets are short, and 100,000 of a frame hold 150 MB; on the
-real clock a super-packet counts as one, and 1000 of them hold 64 MB."""
+"""Bounds of a queue's packets. The minima hold whatever the windows of a node pair's connections let out at once: a
+drop would be a loss that is not configured and not simulated. In virtual time packets are short: 100,000 of one frame
+are 150 MB. On the real clock a super-packet counts as one packet: 1000 of them are 64 MB."""
 QUEUE_DELAY_MIN_NS = 20_000_000
 UNLIMITED_RATE_BPS = 400_000_000_000
-"""What bounds a queue where no rate does: the fastest network card sold."""
+"""Rate from which the queue of an unlimited link is sized: that of the fastest network card sold."""
 
 
 def queue_limit_packets(rate_bps: int | None, latency_ns: int, spread_ns: int = 0, *, floor_packets: int) -> int:
-    """Return how many packets a netem leaf may hold.
+    """Return the packet limit of a netem leaf.
 
-    netem counts the packets in flight together with those queued behind the rate, so the limit is the sum of both:
-    ``rate x (latency + spread)`` in flight, and one bandwidth-delay product ``rate x 2 x latency`` of queue (at least
-    20 ms worth), in full-sized frames. Never below ``floor_packets``, nor above what its 32 bits hold. An offloaded
-    super-packet counts as one, which only makes the limit more generous.
+    netem counts packets in flight and packets queued behind the rate together, so the limit is the sum of both:
+    ``rate x (latency + spread)`` in flight, and a queue of one bandwidth-delay product ``rate x 2 x latency`` (at least
+    20 ms of the rate), in full-sized frames. The result is at least ``floor_packets`` and at most 2^32 - 1, the
+    kernel's maximum. An offloaded super-packet counts as one packet, which only makes the limit more generous.
     """
     rate = UNLIMITED_RATE_BPS if rate_bps is None else rate_bps
     held_ns = latency_ns + spread_ns + max(2 * latency_ns, QUEUE_DELAY_MIN_NS)
@@ -47,14 +47,14 @@ def queue_limit_packets(rate_bps: int | None, latency_ns: int, spread_ns: int = 
 
 
 def plan_gateways(topology: Topology, slot: int, timers: Timers = Timers.KERNEL) -> GatewayPlan:
-    """Lay out the gateways of ``topology`` for a testbed in address slot ``slot``, whose qdiscs ``timers`` wake."""
+    """Plan the gateways of ``topology`` in address slot ``slot``, for qdiscs that are woken by ``timers``."""
     exact = any(link.conditions.impairments.picks_packets for link in topology.wan)
     layout = _Layout(topology, slot, timers, exact_packets=exact)
     return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=exact)
 
 
 class _Layout:
-    """Plan one testbed's gateways from what they have in common."""
+    """Plan the gateways of one testbed; holds what they have in common."""
 
     def __init__(self, topology: Topology, slot: int, timers: Timers, *, exact_packets: bool) -> None:
         self._topology = topology
@@ -99,7 +99,7 @@ class _Layout:
         )
 
     def _far(self, datacenter: Datacenter, peer: Datacenter) -> FarHosts:
-        """Plan the leaf of each host of ``peer``, which serialises again only if the port is slower than the pair."""
+        """Plan the leaves for hosts of ``peer``. They have a rate only if the port is slower than the node pair."""
         conditions, rate_bps = self._topology.conditions(peer.name, datacenter.name), self._topology.intra_rate_bps
         assert rate_bps is not None
         slower = conditions.pair_rate_bps is None or rate_bps < conditions.pair_rate_bps
@@ -122,7 +122,7 @@ class _Layout:
         )
 
     def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
-        """Plan a rate that hosts of these datacenters share."""
+        """Plan a rate that is shared by hosts of the ``sources``."""
         return shared_rate(rate_bps, self._timers, FRAME_BYTES * max(self._frames[each.name] or 0 for each in sources))
 
     def _port_can_bind(self, datacenter: Datacenter) -> bool:
@@ -135,7 +135,10 @@ class _Layout:
         return can_bind(rate_bps, arriving)
 
     def _super_packet_frames(self, datacenter: Datacenter) -> int | None:
-        """Return how many frames hosts there may send as one packet: in virtual time no more than keeps lines exact."""
+        """Return how many frames the datacenter's hosts may send as one packet, None for the kernel's own choice.
+
+        It is 1 with per-packet impairments. In virtual time it is small enough for exact serialisation on every line.
+        """
         if self._exact_packets:
             return 1
         if self._timers is not Timers.VIRTUAL:

@@ -1,16 +1,17 @@
 """Describe the gateways of a testbed as plain data, the same for every substrate.
 
-Per datacenter there is one gateway: a router with a port for each of its hosts and a port for each other datacenter.
-Shaping happens on what leaves a gateway's port (the hosts' own interfaces stay unshaped). A netem leaf delays, and
-serialises at a rate as a line does; HTB above the leaves is there only for what several of them share:
+Each datacenter has one gateway: a router with a port for each of its hosts and a port for each other datacenter.
+Packets are shaped when they leave a gateway's port; the hosts' own interfaces are unshaped. A netem leaf delays
+packets and serialises them at a rate, as a line does. HTB above the leaves is used only for a rate that several leaves
+share:
 
-- towards another datacenter: a netem leaf for each node pair with the link's latency and the pair's rate, HTB for the
-  trunk;
-- towards a host: the latency inside a datacenter only for what comes from the same one, so that between two datacenters
-  it is that of their WAN link and of nothing else. Where hosts' ports have a rate, a leaf for each host that sends, and
-  HTB for the port.
+- Towards another datacenter: a netem leaf for each node pair, with the link's latency and the pair's rate, and HTB for
+  the trunk.
+- Towards a host: the latency inside the datacenter, but only for packets from the same datacenter. Between two
+  datacenters the latency is thus that of their WAN link alone. If hosts' ports have a rate: a leaf for each sending
+  host, and HTB for the port.
 
-Only the standard library is used, because a guest kernel reads this plan too and starts faster without more.
+Only the standard library is used: the gateway guest loads this plan too and starts faster without other packages.
 """
 
 import json
@@ -23,10 +24,10 @@ from ground.impairments import UNIMPAIRED, Impairments
 
 @dataclass(frozen=True)
 class NetemPlan:
-    """One netem leaf: one-way delay, how many packets it may hold, its rate, and what it does to packets beyond.
+    """One netem leaf: one-way delay, packet limit, rate, and impairments, which are ``rounded``.
 
-    ``impairments`` are ``rounded`` ones. A packet leaves the leaf once it has been serialised at ``rate_bytes_per_s``
-    behind those before it; None is no limit.
+    A packet leaves the leaf once it has been serialised at ``rate_bytes_per_s`` behind the packets before it; None is
+    no limit.
     """
 
     delay_ns: int
@@ -35,7 +36,7 @@ class NetemPlan:
     impairments: Impairments = UNIMPAIRED
 
     def document(self) -> dict[str, Any]:
-        """Return the plan in plain JSON types, as manifests have it."""
+        """Return the plan in plain JSON types, as in manifests."""
         return {
             "delay_ns": self.delay_ns,
             **asdict(self.impairments),
@@ -46,7 +47,7 @@ class NetemPlan:
 
 @dataclass(frozen=True)
 class SharedRate:
-    """A rate that the classes of one port share, and how much of its time may be saved up while nothing is sent."""
+    """A rate that the classes of one port share, and its token bucket, as the time that the bucket takes to send."""
 
     rate_bytes_per_s: int
     burst_us: int
@@ -54,7 +55,7 @@ class SharedRate:
 
 @dataclass(frozen=True)
 class FarHosts:
-    """The hosts of another datacenter, numbered from 0, and the leaf of each of them at a host's port."""
+    """The hosts of another datacenter, numbered from 0 to ``hosts`` - 1, and the leaf of each at a host's port."""
 
     datacenter_index: int
     hosts: int
@@ -65,9 +66,9 @@ class FarHosts:
 class HostPort:
     """A gateway's port to one of its hosts.
 
-    ``intra`` is the leaf of each host of the same datacenter. If it has a rate, then so has the port, and senders are
-    distinguished: those of other datacenters are ``far``. ``shared`` is None where they cannot exceed the port's rate
-    together.
+    ``intra`` is the leaf for each sender in the same datacenter. If it has a rate, the port has the same rate, and
+    senders in other datacenters have leaves as well, ``far``. ``shared`` is None if all senders together cannot exceed
+    the port's rate.
     """
 
     host: str
@@ -83,9 +84,9 @@ class HostPort:
 
 @dataclass(frozen=True)
 class WanPort:
-    """A gateway's port to another datacenter: one class for each pair of hosts, numbered by ``pair_class``.
+    """A gateway's port to another datacenter, with one class for each node pair, numbered by ``pair_class``.
 
-    ``trunk`` is None where all pairs together cannot exceed its rate.
+    ``trunk`` is None if all node pairs together cannot exceed its rate.
     """
 
     peer: str
@@ -103,7 +104,7 @@ class WanPort:
 class Gateway:
     """One datacenter's router.
 
-    ``super_packet_frames`` is how many full frames its hosts may send as one packet, None as many as their kernel does.
+    ``super_packet_frames`` is how many full frames its hosts may send as one packet; None leaves it to their kernel.
     """
 
     datacenter: str
@@ -116,7 +117,7 @@ class Gateway:
 
 @dataclass(frozen=True)
 class GatewayPlan:
-    """Every gateway of a testbed. ``exact_packets`` asks that no segmentation offload crosses the gateways."""
+    """Every gateway of a testbed. If ``exact_packets`` is true, no segmentation offload may cross the gateways."""
 
     gateways: tuple[Gateway, ...]
     exact_packets: bool
@@ -126,12 +127,12 @@ class GatewayPlan:
         return json.dumps(asdict(self))
 
     def with_less_wan_delay(self, trim_ns: int) -> "GatewayPlan":
-        """Return the same plan with ``trim_ns`` taken off every WAN port's delay, but not below zero."""
-        return self._with_wan_netem(lambda asked: replace(asked, delay_ns=max(0, asked.delay_ns - trim_ns)))
+        """Return the same plan with every WAN port's delay reduced by ``trim_ns``, but not below zero."""
+        return self._with_wan_netem(lambda netem: replace(netem, delay_ns=max(0, netem.delay_ns - trim_ns)))
 
-    def without_chance(self) -> "GatewayPlan":
-        """Return the same plan with a WAN that only delays and serialises, so that a few echoes measure its delay."""
-        return self._with_wan_netem(lambda asked: replace(asked, impairments=UNIMPAIRED))
+    def without_impairments(self) -> "GatewayPlan":
+        """Return the same plan without impairments on the WAN, so that a few echoes can measure its delay."""
+        return self._with_wan_netem(lambda netem: replace(netem, impairments=UNIMPAIRED))
 
     def _with_wan_netem(self, changed: Callable[[NetemPlan], NetemPlan]) -> "GatewayPlan":
         gateways = tuple(
@@ -194,5 +195,5 @@ HOSTS_NUMBERED = 256
 
 
 def source_class(datacenter_index: int, host_index: int) -> int:
-    """Return the minor number of the HTB class, at a host's port, of what one host sends to it."""
+    """Return the minor number of the HTB class, at a host's port, for packets from one sending host."""
     return FIRST_PAIR_CLASS + datacenter_index * HOSTS_NUMBERED + host_index

@@ -1,7 +1,7 @@
-"""Work out what a rate leaves to TCP's payload.
+"""Compute the goodput of TCP on a link of a given rate.
 
-A full frame at the qdisc is ``MTU + 14`` bytes (Ethernet header;
-preamble, checksum and gap are not counted), of which ``MTU - 52`` are payload (20 bytes IPv4, 20 TCP, 12 timestamps):
+A full frame at the qdisc is ``MTU + 14`` bytes (Ethernet header; preamble, checksum and gap are not counted), of which
+``MTU - 52`` are payload (20 bytes IPv4, 20 TCP, 12 timestamps):
 
     goodput = rate x (MTU - 52) / (MTU + 14) = 0.9564 x rate at MTU 1500
 """
@@ -12,5 +12,5 @@ TCP_OVERHEAD_BYTES = 20 + 20 + 12
 
 
 def tcp_goodput_bps(rate_bps: float) -> float:
-    """Return the goodput that a rate leaves to TCP payload, by the formula at this module's head."""
+    """Return the TCP goodput of a rate, by the formula in this module's docstring."""
     return rate_bps * (MTU_BYTES - TCP_OVERHEAD_BYTES) / (MTU_BYTES + ETHERNET_HEADER_BYTES)

@@ -1,3 +1,3 @@
-"""Name the one interface that an emulated host has beside its loopback."""
+"""Name the only interface of an emulated host beside its loopback."""
 
 HOST_INTERFACE = "eth0"

@@ -1,7 +1,7 @@
 """Describe the emulated network: datacenters of hosts, and the WAN link between every two of them.
 
-``TopologySpec`` is what the user writes. ``resolve_topology`` turns it, once, into a ``Topology`` in which every
-default is filled in and every link stands by itself. Latencies are one-way.
+``TopologySpec`` is what the user writes. ``resolve_topology`` turns it, once, into a ``Topology`` with every default
+filled in and every link complete. Latencies are one-way.
 """
 
 import re
@@ -21,10 +21,10 @@ from ground.units import DurationNs, Fraction, RateBps, format_duration
 MAX_DELAY_NS = 60 * 10**9
 MAX_HOSTS_PER_DATACENTER = 65_536
 MAX_EMULATED_HOSTS_PER_DATACENTER = 250
-"""Of a network that is brought up: what its addresses leave room for."""
+"""Limit of an emulated network, from its address space."""
 MAX_DATACENTERS = 250
 MAX_HOSTS = 2**20
-"""Of all datacenters together."""
+"""Limit of all datacenters together."""
 
 _NAMED_HOSTS = 20
 
@@ -32,7 +32,7 @@ _NAMED_HOSTS = 20
 def _check_name(name: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", name) is None:
         raise ValueError(
-            f"{shown(name)} is no name here: letters, digits, dots, dashes and underscores, at most 40 of them"
+            f"{shown(name)} is not a valid name: give at most 40 letters, digits, dots, dashes and underscores"
         )
     return name
 
@@ -52,8 +52,8 @@ DelayNs = Annotated[DurationNs, AfterValidator(_check_delay)]
 class DatacenterSpec(StrictModel):
     """One datacenter: its hosts are named ``<name>-0``, ``<name>-1``, and so on.
 
-    ``serving_hosts`` (default 0) are further ones that do not train, ``<name>-serving-0`` and so on: inference decodes
-    there, and their GPUs, as many a host as elsewhere, are there for a pool.
+    ``serving_hosts`` (default 0) is the number of additional hosts that do not train, ``<name>-serving-0`` and so on.
+    Inference decodes there: their GPUs, ``gpus_per_host`` each, belong to a serving pool.
     """
 
     name: Name
@@ -79,10 +79,12 @@ def _with_impairments(model: type[Model]) -> type[Model]:
 
 @_with_impairments
 class WanSpec(StrictModel):
-    """Conditions of a WAN link, each direction alike.
+    """Latency, rates and impairments of a WAN link, the same in both directions.
 
-    ``rate`` is the trunk between two datacenters; ``node_pair_rate`` caps each pair of hosts across it. There is a
-    field for each of ``ground.impairments.IMPAIRMENTS`` too, none of it by default.
+    ``rate`` is that of the trunk between two datacenters; ``node_pair_rate`` limits each pair of hosts across it. Each
+    impairment of ``ground.impairments`` has a field: ``jitter`` is the largest deviation of the one-way latency to
+    either side, uniformly distributed and without reordering; ``loss`` is the fraction of packets dropped at random in
+    each direction.
     """
 
     latency: DelayNs = 0
@@ -91,7 +93,7 @@ class WanSpec(StrictModel):
 
 
 class LinkSpec(WanSpec):
-    """The settings of one pair of datacenters that differ from ``wan``; fields left out keep the default's value."""
+    """The link of one pair of datacenters, where it differs from ``wan``; fields left out keep the value of ``wan``."""
 
     between: tuple[str, str]
 
@@ -116,7 +118,7 @@ class TopologySpec(StrictModel):
 
 @dataclass(frozen=True)
 class LinkConditions:
-    """Delay and rates of a WAN link and its impairments, each direction alike; rates of None are unlimited."""
+    """One-way latency, rates and impairments of a link, the same in both directions. A rate of None is unlimited."""
 
     latency_ns: int = 0
     rate_bps: int | None = None
@@ -124,28 +126,28 @@ class LinkConditions:
     impairments: Impairments = UNIMPAIRED
 
     def document(self) -> dict[str, Any]:
-        """Return the conditions in plain JSON types, as manifests have them: one field beside another."""
+        """Return latency, rates and impairments in plain JSON types, all at one level, as in manifests."""
         rates = {"rate_bps": self.rate_bps, "node_pair_rate_bps": self.node_pair_rate_bps}
         return {"latency_ns": self.latency_ns, **rates, **asdict(self.impairments)}
 
     @property
     def pair_rate_bps(self) -> int | None:
-        """The rate that one pair of hosts can use at most: the smaller of its cap and the trunk."""
+        """The largest rate of one node pair: the smaller of ``node_pair_rate_bps`` and the trunk's rate."""
         rates = [rate for rate in (self.rate_bps, self.node_pair_rate_bps) if rate is not None]
         return min(rates, default=None)
 
     @property
     def pair_in_flight_bytes(self) -> float | None:
-        """The bytes that a pair of hosts has in flight at that rate: rate x RTT; None where no rate limits it."""
+        """The bytes that a node pair has in flight at that rate, rate x RTT; None without a rate."""
         rate_bps = self.pair_rate_bps
         return None if rate_bps is None else rate_bps / 8 * 2 * self.latency_ns / 1e9
 
 
 @dataclass(frozen=True)
 class Host:
-    """One GPU host. ``index`` counts from 0 inside its datacenter, hosts that serve after those that train.
+    """One GPU host. ``index`` counts from 0 inside its datacenter; serving hosts come after training hosts.
 
-    ``gpus`` are there for training: none on a host that serves, which has ``serving_gpus``.
+    ``gpus`` is the number of GPUs for training. It is 0 on a serving host, which has ``serving_gpus`` instead.
     """
 
     name: str
@@ -156,7 +158,7 @@ class Host:
 
     @property
     def serves(self) -> bool:
-        """Whether the host is there for inference, and does not train."""
+        """Whether the host serves inference and does not train."""
         return self.serving_gpus > 0
 
 
@@ -170,13 +172,13 @@ class Datacenter:
 
     @property
     def serving_hosts(self) -> tuple[Host, ...]:
-        """The hosts that do not train, the last ones of all."""
+        """The hosts that do not train; they are the last of ``hosts``."""
         return tuple(host for host in self.hosts if host.serves)
 
 
 @dataclass(frozen=True)
 class WanLink:
-    """The link between two datacenters, named in the topology's order."""
+    """The link between two datacenters; ``between`` has their names in the topology's order."""
 
     between: tuple[str, str]
     conditions: LinkConditions
@@ -184,7 +186,7 @@ class WanLink:
 
 @dataclass(frozen=True)
 class Topology:
-    """The resolved network: every datacenter, host and link, nothing left to default."""
+    """The resolved network: every datacenter, host and link, with every default filled in."""
 
     datacenters: tuple[Datacenter, ...]
     intra_latency_ns: int
@@ -209,36 +211,33 @@ class Topology:
         return {ends: link.conditions for link in self.wan for ends in (link.between, link.between[::-1])}
 
     def host(self, name: str) -> Host:
-        """Return the host of that name. Raises InputError naming the hosts there are."""
+        """Return the host of that name. Raise InputError with the names of the topology's hosts if there is none."""
         if name in self._host_by_name:
             return self._host_by_name[name]
         names = list(self._host_by_name)
-        there = ", ".join(names[:_NAMED_HOSTS]) + (
+        known = ", ".join(names[:_NAMED_HOSTS]) + (
             f" and {len(names) - _NAMED_HOSTS} more" if len(names) > _NAMED_HOSTS else ""
         )
-        raise InputError(f"host {name!r} is not in the topology: it has {there}")
+        raise InputError(f"host {name!r} is not in the topology: it has {known}")
 
     def datacenter(self, name: str) -> Datacenter:
-        """Return the datacenter of that name. Raises KeyError."""
+        """Return the datacenter of that name. Raise KeyError if there is none."""
         return self._datacenter_by_name[name]
 
     def conditions(self, one: str, other: str) -> LinkConditions:
-        """Return the conditions of the WAN link between two datacenters, in either order.
-
-        Raises KeyError if they are the same.
-        """
+        """Return the WAN link between two datacenters, in either order. Raise KeyError if they are the same."""
         return self._conditions_by_ends[one, other]
 
     def path(self, one: str, other: str) -> LinkConditions:
-        """Return the conditions between hosts of two datacenters: across the WAN, or inside if they are the same."""
+        """Return the link between hosts of two datacenters: the WAN's, or the inner network's if they are the same."""
         return (
             LinkConditions(self.intra_latency_ns, self.intra_rate_bps) if one == other else self.conditions(one, other)
         )
 
     def line_rate_bps(self, one: str, other: str) -> int | None:
-        """Return the narrowest rate on the way between two hosts.
+        """Return the smallest rate on the path between hosts of two datacenters, None if all are unlimited.
 
-        It is that of node pair and trunk, or of the port where the way ends.
+        The rates are those of the node pair, of the trunk, and of the destination host's port.
         """
         rates = [rate for rate in (self.path(one, other).pair_rate_bps, self.intra_rate_bps) if rate is not None]
         return min(rates, default=None)
@@ -271,7 +270,7 @@ class Topology:
 
 
 def check_can_be_emulated(topology: Topology, source: str = "topology") -> None:
-    """Raise InputError, one line that starts with ``source``, for more hosts than a testbed has addresses for."""
+    """Raise InputError, one line that starts with ``source``, if a datacenter has more hosts than addresses."""
     for position, datacenter in enumerate(topology.datacenters):
         if len(datacenter.hosts) > MAX_EMULATED_HOSTS_PER_DATACENTER:
             raise InputError(
@@ -281,18 +280,18 @@ def check_can_be_emulated(topology: Topology, source: str = "topology") -> None:
 
 
 def resolve_topology(
-    spec: TopologySpec, profile: Mapping[frozenset[str], LinkConditions] | None = None, *, source: str = "topology"
+    spec: TopologySpec, preset: Mapping[frozenset[str], LinkConditions] | None = None, *, source: str = "topology"
 ) -> Topology:
     """Fill in every default.
 
-    ``profile`` holds the conditions of each pair of datacenters and is given exactly when ``spec.profile`` is set.
-    Raises InputError, one line that starts with ``source``, for names that clash, links between unknown datacenters,
-    two entries for one pair, and pairs that the profile does not cover.
+    ``preset`` has the link of each pair of datacenters and is given if and only if ``spec.profile`` is set. Raise
+    InputError, one line that starts with ``source``, for names that clash, links between unknown datacenters, two
+    entries for one pair, pairs that the preset does not cover, and a jitter above the latency.
     """
     names = [datacenter.name for datacenter in spec.datacenters]
     for position, name in enumerate(names):
         if name in names[:position]:
-            raise InputError(f"{source}.datacenters.{position}.name: {name!r} is there twice, give each its own name")
+            raise InputError(f"{source}.datacenters.{position}.name: {name!r} is given twice, give each its own name")
     default = conditions_of(spec.wan or WanSpec())
     overrides: dict[frozenset[str], LinkSpec] = {}
     for position, link in enumerate(spec.links):
@@ -306,15 +305,15 @@ def resolve_topology(
         if pair in overrides:
             raise InputError(f"{where}: this pair has an entry already, merge the two")
         overrides[pair] = link
-    if profile is not None and spec.wan is not None:
-        raise InputError(f"{source}.profile: a profile stands in place of wan, leave one of them out")
+    if preset is not None and spec.wan is not None:
+        raise InputError(f"{source}.profile: a network preset replaces wan, leave one of them out")
 
     def resolved(one: str, other: str) -> LinkConditions:
         pair = frozenset((one, other))
-        base = default if profile is None else profile.get(pair)
+        base = default if preset is None else preset.get(pair)
         if base is None:
             raise InputError(
-                f"{source}.datacenters: the profile {spec.profile!r} has no figures for {one} and {other}, "
+                f"{source}.datacenters: the network preset {spec.profile!r} has no figures for {one} and {other}, "
                 "name the datacenters after its regions"
             )
         conditions = conditions_of(overrides[pair], base) if pair in overrides else base
@@ -352,7 +351,7 @@ def resolve_topology(
 
 
 def conditions_of(spec: WanSpec, base: LinkConditions = LinkConditions()) -> LinkConditions:
-    """Return the conditions as written; what is not written is as in ``base``."""
+    """Return a link as written; fields that are not written come from ``base``."""
     written = spec.model_fields_set
     impairments = {each.field: getattr(spec, each.name) for each in IMPAIRMENTS if each.name in written}
     return LinkConditions(

@@ -1,1 +1,1 @@
-"""Run the gateways and their qdiscs in the host's own kernel, or in a guest kernel in the middle."""
+"""Run the gateways and their qdiscs in the machine's own kernel or in the gateway guest."""

@@ -1,7 +1,7 @@
-"""Run inside a guest kernel, as its one program: build the gateways there, then answer the host.
+"""Build the gateways inside the gateway guest and answer the host's requests. This is the guest's only program.
 
-Requests are lines on the guest's second console. Each is answered by one line of JSON: the answer itself while it is
-short, else ``{"file": name}`` for a file in the shared folder, because a console stalls on long lines.
+Requests are lines on the guest's second console. Each gets one line of JSON: the answer itself if it is short,
+otherwise ``{"file": name}`` for a file in the shared folder, because a console stalls on long lines.
 """
 
 import ctypes
@@ -21,13 +21,13 @@ from testbed.network.gateway_plan import GatewayPlan
 CONSOLE = "/dev/tty1"
 PLAN_FILE = "gateways.json"
 _FILE_ATTEMPTS = 5
-"""Of writing one answer: a busy guest's shared folder was seen to fail once in a thousand files (EIO)."""
+"""Attempts to write one answer: in a busy guest about one of 1000 files in the shared folder failed (EIO)."""
 LONGEST_LINE_BYTES = 2048
 _POWER_OFF = 0x4321FEDC
 
 
 def main(folder: Path) -> None:
-    """Build the gateways that ``folder`` describes, report, and serve until the host sends ``stop`` or goes away."""
+    """Build the gateways of the plan in ``folder``, report, and serve until ``stop`` or until the host disconnects."""
     console = os.open(CONSOLE, os.O_RDWR | os.O_NOCTTY)
     tty.setraw(console)
     answers = Answers(console, folder)
@@ -53,9 +53,9 @@ def main(folder: Path) -> None:
 
 
 def serve(console: int, handlers: Mapping[str, Callable[[str], object]], send: Callable[[object], None]) -> None:
-    """Answer request lines until ``stop`` or until the console closes; a failing request is answered by its fault.
+    """Answer request lines until ``stop`` or until the console closes. The answer to a failed request is its error.
 
-    An empty line is answered by an empty line: by these the host moves on what has got stuck on the console.
+    The answer to an empty line is an empty line: the host sends empty lines to wake a console that is stuck.
     """
     pending = b""
     while data := _read(console):
@@ -78,14 +78,14 @@ def _read(console: int) -> bytes:
     try:
         return os.read(console, 65536)
     except OSError as fault:
-        # What a terminal's other end leaves behind when it goes.
+        # A terminal reports EIO once its other end is closed.
         if fault.errno == errno.EIO:
             return b""
         raise
 
 
 class Answers:
-    """Send answers to the host, one line each; those too long for a line through files in the shared folder."""
+    """Send answers to the host, one line each; longer answers go through files in the shared folder."""
 
     def __init__(self, console: int, folder: Path) -> None:
         self._console = console
@@ -93,14 +93,14 @@ class Answers:
         self._files = 0
 
     def send(self, answer: object) -> None:
-        """Send one answer. Raises TypeError for what JSON cannot hold, and sends nothing then."""
+        """Send one answer. Raise TypeError, and send nothing, if JSON cannot represent it."""
         text = json.dumps(answer, separators=(",", ":"))
         if len(text) > LONGEST_LINE_BYTES:
             text = json.dumps({"file": self._filed(text)})
         os.write(self._console, text.encode() + b"\n")
 
     def _filed(self, text: str) -> str:
-        """Write the answer to a new file in the shared folder and return its name. Raises OSError."""
+        """Write the answer to a new file in the shared folder and return its name. Raise OSError if attempts fail."""
         for attempts_left in reversed(range(_FILE_ATTEMPTS)):
             self._files += 1
             name = f"answer-{self._files}.json"

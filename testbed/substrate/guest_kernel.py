@@ -1,8 +1,8 @@
-"""Run gateways inside a User-Mode Linux guest: a Linux kernel that runs as a process, between the hosts.
+"""Run gateways in the gateway guest: a User-Mode Linux kernel, which runs as a process, between the hosts.
 
-Hosts stay on the host's kernel. The guest opens one TAP device for each of them; once the guest's gateways stand, the
-device becomes the host's network card. The guest runs in a PID and a network namespace of its own, so that ending its
-first process ends all of it, and its TAP devices, which only the guest holds open, go with it.
+Hosts stay on the machine's kernel. The guest opens one TAP device for each host. Once the guest's gateways are up, the
+device becomes the host's network interface. The guest has its own PID and network namespace: killing its first process
+ends the whole guest, and with it the TAP devices, which only the guest holds open.
 """
 
 import json
@@ -34,20 +34,20 @@ MODULES_ROOT = Path("/usr/lib/uml/modules")
 MODULES = ("drivers/net/veth.ko", "net/sched/sch_netem.ko", "net/sched/sch_htb.ko", "net/sched/cls_bpf.ko")
 
 MAX_GUEST_HOSTS = 64
-"""The guest's kernel command line, which names every TAP device, ends at 4096 characters."""
+"""The guest's kernel command line lists every TAP device and is limited to 4096 characters."""
 
 _MEMORY = "768M"
 _VECTOR_DEPTH = 256
 _NICE = -20
-"""The network shall not slow down because hosts compute."""
+"""Priority of the guest, so that computation on hosts does not slow down the network."""
 _BOOT_DEADLINE_S = 60.0
 _NUDGE_S = 0.5
-"""A busy guest kernel was seen to miss that its console can be read or written, until something else comes that way."""
+"""Interval of empty request lines. A busy guest may miss that its console is ready until more input arrives."""
 _ANSWER_DEADLINE_S = 20.0
 
 
 class GuestKernel:
-    """One guest; ``folder`` is the testbed's own and is shared with the guest."""
+    """The gateway guest of one testbed; ``folder`` is the testbed's folder and is shared with the guest."""
 
     def __init__(self, plan: GatewayPlan, folder: Path, marker: str) -> None:
         self._plan = plan
@@ -58,7 +58,7 @@ class GuestKernel:
         self._asking = threading.Lock()
 
     def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
-        """Boot the guest, wait until its gateways stand, and hand every host its TAP device."""
+        """Boot the guest, wait until its gateways are up, and move each TAP device to its host's namespace."""
         ports = [port for gateway in self._plan.gateways for port in gateway.host_ports]
         (self._folder / PLAN_FILE).write_text(self._plan.to_json())
         self._boot(len(ports))
@@ -73,7 +73,7 @@ class GuestKernel:
         return SubstrateFacts("guest", answer["ready"])
 
     def read_counters(self) -> list[PortCounters]:
-        """Return the counters of every WAN port, as of now."""
+        """Read the counters of every WAN port."""
         answer = self._ask("counters")
         return [
             PortCounters(
@@ -86,19 +86,19 @@ class GuestKernel:
         ]
 
     def cpu_time_s(self) -> float | None:
-        """Return the CPU seconds that the guest has used; its kernel has one core."""
+        """Return the CPU seconds that the guest has used; it runs on one core."""
         return None if self._guest is None else process_tree_cpu_s(self._guest.pid)
 
     def settle(self, trim_ns: int) -> None:
-        """Complete the WAN links with their impairments, and their delays ``trim_ns`` less than asked."""
+        """Set the WAN links' configured impairments, and delays ``trim_ns`` below the configured ones."""
         self._ask(f"settle {trim_ns}")
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """Return what the guest's kernel holds on every port now."""
+        """Read every port's qdiscs from the guest's kernel."""
         return self._ask("qdiscs")
 
     def read_offloads(self) -> dict[str, Any]:
-        """Return sizes and offloads of every port now, as the guest's kernel reports them."""
+        """Read sizes and offloads of every port from the guest's kernel."""
         return self._ask("offloads")
 
     def _ask(self, request: str) -> dict[str, Any]:
@@ -108,18 +108,18 @@ class GuestKernel:
 
     def _counters(self, values: list[int]) -> Counters:
         counters = Counters(*values)
-        # The kernel does not count the packets in a super-packet that came from a TAP device.
+        # The kernel does not count the packets inside a super-packet from a TAP device.
         return counters if self._plan.exact_packets else counters._replace(packets=None)
 
     def stop(self) -> None:
-        """End the guest at once: it holds nothing that needs writing."""
+        """Kill the guest. It has no data to write."""
         if self._guest is None:
             return
         self._guest.kill()
         self._guest.wait()
         for stream in (self._guest.stdin, self._guest.stdout):
             assert stream is not None
-            # Closing writes what a guest that has ended did not take.
+            # Closing flushes what an ended guest has not read.
             with suppress(BrokenPipeError):
                 stream.close()
         self._guest = None
@@ -135,7 +135,7 @@ class GuestKernel:
         cards = [f"vec{n}:transport=tap,ifname=tap{n},depth={_VECTOR_DEPTH}{offload}" for n in range(hosts)]
         kernel = [program, "rootfstype=hostfs", "rootflags=/", "rw", f"mem={_MEMORY}", f"init={script}", "quiet"]
         consoles = ["con=null", "con0=null,fd:2", "con1=fd:0,fd:1", f"uml_dir={self._folder}", "umid=guest"]
-        # A first process that is not the kernel itself: as process 1 of its namespace the kernel would miss signals.
+        # A shell is the namespace's process 1: there, the guest's kernel itself would miss signals.
         first = ["sh", "-c", '"$@"; true', "guest", *kernel, *consoles, *cards]
         with (self._folder / "guest.log").open("wb") as log:
             self._guest = subprocess.Popen(
@@ -181,7 +181,7 @@ class GuestKernel:
     def _answer(self, patience_s: float) -> dict[str, Any]:
         deadline = time.monotonic() + patience_s
         while not (line := self._next_line(deadline, patience_s)).startswith(b"{"):
-            # The kernel itself may have something to say on any console.
+            # The guest's kernel may print messages on any console.
             with (self._folder / "guest.log").open("ab") as log:
                 log.write(line + b"\n")
         answer = json.loads(line)
@@ -190,7 +190,7 @@ class GuestKernel:
             answer = json.loads(path.read_text())
             path.unlink()
         if "error" in answer:
-            raise SubstrateError(f"the guest kernel: {answer['error']}")
+            raise SubstrateError(f"the gateway guest: {answer['error']}")
         return dict(answer)
 
     def _next_line(self, deadline: float, patience_s: float) -> bytes:
@@ -199,7 +199,7 @@ class GuestKernel:
         assert self._guest.stdout is not None
         with selectors.DefaultSelector() as ready:
             ready.register(self._guest.stdout, selectors.EVENT_READ)
-            # Empty lines answer nudges, also those of an answer before.
+            # Empty lines answer empty requests, also earlier ones.
             while b"\n" not in (pending := self._pending.lstrip(b"\n")):
                 left_s = deadline - time.monotonic()
                 if ready.select(max(0.0, min(left_s, _NUDGE_S))):
@@ -216,4 +216,4 @@ class GuestKernel:
 
     def _exit_text(self, what: str) -> str:
         log = (self._folder / "guest.log").read_text(errors="replace").strip().splitlines()
-        return f"the guest kernel {what}; its last words: {log[-1] if log else 'none'}"
+        return f"the gateway guest {what}; its stderr tail: {log[-1] if log else 'empty'}"

@@ -1,4 +1,4 @@
-"""Run gateways in namespaces of the host's own kernel."""
+"""Run gateways in network namespaces of the machine's own kernel."""
 
 import os
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ class GatewayNode(Protocol):
 
 
 class GatewayNodes(Protocol):
-    """A source of nodes for gateways."""
+    """A factory of nodes for gateways."""
 
     def add(self, name: str, marker: str) -> GatewayNode:
-        """Make a node."""
+        """Create a node."""
 
 
 class HostKernel:
-    """Run each gateway as a node of the testbed's network, named ``<datacenter>-gateway``, beside the hosts."""
+    """Run each gateway as a node of the testbed's network, named ``<datacenter>-gateway``."""
 
     def __init__(self, plan: GatewayPlan, network: GatewayNodes, marker: str) -> None:
         self._plan = plan
@@ -37,7 +37,7 @@ class HostKernel:
         self._programmer: GatewayProgrammer | None = None
 
     def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
-        """Build and verify the gateways, and join every host to its own by a veth pair."""
+        """Build and verify the gateways, and connect every host to its gateway by a veth pair."""
         namespaces = {}
         for gateway in self._plan.gateways:
             node = self._network.add(f"{gateway.datacenter}-gateway", self._marker)
@@ -58,30 +58,30 @@ class HostKernel:
         return SubstrateFacts("kernel", os.uname().release)
 
     def settle(self, trim_ns: int) -> None:
-        """Complete the WAN links with their impairments, and their delays ``trim_ns`` less than asked."""
+        """Set the WAN links' configured impairments, and delays ``trim_ns`` below the configured ones."""
         assert self._programmer is not None
         self._programmer.settle(trim_ns)
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """Return what the kernel holds on every port now."""
+        """Read every port's qdiscs from the kernel."""
         assert self._programmer is not None
         return self._programmer.read_qdiscs()
 
     def read_offloads(self) -> dict[str, Any]:
-        """Return sizes and offloads of every port now."""
+        """Read sizes and offloads of every port."""
         assert self._programmer is not None
         return self._programmer.read_offloads()
 
     def read_counters(self) -> list[PortCounters]:
-        """Return the counters of every WAN port, as of now."""
+        """Read the counters of every WAN port."""
         assert self._programmer is not None
         return self._programmer.read_counters()
 
     def cpu_time_s(self) -> float | None:
-        """Return None: this kernel's interrupts serve everything on the machine."""
+        """Return None: this kernel's network processing cannot be separated from the machine's other work."""
         return None
 
     def stop(self) -> None:
-        """Let go of the gateways; their nodes end with the network."""
+        """Close the netlink sockets; the gateways' nodes end with the network."""
         if self._programmer is not None:
             self._programmer.close()

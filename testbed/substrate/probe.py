@@ -1,4 +1,4 @@
-"""Find out, by trying, which substrates this machine offers."""
+"""Probe which substrates work on this machine."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ TAP_DEVICE = Path("/dev/net/tun")
 
 @dataclass(frozen=True)
 class Offer:
-    """One substrate: whether it works here, why or why not, and what to install where it does not."""
+    """One substrate: whether it works on this machine, why or why not, and what to install if it does not."""
 
     name: str
     available: bool
@@ -32,7 +32,7 @@ class Offer:
 
 
 def probe_kernel() -> Offer:
-    """Try a netem qdisc on a veth pair in a namespace that goes away by itself."""
+    """Try to set a netem qdisc on a veth pair in a temporary network namespace."""
     if os.geteuid() != 0:
         return Offer(KERNEL, False, "namespaces and qdiscs need root", "run as root, or with sudo")
     try:
@@ -69,7 +69,7 @@ def probe_kernel() -> Offer:
 
 
 def probe_guest() -> Offer:
-    """Look for the guest kernel, its modules and the TAP device; booting it is left to the first testbed."""
+    """Check for the gateway guest's kernel, its modules and the TAP device, without booting it."""
     install = "apt-get install user-mode-linux kmod"
     if os.geteuid() != 0:
         return Offer(GUEST, False, "TAP devices and namespaces need root", "run as root, or with sudo")
@@ -90,18 +90,18 @@ def probe_guest() -> Offer:
     )
 
 
-def choose_substrate(asked: str = "auto") -> Offer:
-    """Return the substrate to use: the one asked for, or with ``auto`` the kernel's own netem before the guest.
+def choose_substrate(requested: str = "auto") -> Offer:
+    """Return the requested substrate; for ``auto`` the machine's own kernel if it has netem, else the gateway guest.
 
-    Raises MissingError where it does not work here, InputError for a name that does not exist.
+    Raise MissingError if it does not work on this machine, InputError for an unknown name.
     """
     probes = {KERNEL: probe_kernel, GUEST: probe_guest}
-    if asked != "auto":
-        if asked not in probes:
-            raise InputError(f"--substrate: {asked!r} is none, give auto, {' or '.join(SUBSTRATES)}")
-        offer = probes[asked]()
+    if requested != "auto":
+        if requested not in probes:
+            raise InputError(f"--substrate: {requested!r} is not a substrate, give auto, {' or '.join(SUBSTRATES)}")
+        offer = probes[requested]()
         if not offer.available:
-            raise MissingError(f"no netem in the {asked} substrate: {offer.reason} ({offer.install})")
+            raise MissingError(f"no netem in the {requested} substrate: {offer.reason} ({offer.install})")
         return offer
     kernel = probe_kernel()
     if kernel.available:

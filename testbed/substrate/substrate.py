@@ -1,4 +1,4 @@
-"""Define a substrate: it carries the gateways of one testbed, between host namespaces that exist already."""
+"""Define a substrate: it runs the gateways of one testbed and connects them to existing host namespaces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ class SubstrateError(Exception):
 
 @dataclass(frozen=True)
 class SubstrateFacts:
-    """The facts about what carries the qdiscs: ``name`` is ``kernel`` or ``guest``, ``kernel`` its release.
+    """Facts about a running substrate: ``name`` is ``kernel``, ``guest`` or ``unshaped``, ``kernel`` a kernel release.
 
-    ``trim_ns`` is what was taken off the delay of every WAN link, because the idle path adds as much by itself.
+    ``trim_ns`` is the reduction of every WAN link's delay, which offsets the delay of the idle path itself.
     """
 
     name: str
@@ -24,34 +24,34 @@ class SubstrateFacts:
 
 
 class Substrate(Protocol):
-    """One testbed's gateways."""
+    """The gateways of one testbed."""
 
     def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
-        """Build and verify the gateways, and leave an interface ``eth0`` in every host's namespace (by host name).
+        """Build and verify the gateways, and create an interface ``eth0`` in every host's namespace (by host name).
 
-        Raises SubstrateError or ReadBackError; whatever was made by then goes with ``stop``.
+        Raise SubstrateError or ReadBackError on failure; ``stop`` removes what was created until then.
         """
 
     def settle(self, trim_ns: int) -> None:
-        """Complete the WAN links, which come up unimpaired: set impairments, and take ``trim_ns`` off the delay.
+        """Complete the WAN links, which start without impairments: set these, and reduce the delays by ``trim_ns``.
 
-        The path itself adds as much. Raises SubstrateError and ReadBackError.
+        The path itself adds ``trim_ns``. Raise SubstrateError or ReadBackError on failure.
         """
 
     def read_qdiscs(self) -> dict[str, Any]:
-        """Return what the kernel holds on every port now, by ``datacenter interface``. Raises SubstrateError."""
+        """Read every port's qdiscs from the kernel, by ``datacenter interface``. Raise SubstrateError on failure."""
 
     def read_offloads(self) -> dict[str, Any]:
-        """Return sizes and offloads of every port now, by ``datacenter interface``. Raises SubstrateError."""
+        """Read sizes and offloads of every port, by ``datacenter interface``. Raise SubstrateError on failure."""
 
     def read_counters(self) -> list[PortCounters]:
-        """Return the counters of every WAN port, as of now. Raises SubstrateError."""
+        """Read the counters of every WAN port. Raise SubstrateError on failure."""
 
     def cpu_time_s(self) -> float | None:
-        """Return the CPU seconds of carrying the network so far, on one core.
+        """Return the CPU seconds that carrying the network has taken so far, on one core.
 
-        None where they cannot be separated from others.
+        None if they cannot be separated from other CPU time.
         """
 
     def stop(self) -> None:
-        """Remove everything that ``start`` made, whether it succeeded or not."""
+        """Remove everything that ``start`` created, whether it succeeded or not."""

@@ -1,4 +1,4 @@
-"""Run gateways that delay, lose and limit nothing: hosts reach each other where there is no netem, and no WAN."""
+"""Run gateways without qdiscs, for hosts without a WAN on machines that may lack netem."""
 
 import os
 from typing import Any
@@ -16,9 +16,9 @@ _INSTALL = "run as root; a container needs the capabilities SYS_ADMIN and NET_AD
 
 
 class UnshapedKernel(HostKernel):
-    """Run the gateways of ``HostKernel`` without a qdisc.
+    """Run the gateways of ``HostKernel`` without qdiscs. The topology's latencies, rates and impairments do not apply.
 
-    No netem is wanted, and none of the topology's figures holds.
+    No netem is needed.
     """
 
     def _program(self, programmer: GatewayProgrammer) -> SubstrateFacts:
@@ -26,21 +26,21 @@ class UnshapedKernel(HostKernel):
         return SubstrateFacts(UNSHAPED, os.uname().release)
 
     def settle(self, trim_ns: int) -> None:
-        """Do nothing: there is no delay to take anything off."""
+        """Do nothing: there is no delay to reduce."""
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Return nothing: no port has a qdisc."""
         return {}
 
     def read_counters(self) -> list[PortCounters]:
-        """Return nothing: only qdiscs count."""
+        """Return nothing: only qdiscs have counters."""
         return []
 
 
 def unshaped_offer() -> Offer:
-    """Return the offer of hosts without a WAN. Raises MissingError where not even namespaces may be made."""
+    """Return the offer of hosts without a WAN. Raise MissingError if this user may not create network namespaces."""
     try:
         os.close(anonymous_namespace())
     except OSError as fault:
         raise MissingError(f"network namespaces: {fault.strerror or fault} ({_INSTALL})") from None
-    return Offer(UNSHAPED, True, "hosts without a WAN were asked for")
+    return Offer(UNSHAPED, True, "hosts without a WAN were requested")

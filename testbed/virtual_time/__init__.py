@@ -1,1 +1,1 @@
-"""Run things on a kernel whose clock jumps over idle time, and to which computation costs nothing."""
+"""Run programs in virtual time: on a kernel whose clock jumps over idle time and on which computation takes no time."""

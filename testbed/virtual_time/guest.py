@@ -1,7 +1,7 @@
-"""Run a command in virtual time: inside a guest kernel of its own, which ends with it.
+"""Run a command in virtual time, inside a new virtual-time guest that ends with the command.
 
-The guest is an ordinary process. It runs in a PID and a mount namespace of its own, as the child of this process that
-dies with it, so that however this process ends, nothing of the guest is left: neither a process nor a file.
+The guest is an ordinary process with its own PID and mount namespaces. It is a child of this process and dies with it.
+So nothing of the guest is left however this process ends: neither a process nor a file.
 """
 
 import os
@@ -32,7 +32,7 @@ from testbed.virtual_time.guest_boot import (
 )
 from testbed.virtual_time.guest_place import GuestPlace
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
-from testbed.virtual_time.management_console import CONTROL_ALT_DELETE, REGISTERS, order
+from testbed.virtual_time.management_console import CONTROL_ALT_DELETE, REGISTERS, send_command
 from testbed.virtual_time.outside_view import OutsideView
 from testbed.virtual_time.processes.inner_processes import InnerProcess, described, parse_processes, waiting
 from testbed.virtual_time.watchdog import PATIENT, Look, Patience, Watchdog
@@ -47,7 +47,10 @@ _PANIC, _OUT_OF_MEMORY = "Kernel panic", "Out of memory: Killed process"
 
 
 class GuestError(Exception):
-    """A guest could not start, got stuck or died; the message is one line that names what was running inside."""
+    """A guest died, got stuck or ran out of memory, or its clock cannot be read; the message is one line.
+
+    If the guest is stuck, the message names the processes inside.
+    """
 
 
 def run_inside(
@@ -63,14 +66,14 @@ def run_inside(
     patience: Patience = PATIENT,
     sign: Callable[[], object] | None = None,
 ) -> int:
-    """Run a command in virtual time and return its exit status, 128 and the signal's number where one ended it.
+    """Run a command in virtual time and return its exit status, or 128 + signal number if a signal ended it.
 
-    It runs as root of the guest, with this process's folder and environment unless others are given. Its output is
-    passed on as it comes, to this process's unless given otherwise; it reads ``standard_input``, which is taken whole
-    since time does not wait for anybody outside.
+    The command runs as root of the guest, by default with this process's folder and environment. Its output is relayed
+    as it appears, by default to this process's standard output and error. It reads ``standard_input``, which must be
+    complete at the start, because virtual time does not wait for the outside.
 
-    Raises MissingError where no guest can start, and GuestError for one that dies, or that is stuck by the measure of
-    ``patience``: ``sign`` is called to see whether something has come of it; by default that is output.
+    Raise MissingError if no guest can start, and GuestError for a guest that dies or that is stuck for longer than
+    ``patience`` allows. A guest makes progress if ``sign`` returns a new value; the default is the bytes of output.
     """
     out = standard_output or sys.stdout.buffer
     error = standard_error or sys.stderr.buffer
@@ -102,7 +105,7 @@ def run_inside(
 
 
 def _relay(source: BinaryIO, sink: BinaryIO) -> int:
-    """Pass on what has come, and return how many bytes."""
+    """Copy what is available, and return the number of bytes."""
     passed = 0
     while data := source.read(_CHUNK_BYTES):
         sink.write(data)
@@ -113,16 +116,16 @@ def _relay(source: BinaryIO, sink: BinaryIO) -> int:
 
 
 def namespaces() -> list[str]:
-    """Return options of ``unshare`` for the namespaces that a guest lives in.
+    """Return the options of ``unshare`` for a guest's namespaces.
 
-    Anybody but root needs a user namespace to make the others.
+    A user other than root needs a user namespace to create the others.
     """
     own = ["--mount", "--pid", "--fork", "--kill-child"]
     return own if os.geteuid() == 0 else ["--user", "--map-root-user", *own]
 
 
 class Guest:
-    """One guest, for as long as a ``with`` block."""
+    """One virtual-time guest, which runs for the duration of a ``with`` block."""
 
     def __init__(
         self, kernel: VirtualKernel, place: GuestPlace, command: GuestCommand, standard_input: bytes | None
@@ -152,7 +155,7 @@ class Guest:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "TMPDIR": str(self._place.memory_folder)},
-            # An interrupt from the keyboard is this process's, which then ends the guest.
+            # A keyboard interrupt must reach only this process, which then ends the guest.
             start_new_session=True,
         )
         starting.callback(self._end)
@@ -166,15 +169,15 @@ class Guest:
         except BrokenPipeError:
             pass
         if not self._process.stdout.readline():
-            described = self._process.stderr.read().decode(errors="replace").strip()
-            raise MissingError(f"virtual time does not start here: {described}: `wanbed doctor` tells what it needs")
+            stderr = self._process.stderr.read().decode(errors="replace").strip()
+            raise MissingError(f"virtual time does not start here: {stderr}: `wanbed doctor` lists what it needs")
         self._exchange = os.open(f"/proc/{self._process.pid}/root{OUTSIDE_EXCHANGE}", os.O_PATH | os.O_DIRECTORY)
         starting.callback(os.close, self._exchange)
         self._view = OutsideView(self._process.pid, self._kernel.record.clock_address)
 
     def _launch(self) -> list[str]:
-        """Return a program that dies with this process, and with it everything that it starts."""
-        # The first process is not the kernel itself, which as process 1 of its namespace would miss signals.
+        """Return a command line whose process, with all its children, dies with this process."""
+        # A shell is the namespace's process 1: there, the guest's kernel itself would miss signals.
         steps = [
             "set -e",
             f"mount -t tmpfs -o mode=700 exchange {OUTSIDE_EXCHANGE}",
@@ -195,13 +198,13 @@ class Guest:
         ]
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file of the exchange."""
+        """Open a file of the exchange for reading."""
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._exchange)
         opened: BinaryIO = self._stack.enter_context(os.fdopen(descriptor, "rb", buffering=0))
         return opened
 
     def read(self, name: str) -> str:
-        """Read a file of the exchange, nothing if there is none."""
+        """Return the text of a file of the exchange, empty if it does not exist."""
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._exchange)
         except FileNotFoundError:
@@ -210,24 +213,24 @@ class Guest:
             return file.read()
 
     def status(self) -> int | None:
-        """Return the command's exit status once it has ended."""
+        """Return the command's exit status, None while it runs."""
         text = self.read(STATUS)
         return int(text) if text.endswith("\n") else None
 
     def stderr_tail(self) -> str:
-        """Return the last line that the guest's kernel logged, of a panic its cause."""
+        """Return the last line of the guest kernel's log; after a panic, the last line about it."""
         lines = [_KERNEL_TIME.sub("", line) for line in self.read(KERNEL_LOG).splitlines() if line.strip()]
         panics = [line for line in lines if _PANIC in line]
-        return (panics or lines or ["it said nothing"])[-1]
+        return (panics or lines or ["its log is empty"])[-1]
 
     def out_of_memory(self) -> bool:
-        """Return whether the guest's kernel has ended a process because its memory was full."""
+        """Return whether the guest's kernel has killed a process for lack of memory."""
         return _OUT_OF_MEMORY in self.read(KERNEL_LOG)
 
     def look(self, sign: object) -> Look | None:
-        """Return the guest as of now, None while its kernel starts or ends.
+        """Observe the guest; return None while its kernel starts or ends.
 
-        Raises GuestError where nothing is to be seen.
+        Raise GuestError if this process may not read the guest's memory.
         """
         try:
             virtual_ns = self._view.virtual_ns()
@@ -238,10 +241,10 @@ class Guest:
         return None if virtual_ns is None else Look(time.monotonic(), virtual_ns, self._view.cpu_s(), sign)
 
     def stuck(self, *, spins: bool) -> str:
-        """Describe what keeps the guest from getting on, in one line with the processes that do."""
+        """Return one line that describes why the guest makes no progress, with the processes responsible."""
         console = Path(f"/proc/{self._process.pid}/root") / OUTSIDE_EXCHANGE.relative_to("/") / CONTROL
-        at_processor = _AT_PROCESSOR.search(order(console, REGISTERS, _ASKING_S) or "")
-        order(console, CONTROL_ALT_DELETE, _ASKING_S)
+        at_processor = _AT_PROCESSOR.search(send_command(console, REGISTERS, _ASKING_S) or "")
+        send_command(console, CONTROL_ALT_DELETE, _ASKING_S)
         deadline = time.monotonic() + _ASKING_S
         while not (text := self.read(PROCESSES)) and time.monotonic() < deadline:
             self._view.interrupt_running()
@@ -251,14 +254,14 @@ class Guest:
         if not spins:
             found = waiting(processes, str(OUTSIDE_EXCHANGE / INIT))
             return f"virtual time is stuck, all wait, and nothing happens: {described(found)}"
-        # What has not been asked by then, or has ended since, is known to the kernel by its name alone.
+        # A process missing from the list, because it is too early or has ended, has only the kernel's short name.
         running = [InnerProcess(int(at_processor[1]), "R", at_processor[2])] if at_processor else []
         numbers = [process.number for process in running]
         running = [process for process in processes if process.number in numbers] or running
         return f"virtual time is stuck, it computes and does not wait, so that no time passes: {described(running)}"
 
     def wait(self, seconds: float) -> bool:
-        """Wait for so long, or until the guest has ended; return whether it has."""
+        """Wait until the guest has ended, at most for ``seconds``; return whether it has."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -266,7 +269,7 @@ class Guest:
         return True
 
     def _end(self) -> None:
-        """End everything inside, and wait until it is gone."""
+        """Kill everything inside, and wait until it is gone."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):

@@ -1,7 +1,7 @@
-"""Give a guest what it starts with: the command line of its kernel, and the script that is its first process.
+"""Compose what a virtual-time guest boots with: its kernel's command line, and the script of its first process.
 
-Inside, the machine's file system is the guest's, as it is; the guest has only ``/proc``, ``/sys``, ``/dev`` and
-``/run`` of its own. What it reports to the outside lies in ``EXCHANGE``, which is a folder of the outside.
+The guest uses the machine's file system as it is; only ``/proc``, ``/sys``, ``/dev`` and ``/run`` are its own. Files
+for the outside are in ``EXCHANGE``, which is a folder outside the guest.
 """
 
 import re
@@ -14,17 +14,17 @@ from ground.strict_model import InputError
 from testbed.kernel.inside import TIME_TRAVEL
 
 OUTSIDE_EXCHANGE = Path("/run")
-"""Where the exchange lies for the guest's kernel, on the outside: a file system in memory that only the guest has."""
+"""The exchange's path for the guest's kernel: a file system in memory, outside, in the guest's mount namespace."""
 EXCHANGE = Path("/run/outside")
-"""The same for programs inside."""
+"""The exchange's path for programs inside the guest."""
 MOUNT = "mount"
 INIT, STANDARD_INPUT, STANDARD_OUTPUT, STANDARD_ERROR = "init", "stdin", "stdout", "stderr"
 STATUS, PROCESSES, KERNEL_LOG = "status", "processes", "kernel.log"
 CONTROL = Path("uml/guest/mconsole")
-"""The socket on which the guest's kernel takes orders, in the exchange."""
+"""The management console of the guest's kernel, a socket in the exchange."""
 
 OWN_FOLDERS = tuple(Path(name) for name in ("/proc", "/sys", "/dev", "/run"))
-"""Those in which a guest sees nothing of the machine's."""
+"""Folders in which a guest sees none of the machine's files."""
 
 _OPEN_FILES = 65_536
 _MIB = 2**20
@@ -34,9 +34,9 @@ _LOG_ALL_BUT_DEBUG = 7
 
 @dataclass(frozen=True)
 class GuestCommand:
-    """A program to run inside: its arguments, the folder it starts in, and its environment.
+    """A program to run inside the guest: its arguments, its working folder, and its environment.
 
-    With ``has_input`` it reads the exchange's ``STANDARD_INPUT``, else nothing.
+    If ``has_input`` is true it reads the exchange's ``STANDARD_INPUT``, otherwise nothing.
     """
 
     argv: Sequence[str]
@@ -46,7 +46,7 @@ class GuestCommand:
 
 
 def check_visible(path: Path, what: str) -> None:
-    """Raise InputError for a path that means something else inside."""
+    """Raise InputError for a path in one of ``OWN_FOLDERS``, which differ inside the guest."""
     resolved = path.resolve()
     hidden = next((own for own in OWN_FOLDERS if resolved.is_relative_to(own)), None)
     if hidden is not None:
@@ -60,18 +60,18 @@ def kernel_command(kernel: Path, memory_bytes: int) -> list[str]:
         TIME_TRAVEL,
         *("rootfstype=hostfs", "rootflags=/", "rw", f"init={OUTSIDE_EXCHANGE / INIT}"),
         f"mem={memory_bytes // _MIB}M",
-        # Without addresses of its own, nothing announces itself at random times among the packets that are measured.
+        # IPv6 would send its own packets at random times among those that are measured.
         "ipv6.disable_ipv6=1",
-        # Consoles stall on long lines: only the kernel itself talks there, the command's output goes through files.
+        # Consoles stall on long lines: only the kernel writes there, the command's output goes through files.
         *("con=null", "con0=null,fd:1", "con1=null", f"loglevel={_LOG_ALL_BUT_DEBUG}"),
         *(f"uml_dir={OUTSIDE_EXCHANGE / CONTROL.parts[0]}", f"umid={CONTROL.parts[1]}"),
     ]
 
 
 def init_script(command: GuestCommand) -> str:
-    """Return a shell script that runs the command and leaves its exit status in the exchange.
+    """Return a shell script that runs the command and writes its exit status to the exchange.
 
-    On SIGINT it writes down all processes inside. It does not end by itself: the outside ends the guest.
+    On SIGINT it writes a list of all processes to the exchange. It does not end by itself: the outside ends the guest.
     """
     exports = [
         f"export {name}={shlex.quote(value)}" for name, value in command.environment.items() if _NAME.fullmatch(name)
@@ -83,8 +83,8 @@ def init_script(command: GuestCommand) -> str:
             "#!/bin/sh",
             "set -e",
             "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            # Started by anybody but root, a guest sees what is root's outside as nobody's: a program that becomes its
-            # owner, like mount, would lose root. So first by a copy that does not, then never again.
+            # If a user other than root starts the guest, root's files outside belong to nobody inside: a set-user-ID
+            # program like mount would lose root. So use a copy without that bit, and remount with nosuid.
             f"{OUTSIDE_EXCHANGE / MOUNT} -t proc proc /proc",
             f"{OUTSIDE_EXCHANGE / MOUNT} -o remount,bind,nosuid /",
             "mount -t sysfs sysfs /sys",
@@ -97,32 +97,32 @@ def init_script(command: GuestCommand) -> str:
             '  [ -e "/dev/${link%%:*}" ] || ln -s "${link#*:}" "/dev/${link%%:*}"',
             "done",
             "ip link set lo up",
-            # SIGINT to the first process, in place of halting, is how the outside asks.
+            # Ctrl-Alt-Del from the management console sends SIGINT to the first process instead of halting.
             "echo 0 > /proc/sys/kernel/ctrl-alt-del",
-            "tell_processes() {",
+            "list_processes() {",
             "  for process in /proc/[0-9]*; do",
-            "    state=; words=",
-            # Threads of the kernel have none; starting a program to look is slow in here.
-            '    read -r words < "$process/cmdline"; [ -n "$words" ] || continue',
+            "    state=; command=",
+            # Kernel threads have no command line. Only built-ins, because starting programs is slow in the guest.
+            '    read -r command < "$process/cmdline"; [ -n "$command" ] || continue',
             '    while read -r name value _; do [ "$name" != State: ] || state=$value; done < "$process/status"',
-            '    words=$(tr "\\0\\n" "  " < "$process/cmdline")',
-            '    echo "${process#/proc/} $state $words"',
+            '    command=$(tr "\\0\\n" "  " < "$process/cmdline")',
+            '    echo "${process#/proc/} $state $command"',
             f"  done > {processes}.partial 2> /dev/null",
             f"  mv {processes}.partial {processes}",
             "}",
-            "trap tell_processes INT",
-            # Ahead of whatever computes without a pause: else the question would have to wait for it.
+            "trap list_processes INT",
+            # Real-time priority: otherwise a process that computes without a pause would delay the list.
             "chrt --fifo --pid 1 $$",
             f"ulimit -n {_OPEN_FILES}",
             *exports,
             'export PATH="$PATH:/usr/sbin:/sbin" TMPDIR=/dev/shm',
             f"cd {shlex.quote(str(command.folder))}",
             "set +e",
-            # A shell has what runs in its background ignore both.
+            # A shell lets its background processes ignore both signals.
             f"chrt --other 0 env --default-signal=INT,QUIT {shlex.join(command.argv)} "
             f"< {given} >> {EXCHANGE / STANDARD_OUTPUT} 2>> {EXCHANGE / STANDARD_ERROR} &",
             "running=$!",
-            # What interrupts waiting is the question above.
+            # The SIGINT above interrupts waiting.
             'wait "$running"; status=$?',
             'while kill -0 "$running" 2> /dev/null; do wait "$running"; status=$?; done',
             "sync",

@@ -1,4 +1,4 @@
-"""Choose where on the machine a guest runs: the core it is pinned to, and the memory it may take."""
+"""Choose a virtual-time guest's place on the machine: the core it is pinned to, and the memory it may use."""
 
 import os
 import random
@@ -11,17 +11,17 @@ from testbed.kernel.missing import MissingError
 _GIB = 2**30
 WANTED_MEMORY_BYTES, LEAST_MEMORY_BYTES = 6 * _GIB, _GIB
 _MEMORY_PARTS = 3, 4
-"""Of what is free: the guest takes only what it touches, and the machine has other things to do."""
+"""Fraction of the free memory for the guest, which uses only the pages it touches; the rest is for other programs."""
 _LOOK_S = 0.1
 
 MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 WANTED_MAP_COUNT = 1_048_576
-"""Every page that a process inside touches may be a mapping of its own on the outside: this is 4 GiB a process."""
+"""Each page of a process inside may need its own mapping outside: this is 4 GiB per process."""
 
 
 @dataclass(frozen=True)
 class GuestPlace:
-    """The place of a guest. ``memory_folder`` holds the guest's memory, as a file that has no name."""
+    """The place of a guest. ``memory_folder`` holds the guest's memory in an unnamed file."""
 
     core: int
     memory_bytes: int
@@ -29,19 +29,19 @@ class GuestPlace:
 
 
 def choose_place() -> GuestPlace:
-    """Choose the least busy core that this process may use, and as much memory as a large run needs, if it is there.
+    """Choose the least busy core that this process may use, and as much memory as a large run needs, if available.
 
-    Pinned to one core, the guest's kernel and the processes that it traces take turns without waking each other across
-    cores, which halves the wall time. Raises MissingError where there is too little memory.
+    On one core, the guest's kernel and the processes that it traces take turns without waking each other across cores,
+    which halves the wall time. Raise MissingError if there is too little memory.
     """
     folder, memory_bytes = memory_for_guest()
     return GuestPlace(least_busy_core(), memory_bytes, folder)
 
 
 def least_busy_core() -> int:
-    """Return the least busy core that this process may use, by what the cores did in the last moment.
+    """Return the core with the most idle time in the next 0.1 s among those that this process may use.
 
-    Among equal cores it is a random one.
+    Choose at random among equal cores.
     """
     allowed = os.sched_getaffinity(0)
     if len(allowed) == 1:
@@ -53,7 +53,7 @@ def least_busy_core() -> int:
 
 
 def idle_ticks(stat: str) -> dict[int, int]:
-    """Return the idle time of every core, from the text of ``/proc/stat``."""
+    """Return the idle ticks of every core, from the text of ``/proc/stat``."""
     lines = (line.split() for line in stat.splitlines())
     return {
         int(words[0][3:]): int(words[4]) for words in lines if words and words[0][:3] == "cpu" and words[0] != "cpu"
@@ -61,7 +61,7 @@ def idle_ticks(stat: str) -> dict[int, int]:
 
 
 def memory_for_guest() -> tuple[Path, int]:
-    """Return where a guest's memory lies best, and how much of it there may be. Raises MissingError."""
+    """Return the best folder for a guest's memory, and its size in bytes. Raise MissingError if none has enough."""
     available_bytes = _available_memory_bytes()
     tried = []
     for folder in _memory_folders():
@@ -84,9 +84,9 @@ def memory_for_guest() -> tuple[Path, int]:
 
 
 def _memory_folders() -> list[Path]:
-    """Return the folders to try, memory before disks."""
-    asked = os.environ.get("TMPDIR")
-    return [Path("/dev/shm"), *([Path(asked)] if asked else []), Path("/tmp"), Path("/var/tmp")]  # noqa: S108
+    """Return the folders to try: those in memory before those on disk."""
+    chosen = os.environ.get("TMPDIR")
+    return [Path("/dev/shm"), *([Path(chosen)] if chosen else []), Path("/tmp"), Path("/var/tmp")]  # noqa: S108
 
 
 def _available_memory_bytes() -> int:
@@ -98,9 +98,9 @@ def _available_memory_bytes() -> int:
 
 
 def map_count_advice(path: Path = MAP_COUNT) -> str | None:
-    """Describe what a process inside cannot have on this machine and what root can do about it, in one line.
+    """Return one line about this machine's limit on the memory of a process inside, and how root can raise it.
 
-    None if there is nothing that it cannot have.
+    Return None if the limit is high enough.
     """
     now = int(path.read_text())
     if now >= WANTED_MAP_COUNT:
@@ -112,9 +112,6 @@ def map_count_advice(path: Path = MAP_COUNT) -> str | None:
 
 
 def raise_map_count(path: Path = MAP_COUNT) -> None:
-    """Let processes inside be larger than that, where this user may: root.
-
-    It stays so until the machine restarts.
-    """
+    """Raise that limit to ``WANTED_MAP_COUNT`` if this user may (root), until the machine restarts."""
     if map_count_advice(path) is not None and os.access(path, os.W_OK):
         path.write_text(str(WANTED_MAP_COUNT))

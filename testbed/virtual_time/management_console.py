@@ -1,7 +1,7 @@
-"""Use the management console of a guest's kernel: a socket on which the kernel itself answers.
+"""Send commands to the management console of a guest's kernel, a socket that the kernel itself answers.
 
-It answers whatever its processes do. Protocol version 2 (Linux: arch/um/drivers/mconsole.h): datagrams of a header and
-text; an answer comes in several, all but the last of which are marked.
+It answers regardless of the processes inside. Protocol version 2 (Linux: arch/um/drivers/mconsole.h): datagrams of a
+header and text. An answer takes several datagrams; all but the last have a flag for more.
 """
 
 import socket
@@ -14,19 +14,19 @@ _ANSWER = struct.Struct("=III")
 _MAGIC, _VERSION = 0xCAFEBABE, 2
 
 REGISTERS, CONTROL_ALT_DELETE = "sysrq p", "cad"
-"""Orders: tell which process is at the processor; interrupt the first process.
+"""Commands: report the running process; send SIGINT to the first process.
 
-``sysrq t``, which would tell of every process, kills a User-Mode Linux of version 6.1.
+``sysrq t``, which would report all processes, crashes User-Mode Linux 6.1.
 """
 
 
-def order(console: Path, text: str, patience_s: float) -> str | None:
-    """Give an order and return the answer, None if none comes or no kernel is there any more."""
+def send_command(console: Path, text: str, patience_s: float) -> str | None:
+    """Send a command and return the answer, None if none comes in ``patience_s`` or the kernel is gone."""
     deadline = time.monotonic() + patience_s
     lines = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as ours:
         try:
-            # A name of its own, which the kernel picks, is where the answer goes.
+            # The answer goes to a name that the kernel assigns here.
             ours.bind("")
             ours.sendto(_REQUEST.pack(_MAGIC, _VERSION, len(text), text.encode()), str(console))
             while True:

@@ -1,4 +1,4 @@
-"""Watch a guest from the outside, without its cooperation: how far its clock is, and how long it has computed."""
+"""Observe a guest from the outside, without its cooperation: its clock and its CPU time."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ _NANOSECONDS = struct.Struct("=Q")
 
 
 class OutsideView:
-    """Look at the guest that ``launcher`` started: a shell, whose one child is the guest's kernel."""
+    """Observe the guest that process ``launcher`` started. Its child is a shell, whose child is the guest's kernel."""
 
     def __init__(self, launcher: int, clock_address: int) -> None:
         self._launcher = launcher
@@ -22,7 +22,7 @@ class OutsideView:
 
     @property
     def kernel(self) -> int | None:
-        """The process that is the guest's kernel, None while there is none."""
+        """PID of the guest's kernel, None while there is none."""
         if self._kernel is None:
             shell = next(_children(self._launcher), None)
             for process in [] if shell is None else _children(shell):
@@ -32,9 +32,9 @@ class OutsideView:
         return self._kernel
 
     def virtual_ns(self) -> int | None:
-        """Return the guest's clock, nanoseconds since it started, read in its memory; None while there is none.
+        """Return the guest's clock in nanoseconds since its start, read from its memory; None while there is none.
 
-        Raises PermissionError where this process may not look into another one's memory.
+        Raise PermissionError if this process may not read another process's memory.
         """
         if self.kernel is None:
             return None
@@ -48,11 +48,11 @@ class OutsideView:
         return None if len(read) < _NANOSECONDS.size else int(_NANOSECONDS.unpack(read)[0])
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds that the guest's kernel and the processes inside have used."""
+        """Return the CPU seconds used by the guest's kernel and the processes inside."""
         return process_tree_cpu_s(self._launcher)
 
     def interrupt_running(self) -> None:
-        """Interrupt a process that computes without ever calling its kernel, so that the kernel gets control."""
+        """Interrupt processes that compute without system calls, so that the guest's kernel gets control."""
         if self.kernel is None:
             return
         for process in _children(self.kernel):

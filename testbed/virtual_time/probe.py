@@ -1,4 +1,4 @@
-"""Find out whether this machine and this user can run things in virtual time, and what they would need root for."""
+"""Probe whether this user can run virtual time on this machine, and what only root could enable."""
 
 import os
 import subprocess
@@ -13,9 +13,10 @@ from testbed.virtual_time.kernel.kernel_options import configuration_hash
 
 @dataclass(frozen=True)
 class VirtualTimeOffer:
-    """An answer: whether virtual time works here, and why or why not; the kernel to boot, None where none is built.
+    """Whether virtual time works on this machine, and why or why not.
 
-    ``root_for`` is what only root could do about this machine, one line each; empty where nothing is lacking.
+    ``kernel`` is the release of the kernel to boot and ``path`` its file, None if none is built. ``root_for`` lists
+    what only root can do to enable or improve it, one line each; empty if nothing is missing.
     """
 
     available: bool
@@ -27,7 +28,7 @@ class VirtualTimeOffer:
 
 
 def probe_virtual_time() -> VirtualTimeOffer:
-    """Look for the kernel, try the namespaces that a guest lives in, and look for its memory. Boots nothing."""
+    """Check for the kernel, for a guest's namespaces and for its memory, without booting a guest."""
     wanted = configuration_hash()
     try:
         kernel = virtual_kernel()
@@ -47,7 +48,7 @@ def probe_virtual_time() -> VirtualTimeOffer:
 
 
 def _namespaces_refused() -> str | None:
-    """Return why this user gets no namespaces, None if it does."""
+    """Return why this user cannot create a guest's namespaces, None if it can."""
     try:
         tried = subprocess.run(["unshare", *namespaces(), "true"], capture_output=True, text=True, check=False)
     except OSError as fault:

@@ -1,4 +1,4 @@
-"""Make two runs in virtual time the same run."""
+"""Make runs in virtual time repeatable."""
 
 import os
 import time
@@ -13,31 +13,31 @@ _ADDRESS_SPACE = Path("/proc/sys/kernel/randomize_va_space")
 
 
 def wait_for_whole_second() -> None:
-    """Sleep until the clock is at a whole second.
+    """Sleep until the clock is at a whole second, so that every trial starts at the same point of a kernel tick.
 
-    The kernel keeps TCP's longer timers (delayed acknowledgements, retransmission, idleness) in ticks of 10 ms. Where
-    in a tick a trial begins would decide how long they are, and with them, where it is close, whether a connection
-    starts slowly again.
+    The kernel keeps TCP's longer timers (delayed acknowledgements, retransmission, idleness) in ticks of 10 ms. The
+    position in a tick at which a trial begins affects their length, and so, in borderline cases, whether a connection
+    returns to slow start.
     """
     time.sleep((_NS_PER_S - time.monotonic_ns() % _NS_PER_S) / _NS_PER_S)
 
 
 def use_the_same_addresses() -> None:
-    """Give every process that starts from now on the same memory layout: objects' addresses order Python's sets."""
+    """Give every process started from now on the same memory layout, because addresses order Python's sets."""
     _ADDRESS_SPACE.write_text("0")
 
 
 def unseeded(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which Python orders sets and hashes text the same way each time."""
+    """Return an environment in which Python hashes text, and so orders sets, the same way each time."""
     return {**environment, "PYTHONHASHSEED": "0"}
 
 
 def run_in_order_of_waking() -> None:
-    """Let this process, and what it forks, run in the order in which they wake, before all others.
+    """Schedule this process and its forks in the order of their waking, before all other processes.
 
-    The kernel's ordinary scheduler goes by how much time each has had, which in virtual time is next to none: chance
-    would decide whose packet is the first of those sent at one moment. The kernel's own threads that deliver packets
-    come before even those.
+    The ordinary scheduler orders processes by the CPU time they have had, which is almost zero in virtual time: chance
+    would decide the order of packets sent at the same moment. The kernel's threads that deliver packets get a still
+    higher priority.
     """
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PROGRAMS_PRIORITY))
     for name in Path("/proc").glob("[0-9]*/comm"):

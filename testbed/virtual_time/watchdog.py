@@ -1,8 +1,8 @@
-"""Detect when a guest is stuck, by rules over what the outside sees of it.
+"""Detect from outside observations that a guest is stuck.
 
-A guest computes for nothing: its clock stands still while a process runs, and jumps to the next timer when all wait.
-So a process that spins until something happens stops the clock for ever; and where every process waits for another one,
-only the kernel's own timers are left, and the clock runs away, by days in a second.
+A guest's clock stands still while a process computes, and jumps to the next timer when all processes wait. So a process
+that waits in a busy loop stops the clock for ever. If all processes wait for each other, only the kernel's own timers
+are left, and the clock advances by days in a second.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ _S = 10**9
 
 @dataclass(frozen=True)
 class Patience:
-    """The limits on how long a guest may go without a sign.
+    """The limits on how long a guest may go without progress.
 
-    ``spin_cpu_s``: of CPU time, for which its clock may stand still while it computes. Not of wall time: a busy machine
-    gives it little. ``quiet_virtual_s``: of its own time, for which nothing may come of it. ``still_wall_s``: of wall
-    time, for which neither its clock may move nor it compute.
+    ``spin_cpu_s`` is the CPU time for which its clock may stand still while it computes; not wall time, of which a busy
+    machine gives it little. ``quiet_virtual_s`` is the virtual time without a new sign of progress. ``still_wall_s`` is
+    the wall time in which neither the clock advances nor the guest computes.
     """
 
     spin_cpu_s: float = 60.0
@@ -29,7 +29,7 @@ PATIENT = Patience()
 
 @dataclass(frozen=True)
 class Look:
-    """A guest at one moment: the outside's clock, its own, its CPU time, and anything that changes when it gets on."""
+    """A guest at one moment: wall clock, virtual clock, CPU time, and a ``sign`` that changes with its progress."""
 
     wall_s: float
     virtual_ns: int
@@ -38,7 +38,7 @@ class Look:
 
 
 class Watchdog:
-    """Judge one look after another."""
+    """Decide from successive looks whether a guest is stuck."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
@@ -47,7 +47,7 @@ class Watchdog:
         self._computed: Look | None = None
 
     def spins(self, look: Look) -> bool | None:
-        """Return True if the guest is stuck because something runs, False because nothing does, None if it is not."""
+        """Return True if the guest is stuck in computation, False if it is stuck waiting, None if it is not stuck."""
         if self._clock_moved is None or self._clock_moved.virtual_ns != look.virtual_ns:
             self._clock_moved = look
         if self._sign_seen is None or self._sign_seen.sign != look.sign:

@@ -10,7 +10,7 @@ from pyroute2.netlink.rtnl.tcmsg import tcmsg
 import results
 from ground.impairments import Impairments
 from ground.strict_model import InputError
-from netem_profiles.profile import load_profile
+from netem_profiles.preset import load_preset
 from results.records.run_store import RunStore
 from results.records.schema import CalibrationRow
 from results.report.calibration_table import calibration_table
@@ -67,7 +67,7 @@ def test_more_than_all_packets_is_refused_in_one_line() -> None:
 def test_a_network_preset_may_have_it(tmp_path: Path) -> None:
     preset = tmp_path / "own.yaml"
     preset.write_text("title: x\nsource: [{figures: a, origin: b}]\ndefault: {latency: 20ms, reordering: 5%}\n")
-    assert {each.impairments for each in load_profile(str(preset), ("east", "west")).values()} == {FIVE_PERCENT}
+    assert {each.impairments for each in load_preset(str(preset), ("east", "west")).values()} == {FIVE_PERCENT}
 
 
 def test_a_qdisc_is_reported_and_reads_back_the_same() -> None:

@@ -38,10 +38,10 @@ class PlainHost:
         return subprocess.Popen(argv, **popen)
 
     def start_module(
-        self, module: str, arguments: list[str], words: int, environment: Mapping[str, str]
+        self, module: str, arguments: list[str], output: int, environment: Mapping[str, str]
     ) -> HostProcess:
         whole = {**os.environ, **environment}
-        return Program(module_command(module, *arguments), env=whole, stdout=words, stderr=words)
+        return Program(module_command(module, *arguments), env=whole, stdout=output, stderr=output)
 
 
 class PlainNetwork:

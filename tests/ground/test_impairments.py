@@ -6,7 +6,7 @@ from ground.impairments import IMPAIRMENTS, NOT_SIMULATED, UNIMPAIRED, Impairmen
 ANY = st.builds(Impairments, jitter_ns=st.integers(0, 10**10), loss=st.floats(0, 1))
 
 
-def test_a_link_is_unimpaired_unless_something_is_asked_for() -> None:
+def test_link_has_no_impairments_by_default() -> None:
     assert Impairments() == UNIMPAIRED
     assert not any(value for _, value in UNIMPAIRED.items())
 

@@ -87,7 +87,7 @@ def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch)
     assert on_a_machine(monkeypatch, HAS_NETEM, HAS_GUEST).gpus == ()
 
 
-def test_the_document_tells_everything_in_the_promised_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagnosis_document_has_all_documented_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     document = on_a_machine(monkeypatch, NO_NETEM, NO_GUEST).document()
     assert json.loads(json.dumps(document)) == document
     assert set(document) == {"netem", "virtual_time", "gpus", "missing"}

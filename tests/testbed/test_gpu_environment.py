@@ -1,4 +1,4 @@
-"""What programs on the hosts of a testbed see of the GPUs that the hosts were given."""
+"""The GPUs that programs on a testbed's hosts see."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ GPUS = GpuAssignment({"east-0": ("GPU-0", "GPU-1"), "east-1": ("GPU-2", "GPU-3")
 
 
 class Node:
-    """A host that keeps the environment of what was started there."""
+    """A host that records the environment of the programs started there."""
 
     def __init__(self) -> None:
         self.environments: list[Mapping[str, str]] = []
@@ -26,7 +26,7 @@ class Node:
         self.environments.append(env)
         return SimpleNamespace(argv=argv, **popen)
 
-    def start_module(self, module: str, arguments: list[str], words: int, environment: Mapping[str, str]) -> Any:
+    def start_module(self, module: str, arguments: list[str], output: int, environment: Mapping[str, str]) -> Any:
         self.environments.append(environment)
         return SimpleNamespace(argv=[module, *arguments])
 

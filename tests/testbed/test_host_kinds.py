@@ -9,7 +9,7 @@ from tests.testbed.hosts.conformity import differences
 
 
 @pytest.mark.parametrize("host", [EmulatedHost, LightHost])
-def test_every_kind_of_host_has_what_a_testbed_needs_of_it(host: type) -> None:
+def test_every_kind_of_host_implements_the_protocol(host: type) -> None:
     assert differences(host, NetworkHost) == []
 
 
@@ -18,7 +18,7 @@ def test_every_kind_makes_and_ends_its_hosts_in_the_same_way(network: type) -> N
     assert differences(network, HostNetwork) == []
 
 
-def test_what_is_missing_or_called_in_another_way_is_noticed() -> None:
+def test_missing_or_different_methods_are_found() -> None:
     class Other:
         namespace = "/proc/1/ns/net"
 

@@ -1,4 +1,4 @@
-"""How a testbed comes and goes, as far as it needs no root: with parts that only note what was asked of them."""
+"""Bring-up and shutdown of a testbed without root: its parts only record their calls."""
 
 import shutil
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def _able_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def parts(
     monkeypatch: pytest.MonkeyPatch, start: BaseException | None = None, stop: BaseException | None = None
 ) -> Iterator[list[str]]:
-    """Nothing is really built; yields what is done meanwhile, with the faults that it is to end in."""
+    """Build nothing; yield the recorded calls, and the faults to raise."""
     done: list[str] = []
 
     def note(step: str, fault: BaseException | None) -> None:
@@ -49,7 +49,7 @@ def parts(
 
 
 @pytest.mark.parametrize("program", HOST_PROGRAMS)
-def test_a_missing_program_is_named_with_its_package_before_bring_up(
+def test_missing_program_is_reported_with_its_package_before_bring_up(
     topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda asked: None if asked == program else f"/usr/bin/{asked}")
@@ -120,7 +120,7 @@ def test_a_fault_while_it_is_up_takes_it_down(
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("stuck"), KeyboardInterrupt(), SystemExit(143)])
-def test_what_could_not_be_taken_down_stays_on_record_for_cleaning(
+def test_failed_shutdown_stays_on_record_for_cleaning(
     topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: BaseException
 ) -> None:
     with (
@@ -167,5 +167,5 @@ def test_a_testbed_that_cannot_even_be_laid_out_gives_its_slot_back(
 @pytest.mark.parametrize(
     ("idle_rtt_ms", "trim_ns"), [(80.0, 0), (80.4, 200_000), (79.9, 0), (81.9, 950_000), (85.0, MAX_TRIM_NS)]
 )
-def test_delays_are_trimmed_by_half_the_idle_round_trips_excess_up_to_a_bound(idle_rtt_ms: float, trim_ns: int) -> None:
+def test_wan_delay_trim_is_half_the_excess_of_the_idle_rtt_within_a_bound(idle_rtt_ms: float, trim_ns: int) -> None:
     assert wan_delay_trim_ns(idle_rtt_ms, 40_000_000) == trim_ns

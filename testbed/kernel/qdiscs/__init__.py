@@ -1,1 +1,1 @@
-"""Set qdiscs, read them back, and read their counters."""
+"""Set qdiscs, read them back, and read their statistics."""

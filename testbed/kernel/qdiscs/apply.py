@@ -1,4 +1,4 @@
-"""Put a port's shape into the kernel, and read it out again."""
+"""Apply a port's shape in the kernel, and read it back."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _MAJOR = HTB_MAJOR << 16
 
 
 def apply_shape(netlink: Any, index: int, shape: PortShape) -> None:
-    """Shape the interface of that index, which must carry no qdisc of its own yet. Raises NetlinkError."""
+    """Shape the interface of that index, which must have no qdisc yet. Raise NetlinkError if the kernel refuses."""
     netlink.tc("add", "htb", index, _MAJOR, default=DEFAULT_CLASS)
     rate = shape.trunk.rate_bytes_per_s
     _add_class(netlink, index, TRUNK_CLASS, shape, parent=_MAJOR, rate=rate, ceiling=rate)
@@ -33,7 +33,7 @@ def apply_shape(netlink: Any, index: int, shape: PortShape) -> None:
 
 
 def change_netem(netlink: Any, index: int, shape: PortShape) -> None:
-    """Give every netem leaf of an interface that is shaped already the settings it has in ``shape``."""
+    """Change every netem leaf of an interface that is shaped already to its plan in ``shape``."""
     for each in shape.classes:
         if each.netem is not None:
             _netem(netlink, "change", index, each)
@@ -61,12 +61,12 @@ def _add_class(netlink: Any, index: int, minor: int, shape: PortShape, *, parent
 
 
 def _sent_in(microseconds: int, rate_bytes_per_s: int) -> float:
-    """Return the bytes that pyroute2, which cuts their time to whole microseconds, turns back into that very time."""
+    """Return a burst in bytes that pyroute2 converts back to exactly ``microseconds``; it truncates to whole ones."""
     return (microseconds + 0.5) * rate_bytes_per_s / 1e6
 
 
 def read_shape(netlink: Any, index: int) -> PortShape:
-    """Read the shape that the kernel holds on an interface. Raises LookupError without HTB."""
+    """Read the shape of an interface from the kernel. Raise LookupError if it has no HTB."""
     leaves = {
         message["parent"] & 0xFFFF: netem.read_back(message)
         for message in netlink.get_qdiscs(index=index)

@@ -1,7 +1,7 @@
-"""Encode netem over netlink in the kernel's own units: ns delays, 64-bit rates, and dumps that read back exactly.
+"""Encode netem over netlink in the kernel's own units: delays in ns, 64-bit rates, dumps that read back exactly.
 
-pyroute2's own netem encodes microseconds through scheduler ticks, cannot set a rate, and lacks the 64-bit attributes.
-Importing this module puts this encoder in its place, in this process only.
+pyroute2's own netem encodes microseconds as scheduler ticks, cannot set a rate, and lacks the 64-bit attributes.
+Importing this module replaces it by this encoder, in this process only.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from ground.impairments import FRACTION_DIGITS, Impairments
 from testbed.network.gateway_plan import NetemPlan
 
 ORDER_KEEPING_RATE_BYTES_PER_S = 10**15
-"""Above any rate that can be asked for, so that it shapes nothing: with a rate set, netem keeps packets in order."""
+"""Above any configurable rate, so that it limits nothing. netem keeps packets in order only if a rate is set."""
 
 _PROBABILITY_ONE = 2**32 - 1
 _UINT32_MAX = 2**32 - 1
 
 
 class _Options(sched_netem.options):  # type: ignore[misc]
-    """netem's attributes, completed by those that pyroute2 leaves out."""
+    """netem's attributes, including those that pyroute2 lacks."""
 
     nla_map = (
         ("TCA_NETEM_UNSPEC", "none"),
@@ -41,7 +41,7 @@ class _Options(sched_netem.options):  # type: ignore[misc]
 
 
 class _Plugin:
-    """The object that pyroute2 looks up for the kind ``netem``: the options travel as ``netem_options`` makes them."""
+    """The object that pyroute2 looks up for the kind ``netem``; it sends options as ``netem_options`` returns them."""
 
     parent = TC_H_ROOT
     options = _Options
@@ -57,12 +57,12 @@ def _fraction(share: int) -> float:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the kernel is told a value of one impairment, none included, and how it is read from a dump.
+    """How to encode a value of one impairment, zero included, for the kernel, and how to read it from a dump.
 
-    Names that begin with ``TCA_`` are attributes, others are fields of netem's own structure.
+    Encoded names that begin with ``TCA_`` are attributes, others are fields of netem's own structure.
     """
 
-    told: Callable[[Any], dict[str, Any]]
+    encode: Callable[[Any], dict[str, Any]]
     read: Callable[[Any], Any]
 
 
@@ -76,15 +76,15 @@ ENCODINGS = {
 
 
 def netem_options(plan: NetemPlan) -> dict[str, Any]:
-    """Return options of ``IPRoute.tc(..., kind="netem")`` for a plan.
+    """Return the options of ``IPRoute.tc(..., kind="netem")`` for a plan.
 
-    They are complete, so that a replace keeps no old setting.
+    They are complete, so that no earlier option remains after a change.
     """
     unlimited = ORDER_KEEPING_RATE_BYTES_PER_S if plan.impairments.delay_spread_ns else 0
     rate = unlimited if plan.rate_bytes_per_s is None else plan.rate_bytes_per_s
-    lines: dict[str, Any] = {}
+    encoded: dict[str, Any] = {}
     for each, value in plan.impairments.items():
-        lines |= ENCODINGS[each.field].told(value)
+        encoded |= ENCODINGS[each.field].encode(value)
     return {
         "delay": 0,
         "limit": plan.limit_packets,
@@ -92,10 +92,10 @@ def netem_options(plan: NetemPlan) -> dict[str, Any]:
         "gap": 0,
         "duplicate": 0,
         "jitter": 0,
-        **{name: value for name, value in lines.items() if not name.startswith("TCA_")},
+        **{name: value for name, value in encoded.items() if not name.startswith("TCA_")},
         "attrs": [
             ("TCA_NETEM_LATENCY64", plan.delay_ns),
-            *((name, value) for name, value in lines.items() if name.startswith("TCA_")),
+            *((name, value) for name, value in encoded.items() if name.startswith("TCA_")),
             (
                 "TCA_NETEM_RATE",
                 {"rate": min(rate, _UINT32_MAX), "packet_overhead": 0, "cell_size": 0, "cell_overhead": 0},
@@ -106,9 +106,9 @@ def netem_options(plan: NetemPlan) -> dict[str, Any]:
 
 
 def read_back(qdisc: Any) -> NetemPlan:
-    """Read the settings of a dumped netem qdisc, in the units of a plan."""
+    """Return a dumped netem qdisc as a plan."""
     values = qdisc.get_attr("TCA_OPTIONS")
-    # The kernel tells the longer one only of a rate that needs it.
+    # The kernel dumps the 64-bit attribute only for a rate that needs it.
     rate = values.get_attr("TCA_NETEM_RATE64") or values.get_attr("TCA_NETEM_RATE")["rate"]
     return NetemPlan(
         delay_ns=values.get_attr("TCA_NETEM_LATENCY64"),

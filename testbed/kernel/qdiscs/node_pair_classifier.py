@@ -1,9 +1,9 @@
-"""Find a packet's node pair, or its source host, in constant time.
+"""Classify a packet by its node pair, or by its source host, in constant time.
 
-A chain of u32 filters is searched packet by packet and grows with the number of pairs. Here one classic BPF program
-computes the class from the addresses instead: hosts are numbered by the last octet of their address, so the class of
-a pair is a multiplication and an addition, whatever their number. Packets that match no pair (a router's ICMP errors,
-for example) fall to the qdisc's default class.
+The kernel would search a chain of u32 filters for every packet, and the chain grows with the number of pairs. Instead,
+one classic BPF program computes the class from the addresses: the last octet of an address numbers the host, so the
+class of a pair takes one multiplication and one addition for any number of hosts. Packets that match no pair, for
+example a router's ICMP errors, get the qdisc's default class.
 """
 
 import socket
@@ -18,7 +18,7 @@ from testbed.network.addressing import FIRST_HOST_OCTET
 from testbed.network.gateway_plan import FIRST_PAIR_CLASS
 
 _NETWORK_HEADER = 0xFFF00000
-"""SKF_NET_OFF: offsets from here count from the IP header, wherever it lies."""
+"""SKF_NET_OFF: offsets are relative to the IP header."""
 _SOURCE, _DESTINATION = 12, 16
 
 _LD_WORD_ABS, _LD_HALF_ABS, _LD_BYTE_ABS = 0x20, 0x28, 0x30
@@ -48,7 +48,7 @@ class Instruction:
 
 
 def node_pair_program(source_subnet: str, sources: int, destination_subnet: str, destinations: int) -> bytes:
-    """Build a program that returns the class of a packet between two /24 subnets, and no match for any other packet."""
+    """Build a program that returns the class of a packet between hosts of two /24 subnets, no match for any other."""
     network = 0xFFFFFF00
     checks = [
         *_require(_SOURCE, network, _number(source_subnet)),
@@ -71,9 +71,9 @@ def node_pair_program(source_subnet: str, sources: int, destination_subnet: str,
 
 
 def source_host_program(datacenter_subnet: str) -> bytes:
-    """Build a program that returns the ``source_class`` of packets from the /16 of all datacenters, else no match.
+    """Build a program that returns the ``source_class`` of a packet from the testbed's /16, no match for any other.
 
-    A gateway gets a number that no host has, and so the qdisc's default class.
+    Packets from a gateway get a number that belongs to no host, and so the qdisc's default class.
     """
     checks = _require(_SOURCE, 0xFFFF0000, _number(datacenter_subnet) & 0xFFFF0000)
     compute = [
@@ -86,7 +86,7 @@ def source_host_program(datacenter_subnet: str) -> bytes:
 
 
 def same_datacenter_program(datacenter_subnet: str) -> bytes:
-    """Build a program that returns ``INTRA_CLASS`` for packets whose source lies in the /24 subnet, else no match."""
+    """Build a program that returns ``INTRA_CLASS`` for packets from the /24 subnet, no match for any other."""
     checks = _require(_SOURCE, 0xFFFFFF00, _number(datacenter_subnet))
     return _linked(checks, [Instruction(_RET_K, HTB_MAJOR << 16 | INTRA_CLASS)])
 
@@ -115,7 +115,7 @@ def _require_host(offset: int, hosts: int) -> list[Instruction]:
 
 
 def _linked(checks: list[Instruction], compute: list[Instruction]) -> bytes:
-    """Link both parts and a final "no match", with every failing jump aimed at it."""
+    """Join both parts and a final "no match" instruction, the target of every failed check."""
     end = len(checks) + len(compute)
     linked = [
         Instruction(
@@ -145,14 +145,14 @@ class _Options(nla):  # type: ignore[misc]
 
 
 class _Plugin:
-    """The object that pyroute2 looks up for the kind ``bpf``: its own knows only eBPF programs loaded beforehand."""
+    """The object that pyroute2 looks up for the kind ``bpf``; pyroute2's own supports only loaded eBPF programs."""
 
     parent = TC_H_ROOT
     options = _Options
 
 
 def filter_request(program: bytes) -> dict[str, Any]:
-    """Return arguments of ``IPRoute.tc("add-filter", "bpf")`` beside index and parent, for an IPv4 program."""
+    """Return the arguments of ``IPRoute.tc("add-filter", "bpf")`` for an IPv4 program, without index and parent."""
     priority = 1
     return {
         "info": socket.htons(_ETH_P_IP) | priority << 16,
@@ -161,7 +161,7 @@ def filter_request(program: bytes) -> dict[str, Any]:
 
 
 def read_back(filter_message: Any) -> bytes:
-    """Return the program of a dumped filter, b"" for a message that carries none."""
+    """Return the program of a dumped filter, b"" if the message has none."""
     found = filter_message.get_attr("TCA_OPTIONS")
     return bytes(found.get_attr("TCA_BPF_OPS") or b"") if found else b""
 

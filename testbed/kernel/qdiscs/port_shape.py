@@ -1,8 +1,8 @@
-"""Shape one port: a rate, classes below it, a netem leaf below a class, and a classifier. Pure data.
+"""Describe the shaping of one port as plain data: a rate, classes below it, their netem leaves, and a classifier.
 
-A class has practically no rate of its own: it borrows all that it sends from the port's, which HTB deals out in turns
-of ``quantum_bytes`` to the classes that wait. So no class saves anything up, and what is sent after a pause goes at the
-rate of its leaf, and of the port.
+A class has practically no guaranteed rate: it borrows everything from the port's rate, which HTB gives to waiting
+classes in turns of ``quantum_bytes``. So no class accumulates tokens, and packets after a pause are sent at the rates
+of the leaf and of the port.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,7 @@ from testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
 TRUNK_CLASS, DEFAULT_CLASS = 1, 2
 
 UNSHAPED_BYTES_PER_S = 10**12
-"""An HTB rate that shapes nothing, for rates that are unlimited."""
-
+"""An HTB rate that limits nothing, for unlimited rates."""
 
 UNSHAPED = SharedRate(UNSHAPED_BYTES_PER_S, 420)
 
@@ -42,7 +41,7 @@ class ShapedClass:
 
 @dataclass(frozen=True)
 class PortShape:
-    """Everything programmed on one port, in the kernel's units; classes in ascending order of their number."""
+    """Everything programmed on one port, in the kernel's units; classes in ascending order of their minor number."""
 
     trunk: SharedRate
     classes: tuple[ShapedClass, ...]
@@ -50,15 +49,15 @@ class PortShape:
 
     @property
     def quantum_bytes(self) -> int:
-        """The bytes that a class sends before it is the next one's turn: a super-packet, of 64 KiB at most."""
+        """The bytes that a class sends in its turn: as many as the bucket, but one frame to 60,000 bytes."""
         burst_bytes = self.trunk.rate_bytes_per_s * self.trunk.burst_us // 10**6
         return max(FRAME_BYTES, min(_QUANTUM_MAX_BYTES, burst_bytes))
 
 
 def host_port_shape(gateway: Gateway, port: HostPort) -> PortShape:
-    """Shape a port towards a host.
+    """Return the shape of a port towards a host.
 
-    The latency inside a datacenter applies to what comes from the same one, and the port's rate to all.
+    The latency inside the datacenter applies to packets from the same datacenter, the port's rate to all packets.
     """
     if port.intra.rate_bytes_per_s is None:
         leaves: dict[int, NetemPlan | None] = {DEFAULT_CLASS: None, INTRA_CLASS: port.intra}
@@ -70,9 +69,9 @@ def host_port_shape(gateway: Gateway, port: HostPort) -> PortShape:
 
 
 def wan_port_shape(gateway: Gateway, port: WanPort) -> PortShape:
-    """Shape a port towards another datacenter: a leaf for each node pair, and the trunk's rate for all.
+    """Return the shape of a port towards another datacenter: a leaf for each node pair, and the trunk's rate for all.
 
-    A leaf delays and serialises. What belongs to no pair crosses the same WAN.
+    A leaf delays and serialises. Packets of no node pair cross the same WAN, by the default class's leaf.
     """
     sources, destinations = len(port.sources), len(port.destinations)
     pairs = {
@@ -94,12 +93,12 @@ def _shape(shared: SharedRate | None, leaves: Mapping[int, NetemPlan | None], pr
 def describe(shape: PortShape) -> dict[str, Any]:
     """Return a shape in plain JSON types, for people and manifests.
 
-    Classes that are alike but for their number are listed once.
+    Consecutive classes that differ only in their number are listed once.
     """
 
     def alike(entry: tuple[int, ShapedClass]) -> tuple[int, int, int, NetemPlan | None]:
         position, each = entry
-        # The difference stays the same while numbers follow one another.
+        # The difference is constant over consecutive numbers.
         return each.minor - position, each.guaranteed_bytes_per_s, each.ceiling_bytes_per_s, each.netem
 
     classes = []

@@ -1,4 +1,4 @@
-"""Read statistics of qdiscs and classes often, inside a guest on the one core that carries the traffic too."""
+"""Read statistics of qdiscs and classes, cheaply: in the gateway guest, one core also carries the traffic."""
 
 import socket
 import struct
@@ -17,10 +17,11 @@ _PACKETS = struct.Struct("=Q")
 
 
 class Statistic(NamedTuple):
-    """The statistics of one qdisc or class, by the minor number of its handle and of its parent's.
+    """The statistics of one qdisc or class.
 
-    ``interface`` is its interface's number, ``kind`` the qdisc's name. ``packets`` counts those that passed,
-    ``backlog_bytes`` what waits, ``drops`` packets.
+    ``interface`` is the index of its interface, ``minor`` and ``parent_minor`` are the minor numbers of its handle and
+    of its parent's, ``kind`` is the qdisc's name. ``wire_bytes`` and ``packets`` count what was sent, ``drops`` counts
+    packets dropped; ``backlog_bytes`` is waiting now.
     """
 
     interface: int
@@ -34,21 +35,21 @@ class Statistic(NamedTuple):
 
 
 class StatisticsReader:
-    """Read statistics by a netlink socket inside a namespace. Close it, or the namespace outlives its processes."""
+    """Read statistics through a netlink socket in a namespace. Close it: an open socket keeps the namespace alive."""
 
     def __init__(self, namespace: str) -> None:
         self._netlink = NetlinkDump(namespace, socket.NETLINK_ROUTE)
 
     def close(self) -> None:
-        """Let go of the namespace."""
+        """Close the socket, which releases the namespace."""
         self._netlink.close()
 
     def qdiscs(self) -> list[Statistic]:
-        """Return every qdisc of every interface. Raises OSError."""
+        """Return the statistics of every qdisc of every interface. Raise OSError if the dump fails."""
         return self._dump(_RTM_GETQDISC, 0)
 
     def classes(self, index: int) -> list[Statistic]:
-        """Return the classes of one interface. Raises OSError."""
+        """Return the statistics of the classes of one interface. Raise OSError if the dump fails."""
         return self._dump(_RTM_GETTCLASS, index)
 
     def _dump(self, kind: int, index: int) -> list[Statistic]:
@@ -57,7 +58,7 @@ class StatisticsReader:
 
 
 def parse_statistic(payload: memoryview) -> Statistic:
-    """Parse one message of a dump. Numbers that it lacks are 0, and a kind that it lacks is empty."""
+    """Parse one message of a dump. Missing numbers become 0, a missing kind becomes empty."""
     _, index, handle, parent, _ = _TCMSG.unpack_from(payload)
     kind, wire_bytes, packets, backlog_bytes, drops = "", 0, 0, 0, 0
     for attribute, value in split_attributes(payload[_TCMSG.size :]):

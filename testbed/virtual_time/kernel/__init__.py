@@ -1,1 +1,1 @@
-"""Build and keep the kernel of virtual time."""
+"""Build and store the kernel of the virtual-time guest."""

@@ -1,6 +1,6 @@
 """Build the virtual-time kernel from the distribution's source package into the user's cache: ``make virtual``.
 
-The kernel appears in the cache whole or not at all. The output of a build that failed stays beside it, in a log.
+The kernel appears in the cache atomically. The output of a failed build is kept there in a log.
 """
 
 import fcntl
@@ -31,7 +31,7 @@ _NOT_COMPILED = (
     *("*/Documentation/*/*", "*/tools/testing/*", "*/sound/*.[ch]"),
     *(f"*/drivers/{each}/*.[ch]" for each in ("gpu", "media", "staging", "net/ethernet", "net/wireless")),
 )
-"""Parts of the source that need not be unpacked: devices' drivers, two thirds of all of it."""
+"""Parts of the source that need not be unpacked: mostly device drivers, two thirds of the source."""
 
 
 class BuildError(Exception):
@@ -39,7 +39,7 @@ class BuildError(Exception):
 
 
 def find_source(folder: Path = SOURCES) -> Path:
-    """Return the archive of the newest kernel source that is installed. Raises MissingError if there is none."""
+    """Return the archive of the newest kernel source that is installed. Raise MissingError if there is none."""
     found = sorted(folder.glob(SOURCE_PATTERN), key=_source_version)
     if not found:
         raise MissingError(f"no kernel source in {folder}: apt-get install linux-source")
@@ -52,7 +52,7 @@ def _source_version(archive: Path) -> tuple[int, ...]:
 
 
 def describe_source(archive: Path) -> str:
-    """Return the source's package and its version; where no package manager knows it, its size and its time."""
+    """Return the source's package and its version, or its size and time if the package manager does not know it."""
     package = archive.name.removesuffix(".tar.xz")
     state = archive.stat()
     version = f"of {state.st_size} bytes, {state.st_mtime_ns}"
@@ -63,9 +63,9 @@ def describe_source(archive: Path) -> str:
 
 
 def build(archive: Path, root: Path) -> Path:
-    """Build the kernel from ``archive`` unless ``root`` has it, and return the folder that holds it.
+    """Build the kernel from ``archive`` unless it is in ``root``, and return its folder.
 
-    Raises MissingError for a lacking tool or too little space, BuildError for a build that fails.
+    Raise MissingError for a missing tool or too little disk space, BuildError if the build fails.
     """
     source = describe_source(archive)
     folder = kernel_folder(source, root)
@@ -112,7 +112,7 @@ def _build_in(work: Path, archive: Path, source: str, folder: Path) -> None:
 def strayed_options(configuration: str) -> list[str]:
     """Return the options that a resolved configuration does not have as wanted.
 
-    By name those to be built in, and as ``no X`` those that should not be there.
+    An option that should be built in is given by its name ``X``, one that should be off as ``no X``.
     """
     enabled = {
         line.removeprefix("CONFIG_").partition("=")[0]
@@ -154,14 +154,14 @@ def _check_machine(root: Path) -> None:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Wait for another build of this user to end, which may be just the one that is wanted."""
+    """Hold a lock against other builds of this user. Another build may produce the wanted kernel meanwhile."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def main() -> int:
-    """Build, print where the kernel lies or why there is none, and return the exit status."""
+    """Build the kernel, print its path or why there is none, and return the exit status."""
     start_s = time.monotonic()
     try:
         folder = build(find_source(), cache_folder())

@@ -1,10 +1,10 @@
-"""Keep built virtual-time kernels in the user's cache, a folder for each configuration and source.
+"""Store built virtual-time kernels in the user's cache, one folder for each configuration and source.
 
 ::
 
     <XDG_CACHE_HOME or ~/.cache>/wanbed/virtual-kernel/<hash>/
         linux          the kernel, a program
-        kernel.json    what it was made of
+        kernel.json    its release, source and configuration
 """
 
 import json
@@ -26,7 +26,7 @@ _BELOW_CACHE = Path("wanbed") / "virtual-kernel"
 
 @dataclass(frozen=True)
 class KernelRecord:
-    """The sources of a kernel, and the address in its memory of its clock's nanoseconds."""
+    """What a kernel was built from; ``clock_address`` is the address in its memory of its clock, in nanoseconds."""
 
     release: str
     source: str
@@ -43,14 +43,14 @@ class VirtualKernel:
 
 
 def cache_folder() -> Path:
-    """Return the folder that receives a folder for each kernel; it need not exist."""
+    """Return the folder for the folders of all kernels; it need not exist."""
     root = os.environ.get("XDG_CACHE_HOME", "")
-    # A relative one is to be ignored, says the XDG base directory specification.
+    # The XDG Base Directory Specification ignores relative paths.
     return (Path(root) if Path(root).is_absolute() else Path.home() / ".cache") / _BELOW_CACHE
 
 
 def _searched_folders() -> list[Path]:
-    """Return the folders to search: the cache and, under sudo, after it that of the caller."""
+    """Return the folders to search: the cache and, under sudo, then the calling user's cache."""
     folders = [cache_folder()]
     caller = os.environ.get("SUDO_USER")
     if caller and os.geteuid() == 0:
@@ -60,13 +60,13 @@ def _searched_folders() -> list[Path]:
 
 
 def kernel_folder(source: str, root: Path) -> Path:
-    """Return where the kernel of this version's options and of that source belongs."""
+    """Return the folder of the kernel with this version's options, built from that source."""
     key = sha256(f"{configuration_hash()} {source}".encode()).hexdigest()[:16]
     return root / key
 
 
 def built_kernels(folders: Sequence[Path] | None = None) -> list[VirtualKernel]:
-    """Return every kernel in the cache that has this version's options, the latest release last."""
+    """Return all kernels in the cache that have this version's options, the latest release last."""
     found = []
     for folder in _searched_folders() if folders is None else folders:
         for record in folder.glob(f"*/{RECORD}"):
@@ -80,7 +80,7 @@ def built_kernels(folders: Sequence[Path] | None = None) -> list[VirtualKernel]:
 
 
 def virtual_kernel(folders: Sequence[Path] | None = None) -> VirtualKernel:
-    """Return the kernel to boot. Raises MissingError where none is built."""
+    """Return the kernel to boot. Raise MissingError if none is built."""
     kernels = built_kernels(folders)
     if not kernels:
         places = " or ".join(map(str, _searched_folders() if folders is None else folders))
@@ -89,7 +89,7 @@ def virtual_kernel(folders: Sequence[Path] | None = None) -> VirtualKernel:
 
 
 def write_record(folder: Path, record: KernelRecord) -> None:
-    """Write the record that makes a folder with a kernel count as one."""
+    """Write the record of the kernel in a folder. Folders without a record are ignored."""
     (folder / RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n")
 
 

@@ -1,1 +1,1 @@
-"""Start processes inside virtual time."""
+"""Start and list processes in virtual time."""

@@ -1,12 +1,12 @@
 """Fork Python programs on hosts: ``python -m testbed.virtual_time.processes.fork_server SOCKET``.
 
-Where every system call is slow, starting Python and loading a program costs a second; a fork of a process that has
-loaded it costs hundredths of one. Whoever starts the server holds the other end of a socket, and asks with one message
-for each process: a JSON object ``{"module", "arguments"}`` together with the descriptors that ``REQUEST_DESCRIPTORS``
-names. Only the standard library is used here, and what the programs load.
+In virtual time every system call is slow in wall time. Starting Python and loading a program takes a second; forking a
+process that has loaded it takes hundredths of a second. The process that starts the server holds the other end of the
+socket. It requests each process with one message: a JSON object ``{"module", "arguments"}`` and the descriptors that
+``REQUEST_DESCRIPTORS`` names. Only the standard library is used here, and what the programs load.
 
-The server answers with the process's number and a pidfd of it. On ``status`` it writes, once the process has ended, its
-exit status, negative for a signal. When the socket's other end is closed, the server ends, and with it all it forked.
+The server answers with the process's PID and pidfd. When the process has ended, the server writes its exit status,
+negative for a signal, to ``status``. When the socket's other end is closed, the server ends and kills all its forks.
 """
 
 import ctypes
@@ -26,13 +26,12 @@ from testbed.kernel.inside import in_virtual_time
 from testbed.virtual_time.repeatability import run_in_order_of_waking
 
 NAMESPACE_FLAGS = {"net": 0x40000000, "mnt": 0x00020000, "uts": 0x04000000}
-"""The kinds of namespace that a host is, as /proc names them, and their flags for ``setns``."""
+"""The kinds of namespace that make up a host, as /proc names them, and their flags for ``setns``."""
 
-REQUEST_DESCRIPTORS = ("words", "status", *NAMESPACE_FLAGS)
-"""``words`` takes what the program says, on standard output and error; ``status`` its exit status."""
+REQUEST_DESCRIPTORS = ("output", "status", *NAMESPACE_FLAGS)
+"""``output`` receives the program's standard output and error, ``status`` its exit status."""
 
 MAX_REQUEST_BYTES = 64 * 1024
-_PR_SET_PDEATHSIG = 1
 
 
 class _Server:
@@ -43,26 +42,26 @@ class _Server:
         self._running: dict[int, tuple[int, int]] = {}
 
     def serve(self) -> None:
-        """Fork what is asked for until nobody can ask any more."""
+        """Handle requests until the other end of the socket is closed."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is not self._requests:
-                    self._ended(key.fd)
-                elif not self._asked():
+                    self._handle_exit(key.fd)
+                elif not self._handle_request():
                     return
 
     def end(self) -> None:
-        """Kill whatever is left."""
+        """Kill all processes that still run."""
         for pid, _ in self._running.values():
             os.kill(pid, signal.SIGKILL)
 
-    def _asked(self) -> bool:
+    def _handle_request(self) -> bool:
         message, descriptors, _, _ = socket.recv_fds(self._requests, MAX_REQUEST_BYTES, len(REQUEST_DESCRIPTORS))
         if not message:
             return False
         request = json.loads(message)
         held = dict(zip(REQUEST_DESCRIPTORS, descriptors, strict=True))
-        # Loaded here, so that this process and every fork of it has it; what cannot be is told by the fork.
+        # Loaded here, so that every later fork has it too. The fork reports a module that cannot be loaded.
         with suppress(Exception):
             importlib.import_module(request["module"])
         gc.freeze()
@@ -80,9 +79,9 @@ class _Server:
         socket.send_fds(self._requests, [str(pid).encode()], [pidfd])
         return True
 
-    def _ended(self, pidfd: int) -> None:
+    def _handle_exit(self, pidfd: int) -> None:
         pid, status = self._running.pop(pidfd)
-        # Told before it is waited for: whoever sees that there is no such process any more finds the status there.
+        # Written before the process is reaped, so that the status is there once the process is gone.
         ended = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT)
         assert ended is not None
         code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
@@ -95,11 +94,11 @@ class _Server:
 
 
 def _become(module: str, arguments: list[str], held: dict[str, int]) -> NoReturn:
-    """Become the program, on its host."""
+    """Run the program in this process, in its host's namespaces, and exit with its status."""
     status = 1
     try:
         for stream in (1, 2):
-            os.dup2(held["words"], stream)
+            os.dup2(held["output"], stream)
         libc = ctypes.CDLL(None, use_errno=True)
         for name, flag in NAMESPACE_FLAGS.items():
             if libc.setns(held[name], flag) != 0:
@@ -119,7 +118,7 @@ def _become(module: str, arguments: list[str], held: dict[str, int]) -> NoReturn
 
 
 def main(arguments: list[str]) -> int:
-    """Serve on the socket whose descriptor's number is the one argument."""
+    """Serve on the socket whose descriptor is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if in_virtual_time():
         run_in_order_of_waking()

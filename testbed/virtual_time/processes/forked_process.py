@@ -1,4 +1,4 @@
-"""Start Python programs on hosts by forking a process that has loaded them."""
+"""Start Python programs on hosts by forking a server process that has loaded them."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _PID_BYTES = 32
 
 
 class ForkedProcess:
-    """A process that the server has forked, with ``subprocess.Popen``'s names for the same things."""
+    """A process that the server has forked, with the interface of ``HostProcess``."""
 
     def __init__(self, pid: int, pidfd: int, status: int) -> None:
         self.pid = pid
@@ -34,18 +34,18 @@ class ForkedProcess:
         return self._wait(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end and return the exit status. Raises subprocess.TimeoutExpired."""
+        """Wait for the end and return the exit status. Raise subprocess.TimeoutExpired after ``timeout`` seconds."""
         status = self._wait(timeout)
         if status is None:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
         return status
 
     def kill(self) -> None:
-        """End it at once, if it still runs."""
+        """Send SIGKILL, if it still runs."""
         self._signal(signal.SIGKILL)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM, if it still runs."""
         self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> None:
@@ -57,7 +57,7 @@ class ForkedProcess:
 
     def _wait(self, timeout_s: float | None) -> int | None:
         if self.returncode is None and select.select([self._status], [], [], timeout_s)[0]:
-            # Nothing was written where the server itself was killed, which has taken the process with it.
+            # Nothing was written if the server itself was killed: report its processes as killed too.
             self.returncode = int(os.read(self._status, _PID_BYTES) or -signal.SIGKILL)
             os.close(self._status)
             os.close(self._pidfd)
@@ -65,7 +65,7 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The server's process and the socket for requests; the process bears the testbed's identifier, ``marker``."""
+    """The server's process and the socket for requests; the process has the testbed's identifier, ``marker``."""
 
     def __init__(self, marker: str) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -78,21 +78,21 @@ class ForkServer:
 
     @property
     def pid(self) -> int:
-        """The parent of every process that is forked."""
+        """PID of the server, the parent of every forked process."""
         return self._process.pid
 
-    def start(self, module: str, arguments: list[str], words: int, namespaces: Mapping[str, int]) -> ForkedProcess:
-        """Fork a process that runs ``main(arguments)`` of ``module`` in those namespaces, by their descriptors.
+    def start(self, module: str, arguments: list[str], output: int, namespaces: Mapping[str, int]) -> ForkedProcess:
+        """Fork a process that runs ``main(arguments)`` of ``module`` in those namespaces, given by descriptors.
 
-        Its output goes to the descriptor ``words``. Raises RuntimeError where the server has ended, which has reported
-        the reason on standard error.
+        Its standard output and error go to the descriptor ``output``. Raise ValueError for too many arguments, and
+        RuntimeError if the server has ended; the server has then reported the reason on its standard error.
         """
         request = json.dumps({"module": module, "arguments": arguments}).encode()
         if len(request) > MAX_REQUEST_BYTES:
             raise ValueError(f"{module}: arguments of {len(request)} bytes are too many")
         status, theirs = os.pipe()
         try:
-            held = {"words": words, "status": theirs, **namespaces}
+            held = {"output": output, "status": theirs, **namespaces}
             socket.send_fds(self._socket, [request], [held[name] for name in REQUEST_DESCRIPTORS])
             pid, descriptors, _, _ = socket.recv_fds(self._socket, _PID_BYTES, 1)
         except OSError:
@@ -105,6 +105,6 @@ class ForkServer:
         return ForkedProcess(int(pid), descriptors[0], status)
 
     def stop(self) -> None:
-        """End the server and all that it forked."""
+        """End the server and all processes that it forked."""
         self._socket.close()
         self._process.wait()

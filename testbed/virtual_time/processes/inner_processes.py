@@ -1,4 +1,4 @@
-"""List the processes inside a guest, as its first process writes them down, and those that keep it stuck."""
+"""Parse the list of processes inside a guest, and select and describe those that keep it stuck."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from pathlib import PurePath
 from wanbed.own_modules import RUN_MODULE
 
 _WAIT_BY_NATURE = ("sh", "dash", "bash", "sleep")
-"""For a child, for a person or for a timer: what they wait for is no news."""
+"""Programs that normally wait, for a child, for a person or for a timer."""
 _MAX_LISTED = 8
 _MAX_COMMAND_LENGTH = 80
 
 
 @dataclass(frozen=True)
 class InnerProcess:
-    """A process: its state, as the kernel's letter for it, and its command."""
+    """A process inside a guest: its PID, the kernel's letter for its state, and its command line."""
 
     number: int
     state: str
@@ -22,7 +22,7 @@ class InnerProcess:
 
     @property
     def program(self) -> str:
-        """The name of the program, without its folder."""
+        """The program's name without its folder."""
         return PurePath(self.command.partition(" ")[0]).name
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class InnerProcess:
 
 
 def parse_processes(text: str) -> list[InnerProcess]:
-    """Parse lines of number, state and command; leave out what is no such line."""
+    """Parse lines of PID, state and command line; skip other lines."""
     found = []
     for line in text.splitlines():
         words = line.split(maxsplit=2)
@@ -43,16 +43,16 @@ def parse_processes(text: str) -> list[InnerProcess]:
 
 
 def waiting(processes: Iterable[InnerProcess], own_command: str) -> list[InnerProcess]:
-    """Return those that may wait for each other: all but shells and sleeps, unless these are all there are.
+    """Return the processes that may wait for each other: all but shells and sleeps, unless there are no others.
 
-    ``own_command`` is that of the first process and its helpers, which are left out.
+    The first process and its helpers, whose command contains ``own_command``, are left out.
     """
     others = [process for process in processes if process.number != 1 and own_command not in process.command]
     return [process for process in others if process.program not in _WAIT_BY_NATURE] or others
 
 
 def described(processes: Sequence[InnerProcess]) -> str:
-    """Name some of them, in one line."""
+    """Return one line with the first of the processes and the number of the rest."""
     names = [str(process) for process in processes[:_MAX_LISTED]]
     if len(processes) > _MAX_LISTED:
         names.append(f"and {len(processes) - _MAX_LISTED} more")

@@ -1,8 +1,8 @@
-"""Make hosts that are namespaces and nothing else.
+"""Provide hosts for virtual time that consist of namespaces only, without a process.
 
-In virtual time starting a process costs as much as a second of network does. A Mininet node is a shell, which takes
-half a second of wall time to start there. This one has its network, mount and UTS namespace made by a thread that ends
-at once; three file descriptors of this process keep them. They go with it.
+In virtual time starting a process takes as much wall time as a second of network: a Mininet node is a shell, which
+takes half a second to start. Here a short-lived thread creates the host's network, mount and UTS namespaces. Three file
+descriptors of this process keep them alive, so that they end with it.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 class LightHost:
-    """One host. Its processes bear the testbed's identifier, ``marker``."""
+    """One host. Its processes have the testbed's identifier, ``marker``, in their environment."""
 
     def __init__(self, name: str, marker: str, server: ForkServer) -> None:
         self.name = name
@@ -57,10 +57,10 @@ class LightHost:
 
     @property
     def shell_pid(self) -> None:
-        """None: no process is left in the namespaces of a host on which nothing runs."""
+        """None: a host on which nothing runs has no process in its namespaces."""
 
     def configure(self, hosts_file: Path, address: str, environment: Mapping[str, str]) -> None:
-        """Make ``hosts_file`` this host's /etc/hosts. There is no shell, for which the rest would be."""
+        """Mount ``hosts_file`` as this host's /etc/hosts. The rest is ignored: it is for a shell, and there is none."""
 
         def bind() -> None:
             _check(_libc.unshare(_CLONE_FS), "leaving this process's folder")
@@ -71,7 +71,7 @@ class LightHost:
         _in_a_thread(bind)
 
     def spawn(self, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
-        """Start any program on this host: in its network, mount and UTS namespaces."""
+        """Start any program on this host, in its network, mount and UTS namespaces."""
         enter = [
             "nsenter",
             *(f"--{kind}={self._path(kind)}" for kind in ("net", "uts")),
@@ -81,32 +81,32 @@ class LightHost:
         return subprocess.Popen([*enter, "--", *argv], **popen)
 
     def start_module(
-        self, module: str, arguments: list[str], words: int, environment: Mapping[str, str]
+        self, module: str, arguments: list[str], output: int, environment: Mapping[str, str]
     ) -> HostProcess:
         """Run ``main(arguments)`` of a Python module on this host, in a fork of a process that has loaded it.
 
-        Raises ValueError for an ``environment`` of its own: what is forked has that of the process it is forked from.
+        Raise ValueError for a non-empty ``environment``: a fork has the environment of the server.
         """
         if environment:
             raise ValueError(f"{module}: in virtual time a program has no environment of its own: {dict(environment)}")
-        return self._server.start(module, arguments, words, self._namespaces)
+        return self._server.start(module, arguments, output, self._namespaces)
 
     def stop(self) -> None:
-        """Let go of the namespaces; once no process is in them they are gone."""
+        """Close the namespaces' descriptors. The namespaces end with their last process."""
         for descriptor in self._namespaces.values():
             os.close(descriptor)
         self._namespaces = {}
 
 
 class LightNetwork:
-    """All hosts and gateways of a testbed, and the process that their Python programs are forked from."""
+    """All hosts and gateways of a testbed, and the server from which their Python programs are forked."""
 
     def __init__(self) -> None:
         self.hosts: list[LightHost] = []
         self._server: ForkServer | None = None
 
     def add(self, name: str, marker: str) -> LightHost:
-        """Make a host."""
+        """Create a host, and with the first one the server."""
         if self._server is None:
             use_the_same_addresses()
             self._server = ForkServer(marker)
@@ -116,12 +116,12 @@ class LightNetwork:
 
     @property
     def module_parent(self) -> int:
-        """Number of the process that the hosts' Python programs are forked from."""
+        """PID of the server from which the hosts' Python programs are forked."""
         assert self._server is not None
         return self._server.pid
 
     def stop(self) -> None:
-        """End what was forked, and let go of every host."""
+        """End the server and all its forks, and release every host."""
         if self._server is not None:
             self._server.stop()
         for host in self.hosts:
@@ -130,7 +130,7 @@ class LightNetwork:
 
 
 def _in_a_thread(task: Callable[[], Result]) -> Result:
-    """Run ``task`` in a thread of its own, so that only that thread enters other namespaces."""
+    """Run ``task`` in a new thread, so that only that thread enters other namespaces."""
     with ThreadPoolExecutor(max_workers=1) as other_thread:
         return other_thread.submit(task).result()
 

@@ -67,15 +67,15 @@ def test_a_run_of_version_2_goes_on_where_it_was_cut_off(build_run: Callable[...
     path = build_run()
     as_run_of_version(2, path)
     store = RunStore.open(path)
-    trials = [tuple(trial.id) for trial in read_trials(path, read_manifest(path))]
+    trials = [trial.id for trial in read_trials(path, read_manifest(path))]
     assert len(trials) > 1
     assert all(store.has_trial(*trial) for trial in trials)
     assert store.has_calibration(0)
     missing = store.trial_path(*trials[0])
     shutil.rmtree(missing)
-    store.write_trial(TrialRecord(*trials[0], spans=[]))
+    store.write_trial(TrialRecord(trials[0], []))
     assert missing.is_dir()
-    assert [tuple(trial.id) for trial in read_trials(path, read_manifest(path))] == trials
+    assert [trial.id for trial in read_trials(path, read_manifest(path))] == trials
 
 
 def test_a_version_1_file_with_other_columns_is_refused(build_run: Callable[..., Path]) -> None:

@@ -140,7 +140,7 @@ BAD_FILES: dict[str, tuple[object, str]] = {
     ),
     "alias bomb": (
         alias_bomb(),
-        "exp.yaml: line 6: more than 100000 values once its aliases are written out, use fewer",
+        "exp.yaml: line 6: more than 100000 values once its aliases are expanded, use fewer",
     ),
     "no YAML": ("topology: [", "exp.yaml: line 1: not YAML: "),
     "empty file": ("", "exp.yaml: empty, not a mapping: write fields like `name: value`"),
@@ -224,7 +224,7 @@ def test_virtual_time_has_no_guest_between_its_hosts(command: str) -> None:
 def test_a_substrate_that_is_none_is_bad_input_whatever_else_the_file_says(command: str, dilation: object) -> None:
     first, *rest = COMMANDS[command](written(small(dilation=dilation)))
     text = refusal(2, first, "--substrate", "qemu", *rest)
-    assert text == "--substrate: 'qemu' is none, give auto, kernel or guest"
+    assert text == "--substrate: 'qemu' is not a substrate, give auto, kernel or guest"
 
 
 @pytest.mark.parametrize("command", ["run", "run --json", "calibrate", "calibrate --json", "exec", "shell"])

@@ -205,11 +205,11 @@ def test_a_profile_gives_the_links(tmp_path: Path) -> None:
         ),
         (
             {"topology": {"datacenters": SMALL["topology"]["datacenters"], "profile": "azur"}},
-            "topology.profile: there is none of the name 'azur', did you mean 'azure'?",
+            "topology.profile: no network preset is called 'azur', did you mean 'azure'?",
         ),
         (
             {"topology": {**SMALL["topology"], "profile": "paper-10ms"}},
-            "topology.profile: a profile stands in place of wan, leave one of them out",
+            "topology.profile: a network preset replaces wan, leave one of them out",
         ),
         (
             {"variants": [{"name": "a", "schedule": "gpipe", "placement": ["east"]}]},
@@ -254,7 +254,7 @@ def test_an_alias_bomb_is_refused(tmp_path: Path) -> None:
     lines = ["topology: &a0 {datacenters: []}"]
     lines += [f"x{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 10)]
     path = written(tmp_path, "\n".join(lines))
-    assert refusal(path) == f"{path}: line 6: more than 100000 values once its aliases are written out, use fewer"
+    assert refusal(path) == f"{path}: line 6: more than 100000 values once its aliases are expanded, use fewer"
 
 
 def test_a_fault_in_the_topologys_own_file_names_that_file(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def marked(identifier: str, *argv: str) -> "subprocess.Popen[bytes]":
 
 
 def left_behind(root: Path, source: str = "exp.yaml") -> Claim:
-    """A testbed whose owner has ended without a word."""
+    """A testbed whose owner was killed."""
 
     def claim_and_die() -> None:
         claim(source, root)
@@ -71,7 +71,7 @@ def test_the_name_of_a_program_does_not_matter(tmp_path: Path, started: list["su
     assert started[0].poll() is None
 
 
-def test_what_a_dying_process_starts_is_ended_as_well(started: list["subprocess.Popen[bytes]"]) -> None:
+def test_processes_started_by_a_dying_process_are_killed_too(started: list["subprocess.Popen[bytes]"]) -> None:
     identifier = "wb-test-breeding"
     started.append(marked(identifier, "sh", "-c", "while :; do setsid sleep 60 & sleep 0.02; done"))
     while len(marked_processes(identifier)) < 3:
@@ -80,7 +80,7 @@ def test_what_a_dying_process_starts_is_ended_as_well(started: list["subprocess.
     assert marked_processes(identifier) == []
 
 
-def test_a_process_that_shows_no_environment_yet_is_found_at_the_second_look(
+def test_starting_process_without_environment_is_found_at_the_second_look(
     started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started.append(subprocess.Popen(["sleep", "60"]))
@@ -113,7 +113,9 @@ def test_a_testbed_whose_processes_do_not_end_stays_on_record(tmp_path: Path, mo
     assert claims(tmp_path) == [left]
 
 
-def test_one_testbed_can_be_removed_whoever_owns_it(tmp_path: Path, started: list["subprocess.Popen[bytes]"]) -> None:
+def test_testbed_can_be_removed_although_its_owner_lives(
+    tmp_path: Path, started: list["subprocess.Popen[bytes]"]
+) -> None:
     ours = claim("ours", tmp_path)
     started.append(marked(ours.record.identifier))
     assert clean_claim(ours) == Cleaned(ours.record.identifier, "ours", 1)

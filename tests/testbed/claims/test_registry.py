@@ -46,7 +46,7 @@ def asleep() -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
 
 
 def in_child(act: Callable[[], Any]) -> None:
-    """Let a child process act and end at once, the way a killed one does: without any clean-up."""
+    """Run an action in a child process that then ends like a killed one, without clean-up."""
 
     def run() -> None:
         act()
@@ -67,7 +67,7 @@ def test_a_claim_is_a_folder_of_its_own_with_a_record_of_its_owner(tmp_path: Pat
     assert claims(tmp_path) == [ours]
 
 
-def test_claims_have_their_own_slot_and_identifier_and_free_the_slot_on_release(tmp_path: Path) -> None:
+def test_claims_have_distinct_slots_and_release_frees_the_slot(tmp_path: Path) -> None:
     first, second, third = (claim("", tmp_path) for _ in range(3))
     assert [each.record.slot for each in (first, second, third)] == [1, 2, 3]
     assert len({each.record.identifier for each in (first, second, third)}) == 3
@@ -100,7 +100,7 @@ def test_processes_that_claim_at_once_get_distinct_slots(tmp_path: Path) -> None
     assert not abandoned_drafts(tmp_path)
 
 
-def test_when_every_slot_is_taken_a_claim_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_claim_without_a_free_slot_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     for slot in range(1, MAX_SLOTS + 1):
         (tmp_path / str(slot) / "something").mkdir(parents=True)
     with pytest.raises(InputError, match=r"all 250 testbed slots are taken, run `wanbed clean` or end some"):
@@ -119,13 +119,13 @@ def test_an_owner_that_has_ended_is_not_alive(tmp_path: Path) -> None:
     assert not left.record.owner_alive()
 
 
-def test_a_later_process_with_the_owners_number_is_distinguished_by_its_start(tmp_path: Path) -> None:
+def test_later_process_with_the_owners_pid_is_not_the_owner(tmp_path: Path) -> None:
     ours = claim("", tmp_path).record
     assert ours.owner_alive()
     assert not replace(ours, owner_start_ticks=ours.owner_start_ticks - 1).owner_alive()
 
 
-def test_a_process_that_has_ended_and_is_not_yet_buried_has_no_start() -> None:
+def test_zombie_process_has_no_start_time() -> None:
     process = subprocess.Popen(["true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert process_start_ticks(process.pid) is None
@@ -133,7 +133,7 @@ def test_a_process_that_has_ended_and_is_not_yet_buried_has_no_start() -> None:
     assert process_start_ticks(process.pid) is None
 
 
-def test_a_start_is_read_past_any_name_that_a_process_gives_itself(tmp_path: Path) -> None:
+def test_start_time_is_parsed_after_any_process_name(tmp_path: Path) -> None:
     program = tmp_path / "a) R 1 (b"
     shutil.copy(shutil.which("sleep") or "", program)
     process = subprocess.Popen([program, "60"])
@@ -240,7 +240,7 @@ def test_a_testbed_that_goes_while_claims_are_read_is_left_out(tmp_path: Path, m
     assert claims(tmp_path) == [staying]
 
 
-def test_processes_are_found_by_the_identifier_in_their_environment_and_by_that_alone(
+def test_processes_are_found_only_by_the_identifier_in_their_environment(
     asleep: Callable[..., "subprocess.Popen[bytes]"],
 ) -> None:
     ours, theirs, similar = (

@@ -67,9 +67,7 @@ def test_shares_are_reported() -> None:
         (0, 9, r"this machine 0 GPUs, each shared by 9 at most: bring GPUs, use fewer hosts, "),
     ],
 )
-def test_more_than_the_machine_has_is_refused_unless_sharing_is_asked_for(
-    devices: int, sharing: int, refusal: str
-) -> None:
+def test_too_many_gpus_are_refused_without_sharing(devices: int, sharing: int, refusal: str) -> None:
     with pytest.raises(InputError, match=refusal):
         assigned(network(4), devices, sharing)
 
@@ -80,7 +78,7 @@ def test_more_than_the_machine_has_is_refused_unless_sharing_is_asked_for(
     devices=st.integers(1, 9),
     sharing=st.integers(1, 9),
 )
-def test_what_is_assigned_is_even_and_never_shared_by_more_than_allowed(
+def test_gpus_are_assigned_evenly_within_the_sharing_limit(
     hosts: list[int], gpus_per_host: int, devices: int, sharing: int
 ) -> None:
     topology, count = network(*hosts, gpus_per_host=gpus_per_host), sum(hosts) * gpus_per_host

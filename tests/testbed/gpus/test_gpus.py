@@ -27,7 +27,7 @@ def test_gpus_are_reported_with_their_driver(tmp_path: Path, text: str, version:
     assert nvidia_gpus(tmp_path) == (Gpu("NVIDIA H100 80GB HBM3", version), Gpu("unknown", version))
 
 
-def test_a_driver_that_tells_no_version_has_none(tmp_path: Path) -> None:
+def test_driver_without_a_version_is_listed(tmp_path: Path) -> None:
     assert nvidia_gpus(driver(tmp_path, "Model: NVIDIA H100\n")) == (Gpu("NVIDIA H100", None),)
 
 
@@ -35,7 +35,7 @@ def test_without_a_driver_there_are_none(tmp_path: Path) -> None:
     assert nvidia_gpus(tmp_path) == ()
 
 
-def test_the_drivers_files_tell_uuids(tmp_path: Path) -> None:
+def test_driver_files_have_uuids(tmp_path: Path) -> None:
     text = "Model: \t\t NVIDIA H100\nIRQ:   \t\t 70\nGPU UUID: \t GPU-8f3c\nVideo BIOS: \t 96.00\n"
     assert nvidia_gpus(driver(tmp_path, text)) == (Gpu("NVIDIA H100", None, "GPU-8f3c"),)
 
@@ -65,5 +65,5 @@ GPUS = tuple(Gpu("NVIDIA H200", None, uuid) for uuid in ("GPU-aa1", "GPU-ab2", "
         ("NoDevFiles", []),
     ],
 )
-def test_what_cuda_would_not_see_is_not_there(value: str | None, places: list[int]) -> None:
+def test_visible_gpus_follow_cuda_visible_devices(value: str | None, places: list[int]) -> None:
     assert visible_gpus(GPUS, value) == tuple(GPUS[place] for place in places)

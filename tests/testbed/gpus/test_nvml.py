@@ -19,7 +19,7 @@ def test_devices_are_reported_in_their_order(monkeypatch: pytest.MonkeyPatch) ->
         assert nvml.devices() == (NvmlDevice("GPU-b", "NVIDIA H200", 100), NvmlDevice("GPU-a", "NVIDIA A100", 50))
 
 
-def test_a_reading_is_in_the_units_that_its_names_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_reading_is_in_the_units_of_its_field_names(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, FakeGpu("GPU-a"), FakeGpu("GPU-b", total=100, used=30, reasons=0x4 | 0x1 | 0x20))
     with open_nvml() as nvml:
         assert nvml.reading("GPU-b") == NvmlReading(
@@ -34,7 +34,7 @@ def test_a_reading_is_in_the_units_that_its_names_say(monkeypatch: pytest.Monkey
         )
 
 
-def test_what_a_gpu_does_not_tell_is_none_and_the_rest_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_a_gpu_does_not_report_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, FakeGpu("GPU-a", refuses={"utilization", "power", "clocks", "reasons"}))
     with open_nvml() as nvml:
         reading = nvml.reading("GPU-a")
@@ -57,13 +57,13 @@ def test_a_session_ends_with_its_block_however_that_ends(monkeypatch: pytest.Mon
     assert binding.sessions == 0
 
 
-def test_a_machine_without_the_driver_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_driver_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, fault="Driver Not Loaded")
     with pytest.raises(NvmlError, match=r"^NVML: Driver Not Loaded$"), open_nvml():
         pytest.fail("there is no session")
 
 
-def test_a_machine_without_the_binding_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_nvml_binding_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(NvmlError, match=r"^nvidia-ml-py is not installed: pip install 'wanbed\[gpu\]'$"), open_nvml():
         pytest.fail("there is no session")

@@ -1,10 +1,10 @@
-"""Whether a class has what a protocol asks for. Types are left to mypy, which knows nothing of Mininet's classes."""
+"""Check that a class implements a protocol's members. mypy cannot: it has no types of Mininet's classes."""
 
 import inspect
 
 
 def differences(implementation: type, protocol: type) -> list[str]:
-    """The members that it lacks, or that are called in another way."""
+    """Return the members that the class lacks or that have other parameters."""
     return [name for name in sorted(_members(protocol)) if _shape(implementation, name) != _shape(protocol, name)]
 
 

@@ -1,4 +1,4 @@
-"""Hosts as far as they need no root: what they would start, and what Mininet knows of them."""
+"""Emulated hosts without root: the commands that they would start, and their registration with Mininet."""
 
 import os
 import resource
@@ -26,7 +26,7 @@ def host() -> EmulatedHost:
     return unborn
 
 
-def test_a_network_is_made_without_starting_anything_or_touching_the_machines_settings(
+def test_creating_a_network_starts_nothing_and_changes_no_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Mininet, "inited", False)
@@ -42,7 +42,7 @@ def test_a_network_is_made_without_starting_anything_or_touching_the_machines_se
     ("before", "after"),
     [((1024, 2**20), (16_384, 2**20)), ((256, 4096), (4096, 4096)), ((2**20, 2**20), (2**20, 2**20))],
 )
-def test_this_process_may_open_enough_for_many_hosts_as_far_as_it_may_itself(
+def test_open_file_limit_is_raised_for_many_hosts(
     monkeypatch: pytest.MonkeyPatch, before: tuple[int, int], after: tuple[int, int]
 ) -> None:
     limits = {resource.RLIMIT_NOFILE: before}

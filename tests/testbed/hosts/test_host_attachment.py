@@ -16,7 +16,7 @@ def test_the_settings_are_those_of_a_stock_linux_host_unless_configured() -> Non
 
 
 @given(st.integers(4096, 2**30))
-def test_buffers_grow_from_their_least_to_the_window_and_the_send_buffer_to_twice_that(window_bytes: int) -> None:
+def test_send_buffer_maximum_is_twice_the_receive_buffer_maximum(window_bytes: int) -> None:
     sysctls = TcpSettings(window_bytes).sysctls()
     receive, send = ([int(size) for size in sysctls[f"net.ipv4.tcp_{kind}mem"].split()] for kind in "rw")
     assert receive == sorted(receive)
@@ -35,7 +35,7 @@ def test_every_setting_is_one_that_the_network_namespace_has_of_its_own() -> Non
     assert all(name.startswith("net.ipv4.") for name in TcpSettings().sysctls())
 
 
-def test_a_self_paced_congestion_control_never_restarts_after_idle() -> None:
+def test_self_paced_congestion_control_does_not_slow_start_after_idle() -> None:
     assert TcpSettings().restarts_after_idle
     assert not TcpSettings(slow_start_after_idle=False).restarts_after_idle
     assert not TcpSettings(congestion="bbr").restarts_after_idle

@@ -82,7 +82,7 @@ def test_a_testbed_on_its_way_up_is_not_joined(tmp_path: Path) -> None:
     assert join_testbed("exp.yaml", NETWORK, tmp_path) is None
 
 
-def test_a_program_enters_network_mounts_and_name_of_its_host_with_the_testbeds_mark(started: Started) -> None:
+def test_program_enters_its_hosts_namespaces_with_the_testbeds_identifier(started: Started) -> None:
     JoinedTestbed("wb-1", {"east-0": 41, "west-0": 42}).spawn("west-0", ["ping", "-c", "1", "east-0"], text=True)
     ((argv, popen),) = started
     assert argv == ["nsenter", "--target=42", "--net", "--mount", "--uts", "--", "ping", "-c", "1", "east-0"]
@@ -90,7 +90,7 @@ def test_a_program_enters_network_mounts_and_name_of_its_host_with_the_testbeds_
     assert popen == {"text": True}
 
 
-def test_an_environment_that_is_given_replaces_ours_and_is_marked_all_the_same(started: Started) -> None:
+def test_given_environment_replaces_ours_but_keeps_the_identifier(started: Started) -> None:
     enter_host(41, "wb-1", ["env"], env={"PATH": "/bin"})
     ((_, popen),) = started
     assert popen["env"] == {"PATH": "/bin", MARKER: "wb-1"}

@@ -53,7 +53,7 @@ def printing(folder: Path, text: str, status: int = 0) -> str:
     return f"cat {path}; exit {status}"
 
 
-def test_a_ping_tells_shortest_median_deviation_and_loss() -> None:
+def test_ping_result_has_shortest_median_deviation_and_loss() -> None:
     result = parse_ping(PING)
     times = [0.049, 0.050, 0.051, 0.056, 0.063, 0.071]
     mean = sum(times) / 6
@@ -85,13 +85,13 @@ def test_replies_are_read_however_many_digits_they_have(time: str) -> None:
 
 
 @pytest.mark.parametrize("words", [PING_UNKNOWN, "ping: connect: Network is unreachable\n"])
-def test_a_ping_that_sends_nothing_is_reported_in_its_own_words(words: str) -> None:
+def test_failed_ping_is_reported_with_its_output(words: str) -> None:
     with pytest.raises(ValueError, match=f"^ping sent nothing: {words.strip()}$"):
         parse_ping(words)
 
 
 @pytest.mark.parametrize("output", ["", "\n", PING.replace("8 packets transmitted, 6", "0 packets transmitted, 0")])
-def test_a_ping_that_says_nothing_sent_nothing(output: str) -> None:
+def test_ping_without_output_sent_nothing(output: str) -> None:
     with pytest.raises(ValueError, match=r"^ping sent nothing"):
         parse_ping(output)
 
@@ -110,7 +110,7 @@ def test_a_ping_that_fails_is_reported_with_its_path(tmp_path: Path) -> None:
         ping(hosts.spawn, "east-0", "west-1")
 
 
-def test_a_ping_that_hangs_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_ping_is_killed_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.hosts.ping.PATIENCE_S", 0.05)
     hosts = Programs("exec sleep 60")
     with pytest.raises(MeasurementError, match=r"^east-0 to west-1: ping hung for 0 s$"):

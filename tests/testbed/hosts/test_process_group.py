@@ -77,7 +77,7 @@ def test_the_tail_of_what_it_printed_is_kept(tmp_path: Path, text: str, tail: st
         assert group.stderr_tail(0) == tail
 
 
-def test_those_that_are_asked_to_end_are_waited_for_and_who_does_not_is_seen(tmp_path: Path) -> None:
+def test_wait_for_all_reports_processes_that_ignore_sigterm(tmp_path: Path) -> None:
     with started(ProcessGroup(), tmp_path, FOREVER, STUBBORN) as group:
         begun(tmp_path, 1)
         group.terminate()

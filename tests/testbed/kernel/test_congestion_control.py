@@ -34,7 +34,7 @@ def test_one_that_is_allowed_already_is_not_written_again(allowed: Path) -> None
     assert allowed.stat().st_mtime_ns == before
 
 
-def test_one_that_the_kernel_lacks_is_refused_with_what_there_is_and_how_to_get_it(allowed: Path) -> None:
+def test_missing_congestion_control_is_refused_with_a_remedy(allowed: Path) -> None:
     text = r"^congestion control 'vegas' is not in this kernel, which has reno, cubic, bbr: modprobe tcp_vegas"
     with pytest.raises(MissingError, match=text):
         allow_congestion_control("vegas")

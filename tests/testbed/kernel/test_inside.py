@@ -13,7 +13,7 @@ from testbed.kernel.inside import in_virtual_time
         ("BOOT_IMAGE=/vmlinuz quiet\n", False),
     ],
 )
-def test_the_kernels_command_line_tells(tmp_path: Path, options: str, *, virtual: bool) -> None:
+def test_virtual_time_is_detected_from_the_kernel_command_line(tmp_path: Path, options: str, *, virtual: bool) -> None:
     command_line = tmp_path / "cmdline"
     command_line.write_text(options)
     assert in_virtual_time(command_line) is virtual

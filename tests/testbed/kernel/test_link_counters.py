@@ -45,12 +45,12 @@ def test_every_pair_has_the_counters_of_its_own_class() -> None:
         assert port.pairs[pair] == Counters(1000 * minor, minor, 10 * minor, minor % 5)
 
 
-def test_the_total_counts_what_crossed_the_trunk_whoever_sent_it() -> None:
+def test_total_counts_all_packets_of_the_trunk() -> None:
     total = port_counters("east", PORT, CLASSES, QDISCS).total
     assert (total.wire_bytes, total.packets) == (123_456, 99)
 
 
-def test_total_backlog_and_drops_include_traffic_of_no_pair() -> None:
+def test_total_backlog_and_drops_include_the_default_class() -> None:
     total = port_counters("east", PORT, CLASSES, QDISCS).total
     assert total.backlog_bytes == 7 + sum(10 * minor for minor in MINORS)
     assert total.drops == DEFAULT_CLASS + sum(minor % 5 for minor in MINORS)

@@ -35,7 +35,7 @@ def test_this_machine_is_busy_while_it_computes() -> None:
     assert 0 < busy <= 1
 
 
-def test_a_process_tree_s_time_is_that_of_all_that_descend_from_it() -> None:
+def test_process_tree_time_includes_all_descendants() -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ntime.sleep(60)"
     with subprocess.Popen(
         ["sh", "-c", '"$@"; true', "tree", sys.executable, "-c", burn], stdout=subprocess.PIPE, start_new_session=True

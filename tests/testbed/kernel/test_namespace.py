@@ -31,7 +31,7 @@ def test_making_a_namespace_that_is_not_permitted_is_an_os_error() -> None:
         anonymous_namespace()
 
 
-def test_a_forbidden_namespace_raises_os_error_and_closes_its_descriptors() -> None:
+def test_entering_a_forbidden_namespace_raises_and_leaks_no_descriptor() -> None:
     def opened() -> set[str]:
         return set(os.listdir("/proc/self/fd"))
 

@@ -1,4 +1,4 @@
-"""The kernel's messages, taken apart."""
+"""Splitting of netlink messages and attributes."""
 
 import struct
 
@@ -23,7 +23,7 @@ def test_a_message_that_is_cut_off_is_reported(cut: int) -> None:
         list(split_messages(whole[: len(whole) - cut], 5))
 
 
-def test_attributes_are_reported_by_kind_without_the_mark_of_those_that_hold_others() -> None:
+def test_nested_flag_is_removed_from_attribute_kinds() -> None:
     data = struct.pack("=HH3sxHH4s", 7, 2, b"abc", 8, 0x8000 | 9, b"wxyz")
     assert [(kind, bytes(value)) for kind, value in split_attributes(memoryview(data))] == [(2, b"abc"), (9, b"wxyz")]
 

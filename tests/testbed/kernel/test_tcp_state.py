@@ -1,4 +1,4 @@
-"""The state of a connection out of the kernel's message, whose layout a general netlink library knows too."""
+"""Parsing of a connection's state, checked against the message layout of a general netlink library."""
 
 import socket
 import struct
@@ -65,23 +65,23 @@ def test_every_field_is_the_kernels_in_nanoseconds_and_bits_per_second() -> None
     )
 
 
-def test_what_the_kernel_has_not_measured_yet_is_none() -> None:
+def test_values_the_kernel_has_not_measured_are_none() -> None:
     (state,) = tcp_states([message(information(tcpi_min_rtt=2**32 - 1, tcpi_delivery_rate=0))], HOSTS)
     assert (state.shortest_rtt_ns, state.delivery_rate_bps) == (None, None)
 
 
 @pytest.mark.parametrize(("flags", "limited"), [(0b0, False), (0b1, True), (0b110, False), (0b111, True)])
-def test_only_the_first_flag_says_that_the_program_was_the_limit(flags: int, limited: bool) -> None:
+def test_only_the_first_flag_means_application_limited(flags: int, limited: bool) -> None:
     (state,) = tcp_states([message(information(tcpi_delivery_rate_app_limited=flags))], HOSTS)
     assert state.delivery_app_limited is limited
 
 
-def test_a_younger_kernel_may_tell_more() -> None:
+def test_longer_tcp_info_of_a_newer_kernel_is_accepted() -> None:
     assert tcp_states([message(information() + bytes(64))], HOSTS) == tcp_states([message(information())], HOSTS)
 
 
-def test_a_kernel_that_tells_too_little_is_a_fault() -> None:
-    with pytest.raises(OSError, match="told 228 bytes of a connection's state"):
+def test_too_short_a_tcp_info_is_an_error() -> None:
+    with pytest.raises(OSError, match="reported 228 bytes of a connection's state"):
         tcp_states([message(information()[:228])], HOSTS)
 
 
@@ -114,7 +114,7 @@ def _no_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp_state, "NetlinkDump", Asked)
 
 
-def test_every_host_is_asked_about_its_own_sockets() -> None:
+def test_tcp_state_is_read_from_every_host() -> None:
     assert [bytes(text) for text in TcpStateReader(["one", "other"]).read()] == [b"one", b"other"]
 
 

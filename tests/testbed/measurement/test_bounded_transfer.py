@@ -11,7 +11,7 @@ from testbed.network.topology import TopologySpec, resolve_topology
 
 
 class Recorded(socket.socket):
-    """A socket that keeps what it is asked for, and whose connections fail."""
+    """A socket that records its options, and whose connections fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def test_a_connection_over_a_long_line_may_take_round_trips(latency: str, rtt_s:
     assert [each.timeouts for each in path.made] == [[60 + 4 * rtt_s]] * 2
 
 
-def test_no_buffer_is_larger_than_the_kernel_can_be_asked_for() -> None:
+def test_no_buffer_is_larger_than_the_kernels_maximum() -> None:
     path = ends("40ms")
     with pytest.raises(StalledError), connected(path, 1, 2**40):
         pass

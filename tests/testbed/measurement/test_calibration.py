@@ -40,7 +40,7 @@ def network(wan: dict[str, Any], hosts: int = 2, intra: dict[str, Any] | None = 
 
 
 class Network:
-    """A testbed that is as asked, measured by programs that see exactly that; notes what was set and measured."""
+    """A testbed on which every measurement gives the configured figure; it records settings and measurements."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
@@ -109,7 +109,7 @@ def test_tcp_leaves_1448_of_1514_bytes_to_the_payload() -> None:
     assert tcp_goodput_bps(1.0) == pytest.approx(0.9564, abs=5e-5)
 
 
-def test_what_is_exactly_as_asked_is_within_tolerance() -> None:
+def test_exactly_configured_link_is_within_tolerance() -> None:
     assert EXACT.within_tolerance
 
 
@@ -164,7 +164,7 @@ def test_goodput_may_be_off_by_3_percent(configured_bps: float | None, measured_
         (0.0, 1.0, 100, False),
     ],
 )
-def test_loss_may_be_off_by_what_sampling_explains(asked: float, measured: float, echoes: int, within: bool) -> None:
+def test_loss_tolerance_is_the_sampling_error(asked: float, measured: float, echoes: int, within: bool) -> None:
     impairments = {**EXACT.impairments, "loss": Compared(asked, measured)}
     link = replace(EXACT, impairments=impairments, echo_requests=echoes)
     assert link.within_tolerance is within
@@ -209,7 +209,7 @@ def test_undilated_times_are_shorter_and_rates_higher(factor: float, goodput_bps
     assert quick.impairments["loss"] == Compared(0.01, 0.02)
 
 
-def test_every_wan_link_is_measured_each_way_and_every_datacenter_of_two_hosts_inside(
+def test_calibration_measures_links_in_both_directions_and_inside_datacenters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     testbed = Network(network({"latency": "40ms", "rate": "1Gbit", "node_pair_rate": "100Mbit"}))
@@ -227,7 +227,7 @@ def test_every_wan_link_is_measured_each_way_and_every_datacenter_of_two_hosts_i
     assert all(link.within_tolerance for link in measured)
 
 
-def test_what_is_asked_follows_from_the_pairs_rate_and_twice_the_latency(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_figures_follow_from_the_pair_rate_and_twice_the_latency(monkeypatch: pytest.MonkeyPatch) -> None:
     wan = {"latency": "40ms", "rate": "1Gbit", "node_pair_rate": "100Mbit"}
     there, _, inside = calibrated(Network(network(wan)), monkeypatch)
     assert (there.configured_rtt_ms, there.configured_goodput_bps) == (80.0, pytest.approx(100e6 * 1448 / 1514))
@@ -235,9 +235,7 @@ def test_what_is_asked_follows_from_the_pairs_rate_and_twice_the_latency(monkeyp
 
 
 @pytest.mark.parametrize("wan_rate", ["1Gbit", "unlimited"])
-def test_a_port_slower_than_a_node_pair_is_what_the_wan_is_held_to(
-    wan_rate: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wan_goodput_is_limited_by_a_slower_destination_port(wan_rate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     topology = network({"latency": "5ms", "rate": wan_rate}, intra={"rate": "200Mbit"})
     for link in calibrated(Network(topology), monkeypatch):
         assert link.configured_goodput_bps == pytest.approx(200e6 * 1448 / 1514)
@@ -257,14 +255,14 @@ def test_a_link_with_jitter_and_loss_is_measured_by_udp_at_more_than_its_rate(mo
     assert {count for _, _, count in testbed.pings} == {1000}
 
 
-def test_an_unlimited_link_is_asked_for_no_goodput(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unlimited_link_has_no_configured_goodput(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = network({"latency": "5ms"}, hosts=1, intra={"rate": "unlimited"})
     (there, _) = calibrated(Network(topology), monkeypatch)
     assert there.configured_goodput_bps is None
     assert there.within_tolerance
 
 
-def test_all_windows_together_fill_the_path_and_do_not_overflow_its_queue(
+def test_windows_fill_the_path_without_overflowing_its_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     testbed = Network(network({"latency": "40ms", "rate": "500Mbit"}, hosts=1))
@@ -291,7 +289,7 @@ def test_a_link_outside_tolerance_is_measured_once_more_and_for_longer(monkeypat
     assert not back.within_tolerance
 
 
-def test_short_transfers_are_measured_where_there_is_a_rate_and_no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_transfers_are_measured_with_a_rate_and_without_impairments(monkeypatch: pytest.MonkeyPatch) -> None:
     testbed = Network(network({"latency": "20ms", "rate": "100Mbit"}))
     there, back, inside = calibrated(testbed, monkeypatch)
     assert testbed.transfers == [("east-0", "west-0"), ("west-0", "east-0"), ("east-0", "east-1")]
@@ -323,14 +321,14 @@ def test_a_link_that_gives_away_a_burst_is_outside_tolerance(monkeypatch: pytest
         ("together_bps", 100e6, math.nan, False),
     ],
 )
-def test_transfers_are_held_to_3_percent_and_short_ones_to_a_millisecond(
+def test_tolerance_of_transfers_is_3_percent_or_a_millisecond(
     name: str, asked: float, measured: float, within: bool
 ) -> None:
     figures: dict[str, Any] = {f"configured_{name}": asked, f"measured_{name}": measured}
     assert replace(EXACT, **figures).within_tolerance is within
 
 
-def test_transfers_are_told_in_the_time_of_the_network_asked_for() -> None:
+def test_undilated_transfers_are_in_the_time_of_the_configured_network() -> None:
     dilated = replace(
         EXACT, configured_short_ms=40.0, measured_short_ms=42.0, configured_share_bps=1e6, burst_bytes=3000
     )

@@ -15,13 +15,13 @@ def test_every_impairment_has_a_measure() -> None:
 
 
 @given(st.floats(1, 1e12), st.floats(0, 1), st.integers(0, 10**9))
-def test_udp_leaves_1448_of_1490_bytes_less_what_is_lost(rate_bps: float, loss: float, jitter_ns: int) -> None:
+def test_udp_goodput_is_1448_of_1490_bytes_less_losses(rate_bps: float, loss: float, jitter_ns: int) -> None:
     goodput_bps = udp_goodput_bps(rate_bps, Impairments(jitter_ns, loss))
     assert goodput_bps == pytest.approx(rate_bps * 1448 / 1490 * (1 - loss))
 
 
 @given(st.floats(0, 1))
-def test_one_way_loss_is_what_both_ways_together_lose(loss: float) -> None:
+def test_one_way_loss_follows_from_round_trip_loss(loss: float) -> None:
     assert one_way(1 - (1 - loss) ** 2) == pytest.approx(loss, abs=1e-7)
 
 

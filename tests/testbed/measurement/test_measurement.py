@@ -138,7 +138,7 @@ def test_goodput_is_what_the_receiver_saw(output: str, goodput_bps: float) -> No
     assert parse_iperf3(output) == goodput_bps
 
 
-def test_what_iperf3_says_went_wrong_is_reported() -> None:
+def test_iperf3_error_is_reported() -> None:
     with pytest.raises(ValueError, match=r"^iperf3: unable to connect to server: Connection refused$"):
         parse_iperf3(IPERF3_REFUSED)
 
@@ -165,9 +165,7 @@ def test_output_that_is_no_result_is_refused_in_one_line(output: str) -> None:
 
 
 @pytest.mark.parametrize(("rtt_s", "seconds"), [(0.0, 1), (0.01, 1), (0.08, 2), (0.2, 5), (1.0, 25)])
-def test_settling_takes_whole_seconds_and_as_many_round_trips_as_windows_need_to_open(
-    rtt_s: float, seconds: int
-) -> None:
+def test_settling_time_is_whole_seconds_of_enough_round_trips(rtt_s: float, seconds: int) -> None:
     assert settling_s(rtt_s) == seconds
 
 

@@ -73,7 +73,7 @@ def test_silence_is_not_waited_for_longer_than_patience(connection: Connection) 
         transfers_s([connection], 10, 8, patience_s=0.01)
 
 
-def test_a_far_too_slow_line_ends_the_measurement_though_bytes_keep_arriving(connection: Connection) -> None:
+def test_transfer_far_slower_than_configured_is_given_up(connection: Connection) -> None:
     done = threading.Event()
 
     def dribble() -> None:

@@ -59,9 +59,7 @@ def test_a_line_that_holds_less_has_three_times_that_for_its_buffers() -> None:
 
 
 @given(st.integers(1, 10**15), st.integers(1, 2**30))
-def test_what_fills_a_trunk_is_many_times_what_passes_it_in_one_piece_or_not_measured(
-    trunk_bps: int, grain_bytes: int
-) -> None:
+def test_trunk_transfer_is_many_grains_or_not_measured(trunk_bps: int, grain_bytes: int) -> None:
     total_bytes = together_bytes(trunk_bps, 2**14, grain_bytes)
     if total_bytes is None:
         assert 8 * 100 * grain_bytes > 4 * trunk_bps

@@ -23,7 +23,7 @@ def test_a_datacenters_subnet_holds_its_gateway_and_its_hosts(slot: int, datacen
 
 
 @given(SLOTS, DATACENTERS, HOSTS)
-def test_addresses_are_private_and_tell_slot_datacenter_and_host(slot: int, datacenter: int, host: int) -> None:
+def test_addresses_are_private_and_contain_slot_datacenter_and_host(slot: int, datacenter: int, host: int) -> None:
     address = IPv4Address(addressing.host_address(slot, datacenter, host))
     assert address.is_private
     assert list(address.packed) == [10, slot, datacenter, host + 2]

@@ -60,7 +60,7 @@ def wan_ports(plan: GatewayPlan) -> dict[tuple[str, str], WanPort]:
 
 
 @given(st.integers(1, 10**12), DELAYS_NS, DELAYS_NS)
-def test_a_queue_holds_what_is_in_flight_and_a_bandwidth_delay_product_behind_it(
+def test_queue_limit_is_packets_in_flight_plus_a_bandwidth_delay_product(
     rate_bps: int, latency_ns: int, jitter_ns: int
 ) -> None:
     in_flight_bits = Fraction(rate_bps * (latency_ns + jitter_ns), 10**9)
@@ -81,7 +81,7 @@ def test_a_40_ms_link_of_20_gbit_holds_three_latencies_of_full_frames() -> None:
     assert queue_limit_packets(20_000_000_000, 40_000_000, floor_packets=FLOOR) == 198_151
 
 
-def test_a_slow_link_holds_what_stock_windows_let_out() -> None:
+def test_queue_of_a_slow_link_holds_stock_windows() -> None:
     # 16 connections with 3.9 MB in flight each, in frames and in super-packets.
     topology = two_datacenters({"rate": "10Mbit", "latency": "1ms"}, {"rate": "10Mbit"})
     packets = {Timers.VIRTUAL: (SHORT_PACKETS_MIN, 1448), Timers.KERNEL: (SUPER_PACKETS_MIN, 64 * 1024)}
@@ -120,7 +120,7 @@ def test_every_datacenter_has_a_port_for_each_host_and_each_other_datacenter(top
 
 
 @given(topologies())
-def test_every_wan_port_has_its_links_conditions_and_a_class_of_its_own_for_each_pair(topology: Topology) -> None:
+def test_wan_port_has_its_links_netem_and_a_class_for_each_node_pair(topology: Topology) -> None:
     for (here, peer), port in wan_ports(plan_gateways(topology, slot=9)).items():
         conditions = topology.conditions(here, peer)
         assert port.sources == tuple(host.name for host in topology.datacenter(here).hosts)
@@ -172,7 +172,7 @@ def test_packets_cross_one_by_one_only_where_some_are_lost(wan: dict[str, str], 
 
 
 @given(st.floats(0, 1))
-def test_loss_is_told_to_nine_digits_which_the_kernel_keeps_exactly(loss: float) -> None:
+def test_loss_of_nine_digits_reads_back_exactly(loss: float) -> None:
     datacenters = (Datacenter("e", 0, (Host("e-0", "e", 0, 1),)), Datacenter("w", 1, (Host("w-0", "w", 0, 1),)))
     wan = (WanLink(("e", "w"), LinkConditions(impairments=Impairments(loss=loss))),)
     topology = Topology(datacenters, 0, None, wan)
@@ -220,7 +220,7 @@ def test_a_hosts_port_has_a_bucket_only_where_senders_exceed_it_together(
     assert {port.shared is not None for port in east.host_ports} == {shared}
 
 
-def test_what_comes_over_the_wan_is_serialised_once_more_only_by_a_port_that_is_slower() -> None:
+def test_wan_packets_are_serialised_again_only_by_a_slower_port() -> None:
     for intra_rate, rate in (("99Mbit", 99_000_000 // 8), ("100Mbit", None), ("1Gbit", None)):
         topology = two_datacenters({"rate": "1Gbit", "node_pair_rate": "100Mbit"}, {"rate": intra_rate})
         for gateway in plan_gateways(topology, slot=1).gateways:
@@ -229,7 +229,7 @@ def test_what_comes_over_the_wan_is_serialised_once_more_only_by_a_port_that_is_
                 assert (far.netem.delay_ns, far.netem.rate_bytes_per_s) == (0, rate)
 
 
-def test_without_a_rate_of_its_own_a_port_does_not_tell_far_hosts_apart() -> None:
+def test_port_without_a_rate_has_no_leaves_for_far_hosts() -> None:
     for gateway in plan_gateways(two_datacenters({"rate": "1Mbit"}), slot=1).gateways:
         assert {port.far for port in gateway.host_ports} == {()}
 

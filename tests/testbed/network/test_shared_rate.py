@@ -23,7 +23,7 @@ def test_rates_are_kept_in_whole_bytes(rate_bps: int, expected: int) -> None:
     assert bytes_per_s(rate_bps) == expected
 
 
-def test_a_rate_below_what_the_kernel_tells_apart_is_the_lowest_there_is() -> None:
+def test_rate_below_the_kernels_minimum_becomes_the_minimum() -> None:
     assert bytes_per_s(1) == bytes_per_s(63) == MIN_BYTES_PER_S
 
 

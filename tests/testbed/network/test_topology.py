@@ -10,8 +10,8 @@ from ground.strict_model import InputError, parse_model
 from testbed.network.topology import LinkConditions, Topology, TopologySpec, check_can_be_emulated, resolve_topology
 
 
-def resolved(document: dict[str, Any], **given_profile: Any) -> Topology:
-    return resolve_topology(parse_model(TopologySpec, document, "file"), **given_profile)
+def resolved(document: dict[str, Any], **given_preset: Any) -> Topology:
+    return resolve_topology(parse_model(TopologySpec, document, "file"), **given_preset)
 
 
 def datacenters(*names: str, hosts: int = 1) -> list[dict[str, Any]]:
@@ -87,8 +87,8 @@ def test_a_link_can_lift_the_rate_that_the_wan_sets() -> None:
     assert topology.conditions("east", "west").rate_bps is None
 
 
-def test_a_profile_gives_the_conditions_and_a_link_still_changes_them() -> None:
-    profile = {
+def test_links_override_the_network_preset() -> None:
+    preset = {
         frozenset(pair): LinkConditions(latency_ns=index, rate_bps=7)
         for index, pair in enumerate(combinations(("eastus", "westus", "uksouth"), 2))
     }
@@ -98,13 +98,13 @@ def test_a_profile_gives_the_conditions_and_a_link_still_changes_them() -> None:
             "profile": "azure",
             "links": [{"between": ["eastus", "uksouth"], "latency": "1ms"}],
         },
-        profile=profile,
+        preset=preset,
     )
     assert topology.conditions("westus", "uksouth") == LinkConditions(2, 7)
     assert topology.conditions("eastus", "uksouth") == LinkConditions(1_000_000, 7)
 
 
-def test_the_smaller_of_trunk_and_cap_is_what_a_pair_can_use() -> None:
+def test_pair_rate_is_the_smaller_of_trunk_and_node_pair_rate() -> None:
     assert LinkConditions(rate_bps=5, node_pair_rate_bps=3).pair_rate_bps == 3
     assert LinkConditions(rate_bps=2, node_pair_rate_bps=3).pair_rate_bps == 2
     assert LinkConditions(node_pair_rate_bps=3).pair_rate_bps == 3
@@ -125,27 +125,27 @@ def test_a_pair_has_its_rate_times_the_round_trip_in_flight() -> None:
             {"links": [{"between": ["east", "west"]}, {"between": ["west", "east"]}]},
             r"links\.1\.between: this pair has an entry already",
         ),
-        ({"datacenters": datacenters("east", "east")}, r"datacenters\.1\.name: 'east' is there twice"),
+        ({"datacenters": datacenters("east", "east")}, r"datacenters\.1\.name: 'east' is given twice"),
         (
             {"datacenters": [{"name": "a", "hosts": 1}, {"name": "a-0", "hosts": 1}, {"name": "a", "hosts": 1}]},
             r"datacenters\.2\.name",
         ),
     ],
 )
-def test_what_contradicts_itself_is_refused_in_one_line(change: dict[str, Any], text: str) -> None:
+def test_contradictory_topology_is_refused_in_one_line(change: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=rf"^topology\.{text}") as caught:
         resolved({"datacenters": datacenters("east", "west"), **change})
     assert "\n" not in str(caught.value)
 
 
-def test_a_profile_and_a_wan_at_once_are_refused() -> None:
-    with pytest.raises(InputError, match="in place of wan"):
-        resolved({"datacenters": datacenters("a", "b"), "wan": {}, "profile": "azure"}, profile={})
+def test_a_network_preset_and_a_wan_together_are_refused() -> None:
+    with pytest.raises(InputError, match="a network preset replaces wan"):
+        resolved({"datacenters": datacenters("a", "b"), "wan": {}, "profile": "azure"}, preset={})
 
 
-def test_a_pair_that_the_profile_lacks_is_refused() -> None:
+def test_a_pair_that_the_network_preset_lacks_is_refused() -> None:
     with pytest.raises(InputError, match="no figures for a and b"):
-        resolved({"datacenters": datacenters("a", "b"), "profile": "azure"}, profile={})
+        resolved({"datacenters": datacenters("a", "b"), "profile": "azure"}, preset={})
 
 
 @pytest.mark.parametrize("name", ["", "-east", "a b", "east/west", "ä", "x" * 41, "east\n"])

@@ -29,7 +29,7 @@ HANDLERS: Handlers = {
 
 
 class Host:
-    """The host's end of the console."""
+    """The host's side of the console."""
 
     def __init__(self, descriptor: int, folder: Path, agent: threading.Thread) -> None:
         self.descriptor = descriptor
@@ -96,7 +96,7 @@ def test_requests_are_answered_in_turn_however_they_arrive(host: Host) -> None:
     assert host.hear() == {"echo": "3"}
 
 
-def test_a_request_that_fails_is_answered_by_its_fault_and_the_next_one_is_served(host: Host) -> None:
+def test_failed_request_is_answered_with_its_error_and_serving_goes_on(host: Host) -> None:
     assert host.ask("refuse") == {"error": "RuntimeError: no such port"}
     assert host.ask("echo 1") == {"echo": "1"}
 

@@ -1,4 +1,4 @@
-"""The host's side of the guest, with a shell script in the guest's place."""
+"""The host's side of the gateway guest, with a shell script in place of the guest."""
 
 import shutil
 import subprocess
@@ -31,7 +31,7 @@ COUNTERS = (
 
 
 class Nothing:
-    """A netlink socket that is never asked for anything."""
+    """A netlink socket that is never used."""
 
     def close(self) -> None:
         pass
@@ -63,7 +63,7 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
 
 
 def answering(**answers: str) -> str:
-    """A guest's script that prints these for requests that begin with these words, until its input closes."""
+    """A guest's script that answers each request by its name, until its input closes."""
     cases = "".join(f"{verb}*) {script};;\n" for verb, script in answers.items())
     return f'{READY}while read -r request; do\ncase "$request" in\n{cases}esac\ndone\n'
 
@@ -80,7 +80,7 @@ def plan_of(hosts: int) -> GatewayPlan:
     return plan_gateways(resolve_topology(parse_model(TopologySpec, document, "test")), slot=250)
 
 
-def test_a_guest_whose_console_got_stuck_is_nudged_until_it_answers(booted: Boot) -> None:
+def test_stuck_guest_console_is_nudged_until_it_answers(booted: Boot) -> None:
     stuck = f"{READY}while read -r request; do read -r nudge; echo; read -r nudge; echo; {saying(COUNTERS)}; done\n"
     guest = booted(stuck)
     for _ in range(2):
@@ -88,9 +88,7 @@ def test_a_guest_whose_console_got_stuck_is_nudged_until_it_answers(booted: Boot
         assert port.source == "east"
 
 
-def test_what_the_guest_s_kernel_says_for_itself_is_kept_and_not_taken_for_an_answer(
-    booted: Boot, tmp_path: Path
-) -> None:
+def test_guest_kernel_messages_go_to_the_log_and_are_not_answers(booted: Boot, tmp_path: Path) -> None:
     words = "[    7.25] random: crng init done"
     guest = booted(answering(counters=f"{saying(words)}; {saying(COUNTERS)}"))
     assert len(guest.read_counters()) == 1
@@ -98,7 +96,7 @@ def test_what_the_guest_s_kernel_says_for_itself_is_kept_and_not_taken_for_an_an
 
 
 @pytest.mark.parametrize(("exact", "packets"), [(True, (5, 4)), (False, (None, None))])
-def test_counters_are_those_the_guest_read_and_packets_only_where_they_can_be_counted(
+def test_guest_counters_have_packets_only_where_the_kernel_counts_them(
     booted: Boot, exact: bool, packets: tuple[int | None, int | None]
 ) -> None:
     guest = booted(answering(counters=saying(COUNTERS)), replace(NO_GATEWAYS, exact_packets=exact))
@@ -124,36 +122,34 @@ def test_a_trim_is_reported_in_nanoseconds(booted: Boot, tmp_path: Path) -> None
     assert (tmp_path / "said").read_text() == "settle 123456\n"
 
 
-def test_what_goes_wrong_in_the_guest_is_reported_in_its_words(booted: Boot) -> None:
+def test_error_in_the_guest_is_reported_with_its_message(booted: Boot) -> None:
     guest = booted(answering(qdiscs=saying('{"error":"ReadBackError: east wan1: asked for more"}')))
-    with pytest.raises(SubstrateError, match=r"^the guest kernel: ReadBackError: east wan1: asked for more$"):
+    with pytest.raises(SubstrateError, match=r"^the gateway guest: ReadBackError: east wan1: asked for more$"):
         guest.read_qdiscs()
 
 
-def test_a_guest_whose_gateways_do_not_come_up_is_reported_in_its_words(booted: Boot) -> None:
-    with pytest.raises(SubstrateError, match=r"^the guest kernel: NetlinkError: \(2, 'No such file'\)$"):
+def test_failed_gateways_are_reported_with_the_guests_error(booted: Boot) -> None:
+    with pytest.raises(SubstrateError, match=r"^the gateway guest: NetlinkError: \(2, 'No such file'\)$"):
         booted("""echo '{"error":"NetlinkError: (2, '"'No such file'"')"}'; exec sleep 60""")
 
 
 @pytest.mark.parametrize("script", ["echo Kernel panic >&2", f"{READY}echo Kernel panic >&2; exit 1"])
 def test_a_guest_that_ends_is_reported_with_its_stderr_tail(booted: Boot, script: str) -> None:
-    with pytest.raises(SubstrateError, match=r"^the guest kernel ended; its last words: Kernel panic$"):
+    with pytest.raises(SubstrateError, match=r"^the gateway guest ended; its stderr tail: Kernel panic$"):
         booted(script).read_qdiscs()
 
 
-def test_a_guest_that_has_ended_before_it_is_asked_is_reported_as_well(booted: Boot) -> None:
+def test_guest_that_ended_before_a_request_is_reported(booted: Boot) -> None:
     guest = booted(f"{READY}exec >&- <&-")
     for _ in range(3):
-        with pytest.raises(SubstrateError, match=r"^the guest kernel ended; its last words: none$"):
+        with pytest.raises(SubstrateError, match=r"^the gateway guest ended; its stderr tail: empty$"):
             guest.settle(1)
 
 
-def test_a_guest_that_does_not_answer_is_reported_with_how_long_it_was_waited_for(
-    booted: Boot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_guest_is_reported_with_the_timeout(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest_kernel, "_ANSWER_DEADLINE_S", 0.1)
     guest = booted(answering(qdiscs="exec sleep 60"))
-    with pytest.raises(SubstrateError, match=r"^the guest kernel did not answer within 0 s; its last words: none$"):
+    with pytest.raises(SubstrateError, match=r"^the gateway guest did not answer within 0 s; its stderr tail: empty$"):
         guest.read_qdiscs()
 
 

@@ -47,7 +47,7 @@ def offers(monkeypatch: pytest.MonkeyPatch, kernel: Offer, guest: Offer) -> None
 
 
 def kernel_that(monkeypatch: pytest.MonkeyPatch, error: int) -> tuple[Offer, Netlink]:
-    """What is offered by a kernel that answers with an error number, and the socket it was asked over."""
+    """Return the offer of a kernel that answers with an error number, and the socket that was used."""
     netlink = Netlink(error)
     held: list[int] = []
 
@@ -82,7 +82,7 @@ def test_the_kernels_own_netem_is_chosen_where_it_is(monkeypatch: pytest.MonkeyP
     assert choose_substrate() == HAS_NETEM
 
 
-def test_the_guest_is_chosen_where_the_kernel_has_no_netem_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guest_is_chosen_with_the_reason_if_the_kernel_has_no_netem(monkeypatch: pytest.MonkeyPatch) -> None:
     offers(monkeypatch, NO_NETEM, HAS_GUEST)
     chosen = choose_substrate()
     assert (chosen.name, chosen.available) == (GUEST, True)
@@ -108,7 +108,7 @@ def test_a_remedy_that_both_share_is_reported_once(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("asked", "offer"), [(KERNEL, HAS_NETEM), (GUEST, HAS_GUEST)])
-def test_the_substrate_asked_for_is_taken_whatever_the_other_offers(
+def test_requested_substrate_is_used_regardless_of_the_other(
     monkeypatch: pytest.MonkeyPatch, asked: str, offer: Offer
 ) -> None:
     offers(monkeypatch, HAS_NETEM, HAS_GUEST)
@@ -116,9 +116,7 @@ def test_the_substrate_asked_for_is_taken_whatever_the_other_offers(
 
 
 @pytest.mark.parametrize(("asked", "offer"), [(KERNEL, NO_NETEM), (GUEST, NO_GUEST)])
-def test_the_substrate_asked_for_is_never_replaced_by_another(
-    monkeypatch: pytest.MonkeyPatch, asked: str, offer: Offer
-) -> None:
+def test_unavailable_requested_substrate_is_an_error(monkeypatch: pytest.MonkeyPatch, asked: str, offer: Offer) -> None:
     offers(monkeypatch, *((NO_NETEM, HAS_GUEST) if asked == KERNEL else (HAS_NETEM, NO_GUEST)))
     with pytest.raises(MissingError) as missing:
         choose_substrate(asked)
@@ -126,7 +124,7 @@ def test_the_substrate_asked_for_is_never_replaced_by_another(
 
 
 def test_a_name_that_is_no_substrate_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"^--substrate: 'qemu' is none, give auto, kernel or guest$"):
+    with pytest.raises(InputError, match=r"^--substrate: 'qemu' is not a substrate, give auto, kernel or guest$"):
         choose_substrate("qemu")
 
 
@@ -146,7 +144,7 @@ def test_a_kernel_that_takes_a_netem_qdisc_has_netem(monkeypatch: pytest.MonkeyP
     assert netlink.closed
 
 
-def test_a_kernel_that_does_not_know_netem_is_distinguished_and_what_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_without_netem_is_reported_with_the_module_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
     offer, netlink = kernel_that(monkeypatch, errno.ENOENT)
     assert not offer.available
     assert offer.reason == f"the kernel {os.uname().release} has no sch_netem"
@@ -160,7 +158,7 @@ def test_a_kernel_that_refuses_for_another_reason_is_reported_with_it(monkeypatc
     assert "Operation not supported" in offer.reason
 
 
-def test_a_machine_where_no_namespace_may_be_made_is_reported_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_namespaces_are_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> int:
         raise PermissionError(errno.EPERM, "making a network namespace: Operation not permitted")
 

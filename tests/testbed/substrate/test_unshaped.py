@@ -28,7 +28,7 @@ def test_gateways_are_connected_and_nothing_is_shaped() -> None:
     assert (kernel.read_qdiscs(), kernel.read_counters()) == ({}, [])
 
 
-def test_a_machine_that_makes_no_namespaces_is_told_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_namespaces_are_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> int:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 

@@ -10,7 +10,7 @@ from testbed.virtual_time.guest_boot import GuestCommand, check_visible, init_sc
 HARD = 'it\'s $HOME `x`\n\\ "q"'
 
 
-def test_the_script_is_one_that_a_shell_reads_whatever_it_is_given(tmp_path: Path) -> None:
+def test_init_script_is_valid_shell_for_any_command(tmp_path: Path) -> None:
     command = GuestCommand(["echo", HARD], tmp_path / HARD, {"A": HARD, "not a name": "1", "BASH_FUNC_x%%": "() {"})
     script = init_script(command)
     subprocess.run(["sh", "-n"], input=script, text=True, check=True)
@@ -30,7 +30,7 @@ def test_a_variable_arrives_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("has_input", "source"), [(True, "< /run/outside/stdin"), (False, "< /dev/null")])
-def test_a_command_reads_what_it_is_given_or_nothing(*, has_input: bool, source: str) -> None:
+def test_command_reads_its_input_or_nothing(*, has_input: bool, source: str) -> None:
     assert source in init_script(GuestCommand(["cat"], Path("/"), {}, has_input))
 
 

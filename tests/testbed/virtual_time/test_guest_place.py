@@ -32,7 +32,7 @@ def on_a_machine(monkeypatch: pytest.MonkeyPatch, folders: list[Path], available
     monkeypatch.setattr(guest_place, "_available_memory_bytes", lambda: available_bytes)
 
 
-def test_a_guest_gets_what_it_wants_or_three_quarters_of_what_is_there(
+def test_guest_gets_the_wanted_memory_or_three_quarters_of_the_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = os.statvfs(tmp_path)

@@ -3,11 +3,11 @@ import struct
 import threading
 from pathlib import Path
 
-from testbed.virtual_time.management_console import order
+from testbed.virtual_time.management_console import send_command
 
 
 def answering(path: Path, *answers: bytes) -> tuple[threading.Thread, list[bytes]]:
-    """A kernel that answers one order by these parts."""
+    """A kernel that answers one command in these parts."""
     console = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     console.bind(str(path))
     orders: list[bytes] = []
@@ -27,19 +27,19 @@ def answering(path: Path, *answers: bytes) -> tuple[threading.Thread, list[bytes
 
 def test_an_answer_in_parts_is_put_together(tmp_path: Path) -> None:
     thread, (*_,) = answering(tmp_path / "console", b"Pid: 6", b"3, comm: x")
-    assert order(tmp_path / "console", "sysrq p", 5) == "Pid: 63, comm: x"
+    assert send_command(tmp_path / "console", "sysrq p", 5) == "Pid: 63, comm: x"
     thread.join()
 
 
 def test_an_order_has_the_protocols_form(tmp_path: Path) -> None:
     thread, orders = answering(tmp_path / "console", b"")
-    assert order(tmp_path / "console", "cad", 5) == ""
+    assert send_command(tmp_path / "console", "cad", 5) == ""
     thread.join()
     assert struct.unpack_from("=III3s", orders[0]) == (0xCAFEBABE, 2, 3, b"cad")
 
 
 def test_a_kernel_that_is_not_there_or_does_not_answer_gives_none(tmp_path: Path) -> None:
-    assert order(tmp_path / "none", "cad", 5) is None
+    assert send_command(tmp_path / "none", "cad", 5) is None
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mute:
         mute.bind(str(tmp_path / "mute"))
-        assert order(tmp_path / "mute", "cad", 0.01) is None
+        assert send_command(tmp_path / "mute", "cad", 0.01) is None

@@ -37,7 +37,7 @@ def test_without_a_kernel_the_remedy_is_reported(monkeypatch: pytest.MonkeyPatch
     assert offer.reason.endswith(": make virtual")
 
 
-def test_what_only_root_could_do_is_told_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_need_root_are_listed_for_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
     able(monkeypatch, user=1000, advice="raise it")
     offer = probe_virtual_time()
     assert (offer.available, offer.root_for) == (True, ("raise it",))
@@ -45,7 +45,7 @@ def test_what_only_root_could_do_is_told_to_others(monkeypatch: pytest.MonkeyPat
     assert probe_virtual_time().root_for == ()
 
 
-def test_a_user_without_namespaces_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_namespaces_gets_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     able(monkeypatch, user=1000, refusal="Operation not permitted")
     offer = probe_virtual_time()
     assert (offer.available, offer.reason) == (False, "no namespaces for a guest: Operation not permitted")

@@ -30,5 +30,5 @@ def test_a_sign_gives_it_all_its_patience_again() -> None:
     assert watched((0, 0, 0, 0), (1, 99, 1, 1), (2, 198, 2, 1), (3, 200, 3, 1)) == [None, None, None, False]
 
 
-def test_a_guest_that_neither_computes_nor_gets_on_is_stuck_too() -> None:
+def test_idle_guest_whose_clock_stands_still_is_stuck() -> None:
     assert watched((0, 5, 1, 0), (999, 5, 1, 0), (1001, 5, 1, 0)) == [None, None, False]

@@ -136,7 +136,9 @@ def test_the_next_reading_waits_for_the_share_of_a_core(sampler: Counting, monke
     assert pauses == pytest.approx([1.5, 1.5, 1.5], abs=0.1)
 
 
-@pytest.mark.parametrize("fault", [SubstrateError("the guest kernel ended"), OSError("a socket closed"), KeyError("x")])
+@pytest.mark.parametrize(
+    "fault", [SubstrateError("the gateway guest ended"), OSError("a socket closed"), KeyError("x")]
+)
 def test_a_reading_that_fails_meanwhile_is_raised_at_the_end(sampler: Counting, fault: Exception) -> None:
     loop = SamplingLoop(sampler, 0)
     loop.__enter__()

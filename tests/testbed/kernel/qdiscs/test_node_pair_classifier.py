@@ -132,7 +132,7 @@ def test_the_work_for_a_packet_does_not_grow_with_the_number_of_pairs() -> None:
 
 
 @given(ADDRESSES | NEAR_ADDRESSES)
-def test_only_traffic_of_the_same_datacenter_gets_the_inside_class(source: IPv4Address) -> None:
+def test_only_packets_of_the_same_datacenter_get_the_intra_class(source: IPv4Address) -> None:
     program = same_datacenter_program(EAST)
     inside = source in IPv4Network(f"{EAST}/24")
     expected = HTB_MAJOR << 16 | INTRA_CLASS if inside else NO_MATCH
@@ -152,7 +152,7 @@ def test_a_gateway_that_sends_gets_no_hosts_class(datacenter: int) -> None:
     assert found & 0xFFFF not in {source_class(each, number) for each in range(250) for number in range(250)}
 
 
-def test_what_comes_from_another_testbed_matches_no_source() -> None:
+def test_packets_of_another_testbed_match_no_source() -> None:
     assert run(source_host_program(EAST), ipv4_packet(IPv4Address("10.5.0.2"), host(EAST, 1))) == NO_MATCH
 
 

@@ -81,7 +81,7 @@ def test_every_node_pair_has_a_leaf_that_serialises_at_its_rate(
 
 
 @given(st.builds(SharedRate, st.integers(MIN_BYTES_PER_S, 10**11), st.integers(1, 60 * 10**6)), st.integers(1, 5))
-def test_all_that_a_pair_sends_over_a_shared_trunk_is_borrowed_from_it(trunk: SharedRate, pairs: int) -> None:
+def test_node_pairs_borrow_their_rate_from_a_shared_trunk(trunk: SharedRate, pairs: int) -> None:
     shape = wan_port_shape(EAST, wan_port(trunk, pairs, 1))
     assert shape.trunk == trunk
     assert {each.guaranteed_bytes_per_s for each in shape.classes} == {MIN_BYTES_PER_S}
@@ -94,13 +94,13 @@ def test_pairs_take_turns_of_a_super_packet() -> None:
     assert wan_port_shape(EAST, wan_port(SharedRate(8, 60 * 10**6), 2)).quantum_bytes == FRAME_BYTES
 
 
-def test_what_belongs_to_no_pair_crosses_the_same_wan() -> None:
+def test_packets_of_no_node_pair_cross_the_same_wan() -> None:
     shape = wan_port_shape(EAST, wan_port(TRUNK, 2, 2))
     (rest,) = (each for each in shape.classes if each.minor == DEFAULT_CLASS)
     assert (rest.ceiling_bytes_per_s, rest.netem) == (shape.trunk.rate_bytes_per_s, NETEM)
 
 
-def test_a_wan_port_tells_its_node_pairs_apart() -> None:
+def test_wan_port_classifies_by_node_pair() -> None:
     shape = wan_port_shape(EAST, wan_port(TRUNK, 3, 2))
     assert shape.classifier == node_pair_program("10.1.0.0", 3, "10.1.1.0", 2)
 
@@ -113,7 +113,7 @@ def test_a_trunk_that_cannot_bind_has_no_bucket() -> None:
         assert each.netem == NETEM
 
 
-def test_at_a_port_without_a_rate_only_what_comes_from_the_same_datacenter_is_delayed() -> None:
+def test_host_port_without_a_rate_delays_only_packets_of_its_datacenter() -> None:
     port = host_port(0, None)
     shape = host_port_shape(EAST, port)
     assert shape.trunk == UNSHAPED
@@ -157,7 +157,7 @@ def test_classes_stand_in_ascending_order_and_none_has_the_trunks_number(
         assert TRUNK_CLASS not in minors
 
 
-def test_a_description_tells_classes_that_are_alike_once() -> None:
+def test_description_lists_equal_classes_once() -> None:
     described = describe(wan_port_shape(EAST, wan_port(TRUNK, 2, 2)))
     netem = {"delay_ns": 40_000_000, "jitter_ns": 0, "loss": 0.0, "limit_packets": 2000, "rate_bytes_per_s": 10**7}
     assert NETEM.document() == netem

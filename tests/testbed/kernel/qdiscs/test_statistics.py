@@ -1,4 +1,4 @@
-"""The few numbers that are read often, out of the kernel's messages."""
+"""Parsing of qdisc statistics from the kernel's messages."""
 
 import struct
 
@@ -36,7 +36,7 @@ def test_more_packets_than_32_bits_hold_are_counted_in_64(packets: int) -> None:
     assert parse_statistic(memoryview(payload(wide))).packets == packets
 
 
-def test_what_is_not_there_is_zero() -> None:
+def test_missing_statistics_are_zero() -> None:
     fields = struct.pack("=BxxxiIII", 0, 7, 0x10003, 0xFFFFFFFF, 0)
     assert parse_statistic(memoryview(fields)) == Statistic(7, 3, 0xFFFF, "", 0, 0, 0, 0)
 

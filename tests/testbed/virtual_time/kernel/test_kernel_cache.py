@@ -27,7 +27,7 @@ def cached(root: Path, record: KernelRecord) -> Path:
     return folder
 
 
-def test_a_kernel_is_found_with_what_was_written_of_it(tmp_path: Path) -> None:
+def test_kernel_is_found_with_its_record(tmp_path: Path) -> None:
     folder = cached(tmp_path, OURS)
     kernel = virtual_kernel([tmp_path])
     assert (kernel.program, kernel.record) == (folder / PROGRAM, OURS)

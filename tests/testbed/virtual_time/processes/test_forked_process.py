@@ -1,4 +1,4 @@
-"""The server and its children as on a host that is this machine itself: entering namespaces is left to system tests."""
+"""The fork server and its children, in this machine's own namespaces; system tests enter others."""
 
 import os
 import signal
@@ -58,9 +58,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="entering even the own
 
 
 @needs_root
-def test_a_program_is_run_as_a_child_of_the_server_and_bears_the_testbeds_identifier(
-    server: ForkServer, words: Path
-) -> None:
+def test_forked_program_is_a_child_of_the_server_with_the_testbeds_identifier(server: ForkServer, words: Path) -> None:
     process = start(server, words, "say", "hello")
     assert process.wait(30) == 0
     assert sorted(words.read_text().splitlines()) == ["complaint", f"hello wb-test {server.pid}"]
@@ -76,7 +74,7 @@ def test_its_exit_status_is_reported(server: ForkServer, words: Path, arguments:
 
 
 @needs_root
-def test_what_went_wrong_is_among_its_words(server: ForkServer, words: Path) -> None:
+def test_traceback_of_a_forked_program_is_in_its_output(server: ForkServer, words: Path) -> None:
     start(server, words, "nothing").wait(30)
     assert words.read_text().splitlines()[-1] == "ValueError: nothing"
 
@@ -98,14 +96,14 @@ def test_stopping_the_server_ends_all(server: ForkServer, words: Path) -> None:
 
 
 @needs_root
-def test_a_program_that_cannot_be_loaded_ends_alone_and_says_why(server: ForkServer, words: Path) -> None:
+def test_program_that_cannot_be_loaded_fails_alone_with_a_traceback(server: ForkServer, words: Path) -> None:
     assert start(server, words, module="no_such_module").wait(30) == 1
     assert words.read_text().splitlines()[-1] == "ModuleNotFoundError: No module named 'no_such_module'"
     assert start(server, words, "exit", "0").wait(30) == 0
 
 
 @needs_root
-def test_what_is_asked_of_a_server_that_has_gone_is_refused_in_one_line(server: ForkServer, words: Path) -> None:
+def test_request_to_an_ended_server_is_an_error_of_one_line(server: ForkServer, words: Path) -> None:
     os.kill(server.pid, signal.SIGKILL)
     with pytest.raises(RuntimeError, match="that it is forked from has ended"):
         start(server, words, "exit", "0")

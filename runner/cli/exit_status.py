@@ -55,7 +55,7 @@ def one_line_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         fail("interrupted, nothing of it is left running", 128 + signal.SIGINT)
     except Terminated as end:
-        fail("told to end, nothing of it is left running", 128 + end.number)
+        fail("terminated, nothing of it is left running", 128 + end.number)
     except BrokenPipeError:
         # Whoever read standard output has gone; what is still buffered for it must not fail once more at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

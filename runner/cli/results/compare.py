@@ -84,7 +84,9 @@ def compare(
             raise InputError("--markdown -: --json has standard output, give a file")
         fraction = _margin(margin)
         if noise is not None and noise < FEWEST_REPEATS:
-            raise InputError(f"--noise: {noise} repeats tell little of the noise, give {FEWEST_REPEATS} or more")
+            raise InputError(
+                f"--noise: {noise} repeats are too few to measure the noise, give {FEWEST_REPEATS} or more"
+            )
         checked = _checked(a, b, pair or [], allow or [])
         console = _console(stderr=as_json or to_stdout)
         floors: dict[PairKey, float] = {}

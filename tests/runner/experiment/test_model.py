@@ -112,7 +112,7 @@ def test_what_lies_in_a_file_may_be_deep_in_folders() -> None:
         ),
         (
             {"variants": variant(transport={"pipelines_per_cell": 2})},
-            "variants.0.transport: pipelines_per_cell: only pipelines that share form cells: give sharing: temporal",
+            "variants.0.transport: pipelines_per_cell: only pipelines that share form DP-cells: give sharing: temporal",
         ),
         (
             {"variants": variant(transport={"sharing": "temporal", "pipelines_per_cell": 0})},

@@ -51,9 +51,7 @@ def test_what_is_written_out_again_gives_an_equal_experiment() -> None:
 
 def test_a_variant_that_prefills_needs_to_be_told_what() -> None:
     variants = [{"name": "any", "schedule": "gpipe", "prefill": "greedy"}]
-    with pytest.raises(
-        InputError, match=r"variants\.0\.prefill: nothing says what is prefilled: give a section prefill"
-    ):
+    with pytest.raises(InputError, match=r"variants\.0\.prefill: there is no section prefill: give one"):
         experiment(prefill=None, variants=variants)
 
 

@@ -110,7 +110,7 @@ def test_dilation_lengthens_every_time_and_no_size() -> None:
             2,
             2,
             {"model": {"hidden": 8, "context": 8, "layers": 2}},
-            "model: the sum of gradients over the pipelines (or give compute.gradient) needs its heads, vocabulary too",
+            "model: the all-reduce of gradients (or give compute.gradient) needs its heads, vocabulary too",
         ),
         (
             8,

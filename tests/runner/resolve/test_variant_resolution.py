@@ -58,7 +58,7 @@ def test_peering_stages_and_the_replicas_of_a_stage_talk() -> None:
 def test_replicas_on_either_side_of_a_boundary_that_crosses_the_wan_relay_for_each_other() -> None:
     (variant,) = resolved({"schedule": "gpipe", "transport": TEMPORAL})
     # Boundaries 1 and 3 cross the WAN: the replicas of the stages 1 to 4 relay for each other.
-    assert [variant.mates_talk(stage) for stage in range(6)] == [False, True, True, True, True, False]
+    assert [variant.cell_mates_connect(stage) for stage in range(6)] == [False, True, True, True, True, False]
     assert [variant.shares(boundary) for boundary in range(5)] == [False, True, False, True, False]
 
 
@@ -142,7 +142,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         (
             [{"schedule": "gpipe", "transport": {**TEMPORAL, "pipelines_per_cell": 3}}],
             {},
-            "variants.0.transport.pipelines_per_cell: cells of 3 do not divide 2 pipelines: give a divisor",
+            "variants.0.transport.pipelines_per_cell: DP-cells of 3 do not divide 2 pipelines: give a divisor",
         ),
         (
             [
@@ -154,7 +154,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
                 }
             ],
             {},
-            "variants.0.transport.sharing: the replicas of stage 0 in one cell lie in central and east: place them in",
+            "variants.0.transport.sharing: the replicas of stage 0 in one DP-cell are in central and east: place them in",
         ),
         ([{"schedule": "torch-gpipe"}], {}, "variants.0.schedule: torch-gpipe is torch's own: give compute: {kind: t"),
         (
@@ -219,17 +219,17 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "nccl"}}],
             {},
-            "variants.0.transport.all_reduce: nccl sums what torch computes: give compute: {kind: torch}",
+            "variants.0.transport.all_reduce: nccl all-reduces what torch computes: give compute: {kind: torch}",
         ),
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "nccl"}}],
             {**TINY, "compute": {**TORCH, "device": "cpu"}},
-            "variants.0.transport.all_reduce: nccl sums between GPUs: give compute.device: cuda",
+            "variants.0.transport.all_reduce: nccl all-reduces between GPUs: give compute.device: cuda",
         ),
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "gloo"}}],
             {**TINY, "training": {"stages": 2}},
-            "variants.0.transport.all_reduce: one pipeline has no gradients to sum: give more training.pipelines",
+            "variants.0.transport.all_reduce: one pipeline has no gradients to all-reduce: give more training.pipelines",
         ),
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "gloo"}, "placement": [["east"] * 2, ["west"] * 2]}],

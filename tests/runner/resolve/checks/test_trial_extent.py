@@ -40,11 +40,11 @@ def parsed(**changes: Any) -> Experiment:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "days of computing, a million times": (
         {"compute.forward": "10000s", "compute.backward": "10000s", "training": {**SMALL["training"], **LONG}},
-        "compute.forward: one after the other, what there is to do takes 1.62e+03 years, and 100 at most are run",
+        "compute.forward: one after the other, all work takes 1.62e+03 years, and 100 at most are run",
     ),
     "terabytes at a bit a second": (
         {"topology.wan": {"latency": "20ms", "rate": "1bit"}, "compute.activation": "1000GiB"},
-        "compute.activation: one after the other, what there is to do takes ",
+        "compute.activation: one after the other, all work takes ",
     ),
     "terabytes at a bit a second that pipelines would share": (
         {
@@ -58,14 +58,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
                 }
             ],
         },
-        "compute.activation: one after the other, what there is to do takes ",
+        "compute.activation: one after the other, all work takes ",
     ),
     "a sum of terabytes at a bit a second": (
         {
             "topology.intra": {"rate": "1bit"},
             "compute.gradient": "1000GiB",
         },
-        "compute.gradient: one after the other, what there is to do takes ",
+        "compute.gradient: one after the other, all work takes ",
     ),
     "more bytes than 64 bits hold": (
         {

@@ -15,7 +15,7 @@ from runner.paper.part import Part, parts_named
 from runner.paper.reference import PartResult, write_reference
 from runner.paper.volume import Volume, volume_table
 from runner.runs.faults import NO_DATA
-from runner.runs.run_folder import FEW, latest_run
+from runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, latest_run
 from runner.simulator.variant_simulation import simulate_variant
 from runner.validation.comparison import compare
 
@@ -45,7 +45,9 @@ def paper(
             help="Where to write (default: results/reference/paper; simulated, the folder simulated in --runs).",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Parts to run at a time, each on its core.")] = FEW,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Parts to run at a time, each on its core.")
+    ] = DEFAULT_PARALLEL_RUNS,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only tell what would run, and how much it sends.")
     ] = False,

@@ -18,7 +18,7 @@ from runner.paper.part import Part
 from runner.paper.volume import Volume
 from runner.resolve.experiment import Experiment
 from runner.runs.faults import DONE, OUTSIDE_TOLERANCE
-from runner.runs.run_folder import FEW, latest_run
+from runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, latest_run
 from wanbed.own_modules import module_command
 
 Log = Callable[[str], None]
@@ -82,7 +82,9 @@ class _Children:
                 process.terminate()
 
 
-def run_jobs(jobs: Sequence[Job], engine: str, runs: Path, report: Log, *, side_by_side: int = FEW) -> list[str]:
+def run_jobs(
+    jobs: Sequence[Job], engine: str, runs: Path, report: Log, *, side_by_side: int = DEFAULT_PARALLEL_RUNS
+) -> list[str]:
     """Run every job, some at a time, each on one core; return a line for each that failed.
 
     Whatever ends this, the children end too.

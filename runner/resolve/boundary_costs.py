@@ -54,7 +54,7 @@ def boundary_costs(
     The costs also hold the TCP windows of the connections (``links``), which open slowly and close again after idle.
     """
     settings = None if transport.model == "ideal" else tcp_settings(transport, clock)
-    profiles = []
+    costs = []
     on_link = Counter(
         (one.datacenter, other.datacenter) for one, other in placement.boundaries if one.datacenter != other.datacenter
     )
@@ -69,8 +69,8 @@ def boundary_costs(
         tcp = [_tcp(topology, path, settings, activation_bytes, parts) for path in paths] if settings else []
         # If pipelines differ, take the path where a new connection is slowest.
         links = max((each for each in tcp if each is not None), key=lambda each: each.cold_ns, default=None)
-        profiles.append(BoundaryCosts(latency_ns, occupancy_ns, shared, links))
-    return tuple(profiles)
+        costs.append(BoundaryCosts(latency_ns, occupancy_ns, shared, links))
+    return tuple(costs)
 
 
 def between_iterations_ns(
@@ -153,10 +153,10 @@ def transfer_in_forwards(
     This is the ratio of communication to computation of a microbatch. The shared trunk rate is ignored, because more
     node pairs do not make a full trunk faster.
     """
-    profiles = boundary_costs(topology, placement, transport, work, 1, clock=clock, trunks_shared=False)
+    costs = boundary_costs(topology, placement, transport, work, 1, clock=clock, trunks_shared=False)
     ratios = [
-        profile.occupancy_ns / max(work.forward_ns[boundary], 1)
-        for boundary, profile in enumerate(profiles)
+        boundary_cost.occupancy_ns / max(work.forward_ns[boundary], 1)
+        for boundary, boundary_cost in enumerate(costs)
         if placement.crosses_wan(boundary)
     ]
     return max([1.0, *ratios])

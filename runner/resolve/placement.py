@@ -140,16 +140,16 @@ def place_stages(
 
 def _check_room(topology: Topology, stages: int, pipelines: int, *, fits: bool, rule: str, source: str) -> None:
     gpus = {datacenter.name: _gpus(datacenter) for datacenter in topology.datacenters}
-    there = ", ".join(f"{name} {count}" for name, count in gpus.items())
+    available = ", ".join(f"{name} {count}" for name, count in gpus.items())
     wanted = f"{stages} stages" if pipelines == 1 else f"{pipelines} pipelines of {stages} stages"
     if stages * pipelines > sum(gpus.values()):
         raise InputError(
             f"{source}: {wanted} need {stages * pipelines} GPUs, one each, and the hosts have {sum(gpus.values())} "
-            f"({there}): add hosts or use fewer stages"
+            f"({available}): add hosts or use fewer stages"
         )
     if not fits:
         raise InputError(
-            f"{source}: {wanted}, {rule}, do not fit the GPUs of the datacenters ({there}): add hosts, use fewer "
+            f"{source}: {wanted}, {rule}, do not fit the GPUs of the datacenters ({available}): add hosts, use fewer "
             "stages, or give a placement"
         )
 
@@ -177,11 +177,11 @@ def _asked_homes(topology: Topology, stages: int, pipelines: int, asked: Asked, 
                 remedy = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
                 raise InputError(f"{place}.{stage}: no datacenter {name!r}, {remedy}")
     for datacenter in topology.datacenters:
-        wanted, there = sum(list(names).count(datacenter.name) for names in homes), _gpus(datacenter)
-        if wanted > there:
+        wanted, available = sum(list(names).count(datacenter.name) for names in homes), _gpus(datacenter)
+        if wanted > available:
             raise InputError(
-                f"{source}: {wanted} stages in {datacenter.name}, whose hosts have {there} GPUs: add hosts there or "
-                "place stages elsewhere"
+                f"{source}: {wanted} stages in {datacenter.name}, whose hosts have {available} GPUs: add hosts there "
+                "or place stages elsewhere"
             )
     return homes
 

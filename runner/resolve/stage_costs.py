@@ -172,13 +172,12 @@ def _check_model_bytes(size_bytes: int, field: str, source: str) -> None:
 
 
 def _activation_bytes(spec: ExperimentSpec, stages: int, source: str) -> tuple[int, ...]:
-    asked = spec.compute.activation
-    default = spec.model.context * spec.model.hidden * bytes_per_element(spec.training.precision)
-    if asked is None and stages > 1:
-        _check_model_bytes(default, "activation", source)
-    return _each(
-        default if asked is None else asked, stages - 1, "boundaries between stages", f"{source}: compute.activation"
-    )
+    size_bytes = spec.compute.activation
+    if size_bytes is None:
+        size_bytes = spec.model.context * spec.model.hidden * bytes_per_element(spec.training.precision)
+        if stages > 1:
+            _check_model_bytes(size_bytes, "activation", source)
+    return _each(size_bytes, stages - 1, "boundaries between stages", f"{source}: compute.activation")
 
 
 def _gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int, source: str) -> tuple[int, ...]:

@@ -105,7 +105,7 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> Resolved
     whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas
     cut = training_cut(spec, variant, topology, whole_replicas, source)
     if peer:
-        _check_peer(spec, variant, cut, here)
+        _check_baseline(spec, variant, cut, here)
     asked: Asked | None = variant.placement
     if isinstance(where, Layout):
         cut, asked = replace(cut, stages=where.stages, pipelines=where.pipelines), where.placement
@@ -171,7 +171,7 @@ def schedule_class(variant: VariantSpec, here: str) -> type[Schedule]:
         raise InputError(f"{here}.schedule: {refusal}") from None
 
 
-def _check_peer(spec: ExperimentSpec, variant: VariantSpec, cut: TrainingCut, here: str) -> None:
+def _check_baseline(spec: ExperimentSpec, variant: VariantSpec, cut: TrainingCut, here: str) -> None:
     if not spec.compute.backend.torch_schedules:
         raise InputError(f"{here}.schedule: {variant.schedule} is torch's own: give compute: {{kind: torch}}")
     if spec.compute.checkpointing is not False:
@@ -200,14 +200,15 @@ def _pipelines_per_cell(
 ) -> int:
     if transport.sharing == "none":
         return 1
-    asked, pipelines = transport.pipelines_per_cell, len(placement.pipelines)
-    if asked == "auto":
+    configured, pipelines = transport.pipelines_per_cell, len(placement.pipelines)
+    if configured == "auto":
         return pipelines_to_share(topology, placement, transport, work, clock=clock)
-    if pipelines % asked:
+    if pipelines % configured:
         raise InputError(
-            f"{here}.transport.pipelines_per_cell: DP-cells of {asked} do not divide {pipelines} pipelines: give a divisor"
+            f"{here}.transport.pipelines_per_cell: DP-cells of {configured} do not divide {pipelines} pipelines: give "
+            "a divisor"
         )
-    return asked
+    return configured
 
 
 def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> None:
@@ -229,15 +230,15 @@ def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> No
                     )
 
 
-def _checked_plan(schedule: type[Schedule], profile: CellCosts, variant: VariantSpec, source: str) -> CellPlan | None:
+def _checked_plan(schedule: type[Schedule], costs: CellCosts, variant: VariantSpec, source: str) -> CellPlan | None:
     """Return the plan of a planned schedule, None for any other. Raise InputError if the schedule cannot be made."""
     path = f"{schedule.__module__}:{schedule.__qualname__}"
     try:
         if not issubclass(schedule, PlannedSchedule):
-            create_schedule(path, profile.shape, variant.options)
+            create_schedule(path, costs.shape, variant.options)
             return None
-        plan = schedule.plan(profile, **variant.options)
-        create_schedule(path, profile.shape, options_for(plan, 0))
+        plan = schedule.plan(costs, **variant.options)
+        create_schedule(path, costs.shape, options_for(plan, 0))
     except TypeError as mismatch:
         raise InputError(f"{source}: {path}: {mismatch}") from None
     except ValueError as refusal:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ground.shown_text import one_line
 from ground.strict_model import InputError
 from runner.cli.outcome import log
-from runner.runs.run_folder import FEW, check_runs_folder
+from runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, check_runs_folder
 from runner.simulator.simulation import Simulate
 from runner.validation.agreement import VIRTUAL_POINT_LIMIT
 from runner.validation.random.explanations import read_explanations
@@ -54,7 +54,7 @@ class RandomOptions:
     @property
     def side_by_side(self) -> int:
         """The number of guests that run at a time."""
-        return self.jobs or min(FEW, len(os.sched_getaffinity(0)))
+        return self.jobs or min(DEFAULT_PARALLEL_RUNS, len(os.sched_getaffinity(0)))
 
 
 def random_section(options: RandomOptions, simulate: Simulate) -> RandomSection | None:

@@ -14,14 +14,14 @@ RING, NCCL = "ring", "nccl"
 
 def check_all_reduce(spec: ExperimentSpec, variant: VariantSpec, placement: Placement, here: str) -> None:
     """Raise InputError, one line that starts with ``here``, if the variant cannot use its ``all_reduce``."""
-    asked, where = variant.transport.all_reduce, f"{here}.transport.all_reduce"
-    if asked == RING:
+    collective, where = variant.transport.all_reduce, f"{here}.transport.all_reduce"
+    if collective == RING:
         return
     if not spec.compute.backend.sums_on_device:
         raise InputError(
-            f"{where}: {asked} all-reduces what torch computes: give compute: {{kind: torch}}, or leave it out"
+            f"{where}: {collective} all-reduces what torch computes: give compute: {{kind: torch}}, or leave it out"
         )
-    if asked == NCCL and spec.compute.device == "cpu":
+    if collective == NCCL and spec.compute.device == "cpu":
         raise InputError(f"{where}: nccl all-reduces between GPUs: give compute.device: cuda, or leave it out")
     if len(placement.pipelines) == 1:
         raise InputError(
@@ -31,7 +31,7 @@ def check_all_reduce(spec: ExperimentSpec, variant: VariantSpec, placement: Plac
         homes = sorted({place.datacenter for place in placement.replicas(stage)})
         if len(homes) > 1:
             raise InputError(
-                f"{where}: the replicas of stage {stage} lie in {' and '.join(homes)}, and {asked} stays in one "
+                f"{where}: the replicas of stage {stage} lie in {' and '.join(homes)}, and {collective} stays in one "
                 "datacenter: place them in one, or leave it out"
             )
 

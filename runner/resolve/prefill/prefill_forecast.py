@@ -20,9 +20,9 @@ def planned_bubbles(topology: Topology, variant: ResolvedVariant) -> dict[int, I
     """
     if variant.plan is None:
         return {}
-    work, profile = variant.work, cell_costs(topology, variant)
+    work, costs = variant.work, cell_costs(topology, variant)
     try:
-        planned = planned_iterations(variant.plan, profile, max(work.optimizer_ns))
+        planned = planned_iterations(variant.plan, costs, max(work.optimizer_ns))
     except ValueError:
         # Training deadlocks with such a plan, and its error message has more detail.
         return {}

@@ -42,16 +42,16 @@ def with_service(
     Paths of a trace and a profile are relative to ``directory``. Raise InputError, one line with file, field and
     remedy.
     """
-    prefill, asked = spec.prefill, variant.spec
+    prefill, written = spec.prefill, variant.spec
     if prefill is None:
         return variant
-    policy = FillPolicy(asked.prefill or FillPolicy.PLANNED)
-    if policy is FillPolicy.NONE and not asked.pool:
+    policy = FillPolicy(written.prefill or FillPolicy.PLANNED)
+    if policy is FillPolicy.NONE and not written.pool:
         return variant
     model = INFERENCE_MODELS[prefill.model]
     inference = inference_work(spec, model)
     profile = _profile(prefill.profile, model, source, directory, computed=inference is not None)
-    settings = _settings(prefill, policy, model, topology, asked.transport)
+    settings = _settings(prefill, policy, model, topology, written.transport)
     datacenters = _Seating(variant, spec, policy, topology, source).datacenters()
     _check_memory(datacenters, model, ChunkTimes(model, profile, settings), settings, source)
     service = ServiceConfig(
@@ -184,21 +184,23 @@ class _Seating:
 
     def _pool_groups(self) -> list[int]:
         """Return the number of pool groups of each datacenter."""
-        asked, depth = self._variant.spec.pool, self._prefill.depth
+        pool_gpus, depth = self._variant.spec.pool, self._prefill.depth
         here = f"{self._source}: variants.{self._number}.pool"
-        if asked % depth:
-            raise InputError(f"{here}: {asked} GPUs make no whole groups of {depth}: give a multiple of prefill.depth")
+        if pool_gpus % depth:
+            raise InputError(
+                f"{here}: {pool_gpus} GPUs make no whole groups of {depth}: give a multiple of prefill.depth"
+            )
         room = [
             sum(host.serving_gpus for host in datacenter.serving_hosts) // depth
             for datacenter in self._topology.datacenters
         ]
-        if asked // depth > sum(room):
+        if pool_gpus // depth > sum(room):
             raise InputError(
-                f"{here}: {asked} GPUs in groups of {depth}, where the hosts that serve have room for "
+                f"{here}: {pool_gpus} GPUs in groups of {depth}, where the hosts that serve have room for "
                 f"{sum(room)} such groups: give topology.datacenters more serving_hosts"
             )
         had = [0] * len(room)
-        for _ in range(asked // depth):
+        for _ in range(pool_gpus // depth):
             chosen = min((count, place) for place, count in enumerate(had) if count < room[place])[1]
             had[chosen] += 1
         return had

@@ -154,7 +154,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
                 }
             ],
             {},
-            "variants.0.transport.sharing: the replicas of stage 0 in one DP-cell are in central and east: place them in",
+            "variants.0.transport.sharing: the replicas of stage 0 in one DP-cell are in central and east: place",
         ),
         ([{"schedule": "torch-gpipe"}], {}, "variants.0.schedule: torch-gpipe is torch's own: give compute: {kind: t"),
         (
@@ -229,7 +229,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "gloo"}}],
             {**TINY, "training": {"stages": 2}},
-            "variants.0.transport.all_reduce: one pipeline has no gradients to all-reduce: give more training.pipelines",
+            "variants.0.transport.all_reduce: one pipeline has no gradients to all-reduce: give more training",
         ),
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "gloo"}, "placement": [["east"] * 2, ["west"] * 2]}],

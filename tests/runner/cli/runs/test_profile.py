@@ -125,7 +125,7 @@ def test_a_file_that_is_there_is_replaced_only_when_asked(tmp_path: Path) -> Non
     path = tmp_path / "toy.json"
     path.write_text("mine")
     done = profile(TOY, *QUICK, "--output", path, status=2)
-    assert done.stderr == f"wanbed: {path}: it is there already: give another --output, or --replace\n"
+    assert done.stderr == f"wanbed: {path}: the file exists already: give another --output, or --replace\n"
     assert path.read_text() == "mine"
     profile(TOY, *QUICK, "--output", path, "--replace")
     assert load_profile(str(path)).basis == "measured"

@@ -39,7 +39,7 @@ def test_their_median_may_be_2_percent() -> None:
 
 def test_what_came_to_no_end_and_what_was_not_run_is_reported() -> None:
     assert agreement(0.0, failed=1, missing=2).failures == (
-        "1 of 4 random experiments came to no end.",
+        "1 of 4 random experiments did not finish.",
         "2 of 4 random experiments were not run.",
     )
 

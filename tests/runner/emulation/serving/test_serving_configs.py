@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runner.emulation.ranks.rank_configs import FIRST_PORT, TrialSetting, configure_ranks
-from runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingPlans, plan_serving
+from runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingConfigs, plan_serving
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.network.address_book import AddressBook
@@ -45,7 +45,7 @@ def one_point(**variant: Any) -> SweepPoint:
     return point
 
 
-def planned(**variant: Any) -> tuple[ServiceConfig, ServingPlans, list[RankConfig]]:
+def planned(**variant: Any) -> tuple[ServiceConfig, ServingConfigs, list[RankConfig]]:
     point = one_point(**variant)
     (one,) = point.variants
     setting = TrialSetting(
@@ -102,7 +102,7 @@ def test_caches_go_where_the_service_says() -> None:
 
 def test_everybody_listens_somewhere_else_below_the_ephemeral_ports() -> None:
     _, serving, ranks = planned(pool=2)
-    listening = [process.plan for process in serving.processes]
+    listening = [process.config for process in serving.processes]
     ends = [plan.listen for plan in listening if isinstance(plan, ControllerConfig | DecodeConfig)]
     ends += [plan.serving.listen for plan in listening if isinstance(plan, PoolGpuConfig)]
     ends += [plan.listen for plan in serving.gpus.values()]
@@ -129,7 +129,7 @@ def test_what_is_known_of_an_iteration_ahead_is_told_its_gpu_alone() -> None:
 
 def test_the_controller_plans_from_the_same_service_as_the_gpus(tmp_path: Path) -> None:
     _, serving, _ = planned()
-    plan = serving.processes[0].plan
+    plan = serving.processes[0].config
     plan.write(tmp_path / "plan.json")
     read = read_plan(ControllerConfig, tmp_path / "plan.json")
     assert read == plan
@@ -143,11 +143,11 @@ def test_a_pools_gpus_have_processes_of_their_own_and_those_that_train_none_to_d
     pool = [process for process in serving.processes if process.program == POOL]
     assert [process.host for process in pool] == ["east-serving-0", "east-serving-1"]
     for process in pool:
-        process.plan.write(tmp_path / "plan.json")
-        assert read_plan(PoolGpuConfig, tmp_path / "plan.json") == process.plan
-        assert isinstance(process.plan, PoolGpuConfig)
-        assert process.plan.serving.pooled
-        assert process.plan.serving.gpu >= len(ranks)
+        process.config.write(tmp_path / "plan.json")
+        assert read_plan(PoolGpuConfig, tmp_path / "plan.json") == process.config
+        assert isinstance(process.config, PoolGpuConfig)
+        assert process.config.serving.pooled
+        assert process.config.serving.gpu >= len(ranks)
 
 
 def test_where_torch_computes_gpus_and_decode_hosts_are_reported_with_what_and_wait_for_it_to_load(
@@ -162,7 +162,7 @@ def test_where_torch_computes_gpus_and_decode_hosts_are_reported_with_what_and_w
         for group in datacenter.groups:
             layers = [serving.gpus[gpu].layers for gpu in group.gpus]
             assert [layer for each in layers for layer in each] == list(range(service.model.layers))
-    decodes = [process.plan for process in serving.processes if isinstance(process.plan, DecodeConfig)]
+    decodes = [process.config for process in serving.processes if isinstance(process.config, DecodeConfig)]
     assert {plan.inference for plan in (*serving.gpus.values(), *decodes)} == {work}
     assert {plan.rendezvous_timeout_ns for plan in (*serving.gpus.values(), *decodes)} == {TORCH_RENDEZVOUS_NS}
     decodes[0].write(tmp_path / "decode.json")

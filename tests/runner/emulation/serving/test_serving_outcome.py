@@ -3,7 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.emulation.serving.serving_configs import ServingPlans
+from runner.emulation.serving.serving_configs import ServingConfigs
 from runner.emulation.serving.serving_outcome import ServingOutcome, gather
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
@@ -82,7 +82,7 @@ def gathered(
         datacenters=1,
         counts="",
     )
-    plans = ServingPlans(
+    plans = ServingConfigs(
         {0: gpu}, (), {"east": folder / "records"}, {0: folder / "counts"}, {}, {"east-1": folder / "decode"}
     )
     return gather(service, plans, 2.0, faults)

@@ -62,7 +62,7 @@ def planned(**variant: Any) -> tuple[ServiceConfig, ServingConfigs, list[RankCon
     return one.service, serving, configure_ranks(point, one, setting, serving.gpus)
 
 
-def test_every_gpu_that_prefills_is_told_so_in_its_ranks_plan(tmp_path: Path) -> None:
+def test_every_prefilling_gpu_is_in_its_ranks_config(tmp_path: Path) -> None:
     _, serving, ranks = planned()
     assert set(serving.gpus) == {0, 1, 2, 3}
     for rank in ranks:
@@ -100,7 +100,7 @@ def test_caches_go_where_the_service_says() -> None:
         assert plan.kv_sent_bytes(5, 100) == service.kv_sent_bytes(5, 100)
 
 
-def test_everybody_listens_somewhere_else_below_the_ephemeral_ports() -> None:
+def test_all_processes_listen_on_different_ports_below_the_ephemeral_ones() -> None:
     _, serving, ranks = planned(pool=2)
     listening = [process.config for process in serving.processes]
     ends = [plan.listen for plan in listening if isinstance(plan, ControllerConfig | DecodeConfig)]
@@ -119,7 +119,7 @@ def test_every_time_is_dilated() -> None:
     assert plan.profile.chunk_ns(1, 512, 0) == pytest.approx(DILATION * service.profile.chunk_ns(1, 512, 0), abs=2)
 
 
-def test_what_is_known_of_an_iteration_ahead_is_told_its_gpu_alone() -> None:
+def test_the_planned_iteration_goes_to_its_own_gpu_only() -> None:
     _, serving, _ = planned()
     assert serving.gpus[0].training == IterationPlan(
         (PlannedAction(("forward", 0), 0, 20), PlannedAction(("optimizer", -1), 60, 70)), 100
@@ -136,7 +136,7 @@ def test_the_controller_plans_from_the_same_service_as_the_gpus(tmp_path: Path) 
     assert read.service.settings == serving.gpus[0].settings
 
 
-def test_a_pools_gpus_have_processes_of_their_own_and_those_that_train_none_to_do(tmp_path: Path) -> None:
+def test_pool_gpus_have_their_own_processes(tmp_path: Path) -> None:
     _, serving, ranks = planned(prefill="none", pool=2)
     assert serving.gpus == {}
     assert all(rank.serving is None for rank in ranks)
@@ -150,7 +150,7 @@ def test_a_pools_gpus_have_processes_of_their_own_and_those_that_train_none_to_d
         assert process.config.serving.gpu >= len(ranks)
 
 
-def test_where_torch_computes_gpus_and_decode_hosts_are_reported_with_what_and_wait_for_it_to_load(
+def test_with_torch_processes_get_the_inference_work_and_a_longer_rendezvous(
     tmp_path: Path,
 ) -> None:
     service, _, _ = planned()
@@ -169,7 +169,7 @@ def test_where_torch_computes_gpus_and_decode_hosts_are_reported_with_what_and_w
     assert read_plan(DecodeConfig, tmp_path / "decode.json") == decodes[0]
 
 
-def test_nothing_is_planned_with_times_that_have_not_been_measured() -> None:
+def test_an_unmeasured_profile_raises_value_error() -> None:
     service, _, _ = planned()
     setting = TrialSetting(AddressBook(one_point().topology, slot=3), {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
     with pytest.raises(ValueError, match=r"^profile: it is still to be measured$"):

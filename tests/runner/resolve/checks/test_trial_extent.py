@@ -1,4 +1,4 @@
-"""What quantities multiply to is refused before it runs, whichever of them is the large one."""
+"""Products of quantities beyond the limits are refused before a run, whichever of them is large."""
 
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_product_beyond_the_bounds_is_refused_with_its_field(case: str) -> None:
+def test_products_beyond_the_limits_name_their_field(case: str) -> None:
     changes, text = REFUSED[case]
     with pytest.raises(InputError) as refused:
         parsed(**changes)
@@ -181,7 +181,7 @@ changes_of_everything = st.fixed_dictionaries(
 
 @given(changes_of_everything)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_is_not_refused_is_simulated_within_what_was_reckoned(changes: dict[str, Any]) -> None:
+def test_accepted_trials_stay_within_the_limits(changes: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runner.resolve.checks.trial_extent.MAX_WINDOWS", 10_000)
         try:

@@ -1,1 +1,1 @@
-"""The command line: one module a command; nothing else knows typer."""
+"""The command line, one module per command. No other package uses typer."""

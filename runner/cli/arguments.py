@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 STANDARD_OUTPUT = Path("-")
-"""The path that a user gives for standard output in place of a file."""
+"""The path that means standard output instead of a file."""
 
 ExperimentFile = Annotated[Path, typer.Argument(metavar="FILE", help="The experiment's file.")]
 Overrides = Annotated[
@@ -14,7 +14,7 @@ Overrides = Annotated[
     typer.Option("--set", metavar="PATH=VALUE", help="Replace one value of the file; may be given several times."),
 ]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="One JSON document on standard output, all else on standard error.")
+    bool, typer.Option("--json", help="Print one JSON document on standard output, all else on standard error.")
 ]
 SubstrateName = Annotated[
     str, typer.Option("--substrate", help="Where the qdiscs live: auto, kernel or guest. `wanbed doctor` explains.")
@@ -26,12 +26,12 @@ Resume = Annotated[bool, typer.Option("--resume", help="Continue the last unfini
 
 
 def with_clock(overrides: list[str] | None, clock: str | None) -> list[str]:
-    """Return the overrides with that of ``--clock``, which comes last."""
+    """Return the overrides followed by that of ``--clock``."""
     return [*(overrides or []), *([] if clock is None else [f"clock={clock}"])]
 
 
 def as_options(overrides: list[str]) -> list[str]:
-    """Return the overrides as this program's own options, for a command that is started anew."""
+    """Return the overrides as command-line options, to start another wanbed command."""
     return [f"--set={override}" for override in overrides]
 
 

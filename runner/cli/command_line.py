@@ -1,4 +1,4 @@
-"""The command ``wanbed``."""
+"""Define the command ``wanbed`` and its subcommands."""
 
 import typer
 
@@ -42,7 +42,7 @@ app.command()(clean)
 
 
 def main() -> None:
-    """Run the command, under the name ``wanbed`` however it was started."""
+    """Run the command. Help texts always call it ``wanbed``."""
     app(prog_name="wanbed")
 
 

@@ -1,4 +1,4 @@
-"""End every command: with its exit status, and with one line on standard error for whatever went wrong."""
+"""End every command with its exit status, and with one line on standard error for an error."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from runner.runs.faults import BAD_INPUT, FORESEEN, MACHINE_LACKS, STATUS
 
 
 class Terminated(BaseException):
-    """A signal asks this process to end."""
+    """Raised when SIGTERM or SIGHUP arrives. ``number`` is the signal's number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -24,17 +24,17 @@ class Terminated(BaseException):
 
 
 def fail(message: str, status: int) -> NoReturn:
-    """Print one line to standard error, whatever the message holds, and end with ``status``."""
+    """Print the message as one line to standard error, and exit with ``status``."""
     print(f"wanbed: {one_line(message)}", file=sys.stderr)
     raise typer.Exit(status)
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn every foreseen failure of the block into one line and its exit status; others keep their traceback.
+    """Report each expected error of the block in one line and exit with its status. Others keep their traceback.
 
-    A file or folder that cannot be used is bad input. A polite end (SIGTERM, SIGHUP) unwinds the block like an
-    interrupt from the keyboard, so that nothing stays behind.
+    A file or folder that cannot be used counts as bad input. SIGTERM and SIGHUP unwind the block like an interrupt from
+    the keyboard, so that everything is cleaned up.
     """
 
     def unwind(number: int, _: FrameType | None) -> NoReturn:
@@ -55,9 +55,9 @@ def one_line_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         fail("interrupted, nothing of it is left running", 128 + signal.SIGINT)
     except Terminated as end:
-        fail("told to end, nothing of it is left running", 128 + end.number)
+        fail("terminated, nothing of it is left running", 128 + end.number)
     except BrokenPipeError:
-        # Whoever read standard output has gone; what is still buffered for it must not fail once more at the end.
+        # The reader of standard output has gone. Redirect it, so that flushing the buffer at exit does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(128 + signal.SIGPIPE) from None
     except OSError as fault:

@@ -1,1 +1,1 @@
-"""The engine that runs trials over an emulated network."""
+"""Run trials over an emulated network."""

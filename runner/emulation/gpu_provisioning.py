@@ -11,12 +11,12 @@ from testbed.kernel.missing import MissingError
 
 
 def provision_gpus(point: SweepPoint, source: str) -> GpuAssignment | None:
-    """Return the GPUs of every host of a sweep point, whose file is ``source``; None where nothing computes on one.
+    """Return the real GPUs of every host of a sweep point, None if nothing computes on a GPU.
 
-    That is where compute takes no device, where it is told to use the CPU, and where it may choose and there is no GPU.
-    Raises InputError for more emulated GPUs than the machine has, unless ``compute.sharing`` allows it, and
-    MissingError where the device is cuda and there is none, the GPUs there are cannot be told apart, or they are too
-    few for a variant that sums over NCCL.
+    Nothing does if the back end uses no device, if the device is cpu, or if it is auto and there is no GPU. ``source``
+    is the experiment file, for error messages. Raise InputError for more emulated GPUs than the machine has, unless
+    ``compute.sharing`` allows it. Raise MissingError if the device is cuda and there is no GPU, if a GPU has no known
+    UUID, or if there are too few GPUs for a variant that all-reduces over NCCL.
     """
     gpus = _assigned(point, source)
     check_collective_gpus(point.variants, gpus)
@@ -37,11 +37,11 @@ def _assigned(point: SweepPoint, source: str) -> GpuAssignment | None:
         )
     uuids = [gpu.uuid for gpu in gpus if gpu.uuid is not None]
     if len(uuids) < len(gpus):
-        raise MissingError(f"hosts get their GPUs by UUID, which nothing here tells: {BINDING_INSTALL}")
+        raise MissingError(f"hosts get their GPUs by UUID, which cannot be read here: {BINDING_INSTALL}")
     return assign_gpus(point.topology, uuids, sharing=compute.sharing or 1, source=source)
 
 
 def check_gpus(experiment: Experiment, source: str) -> None:
-    """Raise what ``provision_gpus`` raises for any sweep point, before anything is made."""
+    """Raise the error of ``provision_gpus`` for any sweep point, before anything is started."""
     for point in experiment.points():
         provision_gpus(point, source)

@@ -1,4 +1,4 @@
-"""Choose and bring up the network of a command that runs no workload: that of an experiment's first sweep point."""
+"""Bring up the network of an experiment's first sweep point, for commands that run no workload."""
 
 import sys
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def emulated_points(path: Path, overrides: Sequence[str]) -> tuple[SweepPoint, ...]:
-    """Return the sweep points of an experiment, whose networks can be brought up. Raises InputError."""
+    """Return the sweep points of an experiment. Raise InputError if one of their networks cannot be emulated."""
     points = load_experiment(path, overrides, trains=False).points()
     for point in points:
         check_can_be_emulated(point.topology, f"{path}: topology")
@@ -24,7 +24,10 @@ def emulated_points(path: Path, overrides: Sequence[str]) -> tuple[SweepPoint, .
 
 
 def first_point(path: Path, overrides: Sequence[str]) -> SweepPoint:
-    """Return an experiment's only sweep point or, with a sweep, its first, reporting so. Raises InputError."""
+    """Return the only or the first sweep point of an experiment, and report on stderr if there are others.
+
+    Raise InputError as ``emulated_points`` does.
+    """
     points = emulated_points(path, overrides)
     if len(points) > 1:
         values = ", ".join(f"{name}={value}" for name, value in points[0].values.items())
@@ -33,15 +36,15 @@ def first_point(path: Path, overrides: Sequence[str]) -> SweepPoint:
 
 
 def source_of(path: Path) -> str:
-    """Return what a testbed's record says it is for: the experiment's file, by which `wanbed exec` finds it."""
+    """Return the source in a testbed's record: the path of the experiment file, by which `wanbed exec` finds it."""
     return str(path.resolve())
 
 
 def network_up(
     topology: Topology, substrate: str, file: Path, *, gpus: GpuAssignment | None = None, shaped: bool = True
 ) -> "AbstractContextManager[Testbed]":
-    """Return a testbed for an experiment's file, as ``testbed.testbed.bring_up`` makes it."""
-    # Mininet comes with it, which commands that bring nothing up spare and a machine that only simulates lacks.
+    """Return the context manager of a testbed for an experiment file, see ``testbed.testbed.bring_up``."""
+    # It imports Mininet, which takes time and is not installed on machines that only simulate.
     from testbed.testbed import bring_up  # noqa: PLC0415
 
     return bring_up(topology, substrate=substrate, source=source_of(file), gpus=gpus, shaped=shaped)

@@ -1,6 +1,6 @@
-"""Measure how far two runs of the same thing lie apart on this machine: the A/A floor.
+"""Measure how far two runs of the same experiment differ on this machine: the A/A noise floor.
 
-No ratio below the floor means anything.
+Ratios below the floor are not significant.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,11 +20,11 @@ from runner.runs.run_folder import begin_run, check_runs_folder, exclusively
 
 
 def noise_experiment(run: Run, variants: Collection[str], repeats: int) -> Experiment:
-    """Return an emulated run's experiment again, with ``repeats`` repeats, for a run that measures noise.
+    """Return the experiment of an emulated run with ``repeats`` repeats, for a run that measures noise.
 
-    It has those ``variants`` alone, unless a sweep counts them. Its dilation is the run's. Paths in it are relative to
-    the current folder, since a run does not record where its file lay. Raises InputError where this version cannot run
-    what is recorded.
+    It has only these ``variants``, unless the sweep has paths into variants. Its dilation is the run's. Its paths are
+    relative to the current folder, because a run does not record the folder of its file. Raise InputError if the
+    manifest records no experiment, or one that this version cannot run.
     """
     document: dict[str, Any] = dict(run.manifest.get("experiment") or {})
     source = f"--noise: {run.path / 'manifest.json'}"
@@ -37,8 +37,8 @@ def noise_experiment(run: Run, variants: Collection[str], repeats: int) -> Exper
 
 
 def run_again(run: Run, experiment: Experiment, runs: Path, log: Callable[[str], None]) -> Run:
-    """Emulate ``experiment`` into a new folder below ``runs``, on the substrate that ``run`` was emulated on."""
-    # Mininet comes with these, which a machine that only simulates lacks.
+    """Emulate ``experiment`` into a new folder below ``runs``, on the substrate of ``run``. Return the new run."""
+    # These import Mininet, which is not installed on machines that only simulate.
     from runner.emulation.emulation import emulate  # noqa: PLC0415
     from testbed.testbed import usable_substrate  # noqa: PLC0415
 
@@ -64,15 +64,15 @@ def run_again(run: Run, experiment: Experiment, runs: Path, log: Callable[[str],
 
 
 def check_noise(run: Run, noise: Run) -> Check:
-    """Compare the noise run with the run that it repeats; variants that the noise run leaves out are allowed."""
+    """Compare the noise run with the run that it repeats. It may have fewer variants."""
     return check(run, noise, allow=["variants"])
 
 
 def noise_floors(noise: Check, pairs: Collection[Pair], seed: int = 0) -> Mapping[PairKey, float]:
-    """Return the floor of every pair, by A's sweep point and variant, from the noise run's repeats of A's variant.
+    """Return the noise floor of each pair, by A's sweep point and variant, from the noise run's repeats of A's variant.
 
-    A pair of which the noise run measured nothing has none. With an ``--allow`` of other iteration counts the floor is
-    that of A's count.
+    Pairs that the noise run did not measure are left out. If ``--allow`` admits different iteration counts, the floor
+    is that of A's count.
     """
     repeated = {(each.a.point, each.a.variant): each.b.times_s for each in noise.pairs if each.b.iterations}
     return {

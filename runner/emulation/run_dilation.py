@@ -1,4 +1,4 @@
-"""Decide the dilation of a whole run: one factor for all its sweep points, so that they can be compared."""
+"""Choose the dilation of a run: one factor for all its sweep points, so that they can be compared."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,17 @@ from testbed.measurement.capacity import measure_capacity_bps
 
 @dataclass(frozen=True)
 class RunDilation:
-    """The factor, and the capacity it was derived from; None where the experiment gives the factor."""
+    """The dilation factor, and the measured capacity in bit/s. The capacity is None if the factor was not derived."""
 
     factor: float
     capacity_bps: int | None
 
 
 def decide_dilation(points: Sequence[SweepPoint], substrate: str) -> RunDilation:
-    """Take the factor that the experiment gives, or measure the machine and derive it from the largest demand.
+    """Return the configured factor, or measure the machine's capacity and derive it from the highest demand.
 
-    In virtual time it is 1.
-
-    Raises CapacityError if the machine cannot carry the demand, and what measuring its capacity raises.
+    In virtual time the factor is 1. Raise CapacityError if the machine cannot carry the demand, and the errors of
+    ``measure_capacity_bps``.
     """
     if points[0].spec.clock == "virtual":
         return RunDilation(1.0, None)

@@ -1,7 +1,7 @@
-"""Find transfers so small that what a shared rate gives away after a pause decides how long they take.
+"""Find transfers so small that the burst of a shared rate limit after a pause determines their duration.
 
-A trunk that its node pairs can fill, and a host's port that its senders can, let go at once what they have saved up
-while nothing was sent. A transfer of less than ``TIMES`` as much is early by more than a tenth of its time.
+Trunks and host ports that several senders can fill have a token bucket. After a pause it passes a burst at once. A
+transfer smaller than ``TIMES`` the burst finishes more than a tenth of its time too early.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from testbed.network.gateway_plan import GatewayPlan
 TIMES = 10
 
 Bursts = Mapping[tuple[str, str], int]
-"""Bytes, by the datacenters that traffic goes from and to: of their trunk, or of hosts' ports where both are one."""
+"""Burst in bytes by source and destination datacenter: of their trunk, or of host ports if both are the same."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class _Transfer:
 
 
 def bursts_of(plan: GatewayPlan, links: list[LinkMeasurement]) -> dict[tuple[str, str], int]:
-    """Return what each trunk was measured to give away, and what the bucket of each host's port may."""
+    """Return the measured burst of each trunk, and the configured burst of the host ports in each datacenter."""
     trunks = {
         (link.source, link.destination): link.burst_bytes
         for link in links
@@ -43,24 +43,24 @@ def bursts_of(plan: GatewayPlan, links: list[LinkMeasurement]) -> dict[tuple[str
 
 
 def path_text(ends: tuple[str, str]) -> str:
-    """Return the name of the trunk, or of the ports, between these datacenters."""
+    """Return the name of the trunk between two datacenters, or of the ports in one."""
     return f"ports in {ends[0]}" if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
 def small_transfers(variant: ResolvedVariant, bursts: Bursts) -> list[str]:
-    """Return a sentence for each kind of transfer that is small beside what its path gives away; empty if none is."""
+    """Return a sentence for each kind of transfer that is small compared with the burst of its path; [] if none is."""
     worst: dict[str, tuple[float, str]] = {}
     for transfer in _transfers(variant):
         for ends, burst_bytes in _on_the_way(transfer.pair, bursts):
             if transfer.size_bytes >= TIMES * burst_bytes:
                 continue
             share = burst_bytes / max(1, transfer.size_bytes)
-            said = (
+            sentence = (
                 f"{variant.name}: {transfer.what} of {size_text(transfer.size_bytes)} is small beside the "
                 f"{size_text(burst_bytes)} that {path_text(ends)} let go at once after a pause: it may be as much early"
             )
-            worst[transfer.what] = max(worst.get(transfer.what, (0.0, "")), (share, said))
-    return [said for _, said in worst.values()]
+            worst[transfer.what] = max(worst.get(transfer.what, (0.0, "")), (share, sentence))
+    return [sentence for _, sentence in worst.values()]
 
 
 def _on_the_way(pair: Pair, bursts: Bursts) -> Iterator[tuple[tuple[str, str], int]]:

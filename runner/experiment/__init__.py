@@ -1,1 +1,1 @@
-"""An experiment as its user wrote it, checked field by field."""
+"""Read an experiment file as its user wrote it, and check it field by field."""

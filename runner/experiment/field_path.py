@@ -1,7 +1,8 @@
-"""Parse paths into an experiment, such as ``topology.wan.latency``, against the models, and set values at them.
+"""Parse paths into an experiment, such as ``topology.wan.latency``, and set values at them.
 
-``--set`` and ``sweep`` both name a value this way. A step is a field's name or, in a list, an index from 0. Below
-``sweep`` the rest of a path is one key, since the keys there are paths themselves. Setting a value changes a copy.
+``--set`` and ``sweep`` both name a value by its path. A path is checked against the models of the experiment file. A
+step is a field's name or, in a list, an index from 0. After ``sweep`` the rest of a path is one key, because the keys
+of a sweep are paths themselves. Setting a value returns a changed copy.
 """
 
 from collections.abc import Mapping
@@ -19,9 +20,10 @@ Steps = tuple[str, ...]
 
 
 def parse_path(text: str, source: str) -> Steps:
-    """Split a path and check that the models have such a field.
+    """Split a path into its steps and check that the models have such a field.
 
-    Raises InputError, one line that starts with ``source``, with the nearest known name for the first unknown step.
+    Raise InputError, one line that starts with ``source``, for an unknown step. The message names the nearest known
+    field.
     """
     head, _, rest = text.partition(".")
     steps = (head, rest) if head == "sweep" and rest else tuple(text.split("."))
@@ -36,7 +38,7 @@ def parse_path(text: str, source: str) -> Steps:
 
 
 def _alternatives(annotation: Any) -> list[Any]:
-    """Return the plain types that an annotation allows, its unions and annotations taken apart."""
+    """Return the plain types that an annotation allows. Unions and ``Annotated`` are resolved."""
     arguments = get_args(annotation)
     if hasattr(annotation, "__metadata__"):
         return _alternatives(arguments[0])
@@ -80,10 +82,10 @@ def _is_index(step: str) -> bool:
 
 
 def with_value(document: Any, path: Steps, value: Any, source: str) -> Any:
-    """Return a copy of ``document`` with ``value`` at ``path``; absent sections are made, absent list entries are not.
+    """Return a copy of ``document`` with ``value`` at ``path``.
 
-    ``document`` itself stays as it was. Raises InputError, one line that starts with ``source``, for an index beyond a
-    list's end and for a step below what is a single value in this document.
+    Absent sections are created, absent list entries are not. Raise InputError, one line that starts with ``source``,
+    for an index beyond the end of a list and for a step below a single value.
     """
     return _with_value(document, path, value, source, ())
 
@@ -115,15 +117,15 @@ def _entries(count: int) -> str:
 
 
 def override_source(override: str) -> str:
-    """Return what a message calls the ``path=value`` of a ``--set``; of a long value only the beginning."""
+    """Return how error messages name a ``--set path=value``. A long path or value is shortened."""
     path, equals, value = override.partition("=")
     return f"--set {one_line(shortened(path) + equals + shortened(value))}"
 
 
 def with_override(document: Any, override: str) -> Any:
-    """Apply one ``path=value`` as given to ``--set``; the value is read as YAML.
+    """Return the document with one ``path=value`` of ``--set`` applied. The value is read as YAML.
 
-    Raises InputError, one line that starts with ``--set``.
+    Raise InputError, one line that starts with ``--set``.
     """
     source = override_source(override)
     path, equals, value = override.partition("=")

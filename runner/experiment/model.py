@@ -1,7 +1,7 @@
-"""Models of the experiment file as written: the fields that this version runs, and none that it would ignore.
+"""Define the fields of the experiment file.
 
-Every field that can have a sensible default has one, stated in its section's docstring. Anything else in the file is
-refused. What the fields mean together (does the model fit the topology?) is checked when sweep points are resolved.
+Unknown fields raise an error, so that no value is silently ignored. Defaults are listed in the docstring of each
+section. Checks across sections (does the model fit the topology?) happen when sweep points are resolved.
 """
 
 from collections.abc import Mapping
@@ -58,14 +58,14 @@ MAX_VARIANTS = 100
 MAX_POOL_GPUS = 65_536
 
 Clock = Literal["real", "virtual"]
-"""The clock of the emulation that is run, or that a simulation predicts."""
+"""The clock of the emulation, or of the emulation that a simulation predicts."""
 
 
 class ModelSpec(StrictModel):
-    """The model's dimensions, or in their place the name of one of ``NAMED_MODELS``.
+    """The dimensions of the model. The file may give the name of one of ``NAMED_MODELS`` instead.
 
-    Compute times that are written out need ``context`` (tokens in a sequence) and ``hidden`` alone; a compute profile,
-    torch, and gradients to be summed need all of them.
+    With compute times given in the file, ``context`` (tokens in a sequence) and ``hidden`` are enough. A compute
+    profile, torch and the default ``gradient`` size need all dimensions.
     """
 
     hidden: Annotated[int, whole_number(1, MAX_HIDDEN)]
@@ -76,7 +76,7 @@ class ModelSpec(StrictModel):
 
     @property
     def config(self) -> GptConfig | None:
-        """The model to build; None where a dimension that this needs is left out. Raises ValueError if it is none."""
+        """The model to build, None if a dimension is missing. Raise ValueError if the dimensions make no model."""
         if self.layers is None or self.heads is None or self.vocabulary is None:
             return None
         return GptConfig(self.layers, self.hidden, self.context, self.heads, self.vocabulary)
@@ -110,26 +110,29 @@ def _known_backend(written: object) -> str:
 
 
 class ComputeSpec(StrictModel):
-    """The computation of the stages.
+    """How the stages compute.
 
-    ``replay`` occupies the GPU for as long as a stage is known to take: as a compute ``profile`` says for the model
-    (``checkpointing``, default true: each stage recomputes its forward before its backward), or as is written here:
-    ``forward`` (default 50ms), ``backward`` (default: twice the forward), of it ``backward_weight`` where a schedule
-    splits it (default: half), ``recompute`` (default 0ms) and ``optimizer`` (default 0ms), the time of one microbatch
-    at one stage (the optimizer's once an iteration): one value for all stages, or a list with one for each.
+    ``kind: replay`` occupies the GPU for a known time. The times come from one of two places:
 
-    ``activation`` is what one microbatch sends over a stage boundary, forward as the activation and back as its
-    gradient: one value, or a list with one for each of the stages - 1 boundaries, entry i lying between the stages i
-    and i + 1 (default: the model's context x hidden in the precision of training). ``gradient`` is what a stage's
-    replicas all-reduce after an iteration: one value, or a list with one for each stage (default: the stage's
-    parameters in that precision).
+    - a compute ``profile`` for the model. With ``checkpointing`` (default true) each stage recomputes its forward
+      before its backward;
+    - this file: ``forward`` (default 50ms), ``backward`` (default: twice the forward), ``backward_weight``, which is
+      the part of the backward that computes weight gradients where a schedule splits it (default: half),
+      ``recompute`` (default 0ms) and ``optimizer`` (default 0ms). Each is the time of one microbatch at one stage; the
+      optimizer's is per iteration. Give one value for all stages, or a list with one value for each.
 
-    ``torch`` trains the model on ``device`` (default auto: a GPU where there is one) with ``threads`` (default 1) for
-    each rank. A planned schedule takes its times from the ``profile`` (default cpu) then. On GPUs, each GPU of a host
-    is a real one of its own, unless ``sharing`` (default 1) lets so many of them have one together. torch.profiler
-    watches ``check_iteration`` (default: none), one of the warm-up, as a check on the busy times that ranks take.
+    ``activation`` is the size that one microbatch sends over a stage boundary, forward as the activation and back as
+    its gradient. Give one value, or a list with one for each of the stages - 1 boundaries; entry i is the boundary
+    between stages i and i + 1 (default: the model's context x hidden in the precision of training). ``gradient`` is
+    the size that a stage's replicas all-reduce after an iteration. Give one value, or a list with one for each stage
+    (default: the stage's parameters in that precision).
 
-    Any other kind is a back end that another package brings, constructed with ``options`` (default: none).
+    ``kind: torch`` trains the model on ``device`` (default auto: a GPU where there is one) with ``threads`` (default 1)
+    for each rank. A planned schedule then takes its times from the ``profile`` (default cpu). Each GPU of a host is a
+    real GPU of its own, unless ``sharing`` (default 1) puts that many of them on one real GPU. torch.profiler records
+    ``check_iteration`` (default: none), an iteration of the warm-up, as a check on the busy times of the ranks.
+
+    Any other kind is a back end of another package, constructed with ``options`` (default: none).
     """
 
     kind: Annotated[str, BeforeValidator(_known_backend)] = DEFAULT_KIND
@@ -156,7 +159,7 @@ class ComputeSpec(StrictModel):
         try:
             backend = load_backend(backend_class_path(str(written.get("kind", DEFAULT_KIND))))
         except ValueError:
-            # Told of the field itself.
+            # The validator of the field reports the unknown kind.
             return written
         if written.get("profile") is None and backend.planning_profile is None:
             defaults: dict[str, object] = {"forward": "50ms", "recompute": "0ms", "optimizer": "0ms"}
@@ -195,12 +198,15 @@ class ComputeSpec(StrictModel):
 
     @property
     def backend(self) -> ComputeBackend:
-        """What is to be known of this kind of compute."""
+        """The back end of this kind of compute, constructed with ``options``."""
         return create_backend(self.backend_path, self.options)
 
     @property
     def times_profile(self) -> str | None:
-        """The compute profile that gives or stands for the times of stages, None where they are written here."""
+        """The compute profile that gives the times of the stages, None where the file gives them.
+
+        With a back end that measures its own times, planned schedules use this profile.
+        """
         return self.profile or self.backend.planning_profile
 
     @model_serializer(mode="wrap")
@@ -210,13 +216,14 @@ class ComputeSpec(StrictModel):
 
 
 class TrainingSpec(StrictModel):
-    """The training: ``stages`` (default: one for every GPU that the pipelines leave), its batches and its length.
+    """The size and length of the training.
 
-    Defaults: 1 pipeline, 16 microbatches of one sequence in each, 3 iterations, of which the first 1 (``warmup``) is
-    run and kept, but not counted in any figure. ``memory_bound`` is how many microbatches a stage may hold at once
-    (default: any number). ``precision`` (default bf16) is that of activations, weights and gradients;
-    ``learning_rate`` (default 0.0003) AdamW's; ``text`` a file to learn from, relative to the experiment's (default:
-    synthetic tokens from the seed).
+    ``stages`` (default: as many as the GPUs allow with that many pipelines), ``pipelines`` (default 1),
+    ``microbatches`` of one sequence each per pipeline and iteration (default 16), and ``iterations`` (default 3). The
+    first ``warmup`` iterations (default 1) are run and kept, but count in no figure. ``memory_bound`` is how many
+    microbatches a stage may hold at once (default: no limit). ``precision`` (default bf16) is that of activations,
+    weights and gradients. ``learning_rate`` (default 0.0003) is AdamW's. ``text`` is a file to learn from, relative to
+    the experiment file (default: synthetic tokens from the seed).
     """
 
     stages: Annotated[int, whole_number(1, MAX_STAGES)] | None = None
@@ -231,9 +238,9 @@ class TrainingSpec(StrictModel):
 
 
 class VariantTrainingSpec(StrictModel):
-    """The fields that a variant sets differently from ``training``; what is left out is as there.
+    """The fields of ``training`` that a variant overrides. Fields that are left out keep the value of ``training``.
 
-    All variants of a sweep point train on equally many sequences an iteration.
+    All variants of a sweep point train on the same number of sequences an iteration.
     """
 
     stages: Annotated[int, whole_number(1, MAX_STAGES)] | None = None
@@ -245,22 +252,22 @@ class VariantTrainingSpec(StrictModel):
 class TransportSpec(StrictModel):
     """The TCP transport between two neighbouring stages.
 
-    ``connections`` (default 1) between the two hosts, or ``auto``: as many as fill the node pair's cap. ``window``
-    (default 6MiB, as on a stock Debian) is the maximum of ``tcp_rmem``; 0.7 of it are given to data in flight, and in
-    virtual time, where the kernel is left to itself, about half. ``congestion`` (default cubic) is the congestion
-    control.
-    ``slow_start_after_idle`` (default true, as in Linux) makes a connection that paused start slowly again.
+    ``connections`` (default 1) is the number of TCP connections between the two hosts. ``auto`` opens as many as fill
+    the node pair's cap. ``window`` (default 6MiB, as on a stock Debian) is the maximum of ``tcp_rmem``. Data in flight
+    gets 0.7 of it, and in virtual time, where the kernel decides by itself, about half. ``congestion`` (default cubic)
+    is the congestion control. With ``slow_start_after_idle`` (default true, as in Linux) a connection that was idle
+    starts slowly again.
 
-    ``sharing: temporal`` (default none) lets the ``pipelines_per_cell`` pipelines of a DP-cell take turns on a stage
-    boundary that crosses the WAN: each transfer goes over the node pairs of all of them. ``auto`` (the default) takes
-    as many pipelines as a transfer lasts forwards; they divide the number of pipelines.
+    With ``sharing: temporal`` (default none) the ``pipelines_per_cell`` pipelines of a DP-cell take turns on a stage
+    boundary that crosses the WAN: each transfer uses the node pairs of all of them. ``pipelines_per_cell: auto`` (the
+    default) takes the duration of a transfer in forwards, rounded up to a divisor of the number of pipelines.
 
-    ``all_reduce`` (default ring) selects what all-reduces the gradients of a stage's replicas: this project's ring over
-    the same connections as all else; or torch's own ``nccl``, between GPUs, or ``gloo``, each over sockets that it
-    makes itself and among replicas in one datacenter. A simulation takes all of them as the ring.
+    ``all_reduce`` (default ring) selects how the gradients of a stage's replicas are all-reduced. ``ring`` is this
+    project's ring over the same connections as all other traffic. ``nccl`` (between GPUs) and ``gloo`` are torch's;
+    they open their own sockets and need all replicas in one datacenter. A simulation treats all of them as the ring.
 
-    ``model`` (default tcp) selects how a simulation models all this: ``ideal`` has transfers without windows, slow
-    start and headers, which no emulation can.
+    ``model`` (default tcp) selects how a simulation models the transport. ``ideal`` has no windows, no slow start and
+    no headers; an emulation cannot run it.
     """
 
     model: Literal["tcp", "ideal"] = "tcp"
@@ -275,20 +282,20 @@ class TransportSpec(StrictModel):
     @model_validator(mode="after")
     def _cells_share(self) -> "TransportSpec":
         if self.sharing == "none" and self.pipelines_per_cell != AUTO:
-            raise ValueError("pipelines_per_cell: only pipelines that share form cells: give sharing: temporal")
+            raise ValueError("pipelines_per_cell: only pipelines that share form DP-cells: give sharing: temporal")
         return self
 
 
 class VariantSpec(StrictModel):
-    """One of the things compared: a schedule, its options (default: none), and a transport.
+    """A variant to compare: a schedule, its options (default: none), and a transport.
 
-    ``placement`` names the datacenter of each stage, in one list for all pipelines or one for each, or is ``auto``: the
-    one with the shortest simulated iteration that the planner finds; by default stages lie evenly and contiguously, all
-    replicas of a stage in one datacenter. ``training`` is what this variant cuts differently.
+    ``placement`` names the datacenter of each stage, in one list for all pipelines or one list for each. ``auto`` takes
+    the placement with the shortest simulated iteration that the planner finds. By default stages are placed evenly and
+    contiguously, all replicas of a stage in one datacenter. ``training`` overrides fields of the experiment's training.
 
-    Where the experiment has a section ``prefill``, that of the variant says when GPUs prefill: ``planned`` (default),
-    in bubbles and only as far as training is not in the way; ``greedy``, whenever they are idle; or ``none``, never.
-    ``pool`` (default 0) is how many GPUs of the hosts that serve do nothing but prefill, for all datacenters together.
+    ``prefill`` selects when the GPUs that train prefill, if the experiment has a section ``prefill``: ``planned``
+    (default) in bubbles, as far as training is not delayed; ``greedy`` whenever they are idle; ``none`` never. ``pool``
+    (default 0) is the number of GPUs of the serving hosts that only prefill, over all datacenters.
     """
 
     name: PrintableName
@@ -304,9 +311,9 @@ class VariantSpec(StrictModel):
 class ExperimentSpec(StrictModel):
     """The whole experiment file. Only ``topology`` is required.
 
-    Defaults: ``name`` is the file's; the model gpt-a; one variant, GPipe over one connection; no ``prefill``; no sweep;
-    1 repeat; seed 0; engine ``emulate`` (or ``simulate``) with the clock ``real`` (or ``virtual``, on which computation
-    is free and idle time jumped over); ``dilation`` auto, which is 1 wherever the machine carries the links.
+    Defaults: ``name`` is the file's name; the model gpt-a; one variant, GPipe over one connection; no ``prefill``; no
+    sweep; 1 repeat; seed 0; engine ``emulate`` (or ``simulate``); clock ``real`` (or ``virtual``, on which computation
+    costs no time and idle time is skipped); ``dilation`` auto, which is 1 if the machine can carry the links.
     """
 
     name: PrintableName = "experiment"
@@ -339,7 +346,7 @@ class ExperimentSpec(StrictModel):
             for name in ("prefill", "pool"):
                 if self.prefill is None and getattr(variant, name) not in {None, 0, "none"}:
                     raise ValueError(
-                        f"variants.{position}.{name}: nothing says what is prefilled: give a section prefill, like "
+                        f"variants.{position}.{name}: there is no section prefill: give one, like "
                         "{trace: poisson, rate: 4/s}"
                     )
         return self
@@ -356,10 +363,11 @@ class ExperimentSpec(StrictModel):
         return variants
 
     def document(self) -> dict[str, Any]:
-        """Return the file again, every default written out, in plain JSON types; reading it gives an equal experiment.
+        """Return the experiment file in plain JSON types, with every default filled in.
 
-        Links keep only what was written, since what they leave out follows ``wan``, which a sweep may change. Values
-        that follow from others (a backward of twice the forward, say) stay null for the same reason.
+        Reading the document gives an equal experiment. Links keep only the fields that were written, because the
+        others follow ``wan``, which a sweep may change. Values that are derived from others (a backward of twice the
+        forward) stay null for the same reason.
         """
         document = self.model_dump(mode="json")
         document["topology"]["links"] = [

@@ -1,4 +1,4 @@
-"""The section ``prefill`` of an experiment's file, as written."""
+"""Define the section ``prefill`` of the experiment file."""
 
 import re
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ DRAWN = (SourceKind.POISSON, SourceKind.GAMMA)
 DEPTHS = (1, 2, 4, 8)
 MAX_TOKENS = 1_000_000
 MAX_TOKEN_BYTES = 2**30
-"""The most that one token's KV cache or activation may take; they take megabytes in the largest models."""
+"""The largest KV cache or activation of one token. In the largest models it takes megabytes."""
 MAX_CHUNKS = 10_000
-"""The most chunks in a prompt of median length: each is planned by itself."""
+"""The most chunks in a prompt of median length. Each chunk is planned separately."""
 MEASURED = "measured"
 MAX_RATE_PER_S = 1e6
 
@@ -68,7 +68,7 @@ def _depth(written: object) -> int:
 
 
 class TokensSpec(StrictModel):
-    """Lengths in tokens, log-normal: two thirds of them lie between ``median`` / ``spread`` and their product."""
+    """Log-normal lengths in tokens. Two thirds lie from ``median`` / ``spread`` to ``median`` x ``spread``."""
 
     median: Annotated[int, whole_number(1, MAX_TOKENS)]
     spread: Annotated[float, _number("spread", 1, 100, "2")] = 1.0
@@ -103,23 +103,23 @@ TokenBytes = Annotated[SizeBytes, AfterValidator(_token_bytes)]
 class PrefillSpec(StrictModel):
     """Prefill as a service in the bubbles of training.
 
-    ``trace`` (default poisson) is where arrivals come from: ``poisson``, ``gamma`` with ``variation`` (the coefficient
-    of variation of its gaps, default 1), or a trace's file, relative to the experiment's. ``rate`` is their mean rate;
-    a file keeps its own where it is left out. ``prompt`` (default 1024 tokens) and ``output`` (default 128) are lengths
-    of what is drawn; a file has its own, and with ``skip_bad_lines`` (default false) those of its lines that are
-    unusable are passed over and counted.
+    ``trace`` (default poisson) is the source of requests: ``poisson``, ``gamma`` with ``variation`` (the coefficient
+    of variation of the gaps, default 1), or the path of a trace file, relative to the experiment file. ``rate`` is the
+    mean rate of arrivals; without it, a trace file keeps its own rate. ``prompt`` (default 1024 tokens) and ``output``
+    (default 128) are the lengths of drawn requests; a trace file has its own. With ``skip_bad_lines`` (default false)
+    unusable lines of the file are skipped and counted.
 
-    Each request of ``model`` (default llama-8b) goes, in chunks of ``chunk`` tokens (default 512), through ``depth``
-    GPUs of one datacenter (default 2), which take the times of ``profile`` (default a100), to have its KV cache at a
-    host that decodes within ``slo`` (default 10s). A GPU is given back to training ``guard`` (default 500us) before
-    it is expected, beyond what was seen of its jitter; the first ``warmup`` iterations (default 6) are only watched.
+    Each request to ``model`` (default llama-8b) passes in chunks of ``chunk`` tokens (default 512) through ``depth``
+    GPUs of one datacenter (default 2). The GPUs take the times of ``profile`` (default a100). The KV cache must reach
+    a decode host within ``slo`` (default 10s). A GPU is returned to training ``guard`` (default 500us) before training
+    needs it, in addition to the observed jitter. The first ``warmup`` iterations (default 6) are only observed.
 
     A GPU has ``memory`` (default 80GiB), of which training takes ``training_memory`` (default 30GiB). ``kv`` and
-    ``activation`` are what a token takes on the network, for all layers, in place of the model's own: for networks that
-    are scaled down.
+    ``activation`` replace the bytes that one token takes on the network, for all layers. They are meant for networks
+    that are scaled down.
 
-    Where torch computes, it computes this too, and takes its own times; ``profile`` is what is planned with, that of a
-    name or ``measured``: on the testbed, before each trial.
+    Where torch computes, prefill is computed too and takes its own times. ``profile`` is then used for planning only.
+    It is a name, or ``measured``: measured on the testbed before each trial.
     """
 
     trace: NameOrPath = SourceKind.POISSON.value
@@ -142,7 +142,7 @@ class PrefillSpec(StrictModel):
 
     @property
     def drawn(self) -> bool:
-        """Whether arrivals are drawn from the seed, and not those of a file."""
+        """Whether arrivals are drawn from the seed and not read from a file."""
         return self.trace in DRAWN
 
     @model_validator(mode="after")

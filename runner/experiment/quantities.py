@@ -1,4 +1,4 @@
-"""Types of an experiment's single fields: one value or one per stage, counts, names, and choices of few."""
+"""Define the types of single fields: a value or one per stage, counts, names, and choices."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ MAX_PIPELINES = 1024
 MAX_DILATION = 100.0
 MAX_NAME_LENGTH = 80
 MAX_PATH_LENGTH = 4095
-"""The limit on Linux."""
+"""The limit of Linux, PATH_MAX without the terminating zero byte."""
 MIN_WINDOW_BYTES = 4 * 2**10
 MAX_WINDOW_BYTES = 2**30
 
@@ -54,18 +54,18 @@ StageDurationsNs = Annotated[
     PlainValidator(_single_or_list(parse_duration_ns)),
     PlainSerializer(_write_single_or_list(format_duration)),
 ]
-"""A duration for every stage, or a list with one for each stage, stage 0 first."""
+"""One duration for all stages, or a list with one for each stage, stage 0 first."""
 
 BoundarySizesBytes = Annotated[
     int | tuple[int, ...],
     PlainValidator(_single_or_list(_positive_size_bytes)),
     PlainSerializer(_write_single_or_list(format_size)),
 ]
-"""A size for every stage boundary, or a list with one for each: entry i is the boundary of stages i and i + 1."""
+"""One size for all stage boundaries, or a list with one for each. Entry i lies between stages i and i + 1."""
 
 
 def whole_number(least: int, most: int) -> PlainValidator:
-    """Return a validator for a whole number between two bounds; it refuses text, booleans and fractions."""
+    """Return a validator for a whole number from ``least`` to ``most``. It rejects text, booleans and fractions."""
 
     def check(written: object) -> int:
         if type(written) is int and least <= written <= most:
@@ -88,7 +88,7 @@ def _printable(what: str, most: int) -> PlainValidator:
 
 PrintableName = Annotated[str, _printable("name", MAX_NAME_LENGTH)]
 NameOrPath = Annotated[str, _printable("name or path", MAX_PATH_LENGTH)]
-"""Names a thing that is known by its name, or gives the path of its file."""
+"""A known name, or the path of a file."""
 
 
 def _window_bytes(written: object) -> int:
@@ -149,7 +149,7 @@ StageDatacenters = Annotated[
     PlainValidator(_stage_datacenters),
     PlainSerializer(_write_stage_datacenters),
 ]
-"""The datacenter of each stage: one list for all pipelines, or one for each pipeline, or auto: the planner's."""
+"""The datacenter of each stage: one list for all pipelines, one list for each, or auto (the planner chooses)."""
 
 
 def _pipelines_per_cell(written: object) -> int | str:

@@ -1,4 +1,4 @@
-"""Expand a sweep into its sweep points: every combination of the values that it lists."""
+"""Expand a sweep into its sweep points: every combination of the listed values."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,22 +11,25 @@ from runner.experiment.field_path import Steps, parse_path
 
 MAX_SWEEP_POINTS = 1000
 MAX_TRIALS = 100_000
-"""The most trials in one run: each is a folder."""
+"""The most trials in one run. Each trial is a folder."""
 
 _ONE_FOR_THE_RUN = {"name", "sweep", "repeats", "seed", "engine", "clock", "dilation", "variants"}
 
 
 def value_text(value: Any) -> str:
-    """Return a swept value as tables and charts show it: text as it is, anything else as JSON."""
+    """Return a swept value as tables and charts show it: text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def swept_paths(sweep: Mapping[str, Sequence[Any]], source: str) -> dict[str, Steps]:
-    """Return the steps of every swept path, in the order in which sweep points vary.
+    """Return the steps of every swept path, in alphabetical order of the paths.
 
-    Raises InputError, one line that starts with ``source``, for a path that does not exist (with the nearest name) or
-    that is one for the whole run, for two paths of which one lies inside the other, for a value that is there twice,
-    and for more than ``MAX_SWEEP_POINTS`` sweep_points.
+    Raise InputError, one line that starts with ``source``, for:
+
+    - a path that does not exist (with the nearest name), or a field that is the same for the whole run;
+    - two paths of which one lies inside the other;
+    - a value that is listed twice or has unprintable characters;
+    - more than ``MAX_SWEEP_POINTS`` sweep points.
     """
     paths: dict[str, Steps] = {}
     for path in sorted(sweep):
@@ -53,10 +56,11 @@ def swept_paths(sweep: Mapping[str, Sequence[Any]], source: str) -> dict[str, St
 
 
 def combinations(sweep: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Any], ...]:
-    """Return each sweep point's values by path, in the order written, the alphabetically last path varying fastest.
+    """Return the values of each sweep point by path.
 
-    The order of the paths in the file does not matter, so that a sweep point's index means the same after the file has
-    been written out again. Without a sweep there is one sweep point, {}.
+    The alphabetically last path varies fastest; the values of a path keep the order of the file. The order of the
+    paths in the file does not matter, so the index of a sweep point stays the same when the file is written out again.
+    Without a sweep there is one sweep point, {}.
     """
     paths = sorted(sweep)
     return tuple(dict(zip(paths, values, strict=True)) for values in product(*(sweep[path] for path in paths)))

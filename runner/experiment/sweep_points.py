@@ -1,4 +1,4 @@
-"""Read an experiment's document: every sweep point of its sweep with its network; nothing is placed on it yet."""
+"""Read an experiment file and list its sweep points, each with its network. Stages are not placed yet."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ from testbed.network.topology import LinkConditions, Topology, TopologySpec, res
 
 @dataclass(frozen=True)
 class SweepPointSpec:
-    """One combination of swept values, as text by path, and its network; ``source`` starts error messages."""
+    """One combination of swept values and its network.
+
+    ``values`` holds the swept values as text by path. ``source`` starts error messages.
+    """
 
     index: int
     values: Mapping[str, str]
@@ -27,9 +30,9 @@ class SweepPointSpec:
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Mapping[str, Any], str]:
-    """Return the document of an experiment's file with ``overrides`` applied, and what error messages call it.
+    """Return the document of an experiment file with ``overrides`` applied, and the text that starts error messages.
 
-    Each override is a ``path=value``. ``name`` defaults to the file's name without its ending. Raises InputError: one
+    Each override is a ``path=value``. ``name`` defaults to the file's name without its suffix. Raise InputError, one
     line with file, field and remedy.
     """
     file = one_line(str(path))
@@ -41,7 +44,10 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Mapping[
 
 
 def with_topology_inline(document: Mapping[str, Any], directory: Path, source: str) -> Mapping[str, Any]:
-    """Put the content of a topology's file where its path stands. Raises InputError."""
+    """Return the document with the content of the topology file in place of its path.
+
+    Raise InputError if the file cannot be read or is no topology.
+    """
     written = document.get("topology")
     if not isinstance(written, str):
         return document
@@ -57,10 +63,10 @@ def with_topology_inline(document: Mapping[str, Any], directory: Path, source: s
 def sweep_point_specs(
     spec: ExperimentSpec, document: Mapping[str, Any], source: str, directory: Path
 ) -> Iterator[SweepPointSpec]:
-    """Yield the sweep points of ``spec``, which is that of ``document``, in the order in which they are counted.
+    """Yield the sweep points of ``spec``, the parsed ``document``, in order of their index.
 
-    Raises InputError, one line with source, field and remedy, for a sweep that cannot be, and for the first sweep point
-    whose fields or network cannot.
+    Raise InputError, one line with source, field and remedy, for an invalid sweep, and for the first sweep point with
+    invalid fields or an invalid network.
     """
     paths = swept_paths(spec.sweep, source)
     for index, values in enumerate(combinations(spec.sweep)):
@@ -92,7 +98,7 @@ def _resolve_wan(spec: TopologySpec, source: str, directory: Path) -> Topology:
         )
     if spec.wan is None and spec.profile is None and len(linked) < pairs:
         raise InputError(
-            f"{source}: topology.wan: nothing says what lies between the datacenters: give wan, like "
+            f"{source}: topology.wan: no network between the datacenters is given: give wan, like "
             "{latency: 40ms, rate: 10Gbit}, or a profile"
         )
     return resolve_topology(spec, _profile(spec, names, source, directory), source=f"{source}: topology")

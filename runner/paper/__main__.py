@@ -1,4 +1,4 @@
-"""``make paper``: run the paper's experiments, compare them with the simulator, write what is published."""
+"""``make paper``: run the paper's experiments, compare them with the simulator, and write the published files."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ from runner.paper.part import Part, parts_named
 from runner.paper.reference import PartResult, write_reference
 from runner.paper.volume import Volume, volume_table
 from runner.runs.faults import NO_DATA
-from runner.runs.run_folder import FEW, latest_run
+from runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, latest_run
 from runner.simulator.variant_simulation import simulate_variant
 from runner.validation.comparison import compare
 
@@ -45,15 +45,17 @@ def paper(
             help="Where to write (default: results/reference/paper; simulated, the folder simulated in --runs).",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Parts to run at a time, each on its core.")] = FEW,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Parts to run at a time, each on its core.")
+    ] = DEFAULT_PARALLEL_RUNS,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell what would run, and how much it sends.")
+        bool, typer.Option("--dry-run", help="Only list what would run, and how much it sends.")
     ] = False,
 ) -> None:
-    """Run the paper's experiments, compare them with the simulator, write report, claims, tables and figures.
+    """Run the paper's experiments, compare them with the simulator, and write report, claims, tables and figures.
 
-    What was finished before is not run again. A part that fails is told in one line, and the rest is kept; the exit
-    status is 4 then.
+    Finished parts are not run again. A part that fails is reported in one line and the others are kept; the exit status
+    is then 4.
     """
     with one_line_errors():
         chosen = _engine(engine)
@@ -85,7 +87,7 @@ def _engine(name: str) -> Engine:
 
 
 def _result(part: Part, engine: Engine, runs: Path) -> PartResult | None:
-    """Return what a part has come to so far, None if no trial of it has finished."""
+    """Return the result of a part's finished trials, None if no trial has finished."""
     store = latest_run(part.experiment(engine), runs)
     run: Run | None = None if store is None else load(store.path)
     if run is None or run.summary.empty:

@@ -1,7 +1,7 @@
-"""Run the parts side by side: each is a ``wanbed run`` of its own, on a core of its own.
+"""Run the parts in parallel, each as its own ``wanbed run`` on its own core.
 
-A guest in virtual time runs on one core, and tracer and traced switch fastest where they share it. What a part prints
-goes to a log beside its run. Nothing outlives this process: its children are terminated when it ends.
+A virtual-time guest runs on one core, because tracer and traced process switch fastest when they share it. The output
+of a part goes to a log file beside its run. The child processes are terminated when this process ends.
 """
 
 import os
@@ -18,7 +18,7 @@ from runner.paper.part import Part
 from runner.paper.volume import Volume
 from runner.resolve.experiment import Experiment
 from runner.runs.faults import DONE, OUTSIDE_TOLERANCE
-from runner.runs.run_folder import FEW, latest_run
+from runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, latest_run
 from wanbed.own_modules import module_command
 
 Log = Callable[[str], None]
@@ -26,14 +26,14 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Job:
-    """One part that has to be run: its experiment, and whether a run of it was begun before."""
+    """A part to run: its experiment, and whether an earlier run of it was begun."""
 
     part: Part
     experiment: Experiment
     begun: bool
 
     def command(self, engine: str, runs: Path, core: int) -> list[str]:
-        """Return the command that runs it on that core; it ends when the thread that started it does."""
+        """Return the command that runs the part on that core. It ends with the thread that started it."""
         return [
             *("setpriv", "--pdeathsig", "TERM", "taskset", "--cpu-list", str(core)),
             *module_command("wanbed", "run", str(self.part.file)),
@@ -43,7 +43,10 @@ class Job:
 
 
 def jobs_left(parts: Sequence[Part], engine: str, runs: Path) -> list[Job]:
-    """Return the jobs not complete below ``runs``, the most bytes first, so that cores end at about the same time."""
+    """Return the jobs that are not complete below ``runs``.
+
+    Jobs with the most bytes come first, so that the cores finish at about the same time.
+    """
     jobs = []
     for part in parts:
         experiment = part.experiment(engine)
@@ -54,7 +57,7 @@ def jobs_left(parts: Sequence[Part], engine: str, runs: Path) -> list[Job]:
 
 
 class _Children:
-    """The processes that run, kept so that whatever ends this one ends them."""
+    """The running child processes, which are terminated when this process ends."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,7 +65,7 @@ class _Children:
         self.ending = False
 
     def run(self, command: Sequence[str], log: Path) -> int:
-        """Run one process to its end and return its status; one that begins while all end is ended too."""
+        """Run one process to its end and return its status. After ``end`` no process starts: return -SIGTERM."""
         with log.open("wb") as output:
             with self._lock:
                 if self.ending:
@@ -75,17 +78,19 @@ class _Children:
         return status
 
     def end(self) -> None:
-        """Terminate all; none begins from now on."""
+        """Terminate all processes, and let no other start."""
         with self._lock:
             self.ending = True
             for process in self._running:
                 process.terminate()
 
 
-def run_jobs(jobs: Sequence[Job], engine: str, runs: Path, report: Log, *, side_by_side: int = FEW) -> list[str]:
-    """Run every job, some at a time, each on one core; return a line for each that failed.
+def run_jobs(
+    jobs: Sequence[Job], engine: str, runs: Path, report: Log, *, side_by_side: int = DEFAULT_PARALLEL_RUNS
+) -> list[str]:
+    """Run every job, ``side_by_side`` at a time, each on one core. Return a line for each that failed.
 
-    Whatever ends this, the children end too.
+    The child processes are terminated when this function ends, also by an exception.
     """
     runs.mkdir(parents=True, exist_ok=True)
     waiting, failed, children = iter(jobs), list[str](), _Children()
@@ -95,7 +100,7 @@ def run_jobs(jobs: Sequence[Job], engine: str, runs: Path, report: Log, *, side_
             if children.ending:
                 return
             log = runs / f"{job.part.name}.log"
-            report(f"{job.part.name}: {'goes on' if job.begun else 'begins'} on core {core}, {log} tells how far it is")
+            report(f"{job.part.name}: {'resumes' if job.begun else 'starts'} on core {core}, its progress is in {log}")
             began_s = time.monotonic()
             status = children.run(job.command(engine, runs, core), log)
             outcome = f"{job.part.name}: {_outcome(status, log)} after {(time.monotonic() - began_s) / 60:.1f} min"
@@ -118,4 +123,4 @@ def _outcome(status: int, log: Path) -> str:
     if status == OUTSIDE_TOLERANCE:
         return "done, with links outside tolerance,"
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return f"failed with status {status} ({lines[-1] if lines else 'it said nothing'})"
+    return f"failed with status {status} ({lines[-1] if lines else 'it printed nothing'})"

@@ -1,4 +1,4 @@
-"""Measure goodput when slow start is over: the rate of a transfer that follows others."""
+"""Measure the goodput after slow start, from the later transfers of a flow."""
 
 import numpy as np
 import pandas as pd
@@ -8,11 +8,11 @@ from results.metrics.iterations import NS_PER_S
 
 
 def steady_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
-    """Return the payload between the arrivals of a flow's middle transfer and its last one: bit/s, the flows' median.
+    """Return the median goodput of all flows in bit/s, from the arrival of a flow's middle transfer to its last one.
 
-    A flow is what one host received from another in another datacenter within an iteration of the window, all
-    activations or all gradients. Its first half is left out, since over many connections the first transfers overtake
-    each other while windows open. Flows of fewer than two transfers are left out; None if there are no others.
+    A flow is what one host received from a host of another datacenter within one iteration of the window: either all
+    activations or all gradients. Its first half is left out, because over many connections the first transfers overtake
+    each other while windows open. Flows of fewer than two transfers are left out. Return None if no flow is left.
     """
     home = dict(zip(spans["host"], spans["datacenter"], strict=True))
     received = spans[

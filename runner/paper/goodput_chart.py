@@ -1,4 +1,4 @@
-"""Draw goodput against WAN latency, beside what is recalled of the paper: its Figure 5."""
+"""Draw goodput against WAN latency, beside the values that are recalled from Figure 5 of the paper."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,9 +18,9 @@ _RECALLED_STYLE = Style(GREY, "D", "", filled=False)
 
 
 def goodput_chart(outcomes: Sequence[Outcome], recalled_bps: Mapping[str, Mapping[str, float]]) -> Chart | None:
-    """Return the chart of every variant's steady goodput by swept latency; None where none was measured.
+    """Return the chart of every variant's steady goodput by swept latency, None if nothing was measured.
 
-    ``recalled_bps`` holds, by variant and latency, what is known of the paper.
+    ``recalled_bps`` holds the paper's recalled goodput by variant and latency.
     """
     measured: dict[str, dict[float, float]] = {}
     for each in outcomes:

@@ -1,4 +1,4 @@
-"""Gather the outcomes of a part, one for each sweep point and variant: all that claims and tables are made of."""
+"""Gather the outcomes of a part, one for each sweep point and variant. Claims and tables are made from them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from runner.paper.goodput import steady_goodput_bps
 class Outcome:
     """The outcome of one variant in one sweep point of one part.
 
-    ``latency`` is the swept one-way WAN latency as written, "" where it was not swept. ``steady_goodput_bps`` is
-    ``runner.paper.goodput``'s. ``deadline_overruns`` is how often training had to wait for prefill, None where there
-    was none. None is what could not be measured.
+    ``latency`` is the swept one-way WAN latency as written, "" if it was not swept. ``steady_goodput_bps`` comes from
+    ``runner.paper.goodput``. ``deadline_overruns`` is how often training had to wait for prefill, None without prefill.
+    Other values are None if they could not be measured.
     """
 
     part: str
@@ -55,7 +55,7 @@ def outcomes_of(part: str, run: Run) -> list[Outcome]:
 
 
 class Outcomes:
-    """The outcomes of all parts, to look up."""
+    """Look up the outcomes of all parts."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self._by_key: Mapping[tuple[str, str, str], Outcome] = {
@@ -63,9 +63,9 @@ class Outcomes:
         }
 
     def find(self, parts: str | Sequence[str], variant: str, latency: str = "") -> Outcome | None:
-        """Return the outcome of a variant, in the first of the parts that has it; None where nothing was measured.
+        """Return the outcome of a variant in the first of the parts that has it, None if nothing was measured.
 
-        A part in which latency was not swept is at the latency that its file gives, whatever is asked.
+        A part that does not sweep latency matches any ``latency``: it has the one of its file.
         """
         for part in (parts,) if isinstance(parts, str) else parts:
             for swept in (latency, ""):
@@ -75,7 +75,7 @@ class Outcomes:
         return None
 
     def variants(self, parts: Sequence[str], latency: str) -> list[str]:
-        """Return all variants that were measured in these parts at that latency, in order of appearance."""
+        """Return the variants that were measured in these parts at that latency, in order of appearance."""
         return list(
             dict.fromkeys(variant for part, swept, variant in self._by_key if part in parts and swept in {latency, ""})
         )

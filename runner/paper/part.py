@@ -1,4 +1,4 @@
-"""List the experiments of which the reproduction is made, in the order in which they are reported."""
+"""List the experiments of the reproduction, in the order of the report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ FOLDER = Path(__file__).parent.parent / "experiments" / "paper"
 
 @dataclass(frozen=True)
 class Part:
-    """One experiment of the reproduction: its file's name without the ending, and what it shows.
+    """One experiment of the reproduction: its file's name without the suffix, and its title.
 
-    ``charts`` names those of its report's charts that the page shows, ``figures`` those that are files too:
-    what is hatched takes megabytes as PNG.
+    ``charts`` names the charts of its report that the page shows. ``figures`` names those that are also written as
+    files; hatched charts are not, because they take megabytes as PNG.
     """
 
     name: str
@@ -26,17 +26,17 @@ class Part:
 
     @property
     def file(self) -> Path:
-        """The experiment's file."""
+        """The experiment file."""
         return FOLDER / f"{self.name}.yaml"
 
     def experiment(self, engine: str) -> Experiment:
-        """Return the experiment, with that engine. Raises InputError."""
+        """Return the experiment with that engine. Raise InputError if its file is invalid."""
         return load_experiment(self.file, [f"engine={engine}"])
 
 
 _TIME, _GPUS = "iteration-time", "gpu-time"
 GOODPUT = "goodput"
-"""The name of a chart that no other report has."""
+"""The name of a chart that only the paper's report has."""
 
 PARTS: tuple[Part, ...] = (
     Part("fig2-dp-latency", "Figure 2: data parallelism over the WAN", (_TIME,), (_TIME,)),
@@ -53,9 +53,9 @@ PARTS: tuple[Part, ...] = (
 
 
 def parts_named(names: Sequence[str]) -> tuple[Part, ...]:
-    """Return the parts of these names, in their own order; all parts where no name is given.
+    """Return the parts with these names in the order of ``PARTS``; all parts if no name is given.
 
-    Raises InputError for an unknown name.
+    Raise InputError for an unknown name.
     """
     known = {part.name: part for part in PARTS}
     for name in names:

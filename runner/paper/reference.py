@@ -1,4 +1,4 @@
-"""Write what is published: report, claims, tables and figures of every part that has run, small enough for git."""
+"""Write the published files: report, claims, tables and figures of every part that has run, small enough for git."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ _RECALLED_BPS = {
 
 @dataclass(frozen=True)
 class PartResult:
-    """A part's run, and its iteration times beside simulated ones; () for a run that was simulated itself."""
+    """A part's run, and the comparisons of its iteration times with simulated ones; () for a simulated run."""
 
     part: Part
     run: Run
@@ -66,9 +66,9 @@ class _Section:
 def write_reference(
     folder: Path, results: Sequence[PartResult], volumes: Sequence[Volume], how: str, missing: Sequence[str]
 ) -> list[Path]:
-    """Write everything into that folder, which is made; return report and claims first, then the rest.
+    """Write all files into ``folder``, which is created. Return their paths, the report and the claims first.
 
-    ``how`` says in a sentence or two what the figures come from, ``missing`` names the parts that have no result.
+    ``how`` describes the origin of the figures in a sentence or two. ``missing`` names the parts without a result.
     """
     for name in ("", TABLES, FIGURES):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def _agreement(results: Sequence[PartResult]) -> Agreement | None:
 
 
 def _charts(result: PartResult, outcomes: Sequence[Outcome]) -> list[Chart]:
-    """Return the charts that the part's page shows, their inner references made distinct by the part's name."""
+    """Return the charts that the page shows for a part. Its name makes their internal references unique."""
     name, run = result.part.name, result.run
     prefill, _ = prefill_of({name: run})
     of_report = report_charts({name: run}, headline(run, name), prefill, Styles.of({name: run.variants})).all

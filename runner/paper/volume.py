@@ -1,4 +1,4 @@
-"""Count the bytes that a part's trials send over TCP: the cost of a run in virtual time, where computation is free."""
+"""Count the bytes that a part's trials send over TCP: the cost of a run in virtual time, where compute is free."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from runner.resolve.resolved_variant import ResolvedVariant
 
 
 def iteration_bytes(variant: ResolvedVariant) -> int:
-    """Return the payload that one iteration of a variant sends over TCP, inside datacenters and between them.
+    """Return the payload in bytes that one iteration of a variant sends over TCP, inside and between datacenters.
 
-    M microbatches of each pipeline cross each boundary twice, as activation and as gradient. One that is shared by a
-    cell of C pipelines goes (C - 1)/C of the way twice more, scattered to the mates and gathered from theirs. A ring
-    over P replicas of A bytes sends 2 (P - 1) A in all. Requests that are prefilled beside training come on top.
+    The M microbatches of each pipeline cross each boundary twice, as activation and as gradient. On a boundary that is
+    shared by a DP-cell of C pipelines, (C - 1)/C of a transfer is sent twice more: scattered to the cell mates and
+    gathered from theirs. A ring over P replicas of A bytes sends 2 (P - 1) A in total. Prefill is not included.
     """
     cell = variant.pipelines_per_cell
     transfers = 0
@@ -35,19 +35,19 @@ class Volume:
 
     @classmethod
     def of(cls, experiment: Experiment) -> "Volume":
-        """Return the volume of running that experiment."""
-        cells = experiment.points()
+        """Return the volume of a complete run of that experiment."""
+        points = experiment.points()
         total_bytes = sum(
-            experiment.repeats * cell.spec.training.iterations * iteration_bytes(variant)
-            for cell in cells
-            for variant in cell.variants
+            experiment.repeats * point.spec.training.iterations * iteration_bytes(variant)
+            for point in points
+            for variant in point.variants
         )
-        iterations = sum(experiment.repeats * cell.spec.training.iterations * len(cell.variants) for cell in cells)
+        iterations = sum(experiment.repeats * point.spec.training.iterations * len(point.variants) for point in points)
         return cls(experiment.name, len(experiment.trials()), iterations, total_bytes)
 
 
 def volume_table(volumes: Sequence[Volume]) -> str:
-    """Return the volumes in Markdown, with their sum."""
+    """Return the volumes as a Markdown table, with their sum."""
     together = Volume(
         "together",
         sum(each.trials for each in volumes),

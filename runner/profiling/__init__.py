@@ -1,1 +1,1 @@
-"""``wanbed profile``: decide what to measure on which device, check that it fits, measure it, and make the profile."""
+"""Implement ``wanbed profile``: choose what to measure on which device, check that it fits, and measure a profile."""

@@ -1,4 +1,4 @@
-"""Describe the device that is profiled, as the machine reports it: name, free memory, clocks and temperature."""
+"""Read the state of the profiled device: name, free memory, clocks and temperature."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _THERMAL = Path("/sys/class/thermal")
 
 
 class DeviceAtHand(ABC):
-    """A CPU or GPU; ``kind`` is its name in torch, ``driver`` the version of a GPU's driver."""
+    """A CPU or GPU. ``kind`` is its device type in torch, ``driver`` the version of a GPU's driver."""
 
     kind: str
     name: str
@@ -31,11 +31,11 @@ class DeviceAtHand(ABC):
 
     @abstractmethod
     def free_bytes(self) -> int:
-        """Return the memory that could be taken now."""
+        """Return the free memory in bytes."""
 
     @abstractmethod
     def state(self) -> DeviceState:
-        """Return clocks and temperature now."""
+        """Return the current clocks and temperature."""
 
 
 class CpuAtHand(DeviceAtHand):
@@ -47,11 +47,11 @@ class CpuAtHand(DeviceAtHand):
         self.name = cpu_model(_CPUINFO.read_text(errors="replace")) or os.uname().machine
 
     def free_bytes(self) -> int:
-        """Return what the kernel calls available, or less if the process's control group leaves less."""
+        """Return the kernel's MemAvailable, or the rest of the process's control group limit if that is less."""
         return min([available_bytes(_MEMINFO.read_text()), *group_left_bytes(_GROUP_MEMORY)])
 
     def state(self) -> DeviceState:
-        """Return the fastest core's clock, and the temperature of the hottest zone that is called a processor's."""
+        """Return the clock of the fastest core, and the temperature of the hottest thermal zone of a processor."""
         return DeviceState(
             clock_hz=_cpu_clock_hz(_CPUINFO.read_text(errors="replace")),
             memory_clock_hz=None,
@@ -61,7 +61,7 @@ class CpuAtHand(DeviceAtHand):
 
 
 class GpuAtHand(DeviceAtHand):
-    """One GPU, read through NVML."""
+    """A GPU, read through NVML."""
 
     kind = "cuda"
 
@@ -71,11 +71,11 @@ class GpuAtHand(DeviceAtHand):
         self._uuid, self._nvml = gpu.uuid, nvml
 
     def free_bytes(self) -> int:
-        """Return the memory that no process has taken; 0 if the GPU does not report it."""
+        """Return the free GPU memory in bytes, 0 if the GPU does not report it."""
         return self._nvml.reading(self._uuid).memory_free_bytes or 0
 
     def state(self) -> DeviceState:
-        """Return the clocks of its multiprocessors and memory, its temperature and power."""
+        """Return the clocks of the multiprocessors and the memory, the temperature and the power."""
         reading = self._nvml.reading(self._uuid)
         return DeviceState(
             clock_hz=reading.sm_clock_hz,
@@ -88,10 +88,10 @@ class GpuAtHand(DeviceAtHand):
 
 @contextmanager
 def device_at_hand(asked: str) -> Iterator[DeviceAtHand]:
-    """Yield the device of that name (auto, cpu or cuda); of several GPUs, the first that CUDA would see.
+    """Yield the device of that name (auto, cpu or cuda). Of several GPUs, it is the first that CUDA would see.
 
-    It can be used as long as the block lasts. Raises InputError for a name that is none, MissingError where cuda is
-    asked for and there is no GPU, or nothing that reports its clocks.
+    The device is valid inside the block. Raise InputError for an unknown name. Raise MissingError if cuda is requested
+    and there is no GPU, or if NVML cannot report a GPU's clocks.
     """
     if asked not in DEVICES:
         raise InputError(f"--device: {asked!r} is none of {', '.join(DEVICES)}")
@@ -109,13 +109,13 @@ def device_at_hand(asked: str) -> Iterator[DeviceAtHand]:
 
 
 def available_bytes(meminfo: str) -> int:
-    """Return MemAvailable in the text of ``/proc/meminfo``."""
+    """Return MemAvailable in bytes from the text of ``/proc/meminfo``, 0 if it is not there."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo, re.MULTILINE)
     return int(match.group(1)) * 1024 if match else 0
 
 
 def group_left_bytes(group: Path) -> list[int]:
-    """Return what the control group mounted there leaves of its memory; [] where it sets no limit."""
+    """Return the bytes left below the memory limit of the control group mounted at ``group``; [] without a limit."""
     try:
         limit, used = ((group / name).read_text().strip() for name in ("memory.max", "memory.current"))
         return [max(0, int(limit) - int(used))]

@@ -1,4 +1,4 @@
-"""Measure what a task asks for, and make the profile from it."""
+"""Measure a profiling task on a device, and make the profile from it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,10 @@ _LEARNING_RATE = 3e-4
 
 @dataclass(frozen=True)
 class Pace:
-    """The pace of a measurement: ``repeats`` of about ``repeat_ns`` each, after ``warmup_ns``; ``threads`` on a CPU."""
+    """The pace of a measurement: ``repeats`` of about ``repeat_ns`` each, after ``warmup_ns``.
+
+    ``threads`` is the number of torch's threads on a CPU.
+    """
 
     repeats: int
     warmup_ns: int
@@ -42,7 +45,10 @@ class Pace:
 
 
 class Measurement:
-    """Measure one device at one pace. ``tell`` gets a line as each thing begins, and one now and then after."""
+    """Measure one device at one pace. ``log`` gets a line when each measurement begins, and lines on its progress.
+
+    Raise MissingError if torch does not see the GPU.
+    """
 
     def __init__(self, at_hand: DeviceAtHand, pace: Pace, log: Log) -> None:
         if at_hand.kind == "cuda" and not torch.cuda.is_available():
@@ -57,7 +63,7 @@ class Measurement:
         self._device: TorchDevice = create_device(at_hand.kind)
 
     def stages(self, task: StagesTask) -> MeasuredProfile:
-        """Measure the profile of the task's models. Raises MissingError where memory runs out all the same."""
+        """Measure the compute profile of the task's models. Raise MissingError if memory runs out."""
         ceiling, before = self._begin(task.product_sizes, task.precision)
         models = []
         for model in task.models:
@@ -78,7 +84,7 @@ class Measurement:
         )
 
     def prompts(self, task: PromptsTask) -> MeasuredPrefill:
-        """Measure the profile of the task's prompts. Raises MissingError where memory runs out all the same."""
+        """Measure the prefill profile of the task's prompts. Raise MissingError if memory runs out."""
         ceiling, before = self._begin(task.product_sizes, task.precision)
         model = task.model
         self._log(f"{model.name}: making the weights of {len(task.layers)} layers")
@@ -144,7 +150,7 @@ class Measurement:
         )
 
     def _begin(self, sizes: Sequence[int], precision: str) -> tuple[Ceiling, DeviceState]:
-        """Measure the ceiling; return it, and the state of the device once it is warm from that."""
+        """Measure the ceiling. Return it, and the state of the device, which is warm after that."""
         ceilings = []
         for size in sizes:
             self._log(f"{self._at_hand.name}: the product of {size} x {size} matrices in {precision}")
@@ -176,7 +182,7 @@ class Measurement:
         return (ProfileSource(figures=figures, origin="measured by wanbed profile, as conditions say"),)
 
     def _begun(self, what: str, repeats: int) -> Callable[[], None]:
-        """Report that something begins; return a function to be called after each of its repeats."""
+        """Log the start of a measurement. Return a function to call after each of its repeats."""
         self._log(f"{what}: {repeats} repeats")
         done = 0
 
@@ -190,13 +196,13 @@ class Measurement:
 
 
 def _enough_memory(work: Callable[[], Value]) -> Value:
-    """Return what ``work`` returns. Raises MissingError where memory runs out: its estimate may have been too small."""
+    """Return what ``work`` returns. Raise MissingError if memory runs out, because the estimate was too low."""
     try:
         return work()
     except torch.OutOfMemoryError:
         reason = "the GPU's memory ran out"
     except RuntimeError as fault:
-        # The CPU's allocator has no exception of its own.
+        # The CPU allocator raises a plain RuntimeError.
         if "not enough memory" not in str(fault):
             raise
         reason = "the machine's memory ran out"

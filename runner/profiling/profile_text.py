@@ -1,4 +1,4 @@
-"""Present a measured profile to people: each thing that was measured, what it achieved, and what is not steady."""
+"""Summarize a measured profile for display: each stage or prompt, its achieved FLOP/s, and the unsteady figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from workloads.profiles.measured_conditions import MeasuredTime
 
 @dataclass(frozen=True)
 class Row:
-    """One stage or prompt: the figure of each action, the operations a second, and their share of the ceiling."""
+    """One stage or prompt: the time of each action, the FLOP/s, and their fraction of the ceiling (``of_ceiling``)."""
 
     what: str
     times: Mapping[str, MeasuredTime]
@@ -30,7 +30,7 @@ class Row:
 
 
 def rows_of(measured: MeasuredProfile | MeasuredPrefill) -> list[Row]:
-    """Return a row for everything that was measured, in its order; [] for a profile that keeps no conditions."""
+    """Return a row for each measured stage or prompt, in the profile's order; [] for a profile without conditions."""
     if measured.conditions is None:
         return []
     ceiling = measured.conditions.ceiling.flops_per_s
@@ -39,7 +39,7 @@ def rows_of(measured: MeasuredProfile | MeasuredPrefill) -> list[Row]:
 
 
 def unsteady(rows: Sequence[Row]) -> list[tuple[Row, str, MeasuredTime]]:
-    """Return each figure whose spread is above what counts as steady, with its row and action."""
+    """Return each time whose spread is above the limit for a steady one, with its row and action."""
     return [(row, name, time) for row in rows for name, time in row.times.items() if not time.steady]
 
 
@@ -56,7 +56,7 @@ def _stages(measured: MeasuredProfile) -> _Rows:
 
 def _prompts(measured: MeasuredPrefill) -> _Rows:
     layers = measured.model
-    # Only what a layer computes counts, so vocabulary and bytes do not matter here.
+    # Only the layers' operations count, so vocabulary and bytes per element do not matter.
     model = InferenceModel(**{**layers.model_dump(), "name": measured.title, "vocabulary": 1, "bytes_per_element": 1})
     for prompt in measured.prompts:
         if prompt.measured is not None:

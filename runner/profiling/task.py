@@ -1,4 +1,4 @@
-"""Work out what ``wanbed profile`` is asked to measure, and check it before anything is loaded."""
+"""Parse the arguments of ``wanbed profile`` into a profiling task, and check it before torch is loaded."""
 
 import re
 from collections.abc import Sequence
@@ -19,14 +19,17 @@ PRODUCT_SIZES = {"cpu": (512, 1024), "cuda": (4096, 8192, 16_384)}
 DEFAULT_PROMPTS = {"cpu": (16, 32, 64, 128, 256, 512), "cuda": (128, 256, 512, 1024, 2048, 4096, 8192)}
 DEFAULT_PRECISION = {"cpu": "fp32", "cuda": "bf16"}
 _STAGES = 6
-"""A model is measured with as many layers a stage as it would have if cut into so many stages."""
+"""A measured stage has as many layers as the model has in each of this many stages."""
 
 _PRECISIONS = {2: "bf16", 4: "fp32"}
 
 
 @dataclass(frozen=True)
 class Need:
-    """The memory that one step takes: ``device_bytes`` on the device, ``host_bytes`` while a GPU's memory is filled."""
+    """The memory of one measurement.
+
+    ``device_bytes`` is taken on the device, ``host_bytes`` in the CPU's memory while weights are made for a GPU.
+    """
 
     what: str
     device_bytes: int
@@ -35,7 +38,7 @@ class Need:
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model that is trained, by the name the user gave it, and its stages to measure."""
+    """A model for training, the name that the user gave it, and its stages to measure."""
 
     name: str
     config: GptConfig
@@ -44,14 +47,14 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class StagesTask:
-    """The stages of one or more models in one precision."""
+    """A task to measure the stages of one or more models in one precision."""
 
     models: tuple[TrainedModel, ...]
     precision: str
     product_sizes: tuple[int, ...]
 
     def needs(self) -> list[Need]:
-        """Return the memory that each stage takes, and the largest product."""
+        """Return the memory of each stage, and of the largest matrix product."""
         return [
             *(
                 Need(
@@ -68,7 +71,10 @@ class StagesTask:
 
 @dataclass(frozen=True)
 class PromptsTask:
-    """Prompts of some lengths through ``layers`` of an inference model: all of them, or those after its first."""
+    """A task to measure prompts of some lengths through ``layers`` of an inference model.
+
+    These are all its layers, or some of them without the first.
+    """
 
     model: InferenceModel
     layers: range
@@ -77,11 +83,11 @@ class PromptsTask:
 
     @property
     def precision(self) -> str:
-        """The precision that takes as many bytes as the model counts."""
+        """The precision that has the model's bytes per element."""
         return _PRECISIONS[self.model.bytes_per_element]
 
     def needs(self) -> list[Need]:
-        """Return the memory that the longest prompt takes, and the largest product."""
+        """Return the memory of the longest prompt, and of the largest matrix product."""
         longest = max(self.prompts)
         needed = prompt_bytes(self.model, len(self.layers), longest)
         return [
@@ -98,11 +104,11 @@ def profile_task(
     layers: int | None = None,
     prompts: Sequence[int] | None = None,
 ) -> StagesTask | PromptsTask:
-    """Return the task that is to be measured on a ``device`` of that kind.
+    """Return the task to measure on a ``device`` of that kind (cpu or cuda).
 
-    ``models`` are names of those that are trained or inferred, or such as "hidden=512,context=256,heads=8,
-    vocabulary=1000". ``layers`` is how many a stage has, or how many of an inference model are measured. Raises
-    InputError, one line with the argument and its remedy.
+    ``models`` are names of models for training, or dimensions such as "hidden=512,context=256,heads=8,vocabulary=1000",
+    or the name of a single inference model. ``layers`` is the number of layers of a stage, or of an inference model's
+    measured layers. Raise InputError, one line with the argument and its remedy.
     """
     inferred = [name for name in models if name in INFERENCE_MODELS]
     if inferred and len(models) > 1:
@@ -123,7 +129,7 @@ def profile_task(
 
 
 def check_fits(task: StagesTask | PromptsTask, device: str, name: str, free_bytes: int, host_free_bytes: int) -> None:
-    """Raise MissingError, one line, where a step takes more memory than ``device`` or the CPU has free."""
+    """Raise MissingError, one line, if a measurement takes more memory than ``device`` or the CPU has free."""
     for need in task.needs():
         if need.device_bytes > free_bytes:
             raise MissingError(
@@ -138,7 +144,7 @@ def check_fits(task: StagesTask | PromptsTask, device: str, name: str, free_byte
 
 
 def stage_name(model: str, stage: StageToMeasure) -> str:
-    """Return the name of a stage for people."""
+    """Return the name of a stage as messages show it."""
     return f"{model}, {stage.position} stage of {stage.layers} layer{'s' if stage.layers > 1 else ''}"
 
 
@@ -147,7 +153,8 @@ def _layers(model: InferenceModel, layers: int | None) -> range:
         return range(model.layers)
     if not 1 <= layers < model.layers:
         raise InputError(f"--layers: {model.name} has 1 to {model.layers}, not {layers}")
-    # Without the embedding, and the head where there is room: each layer stands for any other.
+    # Skip the first layer, which has the embedding, and the last one, which has the head, if enough others are left.
+    # All other layers are alike.
     return range(1, 1 + layers)
 
 

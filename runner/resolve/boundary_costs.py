@@ -1,6 +1,7 @@
-"""Predict the network for a plan made ahead: how long a transfer occupies each stage boundary, and its latency.
+"""Estimate the boundary costs for a planned schedule: the occupancy and latency of a transfer at each stage boundary.
 
-Everything follows from what the experiment asks for, not from a measurement, so that the same file gives the same plan.
+Everything is computed from the configured topology and transport, not from measurements, so that the same file always
+gives the same plan.
 """
 
 from collections import Counter
@@ -25,7 +26,7 @@ from workloads.transport.frames.frame import HEADER_BYTES
 
 @dataclass(frozen=True, order=True)
 class _Path:
-    """The latency, rate and TCP connections between two hosts."""
+    """The one-way latency, rate on the wire and number of TCP connections between two hosts."""
 
     latency_ns: int
     wire_bps: float
@@ -42,18 +43,18 @@ def boundary_costs(
     clock: Clock,
     trunks_shared: bool = True,
 ) -> tuple[BoundaryCosts, ...]:
-    """Return one profile for each boundary of a pipeline, for transfers of its activation size.
+    """Return the costs of each stage boundary of a pipeline, for transfers of the boundary's activation size.
 
-    A transfer lasts ``activation / goodput``. The goodput is the least of: that of the node pair's rate; that of its
-    share of the trunk where all pairs of the boundary send at once (``trunks_shared``; else of the whole trunk); and
-    ``connections x window / RTT``. A boundary that crosses the WAN is shared where there are several pipelines in a
-    cell, and a transfer then lasts 1/C of that. Where pipelines differ, the slowest of them counts. An ideal transport
-    has neither window nor headers.
+    A transfer occupies the boundary for ``activation / goodput``. The goodput is the minimum of three: the goodput of
+    the node pair's rate; the goodput of the node pair's part of the trunk when all pairs send at once (of the whole
+    trunk without ``trunks_shared``); and ``connections x window / RTT``. With C pipelines in a DP-cell, a boundary that
+    crosses the WAN is shared and a transfer lasts 1/C of that. If pipelines differ, the slowest one counts. An ideal
+    transport has neither windows nor headers.
 
-    Each profile also has the windows of its connections (``links``), which open slowly and close again after idle.
+    The costs also hold the TCP windows of the connections (``links``), which open slowly and close again after idle.
     """
     settings = None if transport.model == "ideal" else tcp_settings(transport, clock)
-    profiles = []
+    costs = []
     on_link = Counter(
         (one.datacenter, other.datacenter) for one, other in placement.boundaries if one.datacenter != other.datacenter
     )
@@ -66,19 +67,19 @@ def boundary_costs(
         occupancy_ns = ceil(activation_bytes * 8 * 1e9 / min(goodputs_bps, default=inf) / parts)
         latency_ns = max((path.latency_ns for path in paths), default=0)
         tcp = [_tcp(topology, path, settings, activation_bytes, parts) for path in paths] if settings else []
-        # Where pipelines differ, that on which a new connection is the slowest.
+        # If pipelines differ, take the path where a new connection is slowest.
         links = max((each for each in tcp if each is not None), key=lambda each: each.cold_ns, default=None)
-        profiles.append(BoundaryCosts(latency_ns, occupancy_ns, shared, links))
-    return tuple(profiles)
+        costs.append(BoundaryCosts(latency_ns, occupancy_ns, shared, links))
+    return tuple(costs)
 
 
 def between_iterations_ns(
     topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, *, clock: Clock
 ) -> tuple[int, ...]:
-    """Return each stage's time between two iterations: the ring all-reduce of its gradients, and the optimizer.
+    """Return each stage's time in ns between two iterations: the ring all-reduce of its gradients, and the optimizer.
 
-    Over the slowest hop a ring of P takes ``2 (P - 1) / P x A / R``, and ``2 (P - 1)`` latencies at least. The rings of
-    all stages share the trunks that they cross.
+    With P replicas, A bytes and rate R of the slowest hop, a ring takes ``2 (P - 1) / P x A / R``, and at least
+    ``2 (P - 1)`` latencies. The rings of all stages share the trunks that they cross.
     """
     found = []
     rings = [pair for stage in range(placement.stages) for pair in placement.ring_pairs(stage)]
@@ -103,7 +104,10 @@ def _paths(
     clock: Clock,
     on_link: Mapping[tuple[str, str], int],
 ) -> list[_Path]:
-    """Return each distinct path between places on different hosts; trunks that ``on_link`` lacks are a pair's own."""
+    """Return each distinct path between places on different hosts.
+
+    ``on_link`` counts the pairs that share a trunk. A trunk that it lacks is used by one pair alone.
+    """
     apart = {(one.datacenter, other.datacenter): (one, other) for one, other in pairs if one.host != other.host}
     return sorted({_path(topology, pair, transport, clock, on_link) for pair in apart.values()})
 
@@ -126,7 +130,7 @@ def _path(
 def _tcp(
     topology: Topology, path: _Path, settings: TcpSettings, activation_bytes: int, parts: int
 ) -> BoundaryTcp | None:
-    """Return the TCP connections of a path; None where a transfer's time follows from the rate alone."""
+    """Return the TCP model of a path, None if the rate alone determines a transfer's time."""
     share_bytes = activation_bytes // parts
     if not path.latency_ns or share_bytes > MOST_WINDOWS * path.connections * settings.in_flight_bytes:
         return None
@@ -144,15 +148,15 @@ def _tcp(
 def transfer_in_forwards(
     topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, *, clock: Clock
 ) -> float:
-    """Return the longest transfer of an activation over the WAN, in forwards of the stage that sends it; 1 at least.
+    """Return the longest transfer of an activation over the WAN, in forwards of the sending stage; at least 1.
 
-    That is the ratio of communication to computation of a microbatch. A trunk that is full does not count: more node
-    pairs do not make it faster.
+    This is the ratio of communication to computation of a microbatch. The shared trunk rate is ignored, because more
+    node pairs do not make a full trunk faster.
     """
-    profiles = boundary_costs(topology, placement, transport, work, 1, clock=clock, trunks_shared=False)
+    costs = boundary_costs(topology, placement, transport, work, 1, clock=clock, trunks_shared=False)
     ratios = [
-        profile.occupancy_ns / max(work.forward_ns[boundary], 1)
-        for boundary, profile in enumerate(profiles)
+        boundary_cost.occupancy_ns / max(work.forward_ns[boundary], 1)
+        for boundary, boundary_cost in enumerate(costs)
         if placement.crosses_wan(boundary)
     ]
     return max([1.0, *ratios])
@@ -161,9 +165,10 @@ def transfer_in_forwards(
 def pipelines_to_share(
     topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, *, clock: Clock
 ) -> int:
-    """Return the pipelines in a DP-cell: ``transfer_in_forwards``, rounded up to a divisor of the number of pipelines.
+    """Return the number of pipelines in a DP-cell.
 
-    Return 1 where no boundary crosses the WAN.
+    This is ``transfer_in_forwards``, rounded up to a divisor of the number of pipelines; 1 if no boundary crosses the
+    WAN.
     """
     pipelines = len(placement.pipelines)
     if not any(placement.crosses_wan(boundary) for boundary in range(placement.stages - 1)):

@@ -1,4 +1,4 @@
-"""Describe one DP-cell of a variant to the schedule that plans it: its times and its links."""
+"""Collect the costs of one DP-cell, from which a planned schedule makes its plan."""
 
 from runner.resolve.boundary_costs import between_iterations_ns, boundary_costs
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -7,9 +7,9 @@ from workloads.schedules.planning.cell_plan import CellCosts
 
 
 def cell_costs(topology: Topology, variant: ResolvedVariant) -> CellCosts:
-    """Return the profile of a cell, as the experiment describes it, TCP's ramp included.
+    """Return the stage costs and boundary costs of a DP-cell of the variant, slow start of TCP included.
 
-    Of several cells that differ, it has the slowest links.
+    If DP-cells differ, the result has the slowest links of all.
     """
     placement, transport, work = variant.placement, variant.transport, variant.work
     return CellCosts(

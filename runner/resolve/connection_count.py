@@ -1,4 +1,4 @@
-"""Count the TCP connections between two hosts: as given, or as many as fill the node pair's cap."""
+"""Count the TCP connections between two hosts: the configured number, or as many as fill the node pair's cap."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,27 +13,27 @@ from testbed.network.topology import Topology
 
 
 def tcp_settings(transport: TransportSpec, clock: Clock) -> TcpSettings:
-    """Return the settings that a variant's transport asks of the hosts' TCP.
+    """Return the TCP settings of the hosts for a variant's transport.
 
-    On the real clock windows are held at the share of a large buffer that a new kernel gives by itself, in virtual time
-    at the share that the kernel there gives.
+    On the real clock the window is the part of a large receive buffer that a new kernel gives by itself. In virtual
+    time it is the part that the virtual-time guest's kernel gives.
     """
     settings = TcpSettings(transport.window, transport.congestion, transport.slow_start_after_idle)
     return settings if clock == "real" else replace(settings, window_share=VIRTUAL_WINDOW_SHARE)
 
 
 def window_bps(transport: TransportSpec, clock: Clock, latency_ns: int) -> float:
-    """Return the most that one connection moves at that one-way latency: what it may have in flight, once per RTT."""
+    """Return the highest rate of one connection at a one-way latency: its window once per RTT."""
     return tcp_settings(transport, clock).in_flight_bytes * 8 * 1e9 / (2 * latency_ns) if latency_ns else float("inf")
 
 
 def count_connections(
     topology: Topology, pairs: Iterable[Pair], transport: TransportSpec, clock: Clock
 ) -> dict[tuple[str, str], int]:
-    """Return the number of connections for each pair of places, by their two hosts.
+    """Return the number of connections for each pair of places, by the names of their two hosts.
 
-    ``auto`` fills the cap of a node pair across the WAN: ``connections_to_fill`` with what one connection moves. Inside
-    a datacenter, and where no rate caps the pair, one connection is enough. Dilation changes none of it.
+    ``auto`` fills the cap of a node pair across the WAN, see ``connections_to_fill``. One connection is enough inside a
+    datacenter and where no rate caps the pair. Dilation does not change the number.
     """
     counts = {}
     for one, other in pairs:
@@ -48,9 +48,10 @@ def count_connections(
 
 @dataclass(frozen=True)
 class CutPair:
-    """Two hosts, lower rank first, between which ``auto`` stops short at ``MAX_CONNECTIONS``.
+    """Two hosts, lower rank first, whose ``auto`` connections are limited to ``MAX_CONNECTIONS``.
 
-    ``wanted`` connections would fill their cap; ``carried`` is the share of it that those there are carry at most.
+    ``wanted`` connections would fill the node pair's cap. ``carried`` is the fraction of the cap that
+    ``MAX_CONNECTIONS`` connections can carry.
     """
 
     hosts: tuple[str, str]
@@ -59,7 +60,7 @@ class CutPair:
 
 
 def cut_pairs(topology: Topology, pairs: Iterable[Pair], transport: TransportSpec, clock: Clock) -> tuple[CutPair, ...]:
-    """Return the node pairs that get fewer connections than ``auto`` asks for, each once."""
+    """Return the node pairs whose ``auto`` connections are limited to ``MAX_CONNECTIONS``, each once."""
     found = {}
     for pair in pairs:
         rates_bps = _rates_bps(topology, pair, transport, clock) if transport.connections == "auto" else None
@@ -70,7 +71,7 @@ def cut_pairs(topology: Topology, pairs: Iterable[Pair], transport: TransportSpe
 
 
 def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec, clock: Clock) -> tuple[float, float] | None:
-    """Return what a node pair carries and what one connection moves; None where one connection is enough."""
+    """Return the goodput of a node pair and the rate of one connection, None if one connection is enough."""
     one, other = pair
     if one.datacenter == other.datacenter:
         return None

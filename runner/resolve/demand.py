@@ -1,4 +1,4 @@
-"""Work out the most that a variant can ask of the network, and how many connections fill a pair of nodes."""
+"""Compute a variant's highest demand on the network, and how many connections fill a node pair."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ FILL_MARGIN = Fraction(11, 10)
 
 @dataclass(frozen=True)
 class NodePairDemand:
-    """The most that one host can send to another, in this direction; None is unlimited."""
+    """The highest rate from one host to another, in this direction. None is unlimited."""
 
     source: str
     destination: str
@@ -26,9 +26,9 @@ class NodePairDemand:
 class NetworkDemand:
     """The demand of a variant's directed node pairs when all of them send at once.
 
-    ``wan_bps`` is their sum over the WAN: on each link and in each direction the sum of its node pairs, or the trunk's
-    rate where that is less. ``intra_bps`` is the largest single rate inside a datacenter, since neighbours there send
-    in bursts that seldom meet. Unlimited rates do not count in either: they ask for what there is.
+    ``wan_bps`` is the total over the WAN: for each link and direction the sum of its node pairs, or the trunk's rate if
+    that is lower. ``intra_bps`` is the highest single rate inside a datacenter, because hosts there send in bursts that
+    rarely coincide. Unlimited rates do not count in either figure: they take whatever is available.
     """
 
     wan_pairs: tuple[NodePairDemand, ...]
@@ -38,14 +38,14 @@ class NetworkDemand:
 
     @property
     def total_bps(self) -> int:
-        """The rate that has to be carried at once: the WAN's sum and the largest single rate inside a datacenter."""
+        """The rate that the machine must carry at once: ``wan_bps`` plus ``intra_bps``."""
         return self.wan_bps + self.intra_bps
 
 
 def network_demand(topology: Topology, pairs: Iterable[Pair]) -> NetworkDemand:
-    """Return the demand of ranks that communicate, in pairs, both ways at the same time.
+    """Return the demand of pairs of ranks that communicate in both directions at the same time.
 
-    A pair of hosts counts once however many stages it joins; stages on one host ask nothing of the network.
+    A pair of hosts counts once, even if it connects several stages. Stages on one host need no network.
     """
     wan: dict[tuple[str, str], NodePairDemand] = {}
     intra: dict[tuple[str, str], NodePairDemand] = {}
@@ -75,11 +75,11 @@ def _link_demand_bps(topology: Topology, link: tuple[str, str], pair_rates_bps: 
 
 
 def connections_wanted(pair_rate_bps: float, single_connection_bps: float) -> int:
-    """Return how many TCP connections fill a node pair: ``ceil(1.1 x cap / rate of a single one)``.
+    """Return how many TCP connections fill a node pair: ``ceil(1.1 x cap / rate of a single connection)``.
 
-    The rule is ``n = ceil(cap x RTT / window)``, where a single connection moves ``window / RTT``. The margin of 10 %
-    makes up for connections that have just lost a packet or start slowly. Both rates are of the same kind, goodput or
-    wire. Raises ValueError unless both are above 0.
+    The rule is ``n = ceil(cap x RTT / window)``, because one connection moves ``window / RTT``. The margin of 10 %
+    compensates for connections that have just lost a packet or are in slow start. Both rates must be of the same kind,
+    goodput or wire rate. Raise ValueError unless both are above 0.
     """
     if not (pair_rate_bps > 0 and single_connection_bps > 0):
         raise ValueError(f"rates must be above 0, not {pair_rate_bps} and {single_connection_bps} bit/s")
@@ -87,5 +87,5 @@ def connections_wanted(pair_rate_bps: float, single_connection_bps: float) -> in
 
 
 def connections_to_fill(pair_rate_bps: float, single_connection_bps: float) -> int:
-    """Return ``connections_wanted``, at most ``MAX_CONNECTIONS``: each is a socket with buffers at either end."""
+    """Return ``connections_wanted``, limited to ``MAX_CONNECTIONS``: each is a socket with buffers at both ends."""
     return min(connections_wanted(pair_rate_bps, single_connection_bps), MAX_CONNECTIONS)

@@ -1,8 +1,8 @@
-"""Time dilation: running k times slower, so that a small machine carries links that are faster than itself.
+"""Choose and apply time dilation: run k times slower, so that a small machine can carry faster links.
 
-Every delay and every computation takes k times as long and every rate is divided by k; what was measured is divided by
-k again. TCP's own timers (the retransmission timeout's minimum, delayed acknowledgements) do not dilate, which is why
-``auto`` keeps k small.
+Delays and compute times are multiplied by k, rates are divided by k, and measured times are divided by k afterwards.
+TCP's own timers (minimum retransmission timeout, delayed acknowledgements) are not dilated; therefore ``auto`` keeps k
+small.
 """
 
 from typing import Literal
@@ -15,21 +15,21 @@ USABLE_PERCENT = 80
 
 
 class CapacityError(Exception):
-    """The machine cannot carry what an experiment asks; the message is one line with the remedies. Exit status 5."""
+    """Raised if the machine cannot carry the experiment's demand. One line with the remedies; exit status 5."""
 
 
 def choose_dilation(
     demand_bps: int, capacity_bps: int, asked: float | Literal["auto"], *, real_time: bool = False
 ) -> float:
-    """Return the factor k to run at.
+    """Return the dilation factor k.
 
-    A number is taken as it is. ``auto`` gives the smallest k >= 1 for which ``demand_bps / k`` is at most 80 % of
-    ``capacity_bps``, rounded up to 0.1. ``demand_bps`` is ``NetworkDemand.total_bps``: the WAN pairs that a placement
-    uses, both directions at once, summed with trunk caps applied, and the largest single rate inside a datacenter;
-    unlimited rates do not count. ``capacity_bps`` is what the substrate was measured to carry in total.
+    A configured number is returned unchanged. ``auto`` is the smallest k >= 1 for which ``demand_bps / k`` is at most
+    80 % of ``capacity_bps``, rounded up to 0.1. ``demand_bps`` is ``NetworkDemand.total_bps``: the sum of the WAN node
+    pairs that a placement uses, in both directions and with trunk caps applied, plus the highest single rate inside a
+    datacenter. Unlimited rates do not count. ``capacity_bps`` is the measured total capacity of the substrate.
 
-    With ``real_time``, where torch computes, nothing can be dilated. Raises CapacityError if ``auto`` would need more
-    than 10 (or than 1, in real time), and ValueError for a capacity that is not above 0.
+    With ``real_time`` (torch computes) nothing can be dilated. Raise CapacityError if ``auto`` would need more than 10
+    (more than 1 with ``real_time``). Raise ValueError for a capacity that is not above 0.
     """
     if asked != "auto":
         return float(asked)
@@ -53,20 +53,20 @@ def choose_dilation(
 
 
 def _rounded(rate_bps: int) -> str:
-    """Return a rate with 3 significant digits, as people read it."""
+    """Return a rate as text with 3 significant digits."""
     return format_rate(int(float(f"{rate_bps:.3g}")))
 
 
 def dilated_ns(duration_ns: int, dilation: float) -> int:
-    """Return how long something lasts on the machine's clock: ``duration_ns`` times k, rounded."""
+    """Convert a duration of the experiment to the machine's clock: ``duration_ns`` times k, rounded."""
     return round(duration_ns * dilation)
 
 
 def undilated_ns(time_ns: int, dilation: float) -> int:
-    """Convert a time read off the machine's clock to the experiment's: ``time_ns`` over k, rounded. Order is kept."""
+    """Convert a time of the machine's clock to the experiment's: ``time_ns`` / k, rounded. The order is kept."""
     return round(time_ns / dilation)
 
 
 def undilated_span(span: Span, dilation: float) -> Span:
-    """Return the same span in the experiment's time."""
+    """Return the span with its times converted to the experiment's clock."""
     return span._replace(start_ns=undilated_ns(span.start_ns, dilation), end_ns=undilated_ns(span.end_ns, dilation))

@@ -23,7 +23,7 @@ class StagePlace:
 
     @property
     def datacenter(self) -> str:
-        """The datacenter that the host stands in."""
+        """The datacenter of the host."""
         return self.host.datacenter
 
 
@@ -32,7 +32,7 @@ Pair = tuple[StagePlace, StagePlace]
 
 @dataclass(frozen=True)
 class Placement:
-    """Every pipeline's stages, in order, each on a GPU of its own."""
+    """The places of every pipeline's stages, in order, each on its own GPU."""
 
     pipelines: tuple[tuple[StagePlace, ...], ...]
 
@@ -53,20 +53,20 @@ class Placement:
 
     @cached_property
     def places(self) -> tuple[StagePlace, ...]:
-        """Every place, pipeline by pipeline: the rank of a place is its position here."""
+        """Every place, pipeline by pipeline. The position of a place is its rank."""
         return tuple(place for pipeline in self.pipelines for place in pipeline)
 
     def rank(self, place: StagePlace) -> int:
-        """Return the number of the rank that computes there: ``pipeline x stages + stage``."""
+        """Return the rank that computes there: ``pipeline x stages + stage``."""
         return place.pipeline * self.stages + place.stage
 
     def replicas(self, stage: int) -> tuple[StagePlace, ...]:
-        """Return the places of one stage, one for each pipeline, in their order."""
+        """Return the places of one stage, one for each pipeline, in order of the pipelines."""
         return tuple(pipeline[stage] for pipeline in self.pipelines)
 
     @property
     def boundaries(self) -> tuple[Pair, ...]:
-        """Each stage with the next one of its pipeline: the neighbours that exchange activations and gradients."""
+        """Each stage with the next stage of its pipeline. These neighbours exchange activations and gradients."""
         return tuple(pair for pipeline in self.pipelines for pair in pairwise(pipeline))
 
     def crosses_wan(self, boundary: int) -> bool:
@@ -74,7 +74,7 @@ class Placement:
         return any(pipeline[boundary].datacenter != pipeline[boundary + 1].datacenter for pipeline in self.pipelines)
 
     def ring(self, stage: int) -> tuple[StagePlace, ...]:
-        """Return the replicas of one stage as a ring, which enters each datacenter once; () where there is only one."""
+        """Return the replicas of one stage in ring order, entering each datacenter once; () for a single replica."""
         replicas = self.replicas(stage)
         if len(replicas) == 1:
             return ()
@@ -82,12 +82,12 @@ class Placement:
         return tuple(sorted(replicas, key=lambda place: (first_seen[place.datacenter], place.pipeline)))
 
     def ring_pairs(self, stage: int) -> tuple[Pair, ...]:
-        """Return each replica of a stage with the next one of its ring; () where there is one replica."""
+        """Return each replica of a stage with the next one of its ring; () for a single replica."""
         ring = self.ring(stage)
         return tuple(zip(ring, [*ring[1:], *ring[:1]], strict=True))
 
     def ring_connections(self, stage: int, connections: Mapping[tuple[str, str], int]) -> int:
-        """Return the most connections between two neighbours of a stage's ring; ``connections`` is by pair of hosts."""
+        """Return the highest number of connections between two ring neighbours; ``connections`` is by pair of hosts."""
         hosts = [(one.host.name, other.host.name) for one, other in self.ring_pairs(stage)]
         return max((connections[pair if pair in connections else pair[::-1]] for pair in hosts), default=1)
 
@@ -101,17 +101,17 @@ def place_stages(
     whole_replicas: bool = False,
     source: str = "placement",
 ) -> Placement:
-    """Give each of ``stages`` stages of each of ``pipelines`` pipelines a GPU.
+    """Place each of ``stages`` stages of each of ``pipelines`` pipelines on a GPU.
 
-    Datacenters take consecutive stages, in the topology's order, as evenly as their GPUs allow: a remainder goes to
-    the first ones, and what one has no GPUs for goes to those that have. All replicas of a stage share a datacenter, so
-    that their all-reduce does not cross the WAN. With ``whole_replicas`` it is the pipelines that are spread like that,
-    each of them inside one datacenter. ``asked`` names the datacenter of each stage in its place: one list for all
-    pipelines, or one list for each. Inside a datacenter the same rule spreads a pipeline's stages over the hosts, one
-    pipeline after the other.
+    Datacenters take consecutive stages, in the topology's order, as evenly as their GPUs allow. A remainder goes to
+    the first datacenters; stages that do not fit into one go to those with free GPUs. All replicas of a stage are in
+    one datacenter, so that their all-reduce does not cross the WAN. With ``whole_replicas`` the same rule spreads the
+    pipelines, each inside one datacenter. ``asked`` replaces the rule: it names the datacenter of each stage, in one
+    list for all pipelines or one list for each. Inside a datacenter the same rule spreads a pipeline's stages over the
+    hosts, one pipeline after the other.
 
-    Raises InputError, one line that starts with ``source``, for more stages than GPUs, and for a list ``asked`` that
-    has the wrong length, an unknown datacenter, or more stages in one than it has GPUs.
+    Raise InputError, one line that starts with ``source``, for more stages than GPUs, and for a list in ``asked`` with
+    a wrong length, an unknown datacenter, or more stages in a datacenter than it has GPUs.
     """
     gpus = [_gpus(datacenter) for datacenter in topology.datacenters]
     if asked is not None:
@@ -140,22 +140,22 @@ def place_stages(
 
 def _check_room(topology: Topology, stages: int, pipelines: int, *, fits: bool, rule: str, source: str) -> None:
     gpus = {datacenter.name: _gpus(datacenter) for datacenter in topology.datacenters}
-    there = ", ".join(f"{name} {count}" for name, count in gpus.items())
+    available = ", ".join(f"{name} {count}" for name, count in gpus.items())
     wanted = f"{stages} stages" if pipelines == 1 else f"{pipelines} pipelines of {stages} stages"
     if stages * pipelines > sum(gpus.values()):
         raise InputError(
             f"{source}: {wanted} need {stages * pipelines} GPUs, one each, and the hosts have {sum(gpus.values())} "
-            f"({there}): add hosts or use fewer stages"
+            f"({available}): add hosts or use fewer stages"
         )
     if not fits:
         raise InputError(
-            f"{source}: {wanted}, {rule}, do not fit the GPUs of the datacenters ({there}): add hosts, use fewer "
+            f"{source}: {wanted}, {rule}, do not fit the GPUs of the datacenters ({available}): add hosts, use fewer "
             "stages, or give a placement"
         )
 
 
 def _asked_homes(topology: Topology, stages: int, pipelines: int, asked: Asked, source: str) -> list[Sequence[str]]:
-    """Return the datacenter of each stage of each pipeline, as asked."""
+    """Return the configured datacenter of each stage of each pipeline."""
     homes: list[Sequence[str]] = []
     for names in asked:
         if not isinstance(names, str):
@@ -177,11 +177,11 @@ def _asked_homes(topology: Topology, stages: int, pipelines: int, asked: Asked, 
                 remedy = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
                 raise InputError(f"{place}.{stage}: no datacenter {name!r}, {remedy}")
     for datacenter in topology.datacenters:
-        wanted, there = sum(list(names).count(datacenter.name) for names in homes), _gpus(datacenter)
-        if wanted > there:
+        wanted, available = sum(list(names).count(datacenter.name) for names in homes), _gpus(datacenter)
+        if wanted > available:
             raise InputError(
-                f"{source}: {wanted} stages in {datacenter.name}, whose hosts have {there} GPUs: add hosts there or "
-                "place stages elsewhere"
+                f"{source}: {wanted} stages in {datacenter.name}, whose hosts have {available} GPUs: add hosts there "
+                "or place stages elsewhere"
             )
     return homes
 
@@ -201,7 +201,10 @@ def _seats(datacenter: Datacenter, stages: int) -> list[tuple[Host, int]]:
 
 
 def _even_split(count: int, room: Sequence[int]) -> list[int]:
-    """Split ``count``, at most the sum of ``room``, into shares that differ by more than 1 only where room runs out."""
+    """Split ``count``, at most the sum of ``room``, into one part per entry of ``room``, none larger than its entry.
+
+    Parts differ by more than 1 only where ``room`` limits one.
+    """
     level, left = 0, count
     while True:
         free = [index for index, most in enumerate(room) if most > level]

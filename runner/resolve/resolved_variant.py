@@ -1,4 +1,4 @@
-"""Describe one variant of a sweep point with no default left: what each GPU computes, which ranks communicate."""
+"""Describe a variant of a sweep point with every default filled in: what GPUs compute, and which ranks communicate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ from workloads.schedules.planning.cell_plan import CellPlan, options_for
 class ResolvedVariant:
     """A variant that can run.
 
-    ``schedule`` is the path of its class, or the name of one of torch's own (``peer``). ``pipelines_per_cell`` is 1
-    where nothing is shared. ``plan`` is what all cells follow, None unless the schedule is made ahead. ``clock`` is
-    the experiment's. ``service`` is the prefill that goes on beside it, None for none.
+    ``memory_bound`` is how many microbatches a stage may hold at once, None for no limit. ``schedule`` is the path of
+    the schedule's class, or the name of a baseline schedule of torch (``peer`` is then true). ``pipelines_per_cell`` is
+    1 without sharing. ``plan`` is the plan of every DP-cell, None unless the schedule is planned. ``clock`` is the
+    experiment's. ``service`` is the prefill service beside the training, None for none.
     """
 
     spec: VariantSpec
@@ -49,12 +50,12 @@ class ResolvedVariant:
 
     @property
     def tcp(self) -> TcpSettings:
-        """The settings that its transport asks of the hosts' TCP."""
+        """The TCP settings of the hosts for its transport."""
         return tcp_settings(self.transport, self.clock)
 
     @property
     def pipelines(self) -> int:
-        """The number of replicas of the model that are trained."""
+        """The number of pipelines, which are the replicas of the model."""
         return len(self.placement.pipelines)
 
     @property
@@ -64,11 +65,11 @@ class ResolvedVariant:
 
     @cached_property
     def shape(self) -> PipelineShape:
-        """The pipeline that the schedule is made for."""
+        """The shape of one pipeline, for which the schedule is made."""
         return PipelineShape(self.placement.stages, self.microbatches, self.work.recomputes, self.memory_bound)
 
     def shares(self, boundary: int) -> bool:
-        """Return whether the transfers over that boundary use the node pairs of a whole DP-cell."""
+        """Return whether transfers over that boundary use the node pairs of the whole DP-cell."""
         return self.pipelines_per_cell > 1 and self.placement.crosses_wan(boundary)
 
     def cell(self, pipeline: int) -> range:
@@ -76,22 +77,22 @@ class ResolvedVariant:
         first = pipeline - pipeline % self.pipelines_per_cell
         return range(first, first + self.pipelines_per_cell)
 
-    def mates_talk(self, stage: int) -> bool:
-        """Return whether the replicas of a stage in one DP-cell pass on each other's transfers."""
+    def cell_mates_connect(self, stage: int) -> bool:
+        """Return whether the replicas of a stage in one DP-cell forward each other's transfers."""
         return (stage > 0 and self.shares(stage - 1)) or (stage + 1 < self.placement.stages and self.shares(stage))
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """Every two places whose ranks hold connections to each other, lower rank first, each pair once.
+        """The pairs of places whose ranks have connections to each other, lower rank first, each pair once.
 
-        These are neighbouring stages, the replicas of a stage in one DP-cell where they share, and neighbours in a
-        stage's ring of replicas.
+        These are neighbour stages, cell mates that forward each other's transfers, and neighbours in a stage's ring of
+        replicas.
         """
         placement = self.placement
         found = {(placement.rank(one), placement.rank(other)) for one, other in placement.boundaries}
         for stage in range(placement.stages):
             replicas = placement.replicas(stage)
-            if self.mates_talk(stage):
+            if self.cell_mates_connect(stage):
                 for first in range(0, self.pipelines, self.pipelines_per_cell):
                     mates = [placement.rank(replicas[pipeline]) for pipeline in self.cell(first)]
                     found |= set(combinations(mates, 2))
@@ -102,13 +103,16 @@ class ResolvedVariant:
         return tuple((places[one], places[other]) for one, other in sorted(found))
 
     def schedule_options(self, pipeline: int, stage: int | None = None) -> dict[str, Any]:
-        """Return the options of that pipeline's schedule; with ``stage``, for a rank that asks for no other stage."""
+        """Return the options of that pipeline's schedule.
+
+        With ``stage``, the options are for a rank that needs the order of this stage only.
+        """
         if self.plan is None:
             return dict(self.spec.options)
         return options_for(self.plan, pipeline % self.pipelines_per_cell, stage)
 
     def document(self) -> Mapping[str, Any]:
-        """Return what runs, beyond what the experiment's file says, in plain JSON types."""
+        """Return what the experiment file leaves open, as resolved, in plain JSON types."""
         return {
             "placement": [
                 [[place.host.name, place.gpu] for place in pipeline] for pipeline in self.placement.pipelines

@@ -1,4 +1,4 @@
-"""Work out the work of each stage of a pipeline: how long one microbatch occupies it, and how much it sends."""
+"""Compute the stage costs of a pipeline: how long one microbatch occupies each stage, and how much it sends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -16,12 +16,12 @@ from workloads.profiles.compute_profile import MeasuredStageCosts
 
 @dataclass(frozen=True)
 class StageCosts:
-    """The work of each stage: one entry a stage, in every field but ``activation_bytes``, which has one a boundary.
+    """The costs of each stage. Every field has one entry per stage, but ``activation_bytes`` one per stage boundary.
 
-    Times are of one microbatch, the optimizer's of an iteration. A schedule that splits the backward takes
-    ``backward_input_ns`` and ``backward_weight_ns`` in place of ``backward_ns``, to which they need not add up. The
-    gradient that comes back over boundary i, between the stages i and i + 1, is as large as its activation;
-    ``gradient_bytes`` is what the replicas of a stage all-reduce.
+    Times are per microbatch, the optimizer's per iteration. A schedule that splits the backward uses
+    ``backward_input_ns`` and ``backward_weight_ns`` instead of ``backward_ns``; their sum may differ from it. Boundary
+    i lies between stages i and i + 1; the gradient that returns over it is as large as the activation.
+    ``gradient_bytes`` is the size that the replicas of a stage all-reduce.
     """
 
     forward_ns: tuple[int, ...]
@@ -40,11 +40,11 @@ class StageCosts:
 
     @property
     def recomputes(self) -> tuple[bool, ...]:
-        """Whether each stage runs its forward again, which it does where its recompute time is above zero."""
+        """Whether each stage recomputes its forward: its recompute time is above zero."""
         return tuple(duration_ns > 0 for duration_ns in self.recompute_ns)
 
     def dilated(self, factor: float) -> "StageCosts":
-        """Return the same work in dilated time: every duration times ``factor``, as many bytes."""
+        """Return the costs in dilated time: durations times ``factor``, sizes unchanged."""
         durations = {
             entry.name: tuple(dilated_ns(duration_ns, factor) for duration_ns in getattr(self, entry.name))
             for entry in fields(self)
@@ -53,7 +53,7 @@ class StageCosts:
         return replace(self, **durations)
 
     def replay(self, stage: int) -> ReplayCosts:
-        """Return the work of one stage as replayed compute takes it."""
+        """Return the costs of one stage for the replay back end."""
         return ReplayCosts(
             ReplayDurations(
                 forward_ns=self.forward_ns[stage],
@@ -76,11 +76,11 @@ class StageCosts:
 
 
 def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, source: str, directory: Path) -> StageCosts:
-    """Return the work of every stage of a model cut into ``stages``; several pipelines all-reduce their gradients.
+    """Return the costs of every stage of a model split into ``stages`` stages.
 
-    A profile given as a path is read relative to ``directory``. Raises InputError, one line that starts with
-    ``source``, for lists of the wrong length, dimensions of the model that are missing, and a profile that does not
-    fit.
+    A compute profile given as a path is read relative to ``directory``. Gradients are 0 bytes for a single pipeline,
+    unless the file gives them. Raise InputError, one line that starts with ``source``, for lists of the wrong length,
+    missing dimensions of the model, and a profile that does not fit.
     """
     compute, backend, name = spec.compute, spec.compute.backend, spec.compute.times_profile
     if name is None:
@@ -112,7 +112,10 @@ def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, source: str, 
 
 
 def model_config(spec: ExperimentSpec, needed_by: str, source: str) -> GptConfig:
-    """Return the model with all its dimensions. Raises InputError, one line that starts with ``source``."""
+    """Return the model with all its dimensions.
+
+    Raise InputError, one line that starts with ``source``, if a dimension is missing or invalid.
+    """
     try:
         config = spec.model.config
     except ValueError as fault:
@@ -160,7 +163,7 @@ def _check_profile_times(times: Sequence[MeasuredStageCosts], profile: str, sour
 
 
 def _check_model_bytes(size_bytes: int, field: str, source: str) -> None:
-    """Raise InputError if a model's dimensions multiply to more than may be written for ``field``."""
+    """Raise InputError if the model's dimensions give more than the largest size that ``field`` may have."""
     if size_bytes > MAX_SIZE_BYTES:
         raise InputError(
             f"{source}: model: its dimensions make {size_bytes / 2**30:.3g} GiB of {field}, more than "
@@ -169,13 +172,12 @@ def _check_model_bytes(size_bytes: int, field: str, source: str) -> None:
 
 
 def _activation_bytes(spec: ExperimentSpec, stages: int, source: str) -> tuple[int, ...]:
-    asked = spec.compute.activation
-    default = spec.model.context * spec.model.hidden * bytes_per_element(spec.training.precision)
-    if asked is None and stages > 1:
-        _check_model_bytes(default, "activation", source)
-    return _each(
-        default if asked is None else asked, stages - 1, "boundaries between stages", f"{source}: compute.activation"
-    )
+    size_bytes = spec.compute.activation
+    if size_bytes is None:
+        size_bytes = spec.model.context * spec.model.hidden * bytes_per_element(spec.training.precision)
+        if stages > 1:
+            _check_model_bytes(size_bytes, "activation", source)
+    return _each(size_bytes, stages - 1, "boundaries between stages", f"{source}: compute.activation")
 
 
 def _gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int, source: str) -> tuple[int, ...]:
@@ -183,7 +185,7 @@ def _gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int, source: s
         return _each(spec.compute.gradient, stages, "stages", f"{source}: compute.gradient")
     if pipelines == 1:
         return (0,) * stages
-    config = model_config(spec, "the sum of gradients over the pipelines (or give compute.gradient)", source)
+    config = model_config(spec, "the all-reduce of gradients (or give compute.gradient)", source)
     _check_layers(config, stages, source)
     gradient_bytes = tuple(config.gradient_bytes(stage, stages, spec.training.precision) for stage in range(stages))
     _check_model_bytes(max(gradient_bytes), "gradient", source)

@@ -1,4 +1,4 @@
-"""Resolve a variant as written into one that can run: work out what it leaves out, and refuse what does not fit."""
+"""Resolve a variant of the experiment file into one that can run: fill in defaults and check that it fits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from workloads.schedules.schedule import Schedule
 
 @dataclass(frozen=True)
 class TrainingCut:
-    """The cut of the training in a variant: its own values, else those of the experiment."""
+    """The training dimensions of a variant: its own values, otherwise those of the experiment."""
 
     stages: int
     pipelines: int
@@ -36,7 +36,7 @@ class TrainingCut:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a variant trains: in so many pipelines, so many of them a DP-cell, each stage in one datacenter."""
+    """A layout that the planner proposes: pipelines, pipelines per DP-cell, and the datacenter of each stage."""
 
     stages: int
     pipelines: int
@@ -46,9 +46,9 @@ class Layout:
 
 @dataclass(frozen=True)
 class WrittenVariant:
-    """A variant of an experiment, by its position, at one sweep point.
+    """A variant of the experiment file at one sweep point, by its position in ``variants``.
 
-    ``source`` starts error messages; ``directory`` is where relative paths begin.
+    ``source`` starts error messages. Relative paths start at ``directory``.
     """
 
     spec: ExperimentSpec
@@ -59,16 +59,19 @@ class WrittenVariant:
 
 
 Choose = Callable[[WrittenVariant, int], tuple[str, ...]]
-"""Finds the datacenter of each stage of a variant whose ``placement`` is ``auto``, for a number of pipelines."""
+"""A function that returns the datacenter of each stage of a variant with ``placement: auto``.
+
+Its second argument is the number of pipelines.
+"""
 
 
 def resolve_variants(
     spec: ExperimentSpec, topology: Topology, source: str, directory: Path, choose: Choose
 ) -> tuple[ResolvedVariant, ...]:
-    """Return every variant of a sweep point.
+    """Return the variants of a sweep point, resolved.
 
-    Raises InputError, one line that starts with ``source``, for one that cannot run, and where two of them train on
-    different numbers of sequences an iteration, which could not be compared.
+    Raise InputError, one line that starts with ``source``, for a variant that cannot run, and if two variants train on
+    different numbers of sequences an iteration, because they could not be compared.
     """
     resolved = tuple(
         with_service(
@@ -91,9 +94,9 @@ def resolve_variants(
 
 
 def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> ResolvedVariant:
-    """Return the variant: a layout replaces its own pipelines, sweep points and places.
+    """Return the variant, resolved. A ``Layout`` replaces its stages, pipelines, DP-cells and placement.
 
-    Raises InputError, one line that starts with its source, for one that cannot run.
+    Raise InputError, one line that starts with the variant's ``source``, if it cannot run.
     """
     spec, topology, source, directory = written.spec, written.topology, written.source, written.directory
     variant, here = spec.variants[written.position], f"{source}: variants.{written.position}"
@@ -102,7 +105,7 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> Resolved
     whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas
     cut = training_cut(spec, variant, topology, whole_replicas, source)
     if peer:
-        _check_peer(spec, variant, cut, here)
+        _check_baseline(spec, variant, cut, here)
     asked: Asked | None = variant.placement
     if isinstance(where, Layout):
         cut, asked = replace(cut, stages=where.stages, pipelines=where.pipelines), where.placement
@@ -140,7 +143,7 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> Resolved
 def training_cut(
     spec: ExperimentSpec, variant: VariantSpec, topology: Topology, whole_replicas: bool, source: str
 ) -> TrainingCut:
-    """Return the cut that a variant asks for; stages are as many as there are GPUs for, where none are given."""
+    """Return the training dimensions of a variant. The default of ``stages`` is as many as the GPUs allow."""
     own, common = variant.training, spec.training
     pipelines = own.pipelines or common.pipelines
     gpus = [sum(host.gpus for host in datacenter.hosts) for datacenter in topology.datacenters]
@@ -149,7 +152,7 @@ def training_cut(
     if stages > MAX_STAGES:
         raise InputError(
             f"{source}: training.stages: the hosts have {stages} GPUs, more than the {MAX_STAGES} stages there can be: "
-            "say how many to use"
+            "give how many to use"
         )
     return TrainingCut(
         stages,
@@ -160,7 +163,7 @@ def training_cut(
 
 
 def schedule_class(variant: VariantSpec, here: str) -> type[Schedule]:
-    """Return the class of a variant's schedule. Raises InputError, one line that starts with ``here``."""
+    """Return the class of a variant's schedule. Raise InputError, one line that starts with ``here``, if none loads."""
     path = schedule_class_path(variant.schedule, f"{here}.schedule", also=BASELINE_SCHEDULES)
     try:
         return load_schedule(path)
@@ -168,7 +171,7 @@ def schedule_class(variant: VariantSpec, here: str) -> type[Schedule]:
         raise InputError(f"{here}.schedule: {refusal}") from None
 
 
-def _check_peer(spec: ExperimentSpec, variant: VariantSpec, cut: TrainingCut, here: str) -> None:
+def _check_baseline(spec: ExperimentSpec, variant: VariantSpec, cut: TrainingCut, here: str) -> None:
     if not spec.compute.backend.torch_schedules:
         raise InputError(f"{here}.schedule: {variant.schedule} is torch's own: give compute: {{kind: torch}}")
     if spec.compute.checkpointing is not False:
@@ -197,18 +200,22 @@ def _pipelines_per_cell(
 ) -> int:
     if transport.sharing == "none":
         return 1
-    asked, pipelines = transport.pipelines_per_cell, len(placement.pipelines)
-    if asked == "auto":
+    configured, pipelines = transport.pipelines_per_cell, len(placement.pipelines)
+    if configured == "auto":
         return pipelines_to_share(topology, placement, transport, work, clock=clock)
-    if pipelines % asked:
+    if pipelines % configured:
         raise InputError(
-            f"{here}.transport.pipelines_per_cell: cells of {asked} do not divide {pipelines} pipelines: give a divisor"
+            f"{here}.transport.pipelines_per_cell: DP-cells of {configured} do not divide {pipelines} pipelines: give "
+            "a divisor"
         )
-    return asked
+    return configured
 
 
 def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> None:
-    """Raise InputError where replicas that share lie in several datacenters: they must do without the WAN."""
+    """Raise InputError if cell mates that share a boundary are in several datacenters.
+
+    They forward each other's transfers, which must not cross the WAN.
+    """
     for boundary in range(placement.stages - 1 if pipelines_per_cell > 1 else 0):
         if not placement.crosses_wan(boundary):
             continue
@@ -218,25 +225,25 @@ def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> No
                 homes = {place.datacenter for place in replicas[first : first + pipelines_per_cell]}
                 if len(homes) > 1:
                     raise InputError(
-                        f"{here}.transport.sharing: the replicas of stage {stage} in one cell lie in "
+                        f"{here}.transport.sharing: the replicas of stage {stage} in one DP-cell are in "
                         f"{' and '.join(sorted(homes))}: place them in one datacenter, or give sharing: none"
                     )
 
 
-def _checked_plan(schedule: type[Schedule], profile: CellCosts, variant: VariantSpec, source: str) -> CellPlan | None:
-    """Return the plan, None unless the schedule is made ahead; check either way that the schedule can be made."""
+def _checked_plan(schedule: type[Schedule], costs: CellCosts, variant: VariantSpec, source: str) -> CellPlan | None:
+    """Return the plan of a planned schedule, None for any other. Raise InputError if the schedule cannot be made."""
     path = f"{schedule.__module__}:{schedule.__qualname__}"
     try:
         if not issubclass(schedule, PlannedSchedule):
-            create_schedule(path, profile.shape, variant.options)
+            create_schedule(path, costs.shape, variant.options)
             return None
-        plan = schedule.plan(profile, **variant.options)
-        create_schedule(path, profile.shape, options_for(plan, 0))
+        plan = schedule.plan(costs, **variant.options)
+        create_schedule(path, costs.shape, options_for(plan, 0))
     except TypeError as mismatch:
         raise InputError(f"{source}: {path}: {mismatch}") from None
     except ValueError as refusal:
         raise InputError(f"{source}: {refusal}") from None
     except Exception as fault:
-        # A schedule may be anybody's.
+        # A schedule of another package may raise anything.
         raise InputError(f"{source}: {path}: {type(fault).__name__}: {fault}") from fault
     return plan

@@ -1,1 +1,1 @@
-"""A run's folder, its manifest, and how far it is."""
+"""The folder of a run, its manifest and its progress, shared by both engines."""

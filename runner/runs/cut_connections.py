@@ -1,4 +1,4 @@
-"""Report variants whose ``connections: auto`` stops at the most that two hosts may have."""
+"""Report variants whose ``connections: auto`` is limited to ``MAX_CONNECTIONS`` between two hosts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,18 +12,18 @@ from testbed.network.topology import Topology
 
 
 def cuts_of(topology: Topology, variant: ResolvedVariant) -> tuple[CutPair, ...]:
-    """Return the node pairs of a variant that get fewer connections than would fill them."""
+    """Return the node pairs of a variant whose connections are limited below what would fill them."""
     return cut_pairs(topology, variant.pairs, variant.transport, variant.clock)
 
 
 def cut_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
-    """Return the same for a trial's facts; {} where nothing is cut."""
+    """Return the limited node pairs as an entry of a trial's facts; {} if there are none."""
     cuts = [[*cut.hosts, cut.wanted, round(cut.carried, 4)] for cut in cuts_of(topology, variant)]
     return {"connections_cut": cuts} if cuts else {}
 
 
 def cut_lines(points: Iterable[SweepPoint]) -> list[str]:
-    """Return a line for each variant of an experiment that is cut anywhere, with its worst node pair."""
+    """Return a line for each variant with limited connections, with its worst node pair over all sweep points."""
     found: dict[str, list[tuple[CutPair, Mapping[str, str]]]] = {}
     for point in points:
         for variant in point.variants:
@@ -33,7 +33,7 @@ def cut_lines(points: Iterable[SweepPoint]) -> list[str]:
 
 
 def cut_line(variant: str, cuts: list[tuple[CutPair, Mapping[str, str]]]) -> str:
-    """Return the line that reports the cut node pairs of one variant, each with the swept values it was found at."""
+    """Return the line that reports the limited node pairs of one variant, each given with its swept values."""
     worst, values = min(cuts, key=lambda cut: cut[0].carried)
     at = ", ".join(f"{path}={value}" for path, value in values.items())
     others = f" (and {count_text(len(cuts) - 1, 'more such case')})" if len(cuts) > 1 else ""

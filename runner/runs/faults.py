@@ -1,4 +1,4 @@
-"""Exit statuses, and the failures that end a command in one line: anything else is a fault of this program."""
+"""Map the expected errors to exit statuses. A command reports each of them in one line."""
 
 from ground.strict_model import InputError
 from results.records.run_store import RunError
@@ -22,7 +22,7 @@ MACHINE_LACKS = 5
 
 
 class TrialError(Exception):
-    """A trial did not come to its end; the message is one line with the cause."""
+    """Raised if a trial did not finish. The message is one line with the cause."""
 
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -40,4 +40,4 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
 )
 
 FORESEEN = tuple(kind for kind, _ in STATUS)
-"""Errors that end a command in one line; anything else is a fault of this program."""
+"""Errors that end a command with one line. Any other error is a bug of this program and keeps its traceback."""

@@ -1,4 +1,4 @@
-"""Describe the machine on which a run is made. What cannot be found out is None."""
+"""Describe the machine that makes a run. Facts that cannot be read are None."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def machine_facts() -> dict[str, Any]:
-    """Return the machine's part of a manifest: its hardware, its software, and how busy it is at this moment."""
+    """Return the machine's part of a manifest: hardware, software, and the current load."""
     return {
         "host": host_facts(),
         "gpus": [asdict(gpu) for gpu in machine_gpus()],
@@ -35,7 +35,7 @@ def machine_facts() -> dict[str, Any]:
 
 
 def kernel_facts() -> dict[str, Any]:
-    """Return a manifest's facts of the kernel that carries the hosts, which is the one that this runs on."""
+    """Return the manifest's facts about the kernel that this process runs on, which carries the emulated hosts."""
     return {
         "clock_source": _first_line(_CLOCK_SOURCE),
         "machine_sysctls": {name: read_sysctl(name) for name in _SYSCTLS},
@@ -43,7 +43,7 @@ def kernel_facts() -> dict[str, Any]:
 
 
 def host_facts() -> dict[str, Any]:
-    """Return the facts of the machine: kernel, processor, cores that this process may use, memory, and distribution."""
+    """Return the machine's kernel, processor, cores that this process may use, memory in bytes, and distribution."""
     return {
         "kernel": platform.release(),
         "kernel_build": _first_line(Path("/proc/version")),
@@ -56,13 +56,13 @@ def host_facts() -> dict[str, Any]:
 
 
 def cpu_model(cpuinfo: str) -> str | None:
-    """Return the processor's name in the text of ``/proc/cpuinfo``, None where it gives none, as on Arm."""
+    """Return the processor's name from the text of ``/proc/cpuinfo``, None if it has none, as on Arm."""
     match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return match.group(1).strip() if match else None
 
 
 def program_version(name: str, option: str) -> str | None:
-    """Return the first line that a program prints of its version, None where it is not installed or prints none."""
+    """Return the first line of a program's version output, None if it is not installed, fails, or prints nothing."""
     try:
         done = subprocess.run(
             [name, option],

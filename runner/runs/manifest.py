@@ -1,4 +1,4 @@
-"""Gather the facts of a run, unasked, that lead from a report back to its code, machine and configuration."""
+"""Gather the manifest of a run: the facts that trace a report back to its code, machine and configuration."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,11 +18,11 @@ def gather_manifest(
 ) -> dict[str, Any]:
     """Return everything about a run that is known before it starts, in plain JSON types.
 
-    ``created`` is the current time if None, and is written in UTC. ``checkout`` is the folder whose git revision is
-    recorded. What cannot be found out is null. ``warmup_iterations`` and ``tokens_per_iteration`` are null where a
-    sweep gives its sweep points different ones, and stand in each entry of ``points`` in any case. A simulation's
-    ``clock`` is virtual and its ``repeats`` are 1. The substrate, the dilation, and what is read back of qdiscs,
-    sysctls and offloads are not in here: they are known when the testbed is up.
+    ``created`` defaults to the current time and is written in UTC. ``checkout`` is the folder whose git revision is
+    recorded. Facts that cannot be read are null. ``warmup_iterations`` and ``tokens_per_iteration`` are null if they
+    differ between sweep points; each entry of ``sweep_points`` has its own. A simulation's ``clock`` is virtual and its
+    ``repeats`` is 1. The substrate, the dilation, and the qdiscs, sysctls and offloads that are read back are not
+    included: they are known only when the testbed is up.
     """
     points = experiment.points()
     spec = experiment.spec
@@ -63,7 +63,7 @@ def gather_manifest(
 
 
 def _without(point: SweepPoint) -> dict[str, Any]:
-    """Return what a sweep point asks for and its simulation, or the planner that placed its stages, does not model."""
+    """Return what the simulation of a sweep point, or the planner that placed its stages, does not model."""
     simulated = point.spec.engine == "simulate"
     return {
         "not_modelled": as_written(simulated_without(point.spec, point.topology) if simulated else ()),
@@ -74,7 +74,7 @@ def _without(point: SweepPoint) -> dict[str, Any]:
 def without_repetition(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Merge the facts of many owners: ``{owner: {name: value}}`` becomes ``{name: value}``.
 
-    Where owners differ the value is ``{owner: value}`` of those that have one.
+    If owners differ, the value is ``{owner: value}`` for those that have one.
     """
     names = dict.fromkeys(name for own in facts.values() for name in own)
     lines: dict[str, Any] = {}

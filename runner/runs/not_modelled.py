@@ -1,7 +1,7 @@
-"""List what an experiment may ask for and the simulator does not model. No other place knows.
+"""List the configured features that the simulator does not model. This is the only place that defines them.
 
-A simulation refuses none of it, and reports it by name wherever its figures stand; it is refused where simulated
-times are compared with emulated ones. What no engine can run is refused by ``runner.resolve.checks.engine_limits``.
+A simulation accepts them and reports them by name beside its figures. A comparison of simulated with emulated times
+rejects them. ``runner.resolve.checks.engine_limits`` rejects what an engine cannot run.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,24 +16,30 @@ from runner.experiment.quantities import AUTO
 from testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})
-"""The two differ after a loss alone, and the simulator has none. It treats any other congestion control like them."""
+"""The two differ only after a loss, which the simulator does not have. It treats any other control like them."""
 
 
 def links_without(topology: Topology) -> tuple[NotModelled, ...]:
-    """Return impairments of the WAN's links, written out or a profile's: each value with the links that have it."""
+    """Return the WAN impairments that are not simulated: each value with the links that have it.
+
+    Impairments may be written in the file or come from a network preset.
+    """
     found = []
     for link in topology.wan:
         for each in NOT_SIMULATED:
             if value := getattr(link.conditions.impairments, each.field):
-                asked = format_duration(value) if each.is_duration else format_fraction(value)
-                found.append(NotModelled(f"topology.wan.{each.name}", asked, (link.between,)))
+                configured = format_duration(value) if each.is_duration else format_fraction(value)
+                found.append(NotModelled(f"topology.wan.{each.name}", configured, (link.between,)))
     return gathered(found)
 
 
 def simulated_without(
     spec: ExperimentSpec, topology: Topology, names: Collection[str] | None = None
 ) -> tuple[NotModelled, ...]:
-    """Return all that a sweep point's simulation does not model; with ``names``, that of those variants."""
+    """Return everything that the simulation of a sweep point does not model.
+
+    ``names`` limits the variants; links are always included.
+    """
     found = list(links_without(topology))
     for variant in spec.variants:
         if names is None or variant.name in names:
@@ -43,7 +49,7 @@ def simulated_without(
 
 def _of_variant(spec: ExperimentSpec, variant: VariantSpec) -> Iterable[NotModelled]:
     transport, names = variant.transport, (variant.name,)
-    # An ideal transport has no congestion control, as asked.
+    # An ideal transport has no congestion control by definition.
     if transport.model == "tcp" and transport.congestion not in MODELLED_CONGESTION_CONTROLS:
         yield NotModelled("transport.congestion", transport.congestion, variants=names)
     if transport.all_reduce != "ring":
@@ -54,7 +60,7 @@ def _of_variant(spec: ExperimentSpec, variant: VariantSpec) -> Iterable[NotModel
 
 
 def left_to_times(specs: Iterable[ExperimentSpec], where: str) -> list[str]:
-    """Return a line for each kind of compute that takes real time and does not run in ``where``, like "a plan"."""
+    """Return a line for each real-time compute back end that does not run in ``where``, such as "a plan"."""
     found: dict[str, None] = {}
     for compute in (spec.compute for spec in specs):
         if compute.backend.real_time:
@@ -64,13 +70,13 @@ def left_to_times(specs: Iterable[ExperimentSpec], where: str) -> list[str]:
 
 
 def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModelled, ...]:
-    """Return what the planner did not model where it placed stages of a sweep point; () where it placed none."""
+    """Return what the planner did not model when it placed stages of a sweep point; () if it placed none."""
     planned = [variant.name for variant in spec.variants if variant.placement == AUTO]
     return simulated_without(spec, topology, planned) if planned else ()
 
 
 def as_written(found: Iterable[NotModelled]) -> list[dict[str, Any]]:
-    """Return them as JSON documents have them: ``field``, ``asked``, ``links`` and ``variants``."""
+    """Return the entries in plain JSON types: ``field``, ``asked``, ``links`` and ``variants``."""
     return [
         {**asdict(each), "links": [list(ends) for ends in each.links], "variants": list(each.variants)}
         for each in found

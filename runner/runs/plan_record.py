@@ -13,46 +13,47 @@ from workloads.schedules.planning.plan_run import PlanRun, iteration_ns
 
 
 def plan_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
-    """Return a trial's facts about the plan of a variant; the time alone, null, where nothing is planned.
+    """Return a trial's facts about the plan of a variant.
 
-    ``by_rates_s`` is what the same plan would take if every transfer took its size over its rate, ``computing_s`` what
-    the GPU of each stage computes in an iteration, ``transfer_s`` the mean over each boundary from a transfer's first
-    byte to its last one's arrival.
+    ``planned_iteration_time_s`` is null, and the only fact, if the schedule is not planned. ``by_rates_s`` is the
+    iteration time of the same plan if every transfer took its size / rate. ``computing_s`` is the compute time of each
+    stage's GPU in an iteration. ``transfer_s`` is the mean transfer time over each boundary, from the first byte sent
+    to the last byte received.
     """
     plan = variant.plan
     if plan is None:
         return {"planned_iteration_time_s": None}
     facts: dict[str, Any] = {"planned_iteration_time_s": plan.makespan_ns / 1e9}
-    profile = cell_costs(topology, variant)
-    run = PlanRun(plan, profile)
+    costs = cell_costs(topology, variant)
+    run = PlanRun(plan, costs)
     try:
         run.iterate()
         run.iterate()
-        by_rates_ns = iteration_ns(plan, _without_memory(profile))
+        by_rates_ns = iteration_ns(plan, _without_memory(costs))
     except ValueError:
-        # Such a plan, of somebody's own schedule, deadlocks training, which says so with more to go by.
+        # Training deadlocks with such a plan of a foreign schedule, and its error message has more detail.
         return facts
-    boundaries = range(len(profile.boundaries))
+    boundaries = range(len(costs.boundaries))
     return facts | {
         "plan": {
             "by_rates_s": by_rates_ns / 1e9,
-            "computing_s": [_computing_ns(profile, stage, order) / 1e9 for stage, order in enumerate(plan.orders[0])],
+            "computing_s": [_computing_ns(costs, stage, order) / 1e9 for stage, order in enumerate(plan.orders[0])],
             "transfer_s": [_mean(run.transfers_ns(boundary)) / 1e9 for boundary in boundaries],
         }
     }
 
 
-def _computing_ns(profile: CellCosts, stage: int, order: Sequence[Action]) -> int:
+def _computing_ns(costs: CellCosts, stage: int, order: Sequence[Action]) -> int:
     durations = {
-        ActionKind.FORWARD: profile.forward_ns,
-        ActionKind.RECOMPUTE: profile.recompute_ns,
-        ActionKind.BACKWARD: profile.backward_ns,
+        ActionKind.FORWARD: costs.forward_ns,
+        ActionKind.RECOMPUTE: costs.recompute_ns,
+        ActionKind.BACKWARD: costs.backward_ns,
     }
     return sum(durations[action.kind][stage] for action in order)
 
 
-def _without_memory(profile: CellCosts) -> CellCosts:
-    return replace(profile, boundaries=tuple(replace(boundary, links=None) for boundary in profile.boundaries))
+def _without_memory(costs: CellCosts) -> CellCosts:
+    return replace(costs, boundaries=tuple(replace(boundary, links=None) for boundary in costs.boundaries))
 
 
 def _mean(values: Sequence[int]) -> float:

@@ -1,4 +1,4 @@
-"""Record a trial's prefill: a row for every request, and the facts that both engines report alike."""
+"""Record the prefill of a trial: a row per request, and the facts, which are the same for both engines."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
@@ -14,7 +14,7 @@ NO_GROUP = -1
 def prefill_rows(
     service: ServiceConfig, records: Iterable[RequestRecord], output_tokens: Mapping[int, int]
 ) -> list[PrefillRequest]:
-    """Return one row a request, in order of arrival; ``output_tokens`` are by the request's number."""
+    """Return one row per request, in order of arrival. ``output_tokens`` is by the request's number."""
     return [
         PrefillRequest(
             record.number,
@@ -48,8 +48,8 @@ def prefill_facts(
 ) -> dict[str, Any]:
     """Return the facts of prefill for trial.json.
 
-    ``weight_bytes`` there is what the model's weights take on the GPU that has most of them. ``margins_ns`` are those
-    of the GPUs that train, at the trial's end: by how much each is given back before training is expected.
+    ``weight_bytes`` is the size of the model's weights on the GPU that has most of them. ``margins_ns`` holds the
+    margin of each training GPU at the end of the trial: how long before the expected training it is returned.
     """
     groups = [group for datacenter in service.datacenters for group in datacenter.groups]
     return {

@@ -1,4 +1,4 @@
-"""Report how far a sweep has come: a bar on a terminal, a plain line now and then anywhere else."""
+"""Report the progress of a sweep: a progress bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -16,13 +16,13 @@ PLAIN_INTERVAL_S = 5.0
 
 
 class Progress:
-    """Report how many of a run's trials are done, which one is running, the time taken and an estimate of the rest.
+    """Report the finished trials of a run, the running trial, the elapsed time and the estimated remaining time.
 
-    ``finished_before`` trials, left by an earlier run that is being continued, count as done and not in the estimate,
-    which is the mean time of the trials finished since. Everything goes to ``stream``, standard error unless given: on
-    a terminal as a bar, unless ``plain``, otherwise as one line at each trial's end and, from ``refresh``, at most
-    every ``PLAIN_INTERVAL_S`` seconds. Use it as a context manager; ``clock`` counts seconds. In virtual time nothing
-    is reported, since nobody waits by that clock: whoever has started the guest reports.
+    ``finished_before`` trials of an earlier, resumed run count as done but not in the estimate, which uses the mean
+    time of the trials finished since. Output goes to ``stream`` (default: standard error). On a terminal it is a bar,
+    unless ``plain``. Otherwise it is one line at each trial's end and, from ``refresh``, at most one line every
+    ``PLAIN_INTERVAL_S`` seconds. Use it as a context manager. ``clock`` returns seconds. In virtual time nothing is
+    reported, because that clock differs from the user's: the process that started the guest reports.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Progress:
         self._started_s = clock()
         self._trial_started_s: float | None = None
         self._in_trials_s = 0.0
-        self._told_s = self._started_s
+        self._reported_s = self._started_s
         self._current = ""
         self._bar: RichProgress | None = None
         if self._stream.isatty() and not plain and not self._silent:
-            # Names come from users: read as markup, "[x]" would vanish from them.
+            # Names come from users. Parsed as markup, they would lose parts such as "[x]".
             columns = (BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
             self._bar = RichProgress(*columns, console=Console(file=self._stream), transient=True)
             self._task = self._bar.add_task("", total=trials, completed=finished_before)
@@ -64,14 +64,14 @@ class Progress:
             self._bar.stop()
 
     def trial_started(self, point: Mapping[str, str], variant: str, repeat: int) -> None:
-        """Report the trial that runs from now on; ``repeat`` counts from 0."""
+        """Report that a trial starts. ``repeat`` counts from 0."""
         values = [f"{path}={value}" for path, value in point.items()]
         self._current = ", ".join([*values, variant, f"repeat {repeat}"])
         self._trial_started_s = self._clock()
         self.refresh()
 
     def trial_finished(self) -> None:
-        """Count the trial that was started last, which has ended and is kept, and report it."""
+        """Count and report the running trial as finished. Its results are stored already."""
         now_s = self._clock()
         if self._trial_started_s is not None:
             self._in_trials_s += now_s - self._trial_started_s
@@ -83,10 +83,10 @@ class Progress:
             self._report(now_s)
 
     def trial_ended_beside_others(self, point: Mapping[str, str], variant: str) -> None:
-        """Count one of several trials that run side by side, which has ended and is kept.
+        """Count one of several parallel trials as finished. Its results are stored already.
 
-        The estimate is then from the time since this run's start. Lines are printed as seldom as from ``refresh``, and
-        at the last trial's end.
+        The estimate then uses the time since the start of this run. Lines are printed at the rate of ``refresh``, and
+        at the end of the last trial.
         """
         self._current = ", ".join([*(f"{path}={value}" for path, value in point.items()), variant])
         self._in_trials_s = self._clock() - self._started_s
@@ -98,15 +98,15 @@ class Progress:
             self._report(self._clock())
 
     def refresh(self) -> None:
-        """Show the time as it is now; call it as often as convenient while a trial runs."""
+        """Update the displayed times. Call it as often as convenient while a trial runs."""
         now_s = self._clock()
         if self._bar:
             self._bar.update(self._task, completed=self._done, description=self._line(now_s))
-        elif now_s - self._told_s >= PLAIN_INTERVAL_S:
+        elif now_s - self._reported_s >= PLAIN_INTERVAL_S:
             self._report(now_s)
 
     def remaining_s(self) -> float | None:
-        """Return the estimated seconds until the last trial ends; None before the first one has."""
+        """Return the estimated seconds until the last trial ends, None before the first one has ended."""
         if self._finished == 0:
             return None
         mean_s = self._in_trials_s / self._finished
@@ -118,7 +118,7 @@ class Progress:
         return self._finished_before + self._finished
 
     def _report(self, now_s: float) -> None:
-        self._told_s = now_s
+        self._reported_s = now_s
         if not self._silent:
             print(self._line(now_s), file=self._stream, flush=True)
 

@@ -1,4 +1,4 @@
-"""Choose the folder that a run writes to: a new one, or that of a run that was cut off."""
+"""Choose the folder that a run writes to: a new one, or that of an unfinished run."""
 
 import fcntl
 import os
@@ -12,14 +12,14 @@ from results.records.run_store import RunError, RunStore
 from runner.resolve.experiment import Experiment
 from runner.runs.manifest import gather_manifest
 
-FEW = 2
-"""The most parts at a time: memory is planned for so many."""
+DEFAULT_PARALLEL_RUNS = 2
+"""The default number of runs at a time. The memory of the machine is assumed to be enough for this many."""
 
 
 def begin_run(experiment: Experiment, root: Path, facts: Mapping[str, Any]) -> RunStore:
-    """Make a run's folder below ``root``, with everything in its manifest that is known before it starts.
+    """Create the folder of a run below ``root``, with a manifest of everything that is known before the run starts.
 
-    Raises InputError where nothing can be written there.
+    ``facts`` are added to the manifest. Raise InputError if the folder cannot be written.
     """
     manifest = {**gather_manifest(experiment), **facts}
     try:
@@ -29,18 +29,18 @@ def begin_run(experiment: Experiment, root: Path, facts: Mapping[str, Any]) -> R
 
 
 def check_runs_folder(root: Path) -> None:
-    """Raise InputError if runs cannot be written below ``root``; creates nothing."""
-    there = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise InputError(f"--runs: {there} is no folder, give another place for runs")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise InputError(f"--runs: {there} may not be written to, give another place for runs")
+    """Raise InputError if runs cannot be written below ``root``. Create nothing."""
+    existing = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise InputError(f"--runs: {existing} is no folder, give another place for runs")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"--runs: {existing} may not be written to, give another place for runs")
 
 
 def resume_run(experiment: Experiment, root: Path) -> RunStore:
-    """Return the latest unfinished run of this very configuration below ``root``; the latest finished one if all are.
+    """Return the latest unfinished run of this exact configuration below ``root``, or the latest one if all finished.
 
-    Raises InputError if there is none.
+    Raise InputError if there is none.
     """
     found: list[RunStore] = []
     for folder in root.iterdir() if root.is_dir() else []:
@@ -56,7 +56,7 @@ def resume_run(experiment: Experiment, root: Path) -> RunStore:
 
 
 def latest_run(experiment: Experiment, runs: Path) -> RunStore | None:
-    """Return the run of that configuration below ``runs``, None if none was begun."""
+    """Return the run that ``resume_run`` would continue below ``runs``, None if there is none."""
     try:
         return resume_run(experiment, runs)
     except (InputError, RunError):
@@ -65,7 +65,7 @@ def latest_run(experiment: Experiment, runs: Path) -> RunStore | None:
 
 @contextmanager
 def exclusively(path: Path) -> Iterator[None]:
-    """Keep every other process from continuing the same run. Raises InputError if one is at it already."""
+    """Lock the folder of a run against other processes. Raise InputError if another process holds the lock."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:

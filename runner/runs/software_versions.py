@@ -1,4 +1,4 @@
-"""Find out which code makes a run: its revision, the libraries it runs on, and packages whose classes it runs."""
+"""Determine which code makes a run: its git revision, its libraries, and the packages whose classes it uses."""
 
 import os
 import platform
@@ -16,11 +16,11 @@ DISTRIBUTION = "wanbed"
 GIT_TIMEOUT_S = 10.0
 
 _EXTRAS = ("torch", "gpu")
-"""The extras whose libraries take part in a run."""
+"""The package extras whose libraries take part in a run."""
 
 
 def library_versions() -> dict[str, str | None]:
-    """Return versions of Python, of this package, and of each library that a run may need; None where not installed."""
+    """Return the versions of Python, this package, and each library that a run may use; None if not installed."""
     versions: dict[str, str | None] = {"python": platform.python_version(), DISTRIBUTION: _version(DISTRIBUTION)}
     for requirement in _requirements():
         name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
@@ -45,12 +45,12 @@ def _version(distribution: str) -> str | None:
 
 
 def foreign_schedules(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the schedules among ``names`` that another package brings: class, distribution and version of each."""
+    """Return the schedules among ``names`` that come from other packages: class, distribution and version of each."""
     return _foreign("schedule", SCHEDULES, names)
 
 
 def foreign_compute(kinds: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the same of the compute back ends among ``kinds``."""
+    """Return the compute back ends among ``kinds`` that come from other packages, as ``foreign_schedules`` does."""
     return _foreign("compute", COMPUTE, kinds)
 
 
@@ -69,10 +69,10 @@ def _foreign(what: str, group: str, names: Iterable[str]) -> list[dict[str, Any]
 
 
 def git_state(checkout: Path) -> dict[str, Any] | None:
-    """Return the revision of a git checkout, and whether anything in it differs from that (``dirty``).
+    """Return the revision of a git checkout, and whether the checkout differs from it (``dirty``).
 
-    Return None if the folder is not one. A folder inside somebody else's checkout, such as a virtual environment, is
-    not.
+    Return None unless ``checkout`` is the root of a git checkout. A folder inside another checkout, such as a virtual
+    environment, does not count.
     """
     top = _git(checkout, "rev-parse", "--show-toplevel")
     revision = _git(checkout, "rev-parse", "HEAD")
@@ -83,8 +83,8 @@ def git_state(checkout: Path) -> dict[str, Any] | None:
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:
-    # Under sudo the checkout belongs to another user, which git refuses unless told; the variables of a hook that
-    # started us would point git at another repository.
+    # Under sudo the checkout belongs to another user, which git accepts only with safe.directory. The variables of a
+    # git hook that started this process would point git at another repository.
     command = ["git", "-c", f"safe.directory={checkout}", "-C", str(checkout), *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:

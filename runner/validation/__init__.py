@@ -1,1 +1,1 @@
-"""Compare the simulator with arithmetic, to the nanosecond, and with the emulation, within stated limits."""
+"""Compare the simulator with closed forms, to the nanosecond, and with emulated runs, within stated limits."""

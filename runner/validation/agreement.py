@@ -1,6 +1,6 @@
-"""Measure how far the simulator agrees with experiments that ran in virtual time, and keep that as a file beside them.
+"""Measure how far the simulator agrees with experiments in virtual time, and store the result as a file.
 
-In virtual time nothing is disturbed by the machine, so that the limits are closer than those for the real clock.
+In virtual time the machine disturbs nothing, so the limits are tighter than those for the real clock.
 """
 
 import json
@@ -24,7 +24,7 @@ VIRTUAL_MEDIAN_LIMIT = 0.02
 
 @dataclass(frozen=True)
 class Compared:
-    """One experiment's iteration times in virtual time and simulated; ``run`` is the name of its run."""
+    """The iteration times of one experiment in virtual time and simulated. ``run`` is the name of its run."""
 
     experiment: str
     run: str
@@ -33,7 +33,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Agreement:
-    """All experiments that were compared, at least one iteration time in all. Raises ValueError without any."""
+    """The compared experiments, with at least one iteration time. Raise ValueError without any."""
 
     experiments: tuple[Compared, ...]
 
@@ -53,12 +53,12 @@ class Agreement:
 
     @property
     def worst(self) -> Comparison:
-        """The comparison that is farthest off."""
+        """The comparison with the largest absolute error."""
         return max(self.comparisons, key=lambda comparison: abs(comparison.error))
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """A sentence for each thing that is beyond the limits."""
+        """A sentence for each limit that is exceeded."""
         found = []
         beyond = [each for each in self.comparisons if abs(each.error) > VIRTUAL_POINT_LIMIT]
         if beyond:
@@ -75,14 +75,14 @@ class Agreement:
 
 
 def write_agreement(folder: Path, agreement: Agreement) -> Path:
-    """Write the agreement into that folder, in place of what was there; return the file."""
+    """Write the agreement into that folder, replacing an earlier one. Return the file."""
     path = folder / AGREEMENT_FILE
     write_whole(path, json.dumps(_document(agreement), indent=1, ensure_ascii=False) + "\n")
     return path
 
 
 def read_agreement(folder: Path) -> Agreement:
-    """Read what ``write_agreement`` wrote into that folder. Raises InputError, one line."""
+    """Read the agreement that ``write_agreement`` wrote into that folder. Raise InputError, one line, on failure."""
     path = folder / AGREEMENT_FILE
     here = one_line(str(path))
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Simulate a small experiment whose outcome is known, written as a user writes one, and read figures off it."""
+"""Simulate a small experiment with a known outcome, given as in an experiment file, and extract figures from it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ from runner.tcp.effects import IDEAL, TcpEffects
 
 
 def chain(latencies_ns: Sequence[int], **wan: str) -> dict[str, Any]:
-    """Return a topology of one GPU a datacenter: ``dc0``, ``dc1`` and on, with that latency between each and the next.
+    """Return a topology of datacenters ``dc0``, ``dc1``, ... with one GPU each, and a latency to each next one.
 
-    Rates are unlimited unless ``wan`` says otherwise.
+    Rates are unlimited unless ``wan`` sets them.
     """
     return {
         "datacenters": [{"name": f"dc{stage}", "hosts": 1} for stage in range(len(latencies_ns) + 1)],
@@ -28,7 +28,7 @@ def chain(latencies_ns: Sequence[int], **wan: str) -> dict[str, Any]:
 
 
 def side_by_side(hosts: int, **wan: str) -> dict[str, Any]:
-    """Return a topology of two datacenters, ``east`` and ``west``, inside which nothing takes any time."""
+    """Return a topology of two datacenters, ``east`` and ``west``, with no delay and no rate limit inside them."""
     return {
         "datacenters": [{"name": "east", "hosts": hosts}, {"name": "west", "hosts": hosts}],
         "intra": {"latency": "0ns", "rate": "unlimited"},
@@ -45,7 +45,7 @@ def simulated(
     variant: Mapping[str, Any],
     effects: TcpEffects = IDEAL,
 ) -> Simulation:
-    """Simulate one iteration of one variant, all given as the sections of an experiment's file have them."""
+    """Simulate one iteration of one variant. The arguments are sections of an experiment file."""
     document = {
         "topology": topology,
         "compute": {"activation": "1B", "gradient": "1B", **compute},
@@ -57,26 +57,26 @@ def simulated(
 
 
 def iteration_ns(simulation: Simulation) -> int:
-    """Return how long the only iteration took."""
+    """Return the duration of the only iteration."""
     ((begin_ns, end_ns),) = simulation.windows_ns
     return end_ns - begin_ns
 
 
 def arrival_ns(simulation: Simulation, rank: int, microbatch: int = 0) -> int:
-    """Return when a microbatch's activation was whole at a rank, after the first forward of the rank before ended.
+    """Return when a microbatch's activation had arrived at a rank, since the end of the previous rank's first forward.
 
-    Raises ValueError if it came never or more than once.
+    Raise ValueError unless it arrived exactly once.
     """
     spans = simulation.spans
     received = (spans.rank == rank) & (spans.kind == KIND_CODES["receive"]) & (spans.microbatch == microbatch)
     from_before = received & (spans.peer == rank - 1)
     computed = (spans.rank == rank - 1) & (spans.kind == KIND_CODES["forward"]) & (spans.microbatch == 0)
-    (arrived_ns,), (began_ns,) = spans.end_ns[from_before].tolist(), spans.end_ns[computed].tolist()
-    return int(arrived_ns - began_ns)
+    (arrived_ns,), (forward_end_ns,) = spans.end_ns[from_before].tolist(), spans.end_ns[computed].tolist()
+    return int(arrived_ns - forward_end_ns)
 
 
 def all_reduce_ns(simulation: Simulation) -> int:
-    """Return the time from the first rank's begin of the all-reduce to the last one's end."""
+    """Return the time from the first rank's start of the all-reduce to the last rank's end of it."""
     spans = simulation.spans
     found = spans.kind == KIND_CODES["all_reduce"]
     return int(np.max(spans.end_ns[found]) - np.min(spans.start_ns[found]))

@@ -1,11 +1,11 @@
-"""Hold a simulated figure beside what arithmetic says it must be."""
+"""Describe one comparison of a simulated figure with its computed value."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Check:
-    """One case. ``law`` is the formula in words; times are integer nanoseconds, one value or one for each event."""
+    """One case. ``law`` is the formula as text. Times are in integer nanoseconds: one value, or one for each event."""
 
     case: str
     law: str
@@ -14,5 +14,5 @@ class Check:
 
     @property
     def exact(self) -> bool:
-        """Whether the simulator gives the very nanoseconds."""
+        """Whether the simulated times equal the expected ones exactly."""
         return self.simulated_ns == self.expected_ns

@@ -1,8 +1,8 @@
-"""Check the simulator in cases small enough for paper, against a formula, each derived where it is computed.
+"""Check the simulator in small cases with a closed form. Each formula is derived where it is computed.
 
-All are ideal (no window, no slow start, no headers) but for the one effect that a case is about. The numbers are chosen
-so that every time is a whole number of nanoseconds. Arrivals count from the end of the forward that made the first
-activation, which the next stage has once its last byte is there.
+All cases are ideal (no window, no slow start, no headers) except for the one effect that a case checks. The numbers are
+chosen so that every time is a whole number of nanoseconds. Arrivals count from the end of the forward that made the
+first activation. An activation has arrived when its last byte has arrived.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def _unequal_gpipe(simulate: Simulate, microbatches: int) -> int:
 
 
 def unequal_stages_and_links(simulate: Simulate) -> Check:
-    """Check GPipe with one microbatch: nothing waits for anything else, so everything that it meets adds up."""
+    """Check GPipe with one microbatch: nothing waits for anything else, so all durations add up."""
     expected_ms = sum(_FORWARDS_MS) + sum(_BACKWARDS_MS) + 2 * sum(_LATENCIES_MS)
     return Check(
         "GPipe, 1 microbatch, unequal stages and links",
@@ -46,12 +46,13 @@ def unequal_stages_and_links(simulate: Simulate) -> Check:
 
 
 def slowest_stage(simulate: Simulate) -> Check:
-    """Check GPipe with M microbatches: the slowest forward and the slowest backward come M - 1 times more.
+    """Check GPipe with M microbatches: add the slowest forward and the slowest backward M - 1 times.
 
-    The two may be at different stages. When microbatch k leaves stage s is the longest path to (s, k), where a step to
-    the next stage costs its latency, a step to the next microbatch nothing, and each place its stage's f. A path to the
-    last place makes S - 1 and M - 1 steps. It meets each stage once and M - 1 places more, dearest all at the stage
-    with the largest f. Backwards begin at the last stage when its last forward ends, and are the same again with b.
+    The two may be at different stages. Microbatch k leaves stage s at the length of the longest path to (s, k), where a
+    step to the next stage costs its latency, a step to the next microbatch costs nothing, and each node costs its
+    stage's f. A path to the last node makes S - 1 steps of the first kind and M - 1 of the second. It visits each stage
+    once and M - 1 nodes more, which cost most if all are at the stage with the largest f. Backwards begin at the last
+    stage when its last forward ends; the same holds for them with b.
     """
     microbatches = 8
     once_ms = sum(_FORWARDS_MS) + sum(_BACKWARDS_MS) + 2 * sum(_LATENCIES_MS)
@@ -65,7 +66,7 @@ def slowest_stage(simulate: Simulate) -> Check:
 
 
 def recompute(simulate: Simulate) -> Check:
-    """Check that GPipe recomputes when the gradient is there: r and b follow each other like one longer backward."""
+    """Check that GPipe recomputes when the gradient has arrived: r and b together act as one longer backward."""
     stages, microbatches, latency_ms = 4, 8, 50
     simulation = simulated(
         simulate,
@@ -84,10 +85,10 @@ def recompute(simulate: Simulate) -> Check:
 
 
 def transfers_queue(simulate: Simulate) -> Check:
-    """Check that transfers over one pair go one after the other, each for A / W.
+    """Check that transfers over one node pair run one after the other, each for A / W.
 
-    Each arrives one latency after its last byte has left. Forwards shorter than a transfer keep the queue filled:
-    microbatch k, from 1, arrives at k A / W + c.
+    Each arrives one latency after its last byte has left. Forwards are shorter than a transfer, so the queue never
+    empties: microbatch k, from 1, arrives at k A / W + c.
     """
     microbatches, forward_ms, transfer_ms, latency_ms = 4, 10, 100, 20
     simulation = simulated(
@@ -106,7 +107,7 @@ def transfers_queue(simulate: Simulate) -> Check:
 
 
 def directions_are_independent(simulate: Simulate) -> Check:
-    """Check that two pipelines that begin at opposite ends send at once, each with all of the rate."""
+    """Check that two pipelines that send in opposite directions at once each get the full rate."""
     simulation = simulated(
         simulate,
         side_by_side(2, rate="1Gbit", latency="20ms"),
@@ -123,7 +124,7 @@ def directions_are_independent(simulate: Simulate) -> Check:
 
 
 def trunk_is_shared(simulate: Simulate) -> Check:
-    """Check that two node pairs capped at 60 Mbit/s on a trunk of 90 get half of it each: 45 Mbit take 1 s."""
+    """Check that two node pairs capped at 60 Mbit/s on a trunk of 90 Mbit/s get half of it each: 45 Mbit take 1 s."""
     simulation = simulated(
         simulate,
         side_by_side(2, rate="90Mbit", node_pair_rate="60Mbit", latency="20ms"),
@@ -140,11 +141,12 @@ def trunk_is_shared(simulate: Simulate) -> Check:
 
 
 def trunk_is_shared_while_there_are_two(simulate: Simulate) -> Check:
-    """Check the same pairs, each with 105 Mbit, the second transfer beginning 1 s after the first.
+    """Check the same node pairs with 105 Mbit each. The second transfer begins 1 s after the first.
 
-    The first moves 60 Mbit in its first second alone, the other 45 in the next one beside the second, whose own 45 in
-    that second leave it 60 for one more alone. So each takes 2 s. Of three stages the first pipeline has one in the
-    east and the second two, so that the first crosses after one forward and the second after two, of 1 s each.
+    The first transfer moves 60 Mbit alone in its first second, and its other 45 Mbit in the next second, beside the
+    second transfer. That one moves 45 Mbit in this second, and its other 60 Mbit alone in the next. So each takes 2 s.
+    Of three stages, the first pipeline has one in the east and the second has two. Therefore the first crosses the WAN
+    after one forward of 1 s, the second after two.
     """
     simulation = simulated(
         simulate,
@@ -162,10 +164,10 @@ def trunk_is_shared_while_there_are_two(simulate: Simulate) -> Check:
 
 
 def window_per_round_trip(simulate: Simulate) -> Check:
-    """Check that a connection has one window in flight: B bytes leave as B / window bursts, an RTT apart.
+    """Check that a connection has one window in flight: B bytes leave as B / window bursts, one RTT apart.
 
-    That is so where no rate binds. Four connections have four windows. The window is what a transport's buffer of 200
-    kB leaves for data in flight: 140 kB, of which 48 pairs of segments are used.
+    No rate limits the transfers here. Four connections have four windows. The window is the part of a 200 kB buffer for
+    data in flight: 140 kB, of which 48 pairs of segments are used.
     """
     latency_ms, bursts = 20, 10
     in_flight_bytes = TcpSettings(window_bytes=200_000).in_flight_bytes // (2 * 1448) * (2 * 1448)
@@ -192,11 +194,11 @@ INITIAL_WINDOW_BYTES = 10 * 1448
 
 
 def slow_start(simulate: Simulate) -> Check:
-    """Check that a new connection sends ten segments, then after each round trip twice as much as before.
+    """Check that a new connection sends ten segments, and after each round trip twice as much as before.
 
-    After n bursts ``IW (2^n - 1)`` bytes have left, so that B bytes take ``ceil(log2(B / IW + 1))`` of them, and the
-    last arrives one latency after it has left. Cases: exactly one burst, a byte more, exactly two, exactly three, a
-    byte more.
+    After n bursts ``IW (2^n - 1)`` bytes have left, so B bytes take ``ceil(log2(B / IW + 1))`` bursts. The last burst
+    arrives one latency after it has left. Cases: exactly one burst, one byte more, exactly two bursts, exactly three,
+    one byte more.
     """
     latency_ms = 20
     cases = (
@@ -226,9 +228,9 @@ def slow_start(simulate: Simulate) -> Check:
 
 
 def headers(simulate: Simulate) -> Check:
-    """Check that 1448 bytes of payload travel in a frame of 1514: 1000 full segments are 12.112 Mbit on the wire.
+    """Check that 1448 bytes of payload take a frame of 1514 bytes: 1000 full segments are 12.112 Mbit on the wire.
 
-    They hold the activation and, for each chunk that it is cut in, a header of the transport's own.
+    The segments hold the activation and one transport header for each of its chunks.
     """
     payload_bytes = 1000 * 1448
     own_bytes = Cutting(payload_bytes, node_pairs=1).chunks * HEADER_BYTES
@@ -261,7 +263,7 @@ def _ring(simulate: Simulate, gradient: str, **wan: str) -> int:
 
 
 def ring_by_rate(simulate: Simulate) -> Check:
-    """Check that each of P replicas sends one P-th of A in each of 2(P - 1) steps, all at once: here 1 s a step."""
+    """Check that all P replicas send A / P at the same time in each of 2(P - 1) steps: here 1 s per step."""
     return Check(
         "ring all-reduce of 40 MB over 4 replicas at 80 Mbit/s, without latency",
         "2 (P - 1) / P x A / R",
@@ -271,7 +273,7 @@ def ring_by_rate(simulate: Simulate) -> Check:
 
 
 def ring_by_latency(simulate: Simulate) -> Check:
-    """Check that where no rate binds, what a step sends on has to have come all the way in the step before."""
+    """Check that without a rate limit each step takes one latency: it forwards what arrived in the step before."""
     return Check(
         "ring all-reduce over 4 replicas 50 ms apart, without a rate",
         "2 (P - 1) c",
@@ -281,10 +283,10 @@ def ring_by_latency(simulate: Simulate) -> Check:
 
 
 def ring_by_both(simulate: Simulate) -> Check:
-    """Check that segments go through in chunks, so that a step begins while the one before is still coming.
+    """Check that segments are forwarded in chunks, so that a step begins before the previous one has fully arrived.
 
-    Where a segment takes longer to send, 1 s, than to arrive, no replica's line is ever idle, and the latency counts
-    only once: for the last chunk.
+    Sending a segment takes 1 s, longer than the latency. Therefore no replica's line is ever idle, and the latency
+    counts only once, for the last chunk.
     """
     return Check(
         "the same at 80 Mbit/s and 50 ms",
@@ -307,10 +309,10 @@ def _first_arrivals(simulate: Simulate, **transport: str | int) -> tuple[int, ..
 
 
 def temporal_sharing(simulate: Simulate) -> Check:
-    """Check that a transfer of A / W over its own node pair takes a C-th of that over those of C pipelines.
+    """Check that a transfer over the node pairs of C pipelines takes 1/C of its time A / W over one node pair.
 
-    C = 4 pipelines have an activation ready at the same moment, A / W = 400 ms. They take turns, so that the first
-    arrives after 100 ms and the last when all would have without sharing. Scatter and gather take no time here.
+    C = 4 pipelines have an activation ready at the same time, and A / W = 400 ms. They take turns: the first activation
+    arrives after 100 ms, the last one when all would arrive without sharing. Scatter and gather take no time here.
     """
     return Check(
         "first activations of 4 pipelines, A / W = 400 ms, shared",
@@ -321,7 +323,7 @@ def temporal_sharing(simulate: Simulate) -> Check:
 
 
 def no_sharing(simulate: Simulate) -> Check:
-    """Check the same without sharing: each over its own node pair, all at once."""
+    """Check the same without sharing: all transfers run at once, each over its own node pair."""
     return Check("the same, not shared", "A / W", (400 * MS,) * 4, _first_arrivals(simulate, sharing="none"))
 
 

@@ -1,4 +1,4 @@
-"""Simulate every sweep point and variant of an emulated run, and put measured beside predicted."""
+"""Simulate every sweep point and variant of an emulated run, and compare simulated with measured iteration times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ OUTSIDE, SATURATED, RECOUNTED = "links outside tolerance", "machine saturated", 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One variant in one sweep point. Times are of an iteration.
+    """One variant at one sweep point. Times are iteration times in seconds.
 
-    ``emulated_s`` is the median over repeats, ``fastest_s`` and ``slowest_s`` their range; ``simulated_s`` follows from
-    the experiment's file alone. ``cautions`` say what is wrong with the emulated figure, if anything is.
+    ``emulated_s`` is the median over repeats, ``fastest_s`` and ``slowest_s`` are their range. ``simulated_s`` is
+    computed from the experiment file alone. ``cautions`` lists what makes the emulated figure unreliable.
     """
 
     point: int
@@ -41,15 +41,15 @@ class Comparison:
 
     @property
     def error(self) -> float:
-        """Simulated over emulated, minus one: above zero the simulator is too slow."""
+        """``simulated_s / emulated_s - 1``. Above zero the simulated iteration is too slow."""
         return self.simulated_s / self.emulated_s - 1
 
 
 def compare(run: Run, simulate: Simulate) -> tuple[Comparison, ...]:
-    """Simulate every sweep point and variant that has a finished trial, in the order of the run's trials.
+    """Simulate every sweep point and variant with a finished trial, in the order of the run's trials.
 
-    Raises InputError, one line, for a run that was not emulated with replayed compute, one with links that the
-    simulator does not model, and one whose experiment means something else to this version than what was run.
+    Raise InputError, one line, for a run that was not emulated with replayed compute, a run with links that the
+    simulator does not model, and a run whose experiment this version resolves differently.
     """
     experiment = _experiment(run)
     points = {point.index: point for point in experiment.points()}
@@ -92,25 +92,25 @@ def _experiment(run: Run) -> Experiment:
 
 
 def _is_what_ran(point: SweepPoint, manifest: Mapping[str, Any]) -> bool:
-    """Return whether all that the manifest says of a sweep point still holds; later fields do not count."""
+    """Return whether the sweep point still resolves to what the manifest records. New fields are ignored."""
     ran: Mapping[str, Any] = next(
         (entry for entry in manifest.get("sweep_points", ()) if entry.get("index") == point.index), {}
     )
-    return _holds({"wan": ran.get("wan"), "variants": ran.get("variants")}, point.resolved())
+    return _contains(point.resolved(), {"wan": ran.get("wan"), "variants": ran.get("variants")})
 
 
-def _holds(said: Any, found: Any) -> bool:
-    if isinstance(said, Mapping):
-        return isinstance(found, Mapping) and all(
-            name in found and _holds(value, found[name]) for name, value in said.items()
+def _contains(resolved: Any, recorded: Any) -> bool:
+    if isinstance(recorded, Mapping):
+        return isinstance(resolved, Mapping) and all(
+            name in resolved and _contains(resolved[name], value) for name, value in recorded.items()
         )
-    if isinstance(said, list):
+    if isinstance(recorded, list):
         return (
-            isinstance(found, list | tuple)
-            and len(said) == len(found)
-            and all(_holds(one, other) for one, other in zip(said, found, strict=True))
+            isinstance(resolved, list | tuple)
+            and len(recorded) == len(resolved)
+            and all(_contains(one, other) for one, other in zip(resolved, recorded, strict=True))
         )
-    return bool(said == found)
+    return bool(recorded == resolved)
 
 
 def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, simulate: Simulate) -> Comparison:
@@ -141,6 +141,6 @@ def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, si
 
 
 def _connections(facts: Mapping[str, Any]) -> frozenset[tuple[tuple[str, str], int]] | None:
-    """Return how many connections joined which hosts in a trial, None if its facts lack them."""
+    """Return the number of connections of each pair of hosts in a trial, None if its facts lack them."""
     counted = facts.get("connections")
     return None if counted is None else frozenset(((one, other), count) for one, other, count in counted)

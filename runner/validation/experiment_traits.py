@@ -1,4 +1,4 @@
-"""Describe an experiment in words, by which errors are sorted to find what they have in common."""
+"""Describe an experiment by short traits, so that errors can be grouped by what their experiments have in common."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _SIZE_WORDS = ("up to 64 KiB", "64 KiB to 1 MiB", "1 to 16 MiB", "above 16 MiB")
 
 
 def traits(point: SweepPoint) -> tuple[str, ...]:
-    """Return the traits of the point's only variant, each a few words that all experiments with the trait share."""
+    """Return the traits of the sweep point's only variant, each as a few words."""
     (variant,) = point.variants
     return (
         variant.spec.schedule,
@@ -36,11 +36,11 @@ def _of_places(topology: Topology, variant: ResolvedVariant) -> Iterator[str]:
     hosts = Counter(place.host.name for place in variant.placement.places)
     if max(hosts.values()) > 1:
         yield "ranks share hosts"
-    asked = variant.spec.placement
-    if asked is None:
+    configured = variant.spec.placement
+    if configured is None:
         yield "default placement"
     else:
-        yield "placed pipeline by pipeline" if not isinstance(asked[0], str) else "placed stage by stage"
+        yield "placed pipeline by pipeline" if not isinstance(configured[0], str) else "placed stage by stage"
     if variant.pipelines > 1:
         yield "several pipelines"
     if any(one.datacenter == other.datacenter and one.host != other.host for one, other in variant.pairs):
@@ -69,7 +69,7 @@ def _of_transfers(variant: ResolvedVariant) -> Iterator[str]:
 
 
 def _rings(variant: ResolvedVariant) -> Iterator[list[Pair]]:
-    """Yield the neighbours of each ring that sums more than a few bytes between hosts."""
+    """Yield the neighbours of each ring that all-reduces more than a few bytes between hosts."""
     for stage, size_bytes in enumerate(variant.work.gradient_bytes):
         ring = variant.placement.ring(stage)
         neighbours = [pair for pair in pairwise([*ring, *ring[:1]]) if pair[0].host != pair[1].host]
@@ -79,12 +79,12 @@ def _rings(variant: ResolvedVariant) -> Iterator[list[Pair]]:
 
 def _of_rates(topology: Topology, variant: ResolvedVariant) -> Iterator[str]:
     demand = network_demand(topology, variant.pairs)
-    asked: Counter[tuple[str, str]] = Counter()
+    demand_bps: Counter[tuple[str, str]] = Counter()
     for pair in demand.wan_pairs:
         link = (topology.host(pair.source).datacenter, topology.host(pair.destination).datacenter)
-        asked[link] += pair.rate_bps or 0
-    trunks = {link: topology.conditions(*link).rate_bps for link in asked}
-    if any(rate_bps is not None and asked[link] > rate_bps for link, rate_bps in trunks.items()):
+        demand_bps[link] += pair.rate_bps or 0
+    trunks = {link: topology.conditions(*link).rate_bps for link in demand_bps}
+    if any(rate_bps is not None and demand_bps[link] > rate_bps for link, rate_bps in trunks.items()):
         yield "a trunk that is full"
     elif any(rate_bps is not None for rate_bps in trunks.values()):
         yield "a trunk with room"
@@ -124,7 +124,7 @@ def _of_transport(topology: Topology, variant: ResolvedVariant) -> Iterator[str]
 
 
 def _limits(topology: Topology, variant: ResolvedVariant) -> Iterator[bool]:
-    """Yield for each pair across the WAN whether its windows carry less than its rate."""
+    """Yield for each node pair across the WAN whether its TCP windows limit it more than its rate."""
     counts = count_connections(topology, variant.pairs, variant.transport, variant.clock)
     for one, other in variant.pairs:
         if one.datacenter != other.datacenter:

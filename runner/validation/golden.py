@@ -1,4 +1,4 @@
-"""Check 1F1B's and GPipe's iteration times under latency alone, as published: every simulator must give these."""
+"""Check the iteration times of 1F1B and GPipe under latency alone against published values."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ FORWARD_NS, BACKWARD_NS = 50 * MS, 100 * MS
 
 @dataclass(frozen=True)
 class GoldenValue:
-    """A golden value: ``stages`` stages of one GPU each, a forward 50 ms, a backward 100 ms.
+    """A golden value for ``stages`` stages of one GPU each, with forwards of 50 ms and backwards of 100 ms.
 
-    Links have latency and no rate.
+    Links have a latency and no rate limit.
     """
 
     schedule: str
@@ -34,8 +34,8 @@ _ITERATION_MS = {
 }
 """Iteration times by (S, M, c in ms): 1F1B with ``S - s`` warm-up forwards at stage s, and GPipe.
 
-Three independent public schedulers agree on 1F1B. GPipe follows ``(M + S - 1)(f + b) + 2(S - 1)c``: a full pipeline
-once forward and once back, and each link once each way.
+Three independent public schedulers agree on 1F1B. GPipe follows ``(M + S - 1)(f + b) + 2(S - 1)c``: the pipeline fills
+and drains once forward and once backward, and each link counts once in each direction.
 """
 
 GOLDEN_VALUES = tuple(
@@ -46,7 +46,7 @@ GOLDEN_VALUES = tuple(
 
 
 def golden_check(value: GoldenValue, simulate: Simulate) -> Check:
-    """Simulate one golden value."""
+    """Simulate the case of one golden value, and return the check."""
     simulation = simulated(
         simulate,
         chain([value.latency_ns] * (value.stages - 1)),

@@ -1,4 +1,4 @@
-"""Write the page that shows a validation."""
+"""Write the Markdown page of a validation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,10 +23,10 @@ def page(
     agreement: Agreement | None = None,
     drawn: RandomSection | None = None,
 ) -> str:
-    """Return the whole page: verdict, golden values, closed forms, and what else was compared.
+    """Return the whole page: verdict, golden values, closed forms, and comparisons with emulated runs.
 
-    That is an emulated run and virtual time. ``picture`` is the picture's address as seen from the page. The same
-    validation, run, agreement and random experiments give the same text.
+    ``run`` is the emulated run, ``agreement`` the comparison with virtual time, ``drawn`` the random experiments.
+    ``picture`` is the picture's path relative to the page. The same arguments give the same text.
     """
     sections = [
         "# Does the simulator agree?\n",
@@ -112,11 +112,11 @@ def _comparisons(validation: Validation, run: Run, picture: str | None) -> str:
 
 def _agreement_verdict(agreement: Agreement) -> str:
     worst = agreement.worst
-    said = (
+    summary = (
         f"Over {count_text(len(agreement.comparisons), 'iteration time')} in virtual time the median error is "
         f"{agreement.median_error:.1%} and the worst {error_text(worst.error)} ({_which(worst)})."
     )
-    return paragraph(" ".join([*(f"**{failure}**" for failure in agreement.failures), said]))
+    return paragraph(" ".join([*(f"**{failure}**" for failure in agreement.failures), summary]))
 
 
 def _virtual_time(agreement: Agreement) -> list[str]:
@@ -136,8 +136,7 @@ def _virtual_time(agreement: Agreement) -> list[str]:
     return [
         paragraph(
             "Every sweep point of the paper's reproduction, at real rates and sizes, with real TCP in a kernel whose "
-            "clock "
-            "jumps over idle time: nothing disturbs it. Allowed is an error of "
+            "clock jumps over idle time: nothing disturbs it. Allowed is an error of "
             f"{VIRTUAL_POINT_LIMIT:.0%} in each iteration time and of {VIRTUAL_MEDIAN_LIMIT:.0%} in their median."
         ),
         table(
@@ -149,7 +148,7 @@ def _virtual_time(agreement: Agreement) -> list[str]:
 def _comparison_rows(
     comparisons: Sequence[Comparison],
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[int, ...]]:
-    """Return headings, rows and the columns of numbers, without columns that would be empty."""
+    """Return the headings, the rows and the indices of number columns. Empty columns are left out."""
     swept, careful = any(each.values for each in comparisons), any(each.cautions for each in comparisons)
     headings = (
         *(("sweep point",) if swept else ()),
@@ -216,7 +215,7 @@ def _which(comparison: Comparison) -> str:
 def document(
     validation: Validation, agreement: Agreement | None = None, drawn: RandomSection | None = None
 ) -> Mapping[str, Any]:
-    """Return the validation in plain JSON types; of virtual time the errors alone."""
+    """Return the validation in plain JSON types. Virtual time is summarized by its errors."""
 
     def checks(found: Sequence[Check]) -> list[dict[str, Any]]:
         return [

@@ -1,16 +1,16 @@
-"""Write Markdown that reads well as plain text too."""
+"""Write Markdown that is also readable as plain text."""
 
 import re
 from collections.abc import Sequence
 
 
 def paragraph(text: str) -> str:
-    """Return a paragraph, with the line break that ends it."""
+    """Return a paragraph, ended by a line break."""
     return f"{text}\n"
 
 
 def plain(text: str) -> str:
-    """Return text that somebody else wrote, with nothing in it that Markdown would read."""
+    """Return text of a user with Markdown's special characters escaped."""
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
 
 
@@ -25,7 +25,7 @@ def error_text(error: float) -> str:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Return a table whose columns stand one below the other in plain text too; ``right`` are aligned to the right."""
+    """Return a table whose columns are padded to equal width. The columns in ``right`` are aligned to the right."""
     widths = [max(3, *(len(row[column]) for row in [headings, *rows])) for column in range(len(headings))]
 
     def line(cells: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Draw simulated against emulated iteration times, as a PNG beside the page."""
+"""Draw simulated against emulated iteration times as a PNG."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,9 +29,10 @@ _STEPS = (1, 2, 5)
 
 
 def draw_picture(comparisons: Sequence[Comparison], path: Path) -> None:
-    """Draw every comparison; the same ones give the same bytes.
+    """Draw every comparison. The same comparisons give the same bytes.
 
-    To the left simulated over emulated with the identity, to the right the error, both with the band of the limit.
+    The left chart shows simulated over emulated times with the identity line, the right one the errors. Both show the
+    band of the limit.
     """
     styles = variant_styles(list(dict.fromkeys(each.variant for each in comparisons)))
     with mpl.rc_context(_SETTINGS):
@@ -67,7 +68,7 @@ def draw_picture(comparisons: Sequence[Comparison], path: Path) -> None:
 
 
 def _span(comparisons: Sequence[Comparison]) -> tuple[float, float]:
-    """Return the range of both axes: every time there is, and a little more."""
+    """Return the range of both axes in seconds: all times, with a margin."""
     times_s = [time_s for each in comparisons for time_s in (each.emulated_s, each.simulated_s)]
     return 0.8 * min(times_s), 1.25 * max(times_s)
 

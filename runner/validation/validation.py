@@ -1,4 +1,4 @@
-"""Compare the simulator with everything there is, and decide whether it passes."""
+"""Run all checks of the simulator, and decide whether it passes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,8 +20,8 @@ MEDIAN_LIMIT = 0.03
 class Validation:
     """The checks of the simulator.
 
-    Golden values and closed forms must be exact, emulated times within the two limits above. ``comparisons`` is empty
-    where no emulated run was given.
+    Golden values and closed forms must be exact. Emulated times must be within ``POINT_LIMIT``, and their median error
+    within ``MEDIAN_LIMIT``. ``comparisons`` is empty without an emulated run.
     """
 
     golden: tuple[Check, ...]
@@ -30,19 +30,19 @@ class Validation:
 
     @property
     def median_error(self) -> float:
-        """The median of the absolute errors. Raises ValueError without comparisons."""
+        """The median of the absolute errors. Raise ValueError without comparisons."""
         if not self.comparisons:
             raise ValueError("no emulated run was given to compare with")
         return float(np.median([abs(comparison.error) for comparison in self.comparisons]))
 
     @property
     def worst(self) -> Comparison:
-        """The comparison that is farthest off. Raises ValueError without comparisons."""
+        """The comparison with the largest absolute error. Raise ValueError without comparisons."""
         return max(self.comparisons, key=lambda comparison: abs(comparison.error))
 
     @cached_property
     def failures(self) -> tuple[str, ...]:
-        """A sentence for each thing that does not hold; empty where the simulator passes."""
+        """A sentence for each check that fails; empty if the simulator passes."""
         found = []
         for name, checks in (("golden values", self.golden), ("closed forms", self.closed_forms)):
             inexact = sum(not check.exact for check in checks)
@@ -60,7 +60,7 @@ class Validation:
 
 
 def validate_simulator(run: Run | None, simulate: Simulate) -> Validation:
-    """Simulate everything. Raises InputError for a run that cannot be compared with, and SimulationError."""
+    """Simulate all cases. Raise InputError for a run that cannot be compared, and SimulationError if one fails."""
     comparisons = () if run is None else compare(run, simulate)
     return Validation(
         tuple(golden_check(value, simulate) for value in GOLDEN_VALUES),

@@ -1,4 +1,4 @@
-"""``wanbed clean``: remove what killed runs left, and nothing else."""
+"""``wanbed clean``: remove what killed runs left behind, and nothing else."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from testbed.kernel.missing import MissingError
 
 
 def clean(as_json: AsJson = False) -> None:
-    """Remove what killed runs left on this machine, by its recorded identifiers; testbeds in use stay untouched."""
+    """Remove what killed runs left on this machine, by recorded identifiers. Testbeds in use are not touched."""
     with one_line_errors():
         if os.geteuid() != 0 and STATE_ROOT.exists():
             raise MissingError("what a run left belongs to root: run wanbed clean as root, or with sudo")

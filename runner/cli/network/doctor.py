@@ -13,7 +13,7 @@ from testbed.gpus.gpus import Gpu
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Tell what this machine can do, and what to install for the rest. Exit status 5 if it cannot emulate a WAN."""
+    """Report what this machine can do, and what to install for the rest. Exit status 5 if it cannot emulate a WAN."""
     with one_line_errors():
         diagnosis = diagnose()
         if as_json:

@@ -29,7 +29,7 @@ _NO_WAN = (
     "what is measured here says nothing about a WAN"
 )
 _SETTLED_S = 0.2
-"""A program of --also that fails sooner than this never started."""
+"""A program of --also that fails within this time counts as not started."""
 
 
 def exec_(
@@ -49,10 +49,10 @@ def exec_(
         bool, typer.Option("--no-wan", help="Hosts that nothing delays or limits: needs no netem, emulates no WAN.")
     ] = False,
 ) -> None:
-    """Run a program on a host of the file's network; its output and exit status are passed through.
+    """Run a program on a host of the file's network, and pass its output and exit status through.
 
-    Joins the network of this file where the very same is up (held by `wanbed shell`, say); otherwise brings one up for
-    as long as the program runs. Hosts find each other by name.
+    If exactly this network is up already (for example in `wanbed shell`), the program joins it. Otherwise a network is
+    brought up while the program runs. Hosts find each other by name.
     """
     with one_line_errors():
         written = with_clock(overrides, clock)
@@ -90,7 +90,7 @@ def _exec_inside(file: Path, host: str, command: list[str], overrides: list[str]
 
 
 def _whole_input() -> bytes | None:
-    """Read all that standard input has for the program; None at a terminal, since time does not wait for a person."""
+    """Return all of standard input for the program, None at a terminal: virtual time does not wait for a user."""
     return None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
 
 

@@ -1,4 +1,4 @@
-"""``wanbed shell``: give Mininet's prompt on an experiment's network."""
+"""``wanbed shell``: open Mininet's prompt on an experiment's network."""
 
 import sys
 
@@ -9,9 +9,9 @@ from runner.emulation.network_choice import first_point, network_up
 
 
 def shell(file: ExperimentFile, overrides: Overrides = None, substrate: SubstrateName = "auto") -> None:
-    """Bring the file's network up and give Mininet's prompt on it, like `east-0 ping -c 3 west-0`; `exit` ends both.
+    """Bring up the file's network and open Mininet's prompt on it, for commands like `east-0 ping -c 3 west-0`.
 
-    Meanwhile `wanbed exec` from another terminal joins this network.
+    `exit` ends both. `wanbed exec` from another terminal joins this network while it is up.
     """
     from mininet.cli import CLI  # noqa: PLC0415 - a machine that only simulates has no Mininet
     from mininet.log import lg  # noqa: PLC0415
@@ -19,7 +19,7 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
     from testbed.hosts.emulated_hosts import EmulatedNetwork  # noqa: PLC0415
 
     class Prompt(CLI):  # type: ignore[misc]
-        """Mininet's prompt, for host names with dashes and dots in them."""
+        """Mininet's prompt, which also accepts host names with dashes and dots."""
 
         identchars = CLI.identchars + "-."
 
@@ -29,7 +29,7 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
             assert isinstance(testbed.network, EmulatedNetwork), "only Mininet's hosts have its prompt"
             hosts = ", ".join(node.name for node in testbed.network.hosts)
             print(f"wanbed: up on the {testbed.facts.name} substrate: {hosts}", file=sys.stderr)
-            # Mininet prints what hosts say through its log, which goes to standard error unless told.
+            # Mininet prints the output of hosts through its log, which goes to standard error by default.
             for handler in lg.handlers:
                 handler.setStream(sys.stdout)
             Prompt(testbed.network)

@@ -1,4 +1,4 @@
-"""``wanbed compare``: the gate. Compare two runs, or two variants of one, and decide whether the second is slower."""
+"""``wanbed compare``: compare two runs, or two variants of one run, and decide whether the second is slower."""
 
 import json
 import re
@@ -42,7 +42,7 @@ _STATUS: dict[Verdict, int] = {
 
 def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="Folder of the baseline's run.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Folder of the run that is to be judged.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Folder of the run to judge.")],
     *,
     margin: Annotated[
         str, typer.Option(metavar="PERCENT", help="How much slower is no regression yet, and how much faster no gain.")
@@ -84,7 +84,9 @@ def compare(
             raise InputError("--markdown -: --json has standard output, give a file")
         fraction = _margin(margin)
         if noise is not None and noise < FEWEST_REPEATS:
-            raise InputError(f"--noise: {noise} repeats tell little of the noise, give {FEWEST_REPEATS} or more")
+            raise InputError(
+                f"--noise: {noise} repeats are too few to measure the noise, give {FEWEST_REPEATS} or more"
+            )
         checked = _checked(a, b, pair or [], allow or [])
         console = _console(stderr=as_json or to_stdout)
         floors: dict[PairKey, float] = {}
@@ -128,7 +130,7 @@ def _checked(a: Path, b: Path, pairs: list[str], allow: list[str]) -> Check:
 
 
 def _names(text: str, a: Run, b: Run) -> tuple[str, str]:
-    """Return the two variants of a ``--pair``; a name may itself hold an equals sign."""
+    """Return the two variants of a ``--pair``. A name may itself contain an equals sign."""
     splits = [(text[:position], text[position + 1 :]) for position, letter in enumerate(text) if letter == "="]
     if not splits:
         raise InputError(f"--pair {text}: write the variant of A, an equals sign and that of B, like stock=mine")
@@ -159,7 +161,7 @@ def _console(*, stderr: bool) -> Console:
 
 
 def _text(text: str) -> Text:
-    """Return text as it is, whatever names a run brings: neither markup nor what a terminal would obey."""
+    """Return text to print literally: no markup and no control characters, because names come from users."""
     return Text(one_line(text))
 
 

@@ -1,4 +1,4 @@
-"""``wanbed report``: write what came out as one self-contained page, as tables, and as figures."""
+"""``wanbed report``: write the results of runs as one self-contained page, as tables, and as figures."""
 
 import json
 from enum import StrEnum
@@ -54,8 +54,8 @@ def report(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report of one or several runs, one HTML file that needs nothing else, or its tables."""
-    # Drawing takes a second to load, which other commands spare.
+    """Write the report of one or several runs as one self-contained HTML file, or its tables."""
+    # The drawing libraries take a second to load, so other commands do not import them.
     from results.report.report import write_report, write_report_figures  # noqa: PLC0415
     from results.report.tables import table_text  # noqa: PLC0415
 

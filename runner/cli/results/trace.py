@@ -1,4 +1,4 @@
-"""``wanbed trace``: write what every GPU, link and connection did, as a file that Perfetto opens."""
+"""``wanbed trace``: write the activity of every GPU, link and connection as a file for Perfetto."""
 
 import json
 from dataclasses import asdict
@@ -34,7 +34,7 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """Write a trace of the run, all trials one after the other unless chosen, for ui.perfetto.dev to open."""
-    # Spared by commands that read no traces.
+    # Imported here to keep other commands fast.
     from results.perfetto.selection import NoSuchTrialError, NoTrialsError, Selection  # noqa: PLC0415
     from results.perfetto.trace_file import write_trace  # noqa: PLC0415
 

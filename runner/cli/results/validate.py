@@ -1,4 +1,4 @@
-"""``wanbed validate``: compare the simulator with what is known."""
+"""``wanbed validate``: compare the simulator with closed forms and with emulated runs."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ def validate(
         typer.Option(
             "--paper",
             metavar="DIR",
-            help="What make paper wrote, to tell how far virtual time agrees with simulations.",
+            help="The output folder of make paper, to report how far virtual time agrees with simulations.",
         ),
     ] = None,
     random: Annotated[
@@ -44,15 +44,15 @@ def validate(
         int | None, typer.Option("--seed", metavar="S", help="Which experiments are drawn (default: 1).")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Run no random experiment again that has finished in --runs.")
+        bool, typer.Option("--resume", help="Keep the random experiments that have finished in --runs.")
     ] = False,
     drawn: Annotated[
         Path | None,
         typer.Option(
             "--drawn",
             metavar="DIR",
-            help="Keep what came of --random here; without it, make the page of what was kept here. Causes of errors "
-            "are read from explanations.yaml here.",
+            help="Store the results of --random here; without --random, read them from here. Causes of errors are read "
+            "from explanations.yaml here.",
         ),
     ] = None,
     jobs: Annotated[
@@ -62,15 +62,16 @@ def validate(
     runs: RunsFolder = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """Hold the simulator against golden values, closed forms and, with RUN, the iteration times of an emulated run.
+    """Compare the simulator with golden values, closed forms and, with RUN, the iteration times of an emulated run.
 
-    With --random N it is held against N experiments that are drawn over all that a file may combine, each with one
-    variant, a few seconds each.
+    With --random N it is also compared with N random experiments in virtual time. They cover what a file can combine,
+    with one variant and a few seconds each.
 
-    Exit status 1 if a value is not exact, an iteration time is more than 5 % off (of random experiments, one in
-    twenty), or their median error is above 3 % (2 % in virtual time); 5 if --random finds no kernel of virtual time.
+    Exit status 1 if a value is not exact, an iteration time is more than 5 % off (for random experiments: more than one
+    in twenty of them), or the median error is above 3 % (2 % in virtual time). Exit status 5 if --random finds no
+    kernel for virtual time.
     """
-    # Drawing and data frames take a second to load, which other commands spare.
+    # Drawing and data frames take a second to load, so other commands do not import them.
     from runner.cli.results.validate_random import RandomOptions, random_section  # noqa: PLC0415
     from runner.validation.agreement import read_agreement  # noqa: PLC0415
     from runner.validation.page import document, page  # noqa: PLC0415
@@ -114,7 +115,7 @@ def validate(
 
 
 def _check_output(output: Path) -> None:
-    """Refuse a file that the page cannot be written to, before anything is simulated for it."""
+    """Raise InputError, before anything is simulated, if the page cannot be written to that file."""
     if output.suffix == PICTURE:
         raise InputError(f"--output: {output}: the picture goes there, give a name for the page, like validation.md")
     if output.is_dir() or not output.parent.is_dir():

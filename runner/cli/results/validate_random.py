@@ -1,4 +1,4 @@
-"""Run experiments drawn at random for ``wanbed validate``, or read what such a run has left."""
+"""Run random experiments for ``wanbed validate``, or read the stored results of such a run."""
 
 import os
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 from ground.shown_text import one_line
 from ground.strict_model import InputError
 from runner.cli.outcome import log
-from runner.runs.run_folder import FEW, check_runs_folder
+from runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, check_runs_folder
 from runner.simulator.simulation import Simulate
 from runner.validation.agreement import VIRTUAL_POINT_LIMIT
 from runner.validation.random.explanations import read_explanations
@@ -21,13 +21,13 @@ from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 DEFAULT_SEED = 1
 MOST_SEED = 2**31 - 1
 EXPERIMENTS = "experiments"
-"""The folder, inside the one that keeps results, for the files of experiments that are far off."""
+"""The subfolder of the results folder for the files of experiments with large errors."""
 _LISTED = 10
 
 
 @dataclass(frozen=True)
 class RandomOptions:
-    """The command's options about random experiments, as given. Raises InputError where they do not go together."""
+    """The command's options for random experiments, as given. Raise InputError if they contradict each other."""
 
     count: int | None
     seed: int | None
@@ -54,13 +54,14 @@ class RandomOptions:
     @property
     def side_by_side(self) -> int:
         """The number of guests that run at a time."""
-        return self.jobs or min(FEW, len(os.sched_getaffinity(0)))
+        return self.jobs or min(DEFAULT_PARALLEL_RUNS, len(os.sched_getaffinity(0)))
 
 
 def random_section(options: RandomOptions, simulate: Simulate) -> RandomSection | None:
-    """Return what is known of random experiments, after running them if asked; None where nothing was asked.
+    """Return the results of random experiments: of a new run with ``--random``, otherwise those stored in ``--drawn``.
 
-    Raises InputError, and MissingError where virtual time is not to be had.
+    Return None without both options. Raise InputError for options or files that cannot be used, and MissingError if
+    there is no kernel for virtual time.
     """
     if options.count is None:
         return None if options.drawn is None else _kept(options.drawn)

@@ -1,4 +1,4 @@
-"""Run, inside the guest, the trials of ``wanbed run --clock virtual``, whose run folder is there already."""
+"""Run the trials of ``wanbed run --clock virtual`` inside the virtual-time guest, into an existing run folder."""
 
 import json
 import sys
@@ -21,25 +21,25 @@ MODULE = "runner.cli.runs.inner_run"
 
 @dataclass(frozen=True)
 class InnerRun:
-    """The order for such a run: an experiment's file with its overrides, and the folder of the run."""
+    """The configuration of such a run: the experiment file, its overrides, and the run folder (``store``)."""
 
     file: str
     overrides: Sequence[str]
     store: str
 
     def to_json(self) -> str:
-        """Return the order as one word of a command line."""
+        """Return the configuration as one argument of a command line."""
         return json.dumps(asdict(self))
 
 
-def main(order: InnerRun) -> None:
-    """Run every trial that the folder lacks, and mark it complete."""
+def main(inner: InnerRun) -> None:
+    """Run every trial that the run folder lacks, and mark the run as complete."""
     from runner.emulation.trials import run_trials  # noqa: PLC0415 - Mininet comes with it
 
     with one_line_errors():
-        file = Path(order.file)
-        experiment = load_experiment(file, order.overrides)
-        store = RunStore.open(Path(order.store))
+        file = Path(inner.file)
+        experiment = load_experiment(file, inner.overrides)
+        store = RunStore.open(Path(inner.store))
         if store.manifest["config_hash"] != experiment.config_hash:
             raise InputError(f"{file}: it has changed since the run began: run it again")
         store.update_manifest(kernel_facts())

@@ -1,4 +1,4 @@
-"""``wanbed plan``: choose the datacenters that train and the number of DP-cells, and report what that would cost."""
+"""``wanbed plan``: choose the datacenters and the number of DP-cells for training, and report the iteration time."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -45,14 +45,14 @@ def plan_(
     ] = "better",
     simulations: Annotated[
         int | None,
-        typer.Option(min=1, help="The better search ends after so many and says so. Default: about a minute's worth."),
+        typer.Option(min=1, help="Limit of the better search, reported when reached. Default: about a minute's worth."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose the datacenters, the number of DP-cells and the stages' places with the most tokens a second.
+    """Choose the datacenters, the number of DP-cells and the placement of stages with the most tokens a second.
 
-    Every number of DP-cells that fits is tried, whatever training.pipelines says; the price of each is simulated.
-    Ask what if with --set topology.datacenters.0.hosts=64. A file with a sweep is planned sweep point by sweep point.
+    Every number of DP-cells that fits is tried, independent of training.pipelines, and simulated. Change the network
+    with --set, like --set topology.datacenters.0.hosts=64. In a file with a sweep, each sweep point is planned.
     """
     with one_line_errors():
         chosen_search = next((name for name in _SEARCHES if name == search), None)
@@ -84,7 +84,7 @@ def plan_(
 
 @dataclass(frozen=True)
 class _Planned:
-    """One sweep point's variant with its plan, and what the plan does not model."""
+    """The variant of a sweep point with its plan, and what the plan does not model (``without``)."""
 
     point: SweepPointSpec
     variant: str
@@ -94,7 +94,7 @@ class _Planned:
 
 
 def _points(file: Path, overrides: Sequence[str]) -> Iterator[SweepPointSpec]:
-    """Yield every sweep point of the file, nothing placed: the file's own pipelines need not fit its network."""
+    """Yield every sweep point of the file without placing stages: its ``training.pipelines`` need not fit."""
     document, source = read_experiment(file, overrides)
     for point in sweep_point_specs(parse_model(ExperimentSpec, document, source), document, source, file.parent):
         check_packets_arrive(point.spec.topology, point.topology, point.source)
@@ -102,7 +102,7 @@ def _points(file: Path, overrides: Sequence[str]) -> Iterator[SweepPointSpec]:
 
 
 def _left_out(points: Sequence[SweepPointSpec]) -> Iterator[str]:
-    """Yield a line for each thing that the file asks for and a plan ignores."""
+    """Yield a line for each feature of the file that a plan ignores."""
     yield from left_to_times((point.spec for point in points), "a plan")
     if any(point.spec.prefill is not None for point in points):
         yield "a plan is of training alone: prefill has no part in it"

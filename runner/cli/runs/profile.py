@@ -1,4 +1,4 @@
-"""``wanbed profile``: measure the times of a model on this machine's GPU or CPU, for runs and simulations to read."""
+"""``wanbed profile``: measure the compute or prefill times of a model on this machine's GPU or CPU, as a file."""
 
 import json
 import re
@@ -29,7 +29,7 @@ from workloads.profiling.repeats import LEAST_REPEATS
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
 _NAMED = 3
-"""The most unsteady figures that the closing line names; the table marks all of them."""
+"""The number of unsteady figures that the last line names. The table marks all of them."""
 
 
 def profile_(
@@ -61,14 +61,16 @@ def profile_(
         Path | None, typer.Option(metavar="FILE", help="The profile's file. Default: named after model and device.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Write over a file that is there.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be measured, and the memory.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list what would be measured, and the memory.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a compute profile of models that are trained, or a prefill profile of one that prefills.
+    """Measure a compute profile of models for training, or a prefill profile of one inference model.
 
-    The file stands in an experiment as compute: {kind: replay, profile: FILE} or prefill: {profile: FILE}. Forward,
-    recompute, backward, its parts and the optimizer are those of a rank; what they achieve is told beside the fastest
-    product of matrices on the same device.
+    Use the file in an experiment as compute: {kind: replay, profile: FILE} or prefill: {profile: FILE}. Forward,
+    recompute, backward, its parts and the optimizer run as in a rank. Their FLOP/s are reported beside the fastest
+    matrix product on the same device.
     """
     with one_line_errors(), device_at_hand(device) as at_hand:
         task = profile_task(models, at_hand.kind, precision=precision, layers=layers, prompts=_lengths(prompts))
@@ -79,11 +81,11 @@ def profile_(
         if path.suffix != ".json":
             raise InputError(f"--output {path}: a profile's name ends in .json, or it is not found by its path")
         if path.exists() and not replace:
-            raise InputError(f"{path}: it is there already: give another --output, or --replace")
+            raise InputError(f"{path}: the file exists already: give another --output, or --replace")
         if find_spec("torch") is None:
             raise MissingError("torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'")
         check_fits(task, at_hand.kind, at_hand.name, at_hand.free_bytes(), CpuAtHand().free_bytes())
-        # Loading torch takes a second, which --dry-run and refusals spare.
+        # Loading torch takes a second, so --dry-run and errors come first.
         from runner.profiling.measuring import Measurement, Pace  # noqa: PLC0415
 
         measurement = Measurement(at_hand, Pace(repeats, warmup_ms * 10**6, repeat_ms * 10**6, threads), log)
@@ -140,7 +142,7 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
     rows = rows_of(measured)
     conditions = measured.conditions
     assert conditions is not None
-    shaky = unsteady(rows)
+    unsteady_times = unsteady(rows)
     if as_json:
         document: dict[str, Any] = {
             "profile": str(path),
@@ -148,7 +150,9 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
             "precision": measured.precision,
             "ceiling_flops_per_s": conditions.ceiling.flops_per_s,
             "figures": [row.document() for row in rows],
-            "unsteady": [{"what": row.what, "action": name, "spread": time.spread} for row, name, time in shaky],
+            "unsteady": [
+                {"what": row.what, "action": name, "spread": time.spread} for row, name, time in unsteady_times
+            ],
             "conditions": conditions.model_dump(mode="json", exclude={"ceiling"}),
         }
         print(json.dumps(document, indent=2))
@@ -162,16 +166,16 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
             f"{measured.precision} on {measured.device}"
         )
         print(f"profile: {path}")
-    if shaky:
-        worst = sorted(shaky, key=lambda each: -each[2].spread)[:_NAMED]
+    if unsteady_times:
+        worst = sorted(unsteady_times, key=lambda each: -each[2].spread)[:_NAMED]
         named = list_text([f"{row.what}, {name} ({percent_text(time.spread)})" for row, name, time in worst])
         log(
-            f"{len(shaky)} of {sum(len(row.times) for row in rows)} figures have a spread above "
+            f"{len(unsteady_times)} of {sum(len(row.times) for row in rows)} figures have a spread above "
             f"{percent_text(UNSTEADY)}, most of all {named}: measure again on a machine that does nothing else"
         )
     throttled = sorted({*conditions.before.throttled, *conditions.after.throttled})
     if throttled:
-        log(f"the device's clocks were held down by its {list_text(throttled)}")
+        log(f"the device's clocks were throttled by its {list_text(throttled)}")
 
 
 def _table(rows: list[Row]) -> Table:

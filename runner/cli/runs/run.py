@@ -1,4 +1,4 @@
-"""``wanbed run``: run an experiment, measured or simulated, as its file says."""
+"""``wanbed run``: run an experiment, emulated or simulated as its file selects."""
 
 from pathlib import Path
 from typing import Annotated
@@ -57,11 +57,11 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the sweep: calibrate every link, run every trial, write the run's folder and its report.
+    """Run the sweep: calibrate every link, run every trial, and write the run folder and its report.
 
-    Where the file says `engine: simulate`, this is `wanbed simulate`. With `clock: virtual` the trials run in virtual
-    time, inside a guest kernel that `make virtual` builds. Exit status 1 if a link was outside tolerance: the run is
-    marked as such.
+    With `engine: simulate` in the file, this is `wanbed simulate`. With `clock: virtual` the trials run in virtual
+    time, inside a guest kernel that `make virtual` builds. Exit status 1 if a link was outside tolerance; the run is
+    then marked.
     """
     with one_line_errors():
         shortcuts = [f"{name}={value}" for name, value in (("engine", engine), ("clock", clock)) if value is not None]
@@ -100,7 +100,7 @@ def run(
 
 
 def _virtual_run(experiment: Experiment, file: Path, overrides: list[str], runs: Path, *, resume: bool) -> Path:
-    """Run the trials inside a guest; make the run's folder here, where the machine's facts can be seen."""
+    """Run the trials inside the virtual-time guest. Create the run folder outside, where machine facts are known."""
     kernel = virtual_kernel()
     facts = {"virtual_time": {"kernel": kernel.record.release, "configuration_hash": kernel.record.configuration_hash}}
     store = resume_run(experiment, runs) if resume else None

@@ -28,10 +28,10 @@ def simulate(
     runs: RunsFolder = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """Simulate the sweep on all cores, whatever engine the file names; write the run's folder and its report.
+    """Simulate the sweep on all cores, with any engine in the file, and write the run folder and its report.
 
-    The same schedules, topology and results as `wanbed run`, without root and without a network. A simulation gives
-    the same every time, so that each trial runs once, whatever `repeats` says.
+    Schedules, topology and result files are those of `wanbed run`, without root and without a network. A simulation is
+    deterministic, so each trial runs once, with any `repeats`.
     """
     with one_line_errors():
         if any(override.partition("=")[0].strip() == "engine" for override in overrides or []):
@@ -44,7 +44,10 @@ def simulate(
 
 
 def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int | None) -> Path:
-    """Simulate what an experiment's run lacks on ``jobs`` processes, as many as cores if None; return its folder."""
+    """Simulate the missing trials of an experiment's run, and return its folder.
+
+    ``jobs`` is the number of processes, by default one per core.
+    """
     from runner.simulated_runs.simulated_sweep import simulate_sweep  # noqa: PLC0415 - spared by --dry-run and a refused file
 
     store = resume_run(experiment, runs) if resume else None
@@ -66,7 +69,7 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
 
 
 def _left_out(experiment: Experiment) -> Iterator[str]:
-    """Yield a line for each thing that the file asks for and a simulation ignores."""
+    """Yield a line for each feature of the file that a simulation ignores."""
     spec, points = experiment.spec, experiment.points()
     if spec.repeats > experiment.repeats:
         yield f"a simulation gives the same every time: each trial runs once, not {spec.repeats} times"

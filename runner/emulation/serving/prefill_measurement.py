@@ -1,4 +1,4 @@
-"""Measure, before a trial begins, the times that a service plans with where torch computes: on the testbed."""
+"""Measure on the testbed, before a trial, the prefill profile that a service plans with if torch computes."""
 
 import json
 from functools import partial
@@ -14,24 +14,25 @@ from workloads.serving.layer_measurement import MeasurementConfig
 
 PROGRAM = "workloads.serving.layer_measurement"
 _PATIENCE_S = 300.0
-"""Enough for torch to load, for the weights of some layers to be made, and for prompts of a few chunks."""
+"""Seconds for torch to load, for the weights of some layers to be made, and for prompts of a few chunks."""
 
 SOURCE = "measured before the trial, on one of its hosts with nothing beside it"
 
 
 def measured_profile(testbed: Testbed, service: ServiceConfig, folder: Path, parent_pid: int) -> PrefillProfile:
-    """Measure the profile of the service's model on the host of its first GPU, which holds as many layers as any.
+    """Measure the prefill profile of the service's model on the host of its first GPU, which has the most layers.
 
-    Nothing else runs meanwhile: beside training and other GPUs of one machine a layer may take longer. ``folder``
-    receives the plan and the result. Raises TrialError, one line, if there is no result, or no profile fits it.
+    Nothing else runs at the same time; beside training and other GPUs of the machine a layer may take longer.
+    ``folder`` receives the process's configuration and its result. Raise TrialError, one line, if there is no result,
+    or if no profile fits it.
     """
     assert service.inference is not None
     host = service.datacenters[0].gpus[0].host
     result = folder / "layer-times"
     layers = max(service.model.stage_layers(service.depth))
-    plan = MeasurementConfig(service.inference, layers, service.settings.chunk_tokens, str(result), parent_pid)
+    config = MeasurementConfig(service.inference, layers, service.settings.chunk_tokens, str(result), parent_pid)
     path = folder / "layer-times.json"
-    plan.write(path)
+    config.write(path)
     with ProcessGroup() as group:
         group.start(partial(testbed.start_module, host, PROGRAM, [str(path)]), folder / "layer-times.words")
         if not group.wait_for_all(_PATIENCE_S):

@@ -1,4 +1,4 @@
-"""Make the plans of the processes that run a variant's prefill service beside the ranks."""
+"""Make the configurations of the processes that run a variant's prefill service beside the ranks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,37 +24,39 @@ from workloads.serving.serving_configs import (
 CONTROLLER_PORT = 10_000
 DECODE_PORT = 10_001
 FIRST_GPU_PORT = 11_000
-"""GPU g takes chunks on FIRST_GPU_PORT + g. All these ports are below the kernel's ephemeral ports, and the ranks'."""
+"""GPU g receives chunks on FIRST_GPU_PORT + g. These ports are below the kernel's ephemeral ports and the ranks'."""
 
 CONTROLLER, DECODE, POOL = (f"workloads.serving.{name}_process" for name in ("controller", "decode", "pool"))
 
 
-class WritablePlan(Protocol):
-    """The plan that a process is given."""
+class WritableConfig(Protocol):
+    """The configuration that is handed to a process at launch."""
 
     def write(self, path: Path) -> None:
-        """Write the plan as JSON."""
+        """Write the configuration as JSON."""
 
 
 @dataclass(frozen=True)
 class ServingProcess:
-    """One process to be started: ``python -m program`` on ``host``. ``name`` describes it to people.
+    """A process to start: ``python -m program`` on ``host``. ``name`` is used in messages.
 
-    It sees the host's GPU of number ``gpu``, or all of the host's if that is None.
+    It sees the GPU ``gpu`` of the host, or all GPUs of the host if that is None.
     """
 
     name: str
     host: str
     program: str
-    plan: WritablePlan
+    config: WritableConfig
     gpu: int | None = None
 
 
 @dataclass(frozen=True)
-class ServingPlans:
-    """The plans of a service: ``gpus`` prefill in the ranks of those numbers, the pool's in ``processes`` of their own.
+class ServingConfigs:
+    """The configurations of a service's processes, and the files that they write.
 
-    Of the files, ``records`` are by datacenter, ``counts`` and ``pool_span_logs`` by GPU, ``decode_counts`` by host.
+    ``gpus`` has the GPUs that prefill inside ranks, by rank. ``processes`` has all other processes, those of the pool's
+    GPUs included. Of the files, ``records`` are by datacenter, ``counts`` and ``pool_span_logs`` by GPU, and
+    ``decode_counts`` by host.
     """
 
     gpus: Mapping[int, GpuServingConfig]
@@ -67,16 +69,17 @@ class ServingPlans:
 
 def plan_serving(
     service: ServiceConfig, setting: SharedConfig, training: Mapping[int, IterationPlan] | None = None
-) -> ServingPlans:
-    """Return the plans of all processes of ``service``; ``training`` is what is known ahead of each rank's iterations.
+) -> ServingConfigs:
+    """Return the configurations of all processes of ``service``.
 
-    Both are those of the experiment: dilation is applied here. A GPU with nothing to do, as those that train under the
-    policy ``none``, has no plan. Raises ValueError if the service's profile has not been measured.
+    ``training`` is the planned iteration of each rank, if known. Times of both arguments are the experiment's; dilation
+    is applied here. A training GPU has no configuration under the policy ``none``, because it does not prefill. Raise
+    ValueError if the service's profile has not been measured.
     """
     if service.profile == UNMEASURED:
         raise ValueError("profile: it is still to be measured")
     slower = {gpu: _dilated(plan, setting.dilation) for gpu, plan in (training or {}).items()}
-    return _Planning(service.dilated(setting.dilation), setting, slower).plans()
+    return _ConfigMaker(service.dilated(setting.dilation), setting, slower).configs()
 
 
 def _dilated(plan: IterationPlan, dilation: float) -> IterationPlan:
@@ -87,27 +90,27 @@ def _dilated(plan: IterationPlan, dilation: float) -> IterationPlan:
     return IterationPlan(actions, dilated_ns(plan.period_ns, dilation))
 
 
-class _Planning:
+class _ConfigMaker:
     def __init__(self, service: ServiceConfig, setting: SharedConfig, training: Mapping[int, IterationPlan]) -> None:
         self._service = service
         self._training = training
         self._setting = setting
 
-    def plans(self) -> ServingPlans:
+    def configs(self) -> ServingConfigs:
         gpus: dict[int, GpuServingConfig] = {}
         processes: list[ServingProcess] = []
         pool_logs: dict[int, Path] = {}
         for datacenter in self._service.datacenters:
             processes += self._servers(datacenter)
-            for plan in self._gpus(datacenter):
-                if not plan.pooled:
-                    gpus[plan.gpu] = plan
+            for config in self._gpus(datacenter):
+                if not config.pooled:
+                    gpus[config.gpu] = config
                     continue
-                pool_logs[plan.gpu] = self._setting.span_log(plan.gpu)
-                processes.append(self._pool_process(datacenter, plan, pool_logs[plan.gpu]))
+                pool_logs[config.gpu] = self._setting.span_log(config.gpu)
+                processes.append(self._pool_process(datacenter, config, pool_logs[config.gpu]))
         names = [datacenter.name for datacenter in self._service.datacenters]
         hosts = sorted({host for datacenter in self._service.datacenters for host in datacenter.decode_hosts})
-        return ServingPlans(
+        return ServingConfigs(
             gpus,
             tuple(processes),
             records={name: self._records(name) for name in names},
@@ -135,7 +138,7 @@ class _Planning:
         for host in datacenter.decode_hosts:
             counts = str(self._decode_counts(host))
             listen = self._endpoint(host, DECODE_PORT)
-            plan = DecodeConfig(
+            config = DecodeConfig(
                 listen,
                 controller,
                 setting.run_token,
@@ -144,7 +147,7 @@ class _Planning:
                 self._rendezvous_timeout_ns,
                 self._service.inference,
             )
-            yield ServingProcess(f"the decode host {host}", host, DECODE, plan)
+            yield ServingProcess(f"the decode host {host}", host, DECODE, config)
 
     def _gpus(self, datacenter: DatacenterService) -> Iterator[GpuServingConfig]:
         service = self._service
@@ -175,11 +178,11 @@ class _Planning:
                     inference=service.inference,
                 )
 
-    def _pool_process(self, datacenter: DatacenterService, plan: GpuServingConfig, log: Path) -> ServingProcess:
+    def _pool_process(self, datacenter: DatacenterService, config: GpuServingConfig, log: Path) -> ServingProcess:
         setting = self._setting
-        (gpu,) = [gpu for gpu in datacenter.gpus if gpu.number == plan.gpu]
+        (gpu,) = [gpu for gpu in datacenter.gpus if gpu.number == config.gpu]
         pool = PoolGpuConfig(
-            plan,
+            config,
             gpu.host,
             datacenter.name,
             gpu.index,

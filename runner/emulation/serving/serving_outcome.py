@@ -1,4 +1,4 @@
-"""Gather what the processes of a prefill service have left behind, in the experiment's time."""
+"""Gather the records of a prefill service's processes, converted to the experiment's time."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from results.records.schema import PrefillRequest
-from runner.emulation.serving.serving_configs import ServingPlans
+from runner.emulation.serving.serving_configs import ServingConfigs
 from runner.resolve.dilation import undilated_ns
 from runner.runs.prefill_record import prefill_facts, prefill_rows
 from workloads.prefill.control.outcome import Outcome, Reason, RequestRecord
@@ -18,24 +18,24 @@ _TIMES = [field.name for field in fields(RequestRecord) if field.name.endswith("
 
 @dataclass(frozen=True)
 class ServingOutcome:
-    """The part of a trial's record that is about prefill, beside the spans; the facts' ``faults`` are one line each."""
+    """The prefill part of a trial's record, without spans. ``facts["faults"]`` has one line per fault."""
 
     requests: list[PrefillRequest]
     facts: dict[str, Any]
 
 
-def gather(service: ServiceConfig, plans: ServingPlans, dilation: float, faults: Sequence[str]) -> ServingOutcome:
-    """Read the records and counts. What a failed process has not left is missing, and the faults report it.
+def gather(service: ServiceConfig, configs: ServingConfigs, dilation: float, faults: Sequence[str]) -> ServingOutcome:
+    """Read the records and counts of all processes. Files that a failed process did not write are reported as faults.
 
-    Beside the facts of both engines are ``kv_bytes``, what the decode hosts received, and ``latest_arrival_ns``, by
-    how much a request was played late at worst. Where torch computes there are also ``profile``, what was planned with,
-    and ``tokens``, those of every request that a decode host has gone on with.
+    In addition to the facts of both engines there are ``kv_bytes``, the bytes that decode hosts received, and
+    ``latest_arrival_ns``, the largest delay with which a request was issued. If torch computes there are also
+    ``profile``, the profile used for planning, and ``tokens``, the output tokens of each decoded request.
     """
     found = list(faults)
     records: list[RequestRecord] = []
     output_tokens: dict[int, int] = {}
     latest_ns = 0
-    for datacenter, path in plans.records.items():
+    for datacenter, path in configs.records.items():
         left = _read(path)
         if left is None:
             found.append(f"the prefill controller of {datacenter} left no records: its requests are not counted")
@@ -45,7 +45,7 @@ def gather(service: ServiceConfig, plans: ServingPlans, dilation: float, faults:
             output_tokens[row["number"]] = row.pop("output_tokens")
             records.append(_undilated(row, dilation))
     counts = []
-    for gpu, path in plans.counts.items():
+    for gpu, path in configs.counts.items():
         left = _read(path)
         if left is None:
             found.append(f"the prefill worker of GPU {gpu} left no counts")
@@ -53,8 +53,8 @@ def gather(service: ServiceConfig, plans: ServingPlans, dilation: float, faults:
         counts.append(left)
         if left["fault"]:
             found.append(f"the prefill worker of GPU {gpu} ended early: {left['fault']}")
-    margins_ns = [left["margins_ns"][-1] for left in counts if left["margins_ns"] and left["gpu"] in plans.gpus]
-    decoded = [left for path in plans.decode_counts.values() if (left := _read(path)) is not None]
+    margins_ns = [left["margins_ns"][-1] for left in counts if left["margins_ns"] and left["gpu"] in configs.gpus]
+    decoded = [left for path in configs.decode_counts.values() if (left := _read(path)) is not None]
     facts = prefill_facts(
         service,
         records,

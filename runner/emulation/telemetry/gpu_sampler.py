@@ -1,6 +1,7 @@
-"""Sample NVML's readings of the GPUs during a trial. They are a cross-check only: busy times come from spans.
+"""Sample NVML during a trial. A cross-check only: busy times come from spans.
 
-NVML's utilization says that some kernel ran in the last 1/6 to 1 s, and a kernel that waits counts: it sees no bubble.
+NVML's utilization is the fraction of the last 1/6 to 1 s in which a kernel ran. A waiting kernel counts, so it shows no
+bubbles.
 """
 
 from collections.abc import Sequence
@@ -14,18 +15,17 @@ from testbed.gpus.nvml import Nvml, NvmlError, NvmlReading, open_nvml
 from testbed.testbed import Testbed
 
 Readings = list[tuple[str, NvmlReading]]
-"""The UUID of each GPU, and what NVML told of it."""
+"""The UUID of each GPU and its NVML reading."""
 
 
 class GpuSampler(Sampler[Readings]):
-    """Read the GPUs of these UUIDs.
+    """Read the GPUs with these UUIDs.
 
-    An NVML that does not answer ends the readings and not the trial, whose figures need none of them; ``fault`` is why
-    there are none, or no more.
+    If NVML fails, the readings end but the trial continues: no figure needs them. ``fault`` is the reason.
     """
 
     interval_s = 0.2
-    """5 readings a second, as often as NVML has new ones."""
+    """5 readings a second, which is how often NVML has new values."""
 
     def __init__(self, nvml: Nvml | None, uuids: Sequence[str], fault: str | None = None) -> None:
         self._nvml = nvml
@@ -34,7 +34,7 @@ class GpuSampler(Sampler[Readings]):
 
     @classmethod
     def of(cls, testbed: Testbed, ending: ExitStack) -> Self | None:
-        """Return a sampler of all GPUs that hosts own, None where they own none."""
+        """Return a sampler of all GPUs that hosts own, None if they own none."""
         uuids = [] if testbed.gpus is None else sorted({seat.uuid for seat in testbed.gpus.seats()})
         if not uuids:
             return None
@@ -44,7 +44,7 @@ class GpuSampler(Sampler[Readings]):
             return cls(None, uuids, str(fault))
 
     def read(self) -> Readings | None:
-        """Read every GPU up to one that is lost."""
+        """Read the GPUs in turn, up to the first one that fails; None if there is no reading."""
         if self._nvml is None:
             return None
         found: Readings = []
@@ -56,11 +56,11 @@ class GpuSampler(Sampler[Readings]):
         return found or None
 
     def tables(self, readings: Sequence[tuple[int, Readings]], _: float) -> dict[TrialTable, list[GpuSample]]:
-        """Return a row for each GPU in each reading."""
+        """Return one row per GPU and reading."""
         return {GPU_TABLE: [_sample(time_ns, *each) for time_ns, found in readings for each in found]}
 
     def facts(self, _: Sequence[tuple[int, Readings]]) -> dict[str, Any]:
-        """Return why there are no readings, or no more."""
+        """Return the reason why readings are missing, {} if none is."""
         return {} if self._fault is None else {"nvml_fault": self._fault}
 
 

@@ -17,7 +17,7 @@ class LinkSampler(Sampler[Ports]):
     """Read the counters of all WAN ports at once."""
 
     interval_s = 0.08
-    """12.5 readings a second, so that a late one still leaves 10."""
+    """12.5 readings a second, so that there are at least 10 even if some are late."""
 
     def __init__(self, read_counters: Callable[[], Ports]) -> None:
         self._read_counters = read_counters
@@ -28,13 +28,13 @@ class LinkSampler(Sampler[Ports]):
         return cls(testbed.read_counters)
 
     def read(self) -> Ports:
-        """Read the counters of every port. Raises SubstrateError."""
+        """Read the counters of every port. Raise SubstrateError if they cannot be read."""
         return self._read_counters()
 
     def tables(self, readings: Sequence[tuple[int, Ports]], _: float) -> dict[TrialTable, list[LinkSample]]:
-        """Return rows counted from the first reading.
+        """Return rows with counters relative to the first reading.
 
-        Every directed link has rows; a directed node pair only if something crossed it.
+        Every directed link has rows. A directed node pair has rows only if it carried traffic.
         """
         return {LINK_TABLE: _samples(readings)}
 

@@ -1,4 +1,4 @@
-"""Check whether the machine kept up with what it emulated: sample how busy its cores are while a trial runs."""
+"""Sample how busy the machine's cores are during a trial, to check whether it kept up with the emulation."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,15 +13,15 @@ from testbed.kernel.machine_load import CpuTimes, read_cpu_times
 from testbed.testbed import Testbed
 
 SATURATED = 0.95
-"""A machine this busy makes packets and ranks wait for cores."""
+"""From this load on, packets and ranks wait for cores."""
 
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """The load of a trial: ``busy`` is its mean, ``saturated`` the share of quarter seconds that were busier than 95 %.
+    """The load of the machine during a trial; all values are fractions.
 
-    ``network`` is the share of the trial for which the one core that carries the network did so, None where that is not
-    known.
+    ``busy`` is the mean load of the cores. ``saturated`` is the fraction of quarter seconds with a load above 95 %.
+    ``network`` is the fraction of the trial that one core spent on the emulated network, None if it is not known.
     """
 
     busy: float
@@ -30,7 +30,7 @@ class MachineLoad:
 
 
 class LoadSampler(Sampler[CpuTimes]):
-    """Read the machine's CPU times; ``network_cpu_time_s`` returns the CPU seconds that the network has cost so far."""
+    """Read the machine's CPU times. ``network_cpu_time_s`` returns the CPU seconds of the network so far."""
 
     interval_s = 0.25
     reads_at_end = False
@@ -42,20 +42,20 @@ class LoadSampler(Sampler[CpuTimes]):
 
     @classmethod
     def of(cls, testbed: Testbed, _: ExitStack) -> Self | None:
-        """Return a sampler of this machine, None in virtual time: no core is ever short there."""
+        """Return a sampler of this machine, None in virtual time, where compute costs no time."""
         return None if in_virtual_time() else cls(testbed.network_cpu_time_s)
 
     def read(self) -> CpuTimes:
-        """Read the times as of now."""
+        """Read the current CPU times."""
         return read_cpu_times()
 
     def facts(self, readings: Sequence[tuple[int, CpuTimes]]) -> dict[str, Any]:
-        """Return the load of the trial, None for one that was over in a quarter second."""
+        """Return the load of the trial, null if the trial was shorter than a quarter second."""
         load = self.load([times for _, times in readings])
         return {"machine_load": None if load is None else asdict(load)}
 
     def load(self, times: Sequence[CpuTimes]) -> MachineLoad | None:
-        """Return the load between the first and the last of these; None where no window lies between."""
+        """Return the load between the first and the last of these times, None if they span no window."""
         windows = [busy for one, other in pairwise(times) if (busy := other.busy_since(one)) is not None]
         if not windows:
             return None

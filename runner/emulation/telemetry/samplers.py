@@ -1,4 +1,4 @@
-"""Every sampler that runs in a trial; the first starts first and ends last."""
+"""List the samplers of a trial. The first one starts first and ends last."""
 
 from typing import Any
 

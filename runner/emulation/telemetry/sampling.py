@@ -1,4 +1,4 @@
-"""Read something again and again while a trial runs: the one loop of all samplers, each in a thread of its own."""
+"""Run the samplers of a trial, each with the same loop in its own thread."""
 
 import threading
 import time
@@ -17,45 +17,47 @@ Reading = TypeVar("Reading")
 
 
 class Sampler(ABC, Generic[Reading]):
-    """Read one thing about a running trial; the loop keeps the readings and their times."""
+    """Read one aspect of a running trial. The loop stores the readings and their times."""
 
     interval_s: float
-    """The least time between two readings, by the machine's clock."""
+    """The minimum time between two readings, on the machine's clock."""
     max_core_share: float = 1.0
-    """The share of one core that reading may take: where a reading costs more, the next one comes later."""
+    """The fraction of one core that readings may take. After a more expensive reading the next one comes later."""
     max_readings: int | None = None
-    """The most readings kept in memory: from then on every second one is dropped and the interval doubled, so that a
-    long trial is covered evenly."""
+    """The most readings in memory, None for no limit. At the limit every second reading is dropped and the interval
+    doubles, so that a long trial is covered evenly."""
     reads_at_end: bool = True
-    """Whether there is a last reading when the ranks have ended."""
+    """Whether to read once more after the ranks have ended."""
 
     @classmethod
     @abstractmethod
     def of(cls, testbed: Testbed, ending: ExitStack) -> Self | None:
-        """Return a sampler for one trial, None where there is nothing to read; ``ending`` closes what it opened."""
+        """Return a sampler for one trial, None if there is nothing to read. ``ending`` closes what it opens."""
 
     @abstractmethod
     def read(self) -> Reading | None:
-        """Read once, from any thread; None is not kept. What the first reading raises keeps the trial from starting.
+        """Read once. None is not stored. This may be called from any thread.
 
-        What a later one raises ends the readings, and is raised when the ranks have ended.
+        If the first reading raises an error, the trial does not start. An error of a later one ends the readings, and
+        is raised when the ranks have ended.
         """
 
     def tables(self, readings: Sequence[tuple[int, Reading]], dilation: float) -> Mapping[TrialTable, Rows]:
-        """Return the rows that the readings make, by table.
+        """Return the table rows of the readings, by table.
 
-        The readings' times are nanoseconds since the trial's start and undilated, unlike durations and rates in them.
+        The times of the readings are undilated nanoseconds since the trial's start. Durations and rates inside the
+        readings are still dilated.
         """
         return {}
 
     def facts(self, readings: Sequence[tuple[int, Reading]]) -> Mapping[str, Any]:
-        """Return what the readings add to trial.json."""
+        """Return the entries of the readings for trial.json."""
         return {}
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What the samplers of a trial leave; empty until the ranks have ended."""
+    """The table rows and facts of all samplers of a trial, empty until the ranks have ended."""
 
     tables: dict[TrialTable, Rows] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class Samples:
 def sampling(
     kinds: Sequence[type[Sampler[Any]]], testbed: Testbed, epoch_ns: int, dilation: float
 ) -> Iterator[Samples]:
-    """Run a sampler of each kind while the block lasts. Raises what their readings raise."""
+    """Run a sampler of each kind inside the block. Raise the errors of their readings."""
     samples, loops = Samples(), []
     with ExitStack() as ending:
         for kind in kinds:
@@ -80,9 +82,9 @@ def sampling(
 
 
 class SamplingLoop(Generic[Reading]):
-    """Read when the block begins, again and again in a thread while it lasts, and at its end if the sampler does.
+    """Read at the start of the block, repeatedly in a thread during it, and at its end with ``reads_at_end``.
 
-    ``readings`` are pairs of nanoseconds of the machine's clock since ``epoch_ns`` and what was read then.
+    ``readings`` are pairs: nanoseconds of the machine's clock since ``epoch_ns``, and the reading.
     """
 
     def __init__(self, sampler: Sampler[Reading], epoch_ns: int) -> None:
@@ -113,13 +115,13 @@ class SamplingLoop(Generic[Reading]):
             while not self._ended.wait(self._due_s - time.monotonic()):
                 self._read()
         except Exception as fault:
-            # Nobody looks at this thread: left alone, the run would be kept with its samples cut short.
+            # Raised again in __exit__. Otherwise the trial would be stored with incomplete samples.
             self._fault = fault
 
     def _read(self) -> None:
         before_s, before_ns = time.thread_time(), time.monotonic_ns()
         reading = self.sampler.read()
-        # What is read is that of some moment between asking and hearing.
+        # The reading belongs to some moment between the call and its return.
         moment_ns = (before_ns + time.monotonic_ns()) // 2
         if reading is not None:
             self.readings.append((max(0, moment_ns - self._epoch_ns), reading))

@@ -12,13 +12,13 @@ from testbed.kernel.tcp_state import TcpState, TcpStateReader, tcp_states
 from testbed.testbed import Testbed
 
 Round = list[memoryview]
-"""One message for each end of each connection."""
+"""One kernel message for each end of each connection."""
 
 
 class TcpSampler(Sampler[Round]):
-    """Ask every host in turn; ``hosts`` gives the name of the host at each address.
+    """Query every host in turn. ``hosts`` maps each address to its host's name.
 
-    Rounds in which nothing was connected are not kept. There is none at the end, when the ranks' sockets have gone.
+    Rounds without connections are not stored. There is no reading at the end, because the ranks' sockets are closed.
     """
 
     interval_s = 0.4
@@ -32,17 +32,17 @@ class TcpSampler(Sampler[Round]):
 
     @classmethod
     def of(cls, testbed: Testbed, ending: ExitStack) -> Self:
-        """Return a sampler of all hosts. Its first reading finds a kernel that does not answer."""
+        """Return a sampler of all hosts. A kernel that does not answer is detected at the first reading."""
         reader = testbed.tcp_state_reader()
         ending.callback(reader.close)
         return cls(reader, testbed.addresses.host_names())
 
     def read(self) -> Round | None:
-        """Ask every host. Raises MissingError for a kernel that does not report it, OSError for any other fault."""
+        """Query every host. Raise MissingError if the kernel does not report TCP state, OSError for any other fault."""
         return self._reader.read() or None
 
     def tables(self, readings: Sequence[tuple[int, Round]], dilation: float) -> dict[TrialTable, list[TcpSample]]:
-        """Return a row for each end of each connection in each round."""
+        """Return one row per round and end of a connection."""
         return {
             TCP_TABLE: [
                 _sample(time_ns, state, dilation)

@@ -1,4 +1,4 @@
-"""The clock ``virtual``: run what uses it inside a guest kernel, from its first process on."""
+"""Run commands with ``clock: virtual`` inside a virtual-time guest, from their first process on."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -19,9 +19,9 @@ COMMAND = "wanbed"
 
 
 def wants_guest(spec: ExperimentSpec, substrate: str) -> bool:
-    """Return whether what an experiment asks for must enter virtual time first; False inside, and on the real clock.
+    """Return whether an experiment must enter virtual time: its clock is virtual and that of this process is not.
 
-    Raises InputError for a substrate that virtual time does not have.
+    Raise InputError for a substrate that virtual time does not have.
     """
     if spec.clock != "virtual":
         return False
@@ -42,11 +42,12 @@ def enter_virtual_time(
     patience: Patience = PATIENT,
     sign: Callable[[], object] | None = None,
 ) -> int:
-    """Run one of this project's modules inside a guest, with this process's folder and environment; return its status.
+    """Run one of this project's modules inside a virtual-time guest, and return its exit status.
 
-    ``files`` are those that it shall find there; ``place`` is chosen unless given. Raises InputError for a file that a
-    guest does not see, MissingError where the machine has no place for a guest, and what ``run_inside`` does, which
-    gets ``standard_error``, ``patience`` and ``sign``. The status is the module's exit status.
+    It has the current folder and environment of this process. ``files`` must be visible inside the guest. ``place`` is
+    chosen automatically if None. ``standard_input``, ``standard_error``, ``patience`` and ``sign`` are passed to
+    ``run_inside``. Raise InputError for a file that the guest cannot see, MissingError if the machine has no place for
+    a guest, and the errors of ``run_inside``.
     """
     check_visible(Path.cwd(), "the current folder")
     for file in files:

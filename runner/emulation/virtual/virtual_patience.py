@@ -1,7 +1,7 @@
-"""Bound the virtual time until a trial of a run must have ended: a run beyond it is stuck.
+"""Compute the longest virtual time until the next trial of a run must end. A run beyond it is stuck.
 
-The bound is that of a trial in which everything happens one after the other; no trial that makes progress is slower.
-It need not be sharp: a run that is stuck reaches any bound soon, because nothing slows its clock down.
+The bound assumes that everything in a trial runs one after the other; no trial that makes progress is slower. It may be
+loose: a stuck run reaches any bound soon, because nothing slows down its clock.
 """
 
 from math import sqrt
@@ -11,21 +11,21 @@ from runner.resolve.experiment import Experiment, SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 
 BESIDE_TRIALS_S = 3600.0
-"""Time for bring-up, calibration and whatever else a run does in virtual time without a trial."""
+"""Virtual time for bring-up, calibration and everything else outside trials."""
 MARGIN = 3
 _SEGMENT_BITS = 8 * 1448
 _ROUND_TRIPS = 30
-"""Round trips of a transfer beyond its bytes: slow start up to any window that fits in memory, and acknowledgement."""
+"""Additional round trips of a transfer: slow start up to any window that fits in memory, and acknowledgement."""
 
 
 def quiet_patience_s(experiment: Experiment) -> float:
-    """Return the virtual seconds for which a run of this experiment may go without a trial's end."""
+    """Return the most virtual seconds between the ends of two trials in a run of this experiment."""
     trials = [serial_trial_s(point, variant) for point in experiment.points() for variant in point.variants]
     return BESIDE_TRIALS_S + MARGIN * max(trials, default=0.0)
 
 
 def serial_trial_s(point: SweepPoint, variant: ResolvedVariant) -> float:
-    """Return the most seconds that one trial takes: all GPUs in turn, then all transfers over the slowest path."""
+    """Return an upper bound in seconds for one trial: all compute, then all transfers on the slowest path."""
     work = variant.work
     seconds_per_bit, rtt_s = _slowest_path(point, variant)
 
@@ -34,14 +34,14 @@ def serial_trial_s(point: SweepPoint, variant: ResolvedVariant) -> float:
 
     computing_s = (sum(work.forward_ns) + sum(work.backward_ns) + sum(work.recompute_ns)) / 1e9
     crossing_s = sum(2 * transfer_s(size_bytes) for size_bytes in work.activation_bytes)
-    summing_s = sum(2 * variant.pipelines * transfer_s(size_bytes) for size_bytes in work.gradient_bytes)
+    all_reduce_s = sum(2 * variant.pipelines * transfer_s(size_bytes) for size_bytes in work.gradient_bytes)
     microbatches_s = variant.microbatches * (computing_s + crossing_s)
-    iteration_s = variant.pipelines * (microbatches_s + sum(work.optimizer_ns) / 1e9 + summing_s)
+    iteration_s = variant.pipelines * (microbatches_s + sum(work.optimizer_ns) / 1e9 + all_reduce_s)
     return point.spec.training.iterations * iteration_s
 
 
 def _slowest_path(point: SweepPoint, variant: ResolvedVariant) -> tuple[float, float]:
-    """Return the most seconds for a bit, and for a round trip, of one connection between any two ranks."""
+    """Return the most seconds per bit, and per round trip, of one connection between any two ranks."""
     topology, home = point.topology, point.topology.datacenters[0].name
     paths = [topology.path(home, home)]
     paths += [topology.path(one.datacenter, other.datacenter) for one, other in variant.pairs]

@@ -1,1 +1,1 @@
-"""Hold what the paper claims against what was reproduced."""
+"""Compare the paper's claims with the reproduced results."""

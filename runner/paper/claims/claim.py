@@ -1,11 +1,11 @@
-"""Hold what the paper claims, beside what came out here."""
+"""Describe one claim of the paper beside its reproduction."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Source(StrEnum):
-    """The origin of a claimed figure. Of the paper only abstract, contents and captions were at hand."""
+    """The origin of a claimed figure. Only the paper's abstract, contents and captions were available."""
 
     PAPER = "paper"
     RECALLED = "recalled"
@@ -14,10 +14,10 @@ class Source(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim: ``claimed`` and ``reproduced`` in words, None for what was not run.
+    """One claim, with ``claimed`` and ``reproduced`` as text; ``reproduced`` is None if it was not run.
 
-    ``ratio`` is reproduced over claimed, None where there is no figure to divide by. ``why`` explains why they differ,
-    or what the figure holds.
+    ``ratio`` is reproduced / claimed, None without figures. ``why`` explains why they differ, or what the figure
+    includes.
     """
 
     topic: str

@@ -1,7 +1,7 @@
-"""Work out each claim of the paper from what was measured.
+"""Compute the reproduction of each claim of the paper from the measured outcomes.
 
-Only the abstract, the contents and the captions of the paper were at hand: a figure that is quoted from memory is
-marked as recalled; the expectations of an event sketch, which knows of TCP no more than the window, are this project's.
+Only the paper's abstract, contents and captions were available. A figure quoted from memory is marked as recalled.
+Expectations of this project come from an early event sketch, which models nothing of TCP but the window.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ CAP_GOODPUT_BPS = RECALLED_CAP_BPS * PAYLOAD_BYTES / FRAME_BYTES
 CLAIMED_SPEED_UP = 17.0
 CLAIMED_UTILIZATION = 0.94
 SKETCHED_S = {"gpipe": 31.8, "megatron": 18.1, "varuna": 18.1, "varuna, many connections": 2.2, "atlas": 2.1}
-"""Iteration times of GPT-A at 40 ms, by the event sketch."""
+"""Iteration times of GPT-A at 40 ms in the event sketch."""
 
 NEAREST = "1ms"
 ALIKE = 0.05
-"""Figures that are no farther apart are reported as the same."""
+"""Figures whose ratio differs from 1 by no more than this are reported as the same."""
 
 HEADLINE, BUBBLETEA = "headline-gpt-a", "headline-bubbletea"
 ALONE, WITH_PREFILL = "training alone", "bubbletea"
 
 
 def claims(outcomes: Outcomes) -> list[Claim]:
-    """Return every claim, figure by figure, then the headline."""
+    """Return every claim: those of the figures in order, the headline, then this project's expectations."""
     return [
         *_single_tcp(outcomes),
         *_many_connections(outcomes),

@@ -1,4 +1,4 @@
-"""Write ``claims.md``: every claim beside what came out, and how much faster Atlas is than each single-TCP baseline."""
+"""Write ``claims.md``: every claim with its reproduction, and the speed-up of Atlas over each single-TCP baseline."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ SPEED_UP_EXPLANATION = (
 
 
 def claims_page(claims: Sequence[Claim], speed_ups: Sequence[SpeedUp], how: str) -> str:
-    """Return the page; ``how`` says in a sentence or two what the figures come from."""
+    """Return the page. ``how`` describes the origin of the figures in a sentence or two."""
     return "\n".join(
         [
             "# The paper's claims\n",
@@ -36,7 +36,7 @@ def claims_page(claims: Sequence[Claim], speed_ups: Sequence[SpeedUp], how: str)
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
-    """Return a row for each claim, in Markdown."""
+    """Return a Markdown table with a row for each claim."""
     columns = ["", "claim", "source", "claimed", "reproduced", "ratio", "why they differ, or what it holds"]
     lines = [table_line(columns), table_line([*["---"] * 5, "---:", "---"])]
     lines += [
@@ -54,7 +54,7 @@ def claims_table(claims: Sequence[Claim]) -> str:
 
 
 def speed_up_table(speed_ups: Sequence[SpeedUp]) -> str:
-    """Return a row for each training and baseline, in Markdown."""
+    """Return a Markdown table with a row for each training and baseline."""
     lines = [
         table_line(["training", "baseline", "its iteration", "atlas", "atlas, no idle restart"]),
         table_line(["---", "---", "---:", "---:", "---:"]),

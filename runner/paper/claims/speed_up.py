@@ -1,4 +1,4 @@
-"""Work out how much faster Atlas is than each baseline over a single TCP connection."""
+"""Compute how much faster Atlas is than each baseline over a single TCP connection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from runner.paper.outcome import Outcomes
 FARTHEST = "40ms"
 ATLAS, TUNED_ATLAS = "atlas", "atlas, no idle restart"
 UNTUNED = ("gpipe", "megatron", "varuna")
-"""The baselines as the paper has them."""
+"""The baselines of the paper."""
 TUNED = ("varuna, large window", "varuna, large window, no idle restart", "varuna, bbr")
-"""The baselines whose one connection is helped as far as it can be."""
+"""The baselines whose single connection is tuned as far as possible."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """One training of which Atlas and its baselines were measured; its variants may be spread over several parts."""
+    """A training for which Atlas and its baselines were measured. Its variants may be in several parts."""
 
     title: str
     parts: tuple[str, ...]
@@ -32,7 +32,8 @@ HEADLINES = (
 class SpeedUp:
     """The speed-up of Atlas over one baseline, at 40 ms.
 
-    Times are of an iteration; ratios are the baseline's time over Atlas's, None if not run.
+    ``baseline_s`` is an iteration time. ``atlas`` and ``tuned_atlas`` are the baseline's time / Atlas's, None if not
+    run.
     """
 
     headline: str
@@ -43,12 +44,12 @@ class SpeedUp:
 
     @property
     def most(self) -> float:
-        """The larger of the two ratios, 0 where Atlas was not run."""
+        """The larger of the two ratios, 0 if Atlas was not run."""
         return max(self.atlas or 0.0, self.tuned_atlas or 0.0)
 
 
 def speed_ups(outcomes: Outcomes, headlines: Sequence[Headline] = HEADLINES) -> list[SpeedUp]:
-    """Return one speed-up for each single-TCP baseline that was measured at 40 ms, training by training."""
+    """Return a speed-up for each single-TCP baseline that was measured at 40 ms, training by training."""
     found = []
     for headline in headlines:
         times_s = {

@@ -1,4 +1,4 @@
-"""Check, before anything is made, that torch's own collectives can all-reduce the gradients of a variant."""
+"""Check, before anything is started, that torch's collectives can all-reduce the gradients of a variant."""
 
 from collections.abc import Sequence
 
@@ -13,29 +13,31 @@ RING, NCCL = "ring", "nccl"
 
 
 def check_all_reduce(spec: ExperimentSpec, variant: VariantSpec, placement: Placement, here: str) -> None:
-    """Raise InputError, one line that starts with ``here``, for an ``all_reduce`` that the variant cannot have."""
-    asked, where = variant.transport.all_reduce, f"{here}.transport.all_reduce"
-    if asked == RING:
+    """Raise InputError, one line that starts with ``here``, if the variant cannot use its ``all_reduce``."""
+    collective, where = variant.transport.all_reduce, f"{here}.transport.all_reduce"
+    if collective == RING:
         return
     if not spec.compute.backend.sums_on_device:
-        raise InputError(f"{where}: {asked} sums what torch computes: give compute: {{kind: torch}}, or leave it out")
-    if asked == NCCL and spec.compute.device == "cpu":
-        raise InputError(f"{where}: nccl sums between GPUs: give compute.device: cuda, or leave it out")
+        raise InputError(
+            f"{where}: {collective} all-reduces what torch computes: give compute: {{kind: torch}}, or leave it out"
+        )
+    if collective == NCCL and spec.compute.device == "cpu":
+        raise InputError(f"{where}: nccl all-reduces between GPUs: give compute.device: cuda, or leave it out")
     if len(placement.pipelines) == 1:
         raise InputError(
-            f"{where}: one pipeline has no gradients to sum: give more training.pipelines, or leave it out"
+            f"{where}: one pipeline has no gradients to all-reduce: give more training.pipelines, or leave it out"
         )
     for stage in range(placement.stages):
         homes = sorted({place.datacenter for place in placement.replicas(stage)})
         if len(homes) > 1:
             raise InputError(
-                f"{where}: the replicas of stage {stage} lie in {' and '.join(homes)}, and {asked} stays in one "
+                f"{where}: the replicas of stage {stage} lie in {' and '.join(homes)}, and {collective} stays in one "
                 "datacenter: place them in one, or leave it out"
             )
 
 
 def check_collective_gpus(variants: Sequence[ResolvedVariant], gpus: GpuAssignment | None) -> None:
-    """Raise MissingError unless those ``variants`` that sum over NCCL have a GPU of its own for each replica."""
+    """Raise MissingError unless every variant that uses NCCL has a separate GPU for each replica of a stage."""
     for position, variant in enumerate(variants):
         if variant.transport.all_reduce != NCCL:
             continue

@@ -1,6 +1,6 @@
-"""Refuse, while the file is read, what the experiment's engine cannot run.
+"""Check, while the file is read, that the experiment's engine can run it.
 
-What a simulation leaves out, and reports so, is in ``runner.runs.not_modelled``.
+What a simulation accepts but does not model is in ``runner.runs.not_modelled``.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from testbed.network.topology import Topology, TopologySpec, check_can_be_emulat
 def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant], source: str) -> None:
     """Raise InputError, one line that starts with ``source``, for what the experiment's engine cannot run.
 
-    A testbed has no more hosts than addresses and no ideal transport, and torch computes no prefill within schedules of
-    its own. In virtual time nothing computes in real time, and nothing is dilated. A simulation has none of the
-    schedules that torch itself makes; it accepts any clock and any dilation.
+    An emulation has no more hosts than addresses and no ideal transport, and no prefill within torch's baseline
+    schedules. In virtual time compute must not take real time, and there is no dilation. A simulation cannot run
+    torch's baseline schedules; it accepts any clock and any dilation.
     """
     if spec.engine == "simulate":
         _check_simulation(variants, source)
@@ -35,9 +35,9 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
 
 
 def check_packets_arrive(spec: TopologySpec, topology: Topology, source: str) -> None:
-    """Raise InputError, one line that starts with ``source``, for a link that nothing crosses: no engine trains then.
+    """Raise InputError, one line that starts with ``source``, for a link that loses or corrupts every packet.
 
-    ``spec`` is what ``topology`` was resolved from.
+    No engine can train over such a link. ``spec`` is the specification that ``topology`` was resolved from.
     """
     for link in topology.wan:
         for each, value in link.conditions.impairments.items():
@@ -50,7 +50,7 @@ def check_packets_arrive(spec: TopologySpec, topology: Topology, source: str) ->
 
 
 def _field(spec: TopologySpec, between: tuple[str, str], name: str) -> str:
-    """Return where in the file a setting of a link stands."""
+    """Return the path in the experiment file that sets an impairment of a link."""
     for position, link in enumerate(spec.links):
         if set(link.between) == set(between) and name in link.model_fields_set:
             return f"topology.links.{position}.{name}"

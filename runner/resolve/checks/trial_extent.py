@@ -1,7 +1,8 @@
-"""Bound how far a trial reaches, from its numbers, before anything runs.
+"""Limit the duration, traffic and memory of a trial, computed from its numbers before anything runs.
 
-Each quantity is bounded where it is written. What microbatches, iterations, stages and pipelines multiply them to is
-bounded here: beyond it times and sizes no longer fit into 64 bits, or no machine has the memory.
+Each single quantity has its own limit where it is defined. This module limits their products over microbatches,
+iterations, stages and pipelines: beyond the limits, times and sizes do not fit into 64 bits, or no machine has the
+memory.
 """
 
 from collections import Counter
@@ -17,37 +18,37 @@ from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.topology import Topology
 
 MAX_TRIAL_NS = 100 * 365 * 86_400 * 10**9
-"""A hundred years, a third of what 64 bits hold."""
+"""A hundred years, a third of the range of 64 bits."""
 MAX_TRIAL_BYTES = 2**61
-"""2 EiB that cross the network, a quarter of what 64 bits hold."""
+"""2 EiB over the network, a quarter of the range of 64 bits."""
 MAX_SPANS = 10**8
-"""A simulation takes half an hour and 30 GiB for so many."""
+"""A simulation of this many spans takes half an hour and 30 GiB."""
 MAX_WINDOWS = 10**7
-"""Windows that fill one after the other between two ranks: each is a step of the simulation, and 24 bytes."""
+"""The most windows that fill one after the other between two ranks. Each costs a simulation step and 24 bytes."""
 MAX_REQUESTS = 10**7
-"""Requests that come while a trial runs, each of which is kept."""
+"""The most requests that arrive during a trial. Each one is kept."""
 
 _YEAR_NS = 365 * 86_400 * 10**9
 _LEAST_SPANS_PER_MICROBATCH = 2
-"""The spans of a forward and a backward."""
+"""One span for the forward and one for the backward."""
 _SLOW_START_ROUNDS = 256
-"""More rounds than a window takes to open, however small it begins and however often it starts anew."""
+"""An upper bound of the round trips that a window takes to open, from any initial size and with restarts."""
 
 
 @dataclass(frozen=True)
 class _Path:
-    """The path of a transfer between two ranks; ``window_bytes`` is None where no window holds anything up."""
+    """The path of a transfer between two ranks. ``window_bytes`` is None if the TCP window never limits a transfer."""
 
     latency_ns: int
     goodput_bps: float | None
     window_bytes: int | None
 
     def windows(self, size_bytes: int) -> int:
-        """Return how many windows a transfer fills before its last one."""
+        """Return how many whole windows a transfer fills."""
         return 0 if self.window_bytes is None else size_bytes // self.window_bytes
 
     def transfer_ns(self, size_bytes: int) -> int:
-        """Return the most that a transfer takes if nothing else is in its way."""
+        """Return an upper bound for the duration of a transfer that has the path to itself."""
         leaving_ns = 0 if self.goodput_bps is None else round(size_bytes * 8e9 / self.goodput_bps)
         rounds = 2 * self.windows(size_bytes) + _SLOW_START_ROUNDS
         return self.latency_ns + leaving_ns + rounds * 2 * self.latency_ns
@@ -63,10 +64,10 @@ def check_extent(
     microbatches: int,
     source: str,
 ) -> None:
-    """Raise InputError, one line that starts with ``source``, for a trial beyond the bounds above.
+    """Raise InputError, one line that starts with ``source``, for a trial beyond the limits of this module.
 
-    Times are those of everything one after the other, which no schedule exceeds. How many pipelines share is ignored:
-    that number is worked out with transfers which must be within the bounds before.
+    The duration assumes that all work runs one after the other; no schedule takes longer. The number of pipelines per
+    DP-cell is ignored, because it is computed later, from transfers that must be within the limits already.
     """
     paths = _Paths(spec, topology, transport)
     iterations = spec.training.iterations
@@ -102,7 +103,7 @@ def check_extent(
 
 
 class _Paths:
-    """The paths between ranks; all between the same two datacenters are alike."""
+    """The paths between ranks. All paths between the same two datacenters are equal."""
 
     def __init__(self, spec: ExperimentSpec, topology: Topology, transport: TransportSpec) -> None:
         self._topology, self._transport, self._clock = topology, transport, spec.clock
@@ -111,11 +112,11 @@ class _Paths:
         self.intra = self._path(topology.intra_latency_ns, topology.intra_rate_bps, 1)
 
     def between(self, pipelines: tuple[tuple[StagePlace, ...], ...], boundary: int) -> Counter[_Path]:
-        """Return the paths over a boundary, each with how many pipelines have it."""
+        """Return the paths over a boundary, each with the number of pipelines that use it."""
         return self.of((places[boundary], places[boundary + 1]) for places in pipelines)
 
     def of(self, pairs: Iterable[Pair]) -> Counter[_Path]:
-        """Return the paths between those places that lie on different hosts, each with how many pairs have it."""
+        """Return the paths between places on different hosts, each with the number of pairs that use it."""
         found: Counter[_Path] = Counter()
         for one, other in pairs:
             if one.host.name != other.host.name:
@@ -150,7 +151,7 @@ def _stage_ns(work: StageCosts, stage: int, microbatches: int) -> int:
 def _check_time(time_ns: int, field: str, source: str) -> None:
     if time_ns > MAX_TRIAL_NS:
         raise InputError(
-            f"{source}: {field}: one after the other, what there is to do takes {time_ns / _YEAR_NS:.3g} years, and "
+            f"{source}: {field}: one after the other, all work takes {time_ns / _YEAR_NS:.3g} years, and "
             f"{MAX_TRIAL_NS // _YEAR_NS} at most are run: give less of it, or fewer microbatches or iterations"
         )
 

@@ -1,4 +1,4 @@
-"""Check prefill that torch computes: what an experiment may ask for, and what the machine's memory must hold."""
+"""Check prefill that torch computes: the experiment's options, and the memory of the machine."""
 
 import os
 from collections.abc import Iterable
@@ -14,17 +14,17 @@ from workloads.prefill.service_config import ServiceConfig
 
 
 def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork | None:
-    """Return what torch needs to compute prefill; None where prefill is replayed or simulated."""
+    """Return the inference work that torch computes, None if prefill is replayed or simulated."""
     if spec.engine == "simulate" or not spec.compute.backend.computes_prefill:
         return None
     return InferenceWork(model, spec.seed, spec.compute.device or "auto", spec.compute.threads or 1)
 
 
 def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVariant], source: str) -> None:
-    """Raise InputError, one line that starts with ``source``, for what torch cannot compute in bubbles.
+    """Raise InputError, one line that starts with ``source``, for prefill that torch cannot compute in bubbles.
 
-    It cannot send a given share of the tensors that it makes, nor prefill within torch's own schedules, whose ranks are
-    not ours.
+    The tensors that torch makes have a fixed size, so ``kv`` and ``activation`` cannot be configured. The ranks of
+    torch's baseline schedules are not this project's, so their bubbles cannot be filled.
     """
     for position, variant in enumerate(variants):
         service = variant.service
@@ -44,10 +44,11 @@ def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVari
 
 
 def check_memory_for_weights(services: Iterable[ServiceConfig], machine_bytes: int | None = None) -> None:
-    """Raise InputError where the weights that torch makes do not fit into the memory of this machine.
+    """Raise InputError if the weights that torch makes do not fit into the memory of this machine.
 
-    Every GPU of a service has its own, and every decode host all of the model's, in processes of one machine. On its
-    NVIDIA GPUs they are not counted: torch reports what does not fit there.
+    Each group of GPUs and each decode host holds one copy of the model, all in processes of this machine. Weights on
+    its NVIDIA GPUs are not counted: torch reports what does not fit there. ``machine_bytes`` defaults to this machine's
+    memory.
     """
     if machine_bytes is None:
         machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

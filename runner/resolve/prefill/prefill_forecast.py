@@ -1,4 +1,4 @@
-"""Forecast each GPU's bubbles from a plan made ahead, before any iteration has been seen."""
+"""Forecast the bubbles of each GPU from the plan of a planned schedule, before any iteration has run."""
 
 from dataclasses import replace
 
@@ -9,22 +9,22 @@ from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedActi
 from workloads.prefill.bubbles.planned_iterations import planned_iterations
 
 OPTIMIZER = ("optimizer", -1)
-"""The key of the optimizer in a forecast, beside those of the microbatches' actions."""
+"""The key of the optimizer in a forecast. The other keys are those of the microbatches' actions."""
 
 
 def planned_bubbles(topology: Topology, variant: ResolvedVariant) -> dict[int, IterationPlan]:
-    """Return the plan of every rank, {} for a schedule that is not made ahead, and for a plan that never ends.
+    """Return the planned actions of every rank; {} if the schedule is not planned or its plan deadlocks.
 
-    The optimizer stands right behind a rank's last action, where it is without the sums that come before it: nothing is
-    filled there until an iteration has shown how long these take.
+    The optimizer follows a rank's last action directly, as if the all-reduce in between took no time. No bubble is
+    filled there until an iteration has shown how long the all-reduce takes.
     """
     if variant.plan is None:
         return {}
-    work, profile = variant.work, cell_costs(topology, variant)
+    work, costs = variant.work, cell_costs(topology, variant)
     try:
-        planned = planned_iterations(variant.plan, profile, max(work.optimizer_ns))
+        planned = planned_iterations(variant.plan, costs, max(work.optimizer_ns))
     except ValueError:
-        # Such a plan deadlocks training, which says so with more to go by.
+        # Training deadlocks with such a plan, and its error message has more detail.
         return {}
     return {
         variant.placement.rank(place): _with_optimizer(

@@ -1,4 +1,4 @@
-"""Resolve the section ``prefill`` and a variant's placement into the service that runs beside its training."""
+"""Resolve the section ``prefill`` and a variant's placement into the prefill service beside its training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ from workloads.prefill.sources.trace import Trace, scaled
 from workloads.prefill.sources.trace_file import read_trace
 
 UNLIMITED_BPS = 10**15
-"""Stands in for a rate without a limit where a time has to be worked out."""
+"""Replaces an unlimited rate where a duration must be computed."""
 
 _PROMPT, _OUTPUT = TokenCount(1024), TokenCount(128)
 
@@ -39,19 +39,19 @@ def with_service(
 ) -> ResolvedVariant:
     """Return the variant with its prefill service, if it has one.
 
-    A trace and a profile given as paths are read relative to ``directory``. Raises InputError, one line with file,
-    field and remedy.
+    Paths of a trace and a profile are relative to ``directory``. Raise InputError, one line with file, field and
+    remedy.
     """
-    prefill, asked = spec.prefill, variant.spec
+    prefill, written = spec.prefill, variant.spec
     if prefill is None:
         return variant
-    policy = FillPolicy(asked.prefill or FillPolicy.PLANNED)
-    if policy is FillPolicy.NONE and not asked.pool:
+    policy = FillPolicy(written.prefill or FillPolicy.PLANNED)
+    if policy is FillPolicy.NONE and not written.pool:
         return variant
     model = INFERENCE_MODELS[prefill.model]
     inference = inference_work(spec, model)
     profile = _profile(prefill.profile, model, source, directory, computed=inference is not None)
-    settings = _settings(prefill, policy, model, topology, asked.transport)
+    settings = _settings(prefill, policy, model, topology, written.transport)
     datacenters = _Seating(variant, spec, policy, topology, source).datacenters()
     _check_memory(datacenters, model, ChunkTimes(model, profile, settings), settings, source)
     service = ServiceConfig(
@@ -92,7 +92,7 @@ def _settings(
     rate_bps: float = UNLIMITED_BPS if topology.intra_rate_bps is None else topology.intra_rate_bps
     if transport.model != "ideal":
         rate_bps = tcp_goodput_bps(rate_bps)
-    # The controller counts in the model's bytes: where fewer are sent, they go as fast as all would on a faster path.
+    # The controller counts the model's full bytes. If fewer are sent, the path is faster in these bytes.
     scale = min(
         model.kv_bytes(model.layers, 1) / (prefill.kv or model.kv_bytes(model.layers, 1)),
         model.activation_bytes(1) / (prefill.activation or model.activation_bytes(1)),
@@ -110,11 +110,11 @@ def _settings(
 
 
 class _Seating:
-    """Assign GPUs to groups.
+    """Assign GPUs to prefill groups.
 
-    Those of a datacenter that train are taken stage by stage, so that replicas of a stage, whose bubbles are alike,
-    stand together in a group; GPUs that are left over, fewer than a group has, serve nobody. The pool's groups are
-    given to the datacenters in turn, as far as the GPUs of their serving hosts go.
+    The training GPUs of a datacenter are taken stage by stage, so that replicas of a stage, which have similar bubbles,
+    are in the same group. GPUs that do not fill a whole group are not used. Groups of the pool go to the datacenters in
+    turn, as far as the GPUs of their serving hosts allow.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class _Seating:
         self._pool_memory = GpuMemory(prefill.memory, 0)
 
     def datacenters(self) -> tuple[DatacenterService, ...]:
-        """Return the services of all datacenters that have any group."""
+        """Return the service of each datacenter that has at least one group."""
         pools = self._pool_groups()
         number = len(self._variant.placement.places)
         services = []
@@ -183,22 +183,24 @@ class _Seating:
         ]
 
     def _pool_groups(self) -> list[int]:
-        """Return how many of the pool's groups each datacenter has."""
-        asked, depth = self._variant.spec.pool, self._prefill.depth
+        """Return the number of pool groups of each datacenter."""
+        pool_gpus, depth = self._variant.spec.pool, self._prefill.depth
         here = f"{self._source}: variants.{self._number}.pool"
-        if asked % depth:
-            raise InputError(f"{here}: {asked} GPUs make no whole groups of {depth}: give a multiple of prefill.depth")
+        if pool_gpus % depth:
+            raise InputError(
+                f"{here}: {pool_gpus} GPUs make no whole groups of {depth}: give a multiple of prefill.depth"
+            )
         room = [
             sum(host.serving_gpus for host in datacenter.serving_hosts) // depth
             for datacenter in self._topology.datacenters
         ]
-        if asked // depth > sum(room):
+        if pool_gpus // depth > sum(room):
             raise InputError(
-                f"{here}: {asked} GPUs in groups of {depth}, where the hosts that serve have room for "
+                f"{here}: {pool_gpus} GPUs in groups of {depth}, where the hosts that serve have room for "
                 f"{sum(room)} such groups: give topology.datacenters more serving_hosts"
             )
         had = [0] * len(room)
-        for _ in range(asked // depth):
+        for _ in range(pool_gpus // depth):
             chosen = min((count, place) for place, count in enumerate(had) if count < room[place])[1]
             had[chosen] += 1
         return had
@@ -211,7 +213,7 @@ def _check_memory(
     settings: PrefillSettings,
     source: str,
 ) -> None:
-    """Raise InputError where the weights do not fit beside training; all GPUs that train have the same memory."""
+    """Raise InputError if the weights do not fit beside training. One group of each kind stands for all."""
     checked = set()
     for group in (group for datacenter in datacenters for group in datacenter.groups):
         if group.pooled in checked:
@@ -242,7 +244,7 @@ def _request_source(prefill: PrefillSpec, seed: int, source: str, directory: Pat
         remedy = f"did you mean {str(near[0])!r}?" if near else "give poisson, gamma, or the path of a trace"
         raise InputError(f"{source}: prefill.trace: {one_line(str(path))} is no file: {remedy}")
     path = path.resolve()
-    # Refusals of the file itself begin with it, as FILE:LINE, and not with the experiment's.
+    # Errors in the trace file start with its own FILE:LINE, not with the experiment file.
     trace, digest = _read(path, path.stat().st_mtime_ns, prefill.skip_bad_lines)
     if prefill.rate is not None:
         try:
@@ -264,7 +266,7 @@ def _request_source(prefill: PrefillSpec, seed: int, source: str, directory: Pat
 
 @lru_cache(maxsize=8)
 def _read(path: Path, _modified_ns: int, skip_bad_lines: bool) -> tuple[Trace, str]:
-    """Read a trace once, however many sweep points and variants have it; return it and its file's SHA-256."""
+    """Return a trace and the SHA-256 of its file. A trace that several sweep points and variants use is read once."""
     return read_trace(path, skip_bad_lines=skip_bad_lines), sha256(path.read_bytes()).hexdigest()
 
 

@@ -1,1 +1,1 @@
-"""Draw experiments at random and hold the simulator against them."""
+"""Draw experiments at random, and compare the simulator with their runs in virtual time."""

@@ -1,4 +1,4 @@
-"""Read why the simulator is off where it is: causes by name, and which experiment each of them explains.
+"""Read the explanations of the simulator's errors: causes by name, and the cause of each explained experiment.
 
 The file is written by hand::
 
@@ -20,16 +20,16 @@ EXPLANATIONS_FILE = "explanations.yaml"
 
 
 class Explanations(StrictModel):
-    """Causes by name, and the name of the cause of each experiment that has one."""
+    """Causes by name, and the name of the cause for each explained experiment."""
 
     causes: dict[str, str] = Field(default_factory=dict)
     experiments: dict[str, str] = Field(default_factory=dict)
 
 
 def read_explanations(folder: Path) -> Explanations:
-    """Return the content of that folder's file; nothing in it where there is none.
+    """Return the explanations in that folder, empty if it has no file for them.
 
-    Raises InputError, one line with file, field and remedy.
+    Raise InputError, one line with file, field and remedy, for an invalid file.
     """
     path = folder / EXPLANATIONS_FILE
     if not path.is_file():
@@ -38,6 +38,6 @@ def read_explanations(folder: Path) -> Explanations:
     explanations = parse_model(Explanations, read_document(path), here)
     for experiment, cause in explanations.experiments.items():
         if cause not in explanations.causes:
-            there = ", ".join(map(one_line, explanations.causes)) or "none"
-            raise InputError(f"{here}: experiments.{experiment}: {cause!r} is not among the causes ({there}): add it")
+            known = ", ".join(map(one_line, explanations.causes)) or "none"
+            raise InputError(f"{here}: experiments.{experiment}: {cause!r} is not among the causes ({known}): add it")
     return explanations

@@ -1,4 +1,4 @@
-"""Measure how far simulations of experiments drawn at random agree with virtual time, and keep that as a file."""
+"""Measure how far simulations of random experiments agree with virtual time, and store the result as a file."""
 
 import json
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ from results.records.run_store import read_json
 from runner.validation.agreement import AGREEMENT_FILE, VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT
 
 SHARE_WITHIN = 0.95
-"""The share of the experiments that has to be within ``VIRTUAL_POINT_LIMIT``."""
+"""The fraction of the experiments that must be within ``VIRTUAL_POINT_LIMIT``."""
 EXPLAINED_LIMIT = 0.10
-"""An experiment that is farther off than this has to have its explanation."""
+"""An experiment with a larger error than this needs an explanation."""
 
 
 @dataclass(frozen=True)
 class DrawnResult:
-    """One experiment: its iteration time in virtual time and simulated.
+    """The iteration times of one experiment, in virtual time and simulated.
 
-    ``cautions`` say what is wrong with the former, if anything is.
+    ``cautions`` lists what makes the time in virtual time unreliable.
     """
 
     number: int
@@ -36,15 +36,15 @@ class DrawnResult:
 
     @property
     def error(self) -> float:
-        """Simulated over virtual, minus one: above zero the simulator is too slow."""
+        """``simulated_s / virtual_s - 1``. Above zero the simulated iteration is too slow."""
         return self.simulated_s / self.virtual_s - 1
 
 
 @dataclass(frozen=True)
 class RandomAgreement:
-    """The outcome of ``asked`` experiments of one seed, by number; ``failed`` has the reason of each without a result.
+    """The outcome of ``asked`` experiments of one seed. ``failed`` has the reason of each failed one by its number.
 
-    One that neither came out nor failed was not run, since somebody interrupted.
+    An experiment that has neither a result nor a failure was not run, because the run was interrupted.
     """
 
     seed: int
@@ -54,28 +54,28 @@ class RandomAgreement:
 
     @property
     def errors(self) -> tuple[float, ...]:
-        """Absolute errors of all results."""
+        """The absolute errors of all results."""
         return tuple(abs(result.error) for result in self.results)
 
     @property
     def median_error(self) -> float | None:
-        """The median of the absolute errors; None without any result."""
+        """The median of the absolute errors, None without results."""
         return float(np.median(self.errors)) if self.results else None
 
     @property
     def share_within(self) -> float | None:
-        """The share of the results that are within the limit; None without any."""
+        """The fraction of the results within ``VIRTUAL_POINT_LIMIT``, None without results."""
         within = [error <= VIRTUAL_POINT_LIMIT for error in self.errors]
         return sum(within) / len(within) if within else None
 
     def beyond(self, limit: float) -> list[DrawnResult]:
-        """Return the results that are farther off than that, the farthest first."""
+        """Return the results with a larger absolute error than that, the largest first."""
         found = [result for result in self.results if abs(result.error) > limit]
         return sorted(found, key=lambda result: (-abs(result.error), result.number))
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """A sentence for each thing that does not hold."""
+        """A sentence for each requirement that is not met."""
         found = []
         if self.median_error is not None and self.median_error > VIRTUAL_MEDIAN_LIMIT:
             found.append(
@@ -88,7 +88,7 @@ class RandomAgreement:
                 f"{SHARE_WITHIN:.0%}."
             )
         if self.failed:
-            found.append(f"{len(self.failed)} of {self.asked} random experiments came to no end.")
+            found.append(f"{len(self.failed)} of {self.asked} random experiments did not finish.")
         missing = self.asked - len(self.results) - len(self.failed)
         if missing:
             found.append(f"{missing} of {self.asked} random experiments were not run.")
@@ -118,14 +118,14 @@ class RandomAgreement:
 
 
 def write_random_agreement(folder: Path, agreement: RandomAgreement) -> Path:
-    """Write the agreement into that folder, in place of what was there; return the file."""
+    """Write the agreement into that folder, replacing an earlier one. Return the file."""
     path = folder / AGREEMENT_FILE
     write_whole(path, json.dumps(agreement.document(), indent=1, ensure_ascii=False) + "\n")
     return path
 
 
 def read_random_agreement(folder: Path) -> RandomAgreement:
-    """Read what ``write_random_agreement`` wrote into that folder. Raises InputError, one line."""
+    """Read the agreement that ``write_random_agreement`` wrote into that folder. Raise InputError, one line."""
     path = folder / AGREEMENT_FILE
     here = one_line(str(path))
     if not path.is_file():

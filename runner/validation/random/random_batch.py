@@ -1,4 +1,4 @@
-"""Run several experiments inside one guest, one after the other: booting it costs more than one of them."""
+"""Run several experiments one after the other inside one guest, because booting it costs more than one experiment."""
 
 import json
 import sys
@@ -16,17 +16,17 @@ from runner.runs.machine_facts import kernel_facts
 
 MODULE = "runner.validation.random.random_batch"
 FAILURE = "failure.txt"
-"""The file, in a run's folder, that holds why the run came to no end."""
+"""The file in a run's folder with the reason why the run did not finish."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of experiments' files, each with the folder of its run, which is there already."""
+    """A batch of experiment files, each with the existing folder of its run."""
 
     runs: Sequence[tuple[str, str]]
 
     def to_json(self) -> str:
-        """Return the batch as one word of a command line."""
+        """Return the batch as one argument of a command line."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -37,7 +37,7 @@ class Batch:
 
 
 def run_batch(batch: Batch) -> None:
-    """Run each in turn; one that fails leaves its reason in its folder, and the others run all the same."""
+    """Run each experiment in turn. A failed one leaves its reason in its folder, and the others still run."""
     from runner.emulation.trials import run_trials  # noqa: PLC0415 - Mininet comes with it
 
     for file, folder in batch.runs:

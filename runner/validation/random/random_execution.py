@@ -1,4 +1,4 @@
-"""Run drawn experiments in virtual time, several in a guest and a guest on each core; then simulate them."""
+"""Run drawn experiments in virtual time, several per guest and one guest per core, and simulate them."""
 
 import io
 import os
@@ -32,17 +32,17 @@ from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
 from testbed.virtual_time.watchdog import Patience
 
 BATCH = 5
-"""Experiments that share a guest: enough that booting it costs little, few enough that cores end together."""
+"""The experiments per guest: enough that booting costs little, few enough that the cores finish together."""
 
 Stores = Mapping[int, RunStore]
 
 
 class _StoppedError(Exception):
-    """Raised in a guest's thread when somebody has ended the whole; the guest ends with it."""
+    """Raised in the thread of a guest when all runs are stopped. It ends the guest."""
 
 
 def begin_runs(drawn: Sequence[DrawnExperiment], kernel: VirtualKernel, *, resume: bool) -> dict[int, RunStore]:
-    """Return a run's folder for each experiment, by its number; with ``resume`` the one that it has, if it has one."""
+    """Return a run folder for each experiment by its number; with ``resume``, the folder of its latest run if any."""
     facts = {"virtual_time": {"kernel": kernel.record.release, "configuration_hash": kernel.record.configuration_hash}}
     stores = {}
     for each in drawn:
@@ -54,7 +54,7 @@ def begin_runs(drawn: Sequence[DrawnExperiment], kernel: VirtualKernel, *, resum
 
 
 class RandomRuns:
-    """Run what is not complete yet, some guests at a time; report each experiment that has ended to ``progress``."""
+    """Run the incomplete experiments in parallel guests, and report each finished one to ``progress``."""
 
     def __init__(
         self, drawn: Sequence[DrawnExperiment], stores: Stores, kernel: VirtualKernel, progress: Progress
@@ -70,7 +70,10 @@ class RandomRuns:
         self._stopping = False
 
     def run(self, side_by_side: int) -> None:
-        """Run all. Raises what keeps guests from starting; whatever ends this, the guests end too."""
+        """Run all experiments in ``side_by_side`` guests. Raise the error if guests cannot start.
+
+        The guests end with this method, also by an exception.
+        """
         cores = sorted(os.sched_getaffinity(0))
         with ThreadPoolExecutor(side_by_side) as pool:
             try:
@@ -92,7 +95,10 @@ class RandomRuns:
             return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
 
     def _run(self, batch: list[DrawnExperiment], core: int) -> None:
-        """Run a batch in one guest; where that ends early, its first unfinished experiment fails and the rest waits."""
+        """Run a batch in one guest.
+
+        If the guest ends early, its first unfinished experiment has failed and the others are queued again.
+        """
         left = list(batch)
 
         def look() -> int:
@@ -105,21 +111,21 @@ class RandomRuns:
             calibrated = bool(left) and self._stores[left[0].number].has_calibration(0)
             return 2 * (len(batch) - len(left)) + calibrated
 
-        order = Batch([(str(each.file), str(self._stores[each.number].path)) for each in batch])
-        said = io.BytesIO()
+        runs = Batch([(str(each.file), str(self._stores[each.number].path)) for each in batch])
+        stderr = io.BytesIO()
         patience = Patience(quiet_virtual_s=max(quiet_patience_s(each.experiment) for each in batch))
         try:
             status = enter_virtual_time(
                 self._kernel,
                 MODULE,
-                [order.to_json()],
+                [runs.to_json()],
                 files=[batch[0].file],
                 patience=patience,
                 sign=look,
                 place=replace(choose_place(), core=core),
-                standard_error=said,
+                standard_error=stderr,
             )
-            reason = f"ended with status {status}: {_last_line(said)}"
+            reason = f"ended with status {status}: {_last_line(stderr)}"
         except GuestError as fault:
             reason = str(fault)
         look()
@@ -135,7 +141,7 @@ class RandomRuns:
 
 
 def is_complete(store: RunStore) -> bool:
-    """Return whether a run has come to its end, read anew each time: a guest writes it."""
+    """Return whether a run is complete. Its manifest is read each time, because a guest writes it."""
     return bool(RunStore.open(store.path).manifest["complete"])
 
 
@@ -145,17 +151,17 @@ def has_ended(store: RunStore) -> bool:
 
 
 def fail_run(store: RunStore, reason: str) -> None:
-    """Keep why a run came to no end, in its folder."""
+    """Write the reason why a run did not finish into its folder."""
     write_whole(store.path / FAILURE, f"{one_line(reason)}\n")
 
 
-def _last_line(said: io.BytesIO) -> str:
-    lines = [line for line in said.getvalue().decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
+def _last_line(stderr: io.BytesIO) -> str:
+    lines = [line for line in stderr.getvalue().decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it printed nothing"
 
 
 def agreement_of(seed: int, drawn: Sequence[DrawnExperiment], stores: Stores, simulate: Simulate) -> RandomAgreement:
-    """Simulate what has run, and compare each with its run."""
+    """Simulate the completed experiments, and compare each with its run."""
     results: list[DrawnResult] = []
     failed: dict[int, str] = {}
     for each in drawn:
@@ -188,7 +194,10 @@ def run_random(
     side_by_side: int,
     log: Log,
 ) -> Stores:
-    """Run all experiments that are not complete, and return where; an interrupt ends the guests and keeps the rest."""
+    """Run all experiments that are not complete, and return their run folders.
+
+    An interrupt ends the guests; finished experiments are kept.
+    """
     stores = begin_runs(drawn, kernel, resume=resume)
     before = sum(is_complete(store) for store in stores.values())
     log(f"seed {seed}: {len(drawn)} experiments, {before} of them finished before")
@@ -196,5 +205,5 @@ def run_random(
         try:
             RandomRuns(drawn, stores, kernel, progress).run(side_by_side)
         except KeyboardInterrupt:
-            log("interrupted: what has finished is told, --resume goes on from here")
+            log("interrupted: finished experiments are reported, --resume continues with the others")
     return stores

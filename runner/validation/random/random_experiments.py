@@ -1,8 +1,7 @@
-"""Draw experiments at random, over all that a user may combine, to compare the simulator with virtual time.
+"""Draw random experiments over everything that a user can combine, to compare the simulator with virtual time.
 
-A drawn experiment has one variant. It is as large as its kind needs and no larger: what it sends, the hosts that it has
-and how long it lasts are bounded, so that a run in virtual time costs a few seconds. The same seed and number give the
-same experiment on every machine.
+A drawn experiment has one variant. Its bytes, hosts and duration are limited, so that a run in virtual time takes a few
+seconds. The same seed and number give the same experiment on every machine.
 """
 
 from collections.abc import Sequence
@@ -18,25 +17,25 @@ KIB, MIB = 2**10, 2**20
 MS = 1_000_000
 
 MOST_BYTES = 1024 * MIB
-"""The most that all iterations together send over TCP, those that warm up included."""
+"""The most bytes that all iterations together send over TCP, warm-up included."""
 MOST_TRANSFERS = 1500
-"""The most transfers of all iterations together; every one costs system calls, however small it is."""
+"""The most transfers of all iterations together. Each one costs system calls, independent of its size."""
 MOST_SECONDS = 30.0
-"""The longest virtual time, in which samples are taken: roughly, as if all transfers followed each other."""
+"""The longest virtual time, because samples are taken in it: estimated as if all transfers ran one after the other."""
 
 SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "dp", "atlas", "atlas")
-"""Taken in turn, so that a few successive numbers have all of them; Atlas twice, since it shares links or does not."""
+"""Used in turn, so that a few successive numbers cover all of them. Atlas comes twice, with and without sharing."""
 HEAVY_BYTES = 64 * MIB
-"""Transfers as large as this go over few boundaries, a few times."""
+"""Experiments with transfers of at least this size get few stages and pipelines."""
 NOTHING_BYTES = 1
-"""The size of gradients that nobody sums: the least that a file may say."""
+"""The size of gradients without an all-reduce: the smallest size that a file may have."""
 WINDOWS_BYTES = (96 * KIB, 256 * KIB, MIB, MIB, 6 * MIB, 6 * MIB, 6 * MIB, 6 * MIB, 16 * MIB)
-"""6 MiB is what a stock Debian has."""
+"""6 MiB is the value of a stock Debian."""
 
 CONNECTIONS: tuple[int | str, ...] = (1, 1, 1, 1, 2, 4, 8, 16, "auto", "auto", "auto")
 
 _SIZES = tuple((4 * KIB * 4**step, 3 if step < 6 else 1) for step in range(9))
-"""Sizes from 4 KiB to 256 MiB, with their weights; the large ones are dear."""
+"""Sizes from 4 KiB to 256 MiB with their weights. Large sizes have a low weight because they are slow to run."""
 _LEAST_BYTES = 4 * NOTHING_BYTES
 _COMPUTE_NS = tuple(ms * MS for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000))
 _WINDOW_SHARE = 0.4
@@ -46,7 +45,7 @@ _MOST_CONNECTIONS = 64
 
 @dataclass(frozen=True)
 class _Load:
-    """The load of an iteration: what it sends, by boundary and by stage, and how often."""
+    """What an experiment sends: sizes by boundary and by stage, and how often."""
 
     activation_bytes: tuple[int, ...]
     gradient_bytes: tuple[int, ...]
@@ -55,17 +54,17 @@ class _Load:
 
     @property
     def largest_bytes(self) -> int:
-        """The largest single thing that is sent."""
+        """The largest activation or gradient."""
         return max((*self.activation_bytes, *self.gradient_bytes))
 
     def is_bounded(self, layout: Layout, transport_bps: float, latency_ns: int) -> bool:
-        """Return whether all iterations together are within the bounds, if every boundary and ring left its hosts."""
+        """Return whether all iterations together are within the limits, if every boundary and ring crosses hosts."""
         crossings = self.iterations * 2 * self.microbatches * layout.pipelines
         passed_on = 1 + 2 * (layout.cell - 1) / layout.cell
         steps = self.iterations * 2 * (layout.pipelines - 1)
         total_bytes = crossings * sum(self.activation_bytes) * passed_on + steps * sum(self.gradient_bytes)
         transfers = crossings * layout.boundaries * layout.cell + steps * layout.pipelines * layout.stages
-        # Slow start doubles what is in flight in every round trip until the largest transfer is out.
+        # Slow start doubles the data in flight in every round trip until the largest transfer has left.
         opening_s = (self.largest_bytes // _FIRST_FLIGHT_BYTES).bit_length() * 2 * latency_ns / 1e9
         crossing_s = max(self.activation_bytes, default=0) * 8 / transport_bps + opening_s
         step_s = max(self.gradient_bytes) / layout.pipelines * 8 / transport_bps + opening_s
@@ -76,7 +75,7 @@ class _Load:
         )
 
     def lessened(self) -> "_Load":
-        """Return it with fewer iterations, else with fewer microbatches, else with a quarter of what is largest."""
+        """Return a smaller load: fewer iterations, else fewer microbatches, else a quarter of the largest size."""
         if self.iterations > 2:
             return replace(self, iterations=2)
         if self.microbatches > 1:
@@ -94,7 +93,7 @@ class _Load:
 
 
 def draw_experiment(seed: int, number: int) -> dict[str, Any]:
-    """Return the document of experiment ``number`` of a ``seed``, counted from 0, as a user would write it."""
+    """Return experiment ``number`` of a ``seed``, counted from 0, as the document of an experiment file."""
     dice = Dice(f"wanbed random experiments, seed {seed}, number {number}")
     schedule = SCHEDULES[(number + seed) % len(SCHEDULES)]
     activation_bytes = NOTHING_BYTES if schedule == "dp" else dice.weighted(_SIZES)
@@ -141,7 +140,7 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
 
 
 def _transport(dice: Dice, layout: Layout, network: Network) -> tuple[dict[str, Any], float]:
-    """Return the section ``transport``, and roughly what a pair of hosts then moves."""
+    """Return the section ``transport``, and the approximate rate of a node pair with it."""
     connections = dice.one(CONNECTIONS)
     window_bytes = dice.one(WINDOWS_BYTES)
     transport: dict[str, Any] = {"connections": connections, "window": format_size(window_bytes)}
@@ -157,14 +156,14 @@ def _transport(dice: Dice, layout: Layout, network: Network) -> tuple[dict[str, 
 
 
 def _sizes(dice: Dice, size_bytes: int, count: int) -> tuple[int, ...]:
-    """Return one size for all, or now and then another one for some."""
+    """Return the same size for all, or sometimes a smaller one for some."""
     if count < 2 or size_bytes == NOTHING_BYTES or dice.chance(0.75):
         return (size_bytes,) * count
     return tuple(size_bytes // dice.one((1, 1, 3)) for _ in range(count))
 
 
 def _compute(dice: Dice, load: _Load, layout: Layout, network: Network) -> dict[str, Any]:
-    """Return the section ``compute``, with times much shorter than those of the transfers, to about as long."""
+    """Return the section ``compute``, with forwards of a tenth to all of a transfer's time."""
     largest_bytes = max(load.activation_bytes) if layout.boundaries else load.largest_bytes
     transfer_ns = largest_bytes * 8 * 10**9 // network.pair_bps + network.latency_ns
     forward_ns = dice.one([each for each in _COMPUTE_NS if transfer_ns // 10 <= each <= transfer_ns] or _COMPUTE_NS[:1])

@@ -1,4 +1,4 @@
-"""Write drawn experiments as files, which a user runs by hand like any other."""
+"""Write drawn experiments as files that a user can run like any other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from runner.resolve.experiment import Experiment
 from runner.validation.random.random_experiments import draw_experiment
 
 MOST_EXPERIMENTS = 1000
-"""The most experiments that are drawn at a time: numbers have three digits."""
+"""The most experiments of a run, because their numbers have three digits."""
 
 
 @dataclass(frozen=True)
 class DrawnExperiment:
-    """One experiment of a seed, its file, and the folder that its runs go to."""
+    """One experiment of a seed, its number, and its file."""
 
     number: int
     file: Path
@@ -31,14 +31,14 @@ class DrawnExperiment:
 
     @property
     def runs(self) -> Path:
-        """The folder of its runs, beside the file, so that looking for a run does not look through all others' runs."""
+        """The folder of its runs, beside the file. A separate folder makes it fast to find its latest run."""
         return self.file.with_suffix("")
 
 
 def write_experiments(seed: int, count: int, folder: Path) -> list[DrawnExperiment]:
-    """Draw the first ``count`` of a seed into files in ``folder``, in place of what was there.
+    """Draw the first ``count`` experiments of a seed into files in ``folder``, replacing files of the same name.
 
-    Raises InputError where nothing can be written.
+    Raise InputError if they cannot be written.
     """
     drawn = []
     try:
@@ -54,7 +54,7 @@ def write_experiments(seed: int, count: int, folder: Path) -> list[DrawnExperime
 
 
 def copy_experiments(drawn: Sequence[DrawnExperiment], names: Sequence[str], folder: Path) -> None:
-    """Make ``folder`` hold the files of the named experiments, and no other drawn one."""
+    """Copy the files of the named experiments into ``folder``, and delete those of all other drawn experiments."""
     if not names and not folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)

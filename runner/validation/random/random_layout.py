@@ -1,4 +1,4 @@
-"""Draw datacenters of any size, and where stages lie in them: placements whose rings cross the WAN too."""
+"""Draw datacenters and the placement of stages in them, including placements whose rings cross the WAN."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,16 +12,17 @@ MOST_REPLICAS = 6
 NAMES = ("east", "west", "central", "south")
 
 Datacenters = tuple[tuple[str, int, int], ...]
-"""Datacenters, each with its name, its hosts and the GPUs of each host."""
+"""Datacenters, each as its name, its number of hosts and the GPUs of each host."""
 Places = tuple[tuple[str, ...], ...]
 """The datacenter of each stage of each pipeline."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Datacenters, and where the stages of each pipeline lie in them.
+    """Datacenters, and the placement of the stages of each pipeline.
 
-    ``placement`` is one list for all pipelines, or one for each, or None: the default. ``cell`` pipelines share links.
+    ``placement`` is one list for all pipelines, one list for each, or None for the default. ``cell`` is the number of
+    pipelines of a DP-cell, 1 without sharing.
     """
 
     datacenters: Datacenters
@@ -32,23 +33,23 @@ class Layout:
 
     @property
     def boundaries(self) -> int:
-        """The number of boundaries between the stages of a pipeline."""
+        """The number of stage boundaries of a pipeline."""
         return self.stages - 1
 
     @property
     def cells_placed_apart(self) -> bool:
-        """Whether only cells of this very size have the replicas of each stage in one datacenter."""
+        """Whether only DP-cells of exactly this size have the replicas of each stage in one datacenter."""
         return self.placement is not None and not isinstance(self.placement[0], str)
 
     def written(self) -> list[Any] | None:
-        """Return the placement as a file has it."""
+        """Return the placement as in an experiment file, None for the default."""
         if self.placement is None:
             return None
         return [each if isinstance(each, str) else list(each) for each in self.placement]
 
 
 def draw_layout(dice: Dice, schedule: str, *, heavy: bool) -> Layout:
-    """Draw a layout that has room for two stages at least; a ``heavy`` one has few, and few pipelines."""
+    """Draw a layout with room for at least two stages. A ``heavy`` one has few stages and few pipelines."""
     count = dice.weighted(((2, 3), (3, 2), (4, 1)))
     datacenters = tuple(
         (name, dice.whole(1, min(4, MOST_HOSTS // count)), dice.weighted(((1, 5), (2, 3), (3, 1), (4, 2))))
@@ -63,7 +64,7 @@ def draw_layout(dice: Dice, schedule: str, *, heavy: bool) -> Layout:
 
 
 def _replicas(dice: Dice, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> Layout:
-    """Draw whole models, each on a GPU, whose sums of gradients go wherever they lie."""
+    """Draw replicas of the whole model, each on one GPU, in any datacenters."""
     pipelines = dice.whole(2, min(3 if heavy else MOST_REPLICAS, sum(rooms.values())))
     placement: Places | None = None
     if dice.chance(0.4):
@@ -73,7 +74,7 @@ def _replicas(dice: Dice, datacenters: Datacenters, rooms: Mapping[str, int], *,
 
 
 def _together(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> Layout:
-    """Draw a layout with all replicas of a stage in one datacenter: by default, or by one list."""
+    """Draw a layout with all replicas of a stage in one datacenter: the default placement, or one list."""
     fitting = [
         pipelines
         for pipelines in range(1, (2 if heavy else MOST_PIPELINES) + 1)
@@ -87,14 +88,14 @@ def _together(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mappin
 
 
 def _cell(dice: Dice, schedule: str, pipelines: int) -> int:
-    """Draw how many pipelines share links: mostly several with the schedule that was made for it."""
+    """Draw the pipelines of a DP-cell. The schedule atlas, which is made for sharing, gets several more often."""
     if pipelines == 1 or not dice.chance(0.6 if schedule == "atlas" else 0.1):
         return 1
     return dice.one([count for count in range(2, pipelines + 1) if pipelines % count == 0])
 
 
 def _apart(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> Layout:
-    """Draw a layout with each pipeline placed by itself, or each cell of two: rings cross the WAN."""
+    """Draw a layout in which each pipeline, or each DP-cell of two, has its own placement: rings cross the WAN."""
     left = {name: room // 2 for name, room in rooms.items()}
     cell, parts = 2, 2
     if schedule != "atlas" or heavy or sum(left.values()) < 4 or not dice.chance(0.4):
@@ -112,12 +113,12 @@ def _apart(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[s
 
 
 def _blocks(dice: Dice, room: Mapping[str, int], stages: int) -> tuple[str, ...]:
-    """Draw consecutive stages in each of some datacenters, which have room for them all."""
+    """Draw consecutive stages in each of some datacenters that have room for all stages."""
     places: list[str] = []
     order = dice.shuffled([name for name in room if room[name]])
     while len(places) < stages:
         name = order.pop(0)
-        # The last ones have to take what is left.
+        # Leave no more stages than the remaining datacenters have room for.
         left = stages - len(places)
         least = max(1, left - sum(room[later] for later in order))
         places += [name] * dice.whole(least, min(room[name], left))

@@ -1,4 +1,4 @@
-"""Draw the network of an experiment: latencies, rates of node pairs, and trunks that are full or not."""
+"""Draw the network of an experiment: latencies, node-pair rates, and trunks that are full or have room."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ RATES_BPS = tuple(mbit * 1_000_000 for mbit in (10, 20, 50, 100, 200, 500, 1000,
 
 _Trunk = Literal["none", "alone", "roomy", "full"]
 _QUICKEST_S, _SLOWEST_S = 0.001, 10.0
-"""The shortest and the longest time of a single transfer over a node pair."""
+"""The shortest and the longest time in seconds of a single transfer over a node pair."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """The sections of a topology, and the rate and latency of the slowest pair of hosts across the WAN."""
+    """The sections of a topology, and the lowest rate and highest latency of a node pair across the WAN."""
 
     intra: Mapping[str, str]
     wan: Mapping[str, str]
@@ -27,7 +27,7 @@ class Network:
 
 
 def draw_network(dice: Dice, datacenters: Sequence[str], crossing_bytes: int) -> Network:
-    """Draw links over which what crosses the WAN takes from a millisecond to some seconds."""
+    """Draw links over which a transfer of ``crossing_bytes`` takes from a millisecond to ten seconds."""
     rates_bps = [rate for rate in RATES_BPS if _QUICKEST_S <= crossing_bytes * 8 / rate <= _SLOWEST_S] or RATES_BPS[:1]
     trunk: _Trunk = dice.weighted((("none", 2), ("alone", 2), ("roomy", 2), ("full", 3)))
     pair_bps, latency_ns = dice.one(rates_bps), dice.one(LATENCIES_NS)
@@ -42,7 +42,7 @@ def draw_network(dice: Dice, datacenters: Sequence[str], crossing_bytes: int) ->
 
 
 def _rates(dice: Dice, trunk: _Trunk, pair_bps: int) -> dict[str, str]:
-    """Return the rates that cap a pair of hosts, and that all of them share."""
+    """Return the rate of a node pair and of the trunk that all of them share, as configured."""
     if trunk == "none":
         return {"node_pair_rate": format_rate(pair_bps)}
     if trunk == "alone":
@@ -52,7 +52,7 @@ def _rates(dice: Dice, trunk: _Trunk, pair_bps: int) -> dict[str, str]:
 
 
 def _intra(dice: Dice, pair_bps: int) -> dict[str, str]:
-    """Draw ports as slow as a node pair of the WAN, faster ones, and some that nothing limits."""
+    """Draw ports as slow as a node pair of the WAN, faster ones, or unlimited ones."""
     times = dice.weighted(((None, 2), (1, 1), (2, 2), (20, 3)))
     rate = format_rate(None if times is None else times * pair_bps)
     return {"latency": dice.one(("20us", "50us", "100us", "500us")), "rate": rate}

@@ -1,4 +1,4 @@
-"""Write the page's section on random experiments: a verdict, those that are far off and why, and errors by trait."""
+"""Write the page's section on random experiments: a verdict, large errors with their causes, and errors by trait."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ UNEXPLAINED = "not explained"
 
 @dataclass(frozen=True)
 class RandomSection:
-    """The section, made from an agreement and the explanations of its errors."""
+    """The section of the page, made from an agreement and the explanations of its errors."""
 
     agreement: RandomAgreement
     explanations: Explanations
 
     @property
     def unexplained(self) -> list[DrawnResult]:
-        """The results that need an explanation and have none, the farthest off first."""
+        """The results that need an explanation and have none, the largest error first."""
         return [
             result
             for result in self.agreement.beyond(EXPLAINED_LIMIT)
@@ -33,7 +33,7 @@ class RandomSection:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """A sentence for each thing that does not hold."""
+        """A sentence for each requirement that is not met."""
         found = self.agreement.failures
         if self.unexplained:
             names = list_text([result.name for result in self.unexplained])
@@ -41,17 +41,17 @@ class RandomSection:
         return found
 
     def verdict(self) -> str:
-        """Return a sentence for the page's head."""
+        """Return the summary for the head of the page."""
         agreement = self.agreement
         if agreement.median_error is None or agreement.share_within is None:
             return paragraph(" ".join(f"**{failure}**" for failure in self.failures))
         (worst, *_) = agreement.beyond(-1)
-        said = (
+        summary = (
             f"Over {count_text(len(agreement.results), 'experiment')} drawn at random the median error is "
             f"{agreement.median_error:.1%}, {agreement.share_within:.1%} of them are within {VIRTUAL_POINT_LIMIT:.0%}, "
             f"and the worst is {error_text(worst.error)} off ({plain(worst.name)})."
         )
-        return paragraph(" ".join([*(f"**{failure}**" for failure in self.failures), said]))
+        return paragraph(" ".join([*(f"**{failure}**" for failure in self.failures), summary]))
 
     def markdown(self) -> list[str]:
         """Return the whole section."""
@@ -72,7 +72,7 @@ class RandomSection:
         ]
         if agreement.failed:
             rows = [(str(number), plain(reason)) for number, reason in sorted(agreement.failed.items())]
-            parts += [paragraph("These came to no end:"), table(("number", "reason"), rows, right=(0,))]
+            parts += [paragraph("These did not finish:"), table(("number", "reason"), rows, right=(0,))]
         return parts
 
     def _beyond(self) -> str:
@@ -133,7 +133,7 @@ class RandomSection:
 
 
 def by_trait(results: Sequence[DrawnResult]) -> dict[str, dict[str, Any]]:
-    """Return for each trait how far off the experiments are that have it; the largest median first."""
+    """Return the errors of the experiments with each trait, the trait with the largest median error first."""
     found = {}
     for trait in dict.fromkeys(trait for result in results for trait in result.traits):
         errors = [abs(result.error) for result in results if trait in result.traits]

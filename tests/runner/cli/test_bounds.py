@@ -1,4 +1,4 @@
-"""Numbers that are too large, through the commands that read them: one short line with file, field and remedy."""
+"""Commands report numbers that are too large in one short line with file, field and remedy."""
 
 import json
 import os
@@ -139,7 +139,7 @@ def prepared(field: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_it_is_refused_in_the_file_s_and_in_the_command_s_words(command: str, case: str) -> None:
+def test_large_numbers_are_refused_in_files_and_commands(command: str, case: str) -> None:
     field, value, text = REFUSED[case]
     written(**prepared(field))
     line = refusal(*COMMANDS[command], "--set", f"{field}={value}")

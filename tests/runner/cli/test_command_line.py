@@ -1,4 +1,4 @@
-"""The commands on machines where nothing can come up, so that whatever is refused is refused before that."""
+"""Run the commands on machines that cannot emulate, so that errors are found before any bring-up."""
 
 import json
 import os

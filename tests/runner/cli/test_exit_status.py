@@ -43,7 +43,7 @@ def test_the_statuses_are_those_that_scripts_rely_on() -> None:
 
 
 @pytest.mark.parametrize(("kind", "status"), STATUS)
-def test_every_foreseen_failure_is_one_line_and_its_status(
+def test_every_expected_error_is_one_line_and_its_status(
     kind: type[Exception], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(typer.Exit) as ended, one_line_errors():
@@ -55,7 +55,7 @@ def test_every_foreseen_failure_is_one_line_and_its_status(
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in STATUS])
-def test_a_kind_of_a_foreseen_failure_is_one_too(kind: type[Exception]) -> None:
+def test_subclasses_of_expected_errors_are_expected(kind: type[Exception]) -> None:
     special = type("Special", (kind,), {})
     with pytest.raises(typer.Exit) as ended, one_line_errors():
         raise special("x")
@@ -63,7 +63,7 @@ def test_a_kind_of_a_foreseen_failure_is_one_too(kind: type[Exception]) -> None:
 
 
 @pytest.mark.parametrize("text", ["two\nlines", "a\r\nb\n", "tab\tand bell\a", "a guest's\x1b[31mcolours"])
-def test_whatever_a_message_holds_it_is_reported_in_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_message_is_reported_in_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
         fail(text, NO_DATA)
     line = capsys.readouterr().err
@@ -73,7 +73,7 @@ def test_whatever_a_message_holds_it_is_reported_in_one_line(text: str, capsys: 
 
 
 @pytest.mark.parametrize("fault", [ValueError("a mistake of ours"), KeyError("x"), AssertionError()])
-def test_what_nobody_foresaw_keeps_its_traceback(fault: Exception) -> None:
+def test_unexpected_errors_keep_their_traceback(fault: Exception) -> None:
     with pytest.raises(type(fault)) as unforeseen, one_line_errors():
         raise fault
     assert unforeseen.value is fault
@@ -94,7 +94,7 @@ def test_an_interrupt_is_reported_and_ends_as_shells_expect(capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_polite_end_unwinds_the_block_and_its_status_names_the_signal(number: signal.Signals) -> None:
+def test_sigterm_unwinds_the_block_and_sets_the_status(number: signal.Signals) -> None:
     undone: list[bool] = []
 
     def block() -> None:

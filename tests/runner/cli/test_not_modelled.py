@@ -1,4 +1,4 @@
-"""What a simulation does not model is said wherever its figures stand: through the command line, really simulated."""
+"""Everything that shows simulated figures reports what the simulation does not model, through the command line."""
 
 import csv
 import json

@@ -59,7 +59,7 @@ def test_hosts_share_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("compute", [{"kind": "replay"}, {"kind": "torch", "device": "cpu"}])
-def test_nobody_gets_a_gpu_where_none_computes(monkeypatch: pytest.MonkeyPatch, compute: dict[str, Any]) -> None:
+def test_hosts_get_no_gpu_without_gpu_compute(monkeypatch: pytest.MonkeyPatch, compute: dict[str, Any]) -> None:
     machine(monkeypatch, "GPU-0")
     assert uuids_of(experiment(compute, hosts=4)) is None
 
@@ -71,7 +71,7 @@ def test_auto_is_the_cpu_where_there_is_no_gpu_and_cuda_is_refused(monkeypatch: 
         check_gpus(experiment(TORCH), FILE)
 
 
-def test_gpus_that_nothing_tells_apart_are_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_without_uuid_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, "GPU-0", None)
     with pytest.raises(MissingError, match=r"by UUID, .*: pip install 'wanbed\[gpu\]'$"):
         check_gpus(experiment(TORCH), FILE)
@@ -95,7 +95,7 @@ def summed_by_nccl(hosts: int, **compute: Any) -> Experiment:
     return parse_experiment(document, "exp.yaml", Path())
 
 
-def test_replicas_that_sum_over_nccl_have_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nccl_needs_a_separate_gpu_per_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, "GPU-0", "GPU-1")
     assert uuids_of(summed_by_nccl(2, device="cuda")) == {"east-0": ("GPU-0",), "east-1": ("GPU-1",)}
     machine(monkeypatch, "GPU-0")

@@ -45,7 +45,7 @@ def test_variants_that_a_sweep_counts_all_stay(tmp_path: Path) -> None:
     assert len(again.points()) == 2
 
 
-def test_a_run_that_does_not_say_what_it_was_cannot_be_repeated(tmp_path: Path) -> None:
+def test_a_run_without_recorded_experiment_cannot_be_repeated(tmp_path: Path) -> None:
     run = recorded(tmp_path)
     unsaid = type(run)(**{**vars(run), "manifest": {**run.manifest, "experiment": None}})
     with pytest.raises(InputError, match="does not record the experiment"):

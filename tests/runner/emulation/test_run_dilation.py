@@ -41,12 +41,12 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
-def test_a_factor_that_is_given_is_taken_and_nothing_measured(machine: Machine) -> None:
+def test_a_configured_factor_is_used_without_measuring(machine: Machine) -> None:
     assert decide_dilation(points(dilation=4), "guest") == RunDilation(4.0, None)
     assert machine.asked == []
 
 
-def test_otherwise_the_machine_is_measured_at_the_demand_and_the_factor_follows(machine: Machine) -> None:
+def test_auto_measures_the_machine_at_the_demand(machine: Machine) -> None:
     # 1 Gbit/s each way, of which 80 % of 1 Gbit/s can be carried.
     assert decide_dilation(points(), "guest") == RunDilation(2.5, 1_000_000_000)
     assert machine.asked == [("guest", 2_000_000_000)]

@@ -1,4 +1,4 @@
-"""Which transfers are small beside what a shared rate gives away after a pause."""
+"""Find transfers that are small compared with the burst of a shared rate limit."""
 
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,12 @@ def test_an_activation_of_ten_times_the_burst_is_large_enough(tmp_path: Path) ->
     assert "east to west" in said
 
 
-def test_the_way_that_gives_away_most_is_named(tmp_path: Path) -> None:
+def test_the_path_with_the_largest_burst_is_named(tmp_path: Path) -> None:
     (said,) = small_transfers(variant(tmp_path, "64KiB"), BURSTS)
     assert "ports in west" in said
 
 
-def test_a_burst_that_no_transfer_meets_is_of_no_account(tmp_path: Path) -> None:
+def test_bursts_of_unused_paths_are_ignored(tmp_path: Path) -> None:
     assert small_transfers(variant(tmp_path, "1KiB"), {("north", "west"): 10**9}) == []
     assert small_transfers(variant(tmp_path, "1KiB"), {}) == []
 

@@ -88,7 +88,7 @@ def test_overrides_leave_the_document_they_start_from_as_it_was() -> None:
         ("training.micro\nbatches=1", "no field 'micro\\nbatches' in training, did you mean 'microbatches'?"),
     ],
 )
-def test_an_override_that_cannot_be_is_refused_in_one_line(override: str, text: str) -> None:
+def test_invalid_overrides_raise_one_line(override: str, text: str) -> None:
     assert f": {text}" in refusal(override)
 
 
@@ -138,5 +138,5 @@ def test_any_path_is_known_or_refused_in_one_line(text: str) -> None:
         "model.heads",
     ],
 )
-def test_paths_lead_into_lists_and_into_what_may_be_one_thing_or_another(path: str) -> None:
+def test_paths_lead_into_lists_and_unions(path: str) -> None:
     assert parse_path(path, "test") == tuple(path.split("."))

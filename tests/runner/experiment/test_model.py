@@ -32,7 +32,7 @@ def test_a_model_written_in_numbers_is_the_model_of_that_name() -> None:
     assert parsed(model={"hidden": 8, "context": 4}).document()["model"]["hidden"] == 8
 
 
-def test_what_lies_in_a_file_may_be_deep_in_folders() -> None:
+def test_file_paths_may_be_long() -> None:
     path = "/".join(["folder"] * 50)
     spec = parsed(
         compute={"kind": "torch", "profile": path},
@@ -112,7 +112,7 @@ def test_what_lies_in_a_file_may_be_deep_in_folders() -> None:
         ),
         (
             {"variants": variant(transport={"pipelines_per_cell": 2})},
-            "variants.0.transport: pipelines_per_cell: only pipelines that share form cells: give sharing: temporal",
+            "variants.0.transport: pipelines_per_cell: only pipelines that share form DP-cells: give sharing: temporal",
         ),
         (
             {"variants": variant(transport={"sharing": "temporal", "pipelines_per_cell": 0})},
@@ -139,7 +139,7 @@ def test_what_lies_in_a_file_may_be_deep_in_folders() -> None:
         ({"varients": []}, "varients: unknown field, did you mean 'variants'?"),
     ],
 )
-def test_what_this_version_does_not_run_is_refused_in_one_line(fields: dict[str, Any], text: str) -> None:
+def test_unknown_fields_and_values_raise_one_line(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError) as caught:
         parsed(**fields)
     # The first letter of a message is set in lower case, so that Python's True and False are as in YAML.
@@ -152,13 +152,13 @@ def test_the_topology_is_required() -> None:
         parse_model(ExperimentSpec, {}, "exp.yaml")
 
 
-def test_options_of_compute_stand_in_the_document_where_there_are_some() -> None:
+def test_document_has_compute_options_only_if_given() -> None:
     assert "options" not in parsed().document()["compute"]
     with pytest.raises(InputError, match=r"^exp\.yaml: compute: options: .*ReplayBackend\(\) takes no arguments$"):
         parsed(compute={"options": {"size": 2}})
 
 
-def test_the_document_writes_every_default_out_and_reads_back() -> None:
+def test_document_fills_in_defaults_and_reads_back() -> None:
     spec = parsed(
         compute={"forward": ["1ms", "2ms"], "activation": "3MiB"},
         variants=variant(placement=["east", "east"], options={"depth": [1, {"a": None}]}, transport={"window": "4MiB"}),

@@ -38,7 +38,7 @@ def test_a_mistake_is_reported_in_one_line_with_its_remedy(written: dict[str, An
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_written_out_again_gives_an_equal_experiment() -> None:
+def test_written_document_gives_an_equal_experiment() -> None:
     prompt = {"median": 1000, "spread": 1.5}
     written = with_prefill(trace="gamma", rate="0.25/s", variation=3, prompt=prompt, guard="1ms")
     first = experiment(**written)
@@ -49,11 +49,9 @@ def test_what_is_written_out_again_gives_an_equal_experiment() -> None:
     assert first.document()["prefill"]["prompt"] == prompt
 
 
-def test_a_variant_that_prefills_needs_to_be_told_what() -> None:
+def test_a_variant_that_prefills_needs_the_section_prefill() -> None:
     variants = [{"name": "any", "schedule": "gpipe", "prefill": "greedy"}]
-    with pytest.raises(
-        InputError, match=r"variants\.0\.prefill: nothing says what is prefilled: give a section prefill"
-    ):
+    with pytest.raises(InputError, match=r"variants\.0\.prefill: there is no section prefill: give one"):
         experiment(prefill=None, variants=variants)
 
 

@@ -19,9 +19,7 @@ def test_a_sweep_has_every_combination_once(sweep: dict[str, list[int]]) -> None
 
 
 @given(st.data(), st.dictionaries(st.sampled_from(PATHS), st.lists(st.integers(), min_size=1, max_size=3, unique=True)))
-def test_the_order_of_paths_in_the_file_does_not_number_sweep_points_differently(
-    data: st.DataObject, sweep: dict[str, list[int]]
-) -> None:
+def test_sweep_point_index_ignores_the_order_of_paths(data: st.DataObject, sweep: dict[str, list[int]]) -> None:
     shuffled = {path: sweep[path] for path in data.draw(st.permutations(list(sweep)))}
     assert combinations(shuffled) == combinations(sweep)
 
@@ -67,7 +65,7 @@ def test_values_are_shown_as_they_are_written(value: object, text: str) -> None:
         ({"variants.0.options.a": ["x\ny"]}, "variants.0.options.a: the value 'x\\ny' has unprintable characters"),
     ],
 )
-def test_what_cannot_be_swept_is_refused_in_one_line(sweep: dict[str, list[Any]], text: str) -> None:
+def test_invalid_sweeps_raise_one_line(sweep: dict[str, list[Any]], text: str) -> None:
     with pytest.raises(InputError) as caught:
         swept_paths(sweep, "exp.yaml")
     assert str(caught.value).startswith(f"exp.yaml: sweep: {text}")

@@ -1,4 +1,4 @@
-"""Outcomes that a test chooses."""
+"""Provide outcomes that a test chooses."""
 
 from collections.abc import Mapping
 

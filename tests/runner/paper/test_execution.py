@@ -1,4 +1,4 @@
-"""Jobs are stood in for by shell commands: what counts is where they run, and what is told of them."""
+"""Run jobs that are shell commands: check their cores, their logs and what is reported of them."""
 
 import os
 import subprocess
@@ -46,13 +46,13 @@ def shell(experiment: Experiment, script: str, name: str = "part") -> ShellJob:
     return ShellJob(Part(name, name, (), ()), experiment, begun=False, script=script)
 
 
-def test_what_sends_the_most_runs_first_and_what_is_complete_not_again(tmp_path: Path) -> None:
+def test_the_largest_job_runs_first_and_complete_parts_do_not(tmp_path: Path) -> None:
     assert [job.part for job in jobs_left([SMALL, LARGE], "simulate", tmp_path)] == [LARGE, SMALL]
     begin(LARGE, tmp_path, complete=True)
     assert [(job.part, job.begun) for job in jobs_left([SMALL, LARGE], "simulate", tmp_path)] == [(SMALL, False)]
 
 
-def test_what_was_cut_off_goes_on(tmp_path: Path) -> None:
+def test_an_unfinished_part_is_resumed(tmp_path: Path) -> None:
     begin(SMALL, tmp_path, complete=False)
     (job,) = jobs_left([SMALL], "simulate", tmp_path)
     assert job.begun
@@ -64,21 +64,21 @@ def test_what_was_cut_off_goes_on(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_is_found_by_what_its_file_says_now(tmp_path: Path) -> None:
+def test_a_run_is_found_by_its_current_configuration(tmp_path: Path) -> None:
     assert latest_run(SMALL.experiment("simulate"), tmp_path / "nowhere") is None
     begin(SMALL, tmp_path, complete=True)
     assert latest_run(SMALL.experiment("simulate"), tmp_path) is not None
     assert latest_run(SMALL.experiment("emulate"), tmp_path) is None
 
 
-def test_each_job_is_pinned_to_a_core_and_its_words_are_in_its_log(experiment: Experiment, tmp_path: Path) -> None:
+def test_each_job_is_pinned_to_a_core_and_logs_its_output(experiment: Experiment, tmp_path: Path) -> None:
     lines: list[str] = []
     jobs = [shell(experiment, "taskset -pc $$ && nproc", name) for name in ("one", "two", "three")]
     assert run_jobs(jobs, "emulate", tmp_path, lines.append) == []
     cores = {f"core {core}" for core in sorted(os.sched_getaffinity(0))[:2]}
     for name in ("one", "two", "three"):
         assert (tmp_path / f"{name}.log").read_text().splitlines()[-1] == "1"
-        assert any(line.startswith(f"{name}: begins on core") for line in lines)
+        assert any(line.startswith(f"{name}: starts on core") for line in lines)
         assert any(line.startswith(f"{name}: done after") for line in lines)
     assert {word for line in lines for word in cores if word in line} == cores
 
@@ -93,13 +93,13 @@ def test_a_job_that_fails_is_one_line_with_its_stderr_tail_and_the_others_run(
     assert any(line.startswith("good: done after") for line in lines)
 
 
-def test_links_outside_tolerance_are_no_failure_but_told(experiment: Experiment, tmp_path: Path) -> None:
+def test_links_outside_tolerance_are_reported_but_no_failure(experiment: Experiment, tmp_path: Path) -> None:
     lines: list[str] = []
     assert run_jobs([shell(experiment, "exit 1")], "emulate", tmp_path, lines.append) == []
     assert lines[-1].startswith("part: done, with links outside tolerance, after ")
 
 
-def test_whatever_ends_it_ends_the_jobs(tmp_path: Path) -> None:
+def test_jobs_end_with_run_jobs(tmp_path: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path

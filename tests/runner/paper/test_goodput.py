@@ -38,5 +38,5 @@ def test_what_does_not_cross_the_wan_or_is_outside_the_window_does_not_count() -
     assert steady_goodput_bps(spans(*inside, *warming_up), Window(S, 10 * S)) is None
 
 
-def test_a_single_transfer_tells_nothing() -> None:
+def test_a_single_transfer_gives_no_goodput() -> None:
     assert steady_goodput_bps(spans(("w", "e", 1, 5.0, 1000)), Window(0, 10 * S)) is None

@@ -7,7 +7,7 @@ MEASURED = [
 ]
 
 
-def test_the_reading_tells_every_figure_and_the_legend_what_is_recalled() -> None:
+def test_the_reading_has_every_figure_and_the_legend_marks_recalled_ones() -> None:
     chart = goodput_chart(MEASURED, {"one connection": {"10ms": 1.22e9}})
     assert chart is not None
     assert "One connection: 1.20\u00a0Gbit/s at 10 ms and 300\u00a0Mbit/s at 40 ms." in chart.reading

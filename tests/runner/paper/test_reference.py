@@ -47,7 +47,7 @@ def test_what_is_published_is_the_report_claims_tables_figures_and_the_agreement
     }
 
 
-def test_the_page_is_complete_in_itself_and_tells_what_is_missing(folder: Path) -> None:
+def test_the_page_is_self_contained_and_names_missing_parts(folder: Path) -> None:
     page = (folder / "report.html").read_text()
     assert "In virtual time." in page
     assert "Without a result: fig4-timeline." in page

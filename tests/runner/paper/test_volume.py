@@ -26,31 +26,31 @@ def experiment(**sections: Any) -> Any:
     return parse_experiment(document, "test", Path())
 
 
-def test_activations_and_gradients_cross_every_boundary_and_replicas_sum() -> None:
-    (cell,) = experiment().points()
+def test_volume_counts_activations_gradients_and_all_reduces() -> None:
+    (point,) = experiment().points()
     crossings = 2 * 3 * 2 * 3  # pipelines, boundaries, both ways, microbatches
-    assert iteration_bytes(cell.variants[0]) == crossings * MB + 4 * 2 * 3 * MB
+    assert iteration_bytes(point.variants[0]) == crossings * MB + 4 * 2 * 3 * MB
 
 
 def test_a_transfer_that_is_shared_is_scattered_and_gathered_on_top() -> None:
     shared = {"name": "shared", "schedule": "atlas", "transport": {"connections": 2, "sharing": "temporal"}}
     shared["transport"]["pipelines_per_cell"] = 2  # type: ignore[index]
     plain = {"name": "plain", "schedule": "atlas", "transport": {"connections": 2}}
-    (cell,) = experiment(variants=[shared, plain]).points()
-    with_sharing, without = map(iteration_bytes, cell.variants)
+    (point,) = experiment(variants=[shared, plain]).points()
+    with_sharing, without = map(iteration_bytes, point.variants)
     wan_crossings = 2 * 1 * 2 * 3
     assert with_sharing - without == wan_crossings * 2 * MB // 2
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "varuna"])
-def test_it_is_what_ranks_are_simulated_to_send(schedule: str) -> None:
-    (cell,) = experiment(
+def test_volume_equals_simulated_bytes(schedule: str) -> None:
+    (point,) = experiment(
         training={"stages": 4, "microbatches": 3, "iterations": 1, "warmup": 0},
         variants=[{"name": "one", "schedule": schedule}],
     ).points()
-    spans = simulate_variant(cell.topology, cell.variants[0], 1).spans
+    spans = simulate_variant(point.topology, point.variants[0], 1).spans
     sent = int(np.sum(spans.size_bytes[spans.kind == KIND_CODES["send"]]))
-    assert iteration_bytes(cell.variants[0]) == sent
+    assert iteration_bytes(point.variants[0]) == sent
 
 
 def test_a_volume_counts_every_iteration_of_every_trial() -> None:

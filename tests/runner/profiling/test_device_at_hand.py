@@ -33,7 +33,7 @@ def test_the_gpu_is_the_first_that_cuda_sees(monkeypatch: pytest.MonkeyPatch) ->
         assert device.name == "two"
 
 
-def test_the_cpu_is_taken_where_it_is_asked_for_or_there_is_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_is_used_if_configured_or_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, FakeGpu("GPU-1"))
     with device_at_hand("cpu") as device:
         assert isinstance(device, CpuAtHand)
@@ -55,7 +55,7 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
         pytest.fail("there is none")
 
 
-def test_a_gpu_whose_clocks_nothing_tells_is_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_without_readable_clocks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "machine_gpus", lambda: (Gpu("NVIDIA H100", "570", "GPU-1"),))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setitem(sys.modules, "pynvml", None)

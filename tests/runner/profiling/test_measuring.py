@@ -28,7 +28,7 @@ def stages_task() -> StagesTask:
     return StagesTask(task.models, "bf16", (8, 16))
 
 
-def test_a_profile_says_what_it_was_measured_on_and_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_records_device_and_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     profile = Measurement(CpuAtHand(), PACE, lines.append).stages(stages_task())
     assert (profile.precision, profile.device) == ("bf16", CpuAtHand().name)
@@ -52,7 +52,7 @@ def test_prompts_make_a_profile_of_the_layers_that_were_measured() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this torch sees a GPU")
-def test_a_gpu_that_torch_does_not_see_is_refused_with_what_would() -> None:
+def test_a_gpu_that_torch_does_not_see_is_refused() -> None:
     with pytest.raises(
         MissingError, match=r"^NVIDIA H200 is there, and torch .* does not see it: pip install a torch "
     ):
@@ -69,9 +69,7 @@ def test_a_gpu_that_torch_does_not_see_is_refused_with_what_would() -> None:
         ),
     ],
 )
-def test_memory_that_runs_out_all_the_same_is_reported_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, fault: Exception, text: str
-) -> None:
+def test_out_of_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, fault: Exception, text: str) -> None:
     def fail(_: StageDriver, __: int) -> dict[str, int]:
         raise fault
 

@@ -82,7 +82,7 @@ def test_what_cannot_be_measured_is_refused_with_a_remedy(
         profile_task(models, "cpu", **options)  # type: ignore[arg-type]
 
 
-def test_what_does_not_fit_the_device_is_refused_with_what_it_takes_and_what_there_is() -> None:
+def test_tasks_larger_than_the_device_memory_are_refused() -> None:
     task = stages_task("gpt-b", device="cuda")
     check_fits(task, "cuda", "NVIDIA H200", 141 * 2**30, 64 * 2**30)
     with pytest.raises(

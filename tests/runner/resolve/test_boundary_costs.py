@@ -1,4 +1,4 @@
-"""What a plan is told of the network, from what the experiment asks for."""
+"""Boundary costs, estimated from the configured network."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def at(topology: Topology, pipelines: int, stages: int = 4) -> Placement:
     return place_stages(topology, stages, pipelines)
 
 
-def test_a_transfer_lasts_its_size_over_the_goodput_of_the_slowest_link_on_its_way() -> None:
+def test_a_transfer_takes_size_over_goodput_of_the_slowest_link() -> None:
     topology = network()
     inside, across, _ = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
     assert (inside.latency_ns, across.latency_ns) == (50_000, 40_000_000)
@@ -44,7 +44,7 @@ def test_a_transfer_lasts_its_size_over_the_goodput_of_the_slowest_link_on_its_w
     assert [inside.shared, across.shared] == [False, False]
 
 
-def test_a_cell_of_two_halves_the_transfers_that_cross_the_wan_and_no_others() -> None:
+def test_a_dp_cell_of_two_halves_wan_transfers_only() -> None:
     topology = network()
     alone = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
     shared = boundary_costs(topology, at(topology, 2), AUTO, work(4), 2, clock="real")
@@ -66,12 +66,12 @@ def test_the_pairs_of_all_pipelines_share_a_trunk() -> None:
     assert profile.occupancy_ns == pytest.approx(8 * MEGABYTE / tcp_goodput_bps(25e6) * 1e9, rel=1e-6)
 
 
-def test_what_nothing_limits_takes_no_time() -> None:
+def test_unlimited_transfers_take_no_time() -> None:
     topology = network(node_pair_rate="unlimited", intra_rate="unlimited")
     assert boundary_costs(topology, at(topology, 1, 2), AUTO, work(2), 1, clock="real")[0].occupancy_ns == 0
 
 
-def test_a_port_that_is_slower_than_the_wan_sets_the_pace_of_what_comes_to_it() -> None:
+def test_a_port_slower_than_the_wan_limits_its_transfers() -> None:
     topology = network(node_pair_rate="800Mbit", intra_rate="80Mbit")
     profile = boundary_costs(topology, at(topology, 1, 2), AUTO, work(2), 1, clock="real")[0]
     assert profile.occupancy_ns == pytest.approx(8 * MEGABYTE / tcp_goodput_bps(80e6) * 1e9, rel=1e-6)
@@ -81,7 +81,7 @@ def test_a_port_that_is_slower_than_the_wan_sets_the_pace_of_what_comes_to_it() 
     ("forward_ms", "pipelines", "expected"),
     [(200, 4, 1), (60, 4, 2), (30, 4, 4), (1, 4, 4), (60, 3, 3), (40, 6, 3), (60, 1, 1)],
 )
-def test_a_cell_has_as_many_pipelines_as_a_transfer_lasts_forwards(
+def test_pipelines_to_share_follow_from_transfer_and_forward_times(
     forward_ms: int, pipelines: int, expected: int
 ) -> None:
     topology = network(hosts=pipelines)

@@ -25,17 +25,17 @@ def counted(of: SweepPoint, transport: TransportSpec) -> dict[tuple[str, str], i
     return count_connections(of.topology, of.variants[0].pairs, transport, "real")
 
 
-def test_virtual_time_gives_every_window_the_share_of_a_large_one() -> None:
+def test_window_share_differs_in_virtual_time() -> None:
     assert window_bps(AUTO, "virtual", 10_000_000) == int(0.49 * 2**20) * 8 * 50
     assert tcp_settings(AUTO, "virtual").in_flight_bytes == int(0.49 * 2**20)
 
 
-def test_a_connection_moves_what_it_may_have_in_flight_once_in_a_round_trip() -> None:
+def test_one_connection_moves_its_window_per_round_trip() -> None:
     # 0.7 of 1 MiB, fifty times a second.
     assert window_bps(AUTO, "real", 10_000_000) == int(0.7 * 2**20) * 8 * 50
 
 
-def test_a_number_that_is_given_joins_every_pair() -> None:
+def test_a_configured_number_holds_for_every_pair() -> None:
     assert counted(point(rate="1Gbit"), TransportSpec(connections=7)) == {
         ("east-0", "east-1"): 7,
         ("east-1", "west-0"): 7,
@@ -68,7 +68,7 @@ def test_there_are_never_more_than_64() -> None:
     assert counted(point(rate="100Gbit"), AUTO)["east-1", "west-0"] == 64
 
 
-def test_where_64_do_not_fill_a_pair_it_is_said_how_many_would_and_what_64_carry() -> None:
+def test_a_cut_pair_reports_wanted_connections_and_carried_fraction() -> None:
     wide = point(rate="100Gbit", node_pair_rate="50Gbit")
     cuts = cut_pairs(wide.topology, wide.variants[0].pairs, AUTO, "real")
     # 50 Gbit/s leave 47.82 to the payload; a connection moves 0.7 MiB fifty times a second, 293.6 Mbit/s.
@@ -76,7 +76,7 @@ def test_where_64_do_not_fill_a_pair_it_is_said_how_many_would_and_what_64_carry
     assert cuts[0].carried == pytest.approx(64 * 0.2936 / 47.82, rel=1e-3)
 
 
-def test_what_64_fill_and_what_was_given_are_not_cut() -> None:
+def test_filled_pairs_and_configured_numbers_are_not_cut() -> None:
     narrow, wide = point(rate="1Gbit"), point(rate="100Gbit")
     assert cut_pairs(narrow.topology, narrow.variants[0].pairs, AUTO, "real") == ()
     assert cut_pairs(wide.topology, wide.variants[0].pairs, TransportSpec(connections=64), "real") == ()

@@ -23,7 +23,7 @@ def network(
     return resolve_topology(TopologySpec.model_validate(document))
 
 
-def test_each_wan_boundary_asks_for_its_pair_in_both_directions() -> None:
+def test_each_wan_boundary_demands_its_pair_in_both_directions() -> None:
     topology = network(2, pair="200Mbit", rate="1Gbit")
     demand = network_demand(topology, place_stages(topology, 6).boundaries)
     assert {(pair.source, pair.destination, pair.rate_bps) for pair in demand.wan_pairs} == {
@@ -67,7 +67,7 @@ def test_unlimited_rates_do_not_count() -> None:
     assert demand.total_bps == 0
 
 
-def test_stages_on_one_host_ask_nothing_of_the_network() -> None:
+def test_stages_on_one_host_have_no_demand() -> None:
     topology = network(1, intra="1Gbit", pair="1Gbit", gpus=4)
     demand = network_demand(topology, place_stages(topology, 3, 1, ["east"] * 3).boundaries)
     assert demand.wan_pairs == demand.intra_pairs == ()

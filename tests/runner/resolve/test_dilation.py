@@ -40,12 +40,12 @@ def test_auto_fits_and_a_tenth_less_would_not(demand_bps: int, capacity_bps: int
     assert tenths == 10 or demand_bps * 100 > 8 * (tenths - 1) * capacity_bps
 
 
-def test_a_number_is_taken_as_it_is() -> None:
+def test_a_configured_dilation_is_returned_unchanged() -> None:
     assert choose_dilation(100 * GBIT, GBIT, 20.0) == 20.0
     assert choose_dilation(0, GBIT, 3) == 3.0
 
 
-def test_what_no_small_dilation_carries_is_refused_with_the_remedies() -> None:
+def test_auto_raises_capacity_error_above_its_largest_dilation() -> None:
     with pytest.raises(CapacityError) as caught:
         choose_dilation(123_456_789_012, GBIT + 17, "auto")
     text = str(caught.value)
@@ -56,18 +56,18 @@ def test_what_no_small_dilation_carries_is_refused_with_the_remedies() -> None:
 
 
 @pytest.mark.parametrize("capacity_bps", [0, -5])
-def test_a_capacity_of_nothing_is_no_measurement(capacity_bps: int) -> None:
+def test_capacity_not_above_zero_raises_value_error(capacity_bps: int) -> None:
     with pytest.raises(ValueError, match="no measurement"):
         choose_dilation(1, capacity_bps, "auto")
 
 
 @given(st.integers(0, 10**15), st.sampled_from([1.0, 1.1, 2.5, 10.0, 100.0]))
-def test_what_was_dilated_is_undone(duration_ns: int, dilation: float) -> None:
+def test_undilated_reverses_dilated(duration_ns: int, dilation: float) -> None:
     assert abs(undilated_ns(dilated_ns(duration_ns, dilation), dilation) - duration_ns) <= 1
 
 
 @given(st.lists(st.integers(0, 10**15), min_size=2), st.floats(1, 100))
-def test_undoing_keeps_the_order_of_times(times_ns: list[int], dilation: float) -> None:
+def test_undilated_keeps_the_order_of_times(times_ns: list[int], dilation: float) -> None:
     undone = [undilated_ns(time_ns, dilation) for time_ns in sorted(times_ns)]
     assert undone == sorted(undone)
     assert all(

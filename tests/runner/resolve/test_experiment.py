@@ -197,7 +197,7 @@ def test_a_profile_gives_the_links(tmp_path: Path) -> None:
         ),
         (
             {"topology": {"datacenters": SMALL["topology"]["datacenters"]}},
-            "topology.wan: nothing says what lies between the datacenters: give wan, like {latency: 40ms, rate: 10G",
+            "topology.wan: no network between the datacenters is given: give wan, like {latency: 40ms, rate: 10G",
         ),
         (
             {"topology": {"datacenters": SMALL["topology"]["datacenters"][:1], "wan": {}}},
@@ -218,7 +218,7 @@ def test_a_profile_gives_the_links(tmp_path: Path) -> None:
         ({"topology": "nowhere.yaml"}, "topology: "),
         (
             {"topology": {"datacenters": [{"name": "east", "hosts": 250, "gpus_per_host": 5}]}},
-            "training.stages: the hosts have 1250 GPUs, more than the 1024 stages there can be: say how many to use",
+            "training.stages: the hosts have 1250 GPUs, more than the 1024 stages there can be: give how many to use",
         ),
         (
             {"sweep": {"topology.wan.latancy": ["1ms"]}},

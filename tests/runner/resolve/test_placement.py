@@ -30,7 +30,7 @@ NETWORKS = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_siz
 
 
 @given(st.data(), NETWORKS)
-def test_every_stage_has_a_gpu_of_its_own_and_peers_stay_together(data: st.DataObject, topology: Topology) -> None:
+def test_every_stage_has_its_own_gpu_and_replicas_share_a_datacenter(data: st.DataObject, topology: Topology) -> None:
     stages = data.draw(st.integers(1, sum(host.gpus for host in topology.hosts)))
     placement = place_stages(topology, stages)
     assert [place.stage for place in placement.places] == list(range(stages))
@@ -102,7 +102,7 @@ def test_a_variant_can_give_the_datacenter_of_each_stage() -> None:
         ),
     ],
 )
-def test_a_placement_that_cannot_be_is_refused(asked: list[str], text: str) -> None:
+def test_invalid_placements_are_refused(asked: list[str], text: str) -> None:
     with pytest.raises(InputError) as caught:
         place_stages(network([1, 1], [1]), 3, 1, asked)
     assert str(caught.value) == text
@@ -192,7 +192,7 @@ def test_pipelines_that_cannot_be_placed_are_refused(
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.data())
-def test_shares_are_those_of_handing_out_one_by_one(room: list[int], data: st.DataObject) -> None:
+def test_even_split_equals_handing_out_one_by_one(room: list[int], data: st.DataObject) -> None:
     count = data.draw(st.integers(0, sum(room)))
     shares = [0] * len(room)
     for _ in range(count):

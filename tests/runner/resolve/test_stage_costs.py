@@ -76,7 +76,7 @@ def test_sizes_follow_from_the_model_and_the_precision() -> None:
     assert wholes.gradient_bytes == tuple(2 * size for size in halves.gradient_bytes)
 
 
-def test_one_pipeline_has_no_gradients_to_sum_unless_configured() -> None:
+def test_one_pipeline_has_no_gradients_unless_configured() -> None:
     assert resolved(2, 1, model="gpt-tiny").gradient_bytes == (0, 0)
     assert resolved(2, 2, compute={"gradient": ["1MiB", "2MiB"]}).gradient_bytes == (2**20, 2**21)
 
@@ -110,7 +110,7 @@ def test_dilation_lengthens_every_time_and_no_size() -> None:
             2,
             2,
             {"model": {"hidden": 8, "context": 8, "layers": 2}},
-            "model: the sum of gradients over the pipelines (or give compute.gradient) needs its heads, vocabulary too",
+            "model: the all-reduce of gradients (or give compute.gradient) needs its heads, vocabulary too",
         ),
         (
             8,
@@ -132,7 +132,7 @@ def test_dilation_lengthens_every_time_and_no_size() -> None:
         ),
     ],
 )
-def test_work_that_cannot_be_is_refused(stages: int, pipelines: int, document: dict[str, Any], text: str) -> None:
+def test_invalid_stage_costs_are_refused(stages: int, pipelines: int, document: dict[str, Any], text: str) -> None:
     assert refusal(stages, pipelines, **document).startswith(f"exp.yaml: {text}")
 
 

@@ -1,4 +1,4 @@
-"""Variants as they are written, and what they become: cuts, sweep points, plans, and who talks to whom."""
+"""Resolved variants: training dimensions, DP-cells, plans, and the ranks that connect."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def talking(variant: ResolvedVariant) -> set[tuple[int, int]]:
     return {(rank(one), rank(other)) for one, other in variant.pairs}
 
 
-def test_peering_stages_and_the_replicas_of_a_stage_talk() -> None:
+def test_neighbour_stages_and_ring_neighbours_connect() -> None:
     (variant,) = resolved({"schedule": "gpipe"})
     stages = {(rank, rank + 1) for rank in (*range(5), *range(6, 11))}
     assert talking(variant) == stages | {(rank, rank + 6) for rank in range(6)}
@@ -55,10 +55,10 @@ def test_peering_stages_and_the_replicas_of_a_stage_talk() -> None:
     assert talking(alone) == {(rank, rank + 1) for rank in range(5)}
 
 
-def test_replicas_on_either_side_of_a_boundary_that_crosses_the_wan_relay_for_each_other() -> None:
+def test_cell_mates_connect_at_boundaries_that_cross_the_wan() -> None:
     (variant,) = resolved({"schedule": "gpipe", "transport": TEMPORAL})
     # Boundaries 1 and 3 cross the WAN: the replicas of the stages 1 to 4 relay for each other.
-    assert [variant.mates_talk(stage) for stage in range(6)] == [False, True, True, True, True, False]
+    assert [variant.cell_mates_connect(stage) for stage in range(6)] == [False, True, True, True, True, False]
     assert [variant.shares(boundary) for boundary in range(5)] == [False, True, False, True, False]
 
 
@@ -69,14 +69,14 @@ def test_pairs_come_once_with_the_lower_rank_first() -> None:
     assert all(one < other for one, other in pairs)
 
 
-def test_cells_are_consecutive_pipelines() -> None:
+def test_dp_cells_are_consecutive_pipelines() -> None:
     (variant,) = resolved(
         {"schedule": "gpipe", "transport": TEMPORAL}, training={"stages": 3, "pipelines": 4, "microbatches": 4}
     )
     assert [list(variant.cell(pipeline)) for pipeline in range(4)] == [[0, 1], [0, 1], [2, 3], [2, 3]]
 
 
-def test_auto_takes_as_many_pipelines_as_a_transfer_lasts_forwards() -> None:
+def test_auto_pipelines_per_cell_follow_from_transfer_and_forward_times() -> None:
     auto = {"schedule": "varuna", "transport": {"sharing": "temporal", "connections": "auto"}}
     training = {"stages": 3, "pipelines": 4, "microbatches": 4}
     # 1 MiB at 1 Gbit/s lasts 8.8 ms.
@@ -85,7 +85,7 @@ def test_auto_takes_as_many_pipelines_as_a_transfer_lasts_forwards() -> None:
         assert resolved(auto, compute=compute, training=training)[0].pipelines_per_cell == expected
 
 
-def test_a_planned_schedule_has_one_plan_for_a_cell_and_options_for_each_pipeline_of_it() -> None:
+def test_a_planned_schedule_has_one_plan_for_a_dp_cell() -> None:
     (variant,) = resolved({"schedule": "atlas", "transport": TEMPORAL})
     assert variant.plan is not None
     assert len(variant.plan.orders) == 2
@@ -94,7 +94,7 @@ def test_a_planned_schedule_has_one_plan_for_a_cell_and_options_for_each_pipelin
     assert resolved({"schedule": "varuna", "options": {}})[0].plan is None
 
 
-def test_a_variant_cuts_its_own_training() -> None:
+def test_a_variant_overrides_training() -> None:
     whole, cut = resolved(
         {"schedule": "dp", "training": {"stages": 1, "pipelines": 8, "microbatches": 1}},
         {"schedule": "gpipe", "training": {"stages": 3, "memory_bound": 9}},
@@ -142,7 +142,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         (
             [{"schedule": "gpipe", "transport": {**TEMPORAL, "pipelines_per_cell": 3}}],
             {},
-            "variants.0.transport.pipelines_per_cell: cells of 3 do not divide 2 pipelines: give a divisor",
+            "variants.0.transport.pipelines_per_cell: DP-cells of 3 do not divide 2 pipelines: give a divisor",
         ),
         (
             [
@@ -154,7 +154,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
                 }
             ],
             {},
-            "variants.0.transport.sharing: the replicas of stage 0 in one cell lie in central and east: place them in",
+            "variants.0.transport.sharing: the replicas of stage 0 in one DP-cell are in central and east: place",
         ),
         ([{"schedule": "torch-gpipe"}], {}, "variants.0.schedule: torch-gpipe is torch's own: give compute: {kind: t"),
         (
@@ -219,17 +219,17 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "nccl"}}],
             {},
-            "variants.0.transport.all_reduce: nccl sums what torch computes: give compute: {kind: torch}",
+            "variants.0.transport.all_reduce: nccl all-reduces what torch computes: give compute: {kind: torch}",
         ),
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "nccl"}}],
             {**TINY, "compute": {**TORCH, "device": "cpu"}},
-            "variants.0.transport.all_reduce: nccl sums between GPUs: give compute.device: cuda",
+            "variants.0.transport.all_reduce: nccl all-reduces between GPUs: give compute.device: cuda",
         ),
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "gloo"}}],
             {**TINY, "training": {"stages": 2}},
-            "variants.0.transport.all_reduce: one pipeline has no gradients to sum: give more training.pipelines",
+            "variants.0.transport.all_reduce: one pipeline has no gradients to all-reduce: give more training",
         ),
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "gloo"}, "placement": [["east"] * 2, ["west"] * 2]}],

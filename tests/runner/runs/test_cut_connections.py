@@ -23,7 +23,7 @@ def experiment(**changes: Any) -> Experiment:
     return parse_experiment(document, "exp.yaml", Path())
 
 
-def test_a_variant_is_reported_with_its_node_pair_what_would_fill_it_and_what_there_is() -> None:
+def test_a_cut_variant_is_reported_with_its_node_pair() -> None:
     (line,) = cut_lines(experiment().points())
     assert line.startswith("cut: connections: auto stops at 64 between east-0 and west-0: 717 would fill the node pair")
     assert "64 carry 9.82" in line

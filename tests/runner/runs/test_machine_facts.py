@@ -29,7 +29,7 @@ def test_the_facts_are_plain_json_with_the_load_and_the_sysctls_of_this_moment()
     assert facts["programs"].keys() == {"iperf3", "ping"}
 
 
-def test_what_the_machine_does_not_tell_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_facts_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_GOVERNOR", tmp_path / "scaling_governor")
     monkeypatch.setattr(module, "_CLOCK_SOURCE", tmp_path / "current_clocksource")
     monkeypatch.setattr(module, "_SYSCTLS", ("net.core.of_another_kernel",))
@@ -45,7 +45,7 @@ def test_what_the_machine_does_not_tell_is_none(tmp_path: Path, monkeypatch: pyt
     ("script", "text"),
     [("echo 'iperf 3.12 (cJSON)'; echo more", "iperf 3.12 (cJSON)"), ("true", None), ("echo 3.12; exit 1", None)],
 )
-def test_a_program_tells_its_version_on_its_first_line(
+def test_a_program_version_is_its_first_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, text: str | None
 ) -> None:
     program = tmp_path / "iperf3"

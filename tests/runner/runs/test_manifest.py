@@ -72,17 +72,17 @@ def test_schedules_of_other_packages_are_reported_and_those_of_this_one_are_not(
     assert gather_manifest(experiment(), checkout=tmp_path)["foreign_schedules"] == []
 
 
-def test_what_all_share_is_reported_once() -> None:
+def test_equal_facts_are_reported_once() -> None:
     assert without_repetition({"a": {"mtu": 1500, "gso": True}, "b": {"mtu": 1500, "gso": True}}) == {
         "mtu": 1500,
         "gso": True,
     }
 
 
-def test_what_differs_is_reported_of_each() -> None:
+def test_different_facts_are_reported_by_owner() -> None:
     facts = {"a": {"mtu": 1500, "gso": True}, "b": {"mtu": 9000, "gso": True, "lro": False}}
     assert without_repetition(facts) == {"mtu": {"a": 1500, "b": 9000}, "gso": True, "lro": {"b": False}}
 
 
-def test_nobody_has_nothing_to_tell() -> None:
+def test_no_owners_have_no_facts() -> None:
     assert without_repetition({}) == {}

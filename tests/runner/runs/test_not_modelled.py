@@ -1,4 +1,4 @@
-"""What the simulator does not have, and that somebody has thought of every field of an experiment."""
+"""What the simulator does not model, and that every field of an experiment has been considered."""
 
 import re
 from collections.abc import Iterator
@@ -93,7 +93,7 @@ def test_only_what_the_named_variants_ask_for_is_reported() -> None:
     assert simulated_without(own.spec, own.topology, ["b"]) == links_without(own.topology)
 
 
-def test_a_planner_lacks_what_its_simulations_lack_and_only_where_it_is_asked() -> None:
+def test_a_planner_reports_what_its_simulations_do_not_model() -> None:
     auto = {**variant("a", congestion="bbr"), "placement": "auto"}
     own = point(topology=wan(loss="1%"), variants=[auto, variant("b", congestion="bbr")], engine="emulate")
     fields = [(each.field, each.variants) for each in planned_without(own.spec, own.topology)]
@@ -103,7 +103,7 @@ def test_a_planner_lacks_what_its_simulations_lack_and_only_where_it_is_asked() 
 
 
 @pytest.mark.parametrize(("engine", "key"), [("simulate", "not_modelled"), ("emulate", "planned_without")])
-def test_a_manifest_says_what_its_engine_left_out(engine: str, key: str, tmp_path: Path) -> None:
+def test_a_manifest_reports_what_is_not_modelled(engine: str, key: str, tmp_path: Path) -> None:
     document = {
         "topology": wan(jitter="1ms"),
         "variants": [{**variant("a"), "placement": "auto"}],
@@ -175,7 +175,7 @@ def reported_fields() -> list[str]:
     return paths
 
 
-def test_the_page_says_of_every_field_of_a_file_what_a_simulation_makes_of_it() -> None:
+def test_the_page_covers_every_field_of_a_file() -> None:
     text, fields = reported_fields(), sorted(set(fields_of(ExperimentSpec)))
     assert len(fields) > 60
     assert sorted(text) == fields

@@ -1,4 +1,4 @@
-"""What a simulated trial with prefill leaves in a run's folder."""
+"""The records that a simulated trial with prefill leaves in a run folder."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def kept(run: Path, **fields: Any) -> Path:
     return write_trial(run, simulated_record(TrialSpec.of(of.trials()[0], of), simulate_variant))
 
 
-def test_every_request_has_a_row_and_counts_tell_the_same(tmp_path: Path) -> None:
+def test_every_request_has_a_row_and_counts_agree(tmp_path: Path) -> None:
     trial = kept(tmp_path)
     requests = read_tables([trial / PREFILL_REQUESTS_FILE], PREFILL_REQUESTS)
     facts = json.loads((trial / TRIAL_FACTS).read_text())["prefill"]
@@ -33,7 +33,7 @@ def test_every_request_has_a_row_and_counts_tell_the_same(tmp_path: Path) -> Non
     assert set(requests.column("kv_bytes").to_pylist()) == {2048 * 512}
 
 
-def test_the_facts_say_what_was_offered_and_what_training_went_through(tmp_path: Path) -> None:
+def test_facts_have_the_offered_rate_and_deadline_overruns(tmp_path: Path) -> None:
     facts = json.loads((kept(tmp_path) / TRIAL_FACTS).read_text())["prefill"]
     assert {key: facts[key] for key in ("policy", "slo_ns", "depth", "model", "groups", "pool_gpus", "guard_ns")} == {
         "policy": "planned",
@@ -67,7 +67,7 @@ def test_the_gpus_of_a_pool_have_no_place_in_training(tmp_path: Path) -> None:
     assert set(own.column("stage").to_pylist()) == set(own.column("pipeline").to_pylist()) == {NO_PLACE}
 
 
-def test_without_prefill_nothing_is_said_of_it(tmp_path: Path) -> None:
+def test_without_prefill_there_are_no_facts_of_it(tmp_path: Path) -> None:
     trial = kept(tmp_path, prefill="none")
     assert "prefill" not in json.loads((trial / TRIAL_FACTS).read_text())
     assert read_tables([trial / PREFILL_REQUESTS_FILE], PREFILL_REQUESTS).num_rows == 0

@@ -38,7 +38,7 @@ def test_a_line_is_reported_at_each_trials_end(clock: Clock) -> None:
     ]
 
 
-def test_meanwhile_a_line_is_reported_at_most_every_few_seconds(clock: Clock) -> None:
+def test_refresh_prints_at_most_every_few_seconds(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress(1, stream=stream, clock=clock) as progress:
         progress.trial_started({}, "gpipe", 0)
@@ -133,7 +133,7 @@ def test_an_error_inside_a_sweep_is_passed_on_and_leaves_the_terminal_usable(clo
     assert hidden <= shown
 
 
-def test_trials_that_run_side_by_side_share_the_time_and_seldom_tell(clock: Clock) -> None:
+def test_parallel_trials_share_the_time_and_print_seldom(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress(80, stream=stream, clock=clock) as progress:
         for trial in range(80):

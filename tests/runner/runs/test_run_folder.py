@@ -79,7 +79,7 @@ def test_where_all_are_finished_it_is_the_latest(tmp_path: Path) -> None:
     assert resumed.manifest["complete"] is True
 
 
-def test_what_is_no_run_is_passed_over(tmp_path: Path) -> None:
+def test_folders_that_are_no_runs_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "a file").touch()
     (tmp_path / "cut off").mkdir()
@@ -89,7 +89,7 @@ def test_what_is_no_run_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "."])
-def test_where_no_run_of_the_configuration_is_there_is_none_to_resume(tmp_path: Path, folder: str) -> None:
+def test_resume_needs_a_run_of_the_configuration(tmp_path: Path, folder: str) -> None:
     begun(tmp_path, experiment(seed=1))
     root = tmp_path / folder
     with pytest.raises(InputError) as refused:
@@ -138,7 +138,7 @@ def test_the_refusal_says_which_folder_and_what_to_do(tmp_path: Path) -> None:
         pytest.fail("both hold it")
 
 
-def test_a_run_whose_writer_was_killed_is_free(tmp_path: Path) -> None:
+def test_a_killed_writer_releases_the_lock(tmp_path: Path) -> None:
     def hold_and_die() -> None:
         holding = exclusively(tmp_path)
         holding.__enter__()
@@ -150,7 +150,7 @@ def test_a_run_whose_writer_was_killed_is_free(tmp_path: Path) -> None:
     assert not held_by_another(tmp_path)
 
 
-def test_a_fault_meanwhile_frees_the_run(tmp_path: Path) -> None:
+def test_an_error_releases_the_lock(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), exclusively(tmp_path):
         raise ZeroDivisionError
     assert not held_by_another(tmp_path)

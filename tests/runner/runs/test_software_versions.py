@@ -48,9 +48,7 @@ def test_a_folder_inside_anothers_checkout_is_no_checkout(checkout: Path) -> Non
     assert git_state(inside) is None
 
 
-def test_a_hooks_variables_do_not_point_at_another_checkout(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_of_a_git_hook_are_ignored(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = git_state(checkout)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     assert git_state(checkout) == expected
@@ -92,7 +90,7 @@ def test_versions_cover_every_library_needed_at_run_time_and_no_other() -> None:
 
 @pytest.fixture
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package of somebody else's, which brings the schedule ``lifo``."""
+    """An installed package of another author, which has the schedule ``lifo``."""
     installed = tmp_path / "their_schedules-1.2.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: their-schedules\nVersion: 1.2\n")
@@ -113,7 +111,7 @@ def test_a_schedule_of_another_package_is_reported_with_that_package() -> None:
 
 
 @pytest.mark.usefixtures("third_party")
-def test_a_schedule_that_is_installed_but_not_run_is_not_told() -> None:
+def test_an_installed_schedule_that_is_not_run_is_not_reported() -> None:
     assert foreign_schedules(["gpipe", "atlas"]) == []
 
 

@@ -35,13 +35,13 @@ def test_nothing_compared_is_no_agreement() -> None:
         Agreement(())
 
 
-def test_a_folder_without_it_is_refused_with_what_makes_it(tmp_path: Path) -> None:
+def test_a_missing_agreement_names_the_command_that_makes_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"agreement.json: no such file: make paper writes it"):
         read_agreement(tmp_path)
 
 
 @pytest.mark.parametrize("document", [{}, {"experiments": [{}]}, {"experiments": 1}, {"experiments": []}])
-def test_something_else_is_refused_in_one_line(tmp_path: Path, document: Any) -> None:
+def test_an_invalid_agreement_raises_one_line(tmp_path: Path, document: Any) -> None:
     (tmp_path / "agreement.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match=r"agreement.json: is not what make paper writes") as refusal:
         read_agreement(tmp_path)

@@ -20,7 +20,7 @@ def test_an_arrival_counts_from_the_end_of_the_forward_that_made_the_first_activ
     assert arrival_ns(simulation(ONE_TRANSFER), 1, microbatch=1) == 70
 
 
-def test_an_arrival_that_never_was_is_none() -> None:
+def test_a_missing_arrival_raises_value_error() -> None:
     with pytest.raises(ValueError, match="not enough values"):
         arrival_ns(simulation(ONE_TRANSFER), 1, microbatch=2)
 

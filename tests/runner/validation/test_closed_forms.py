@@ -1,4 +1,4 @@
-"""What the simulator must give where paper and pencil suffice."""
+"""The simulator gives every closed form exactly."""
 
 import pytest
 

@@ -47,13 +47,13 @@ def test_the_variant_is_simulated_with_every_effect_of_tcp_and_the_timers_of_the
     assert simulator.asked == [(None, 1.0)] * 2
 
 
-def test_an_error_is_what_the_simulator_says_too_much(tmp_path: Path) -> None:
+def test_error_is_simulated_over_emulated_minus_one(tmp_path: Path) -> None:
     for simulated_s, error in ((2.2, 0.1), (1.9, -0.05)):
         (found,) = compare(run_of(tmp_path / str(error)), constant(simulated_s))
         assert found.error == pytest.approx(error)
 
 
-def test_what_is_wrong_with_the_emulated_figure_is_said(tmp_path: Path) -> None:
+def test_unreliable_emulated_figures_have_cautions(tmp_path: Path) -> None:
     (sound,) = compare(run_of(tmp_path / "a"), constant(1.0))
     assert sound.cautions == ()
     (outside,) = compare(run_of(tmp_path / "b", within_tolerance=False), constant(1.0))
@@ -88,7 +88,7 @@ def test_a_run_that_cannot_be_compared_with_is_refused_in_one_line(
     assert "\n" not in str(refusal.value)
 
 
-def test_what_only_a_later_version_says_of_a_sweep_point_is_no_difference(tmp_path: Path) -> None:
+def test_fields_of_later_versions_are_no_difference(tmp_path: Path) -> None:
     path = write_run(tmp_path, ONE)
     run = load(path)
     for entry in run.manifest["sweep_points"]:

@@ -30,14 +30,14 @@ def traits_of(variant: dict[str, Any], hosts: int = 2, gpus: int = 1, **sections
 APART = {"placement": [["east", "east"], ["west", "west"]]}
 
 
-def test_replicas_apart_sum_over_the_wan() -> None:
+def test_replicas_in_several_datacenters_all_reduce_over_the_wan() -> None:
     apart, together = traits_of(APART), traits_of({})
     assert {"rings over the WAN", "several rings over the WAN", "placed pipeline by pipeline"} <= apart
     assert {"rings inside a datacenter", "default placement"} <= together
     assert "rings over the WAN" not in together
 
 
-def test_a_single_byte_is_no_sum_of_gradients() -> None:
+def test_a_single_byte_is_no_all_reduce() -> None:
     found = traits_of(APART, compute={"gradient": "1B"})
     assert "no sums of gradients" in found
     assert "rings over the WAN" not in found
@@ -72,7 +72,7 @@ def test_windows_limit_what_they_do_not_fill() -> None:
     assert "rates limit" in traits_of({"transport": {"window": "96KiB", "connections": "auto"}})
 
 
-def test_cells_share() -> None:
+def test_dp_cells_share() -> None:
     sharing = {"transport": {"sharing": "temporal", "pipelines_per_cell": 2}}
     assert "temporal sharing" in traits_of(sharing)
     assert "several cells" in traits_of(sharing, hosts=4, training={"pipelines": 4})

@@ -1,4 +1,4 @@
-"""What every simulator of pipeline schedules must give."""
+"""The simulator gives the published iteration times of pipeline schedules."""
 
 import pytest
 

@@ -137,7 +137,7 @@ def test_the_document_is_plain_json_with_every_figure(validation: Validation) ->
     assert written["median_error"] == pytest.approx(0.00495, abs=1e-5)
 
 
-def test_without_a_run_there_are_no_errors_to_tell() -> None:
+def test_without_a_run_the_document_has_no_errors() -> None:
     written = document(Validation((EXACT,), (), ()))
     assert (written["comparisons"], written["median_error"], written["worst_error"]) == ([], None, None)
 
@@ -167,7 +167,7 @@ def test_virtual_time_has_a_section_with_every_sweep_point_and_a_line_at_the_top
     assert "**1 of 2 simulated iteration times are more than 5% off those in virtual time.**" in head
 
 
-def test_the_document_tells_the_errors_against_virtual_time(validation: Validation) -> None:
+def test_the_document_has_the_errors_against_virtual_time(validation: Validation) -> None:
     text = document(validation, AGREEMENT)["virtual_time"]
     assert (text["compared"], text["worst_error"]) == (2, pytest.approx(0.1))
     assert document(validation)["virtual_time"] is None

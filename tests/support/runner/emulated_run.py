@@ -1,4 +1,4 @@
-"""An emulated run whose iteration times a test chooses, and a simulator that answers with times of its own."""
+"""Provide an emulated run and a simulator whose iteration times a test chooses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

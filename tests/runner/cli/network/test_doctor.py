@@ -1,4 +1,4 @@
-"""What ``wanbed doctor`` tells of a machine, in words, in JSON and by its status."""
+"""The report of ``wanbed doctor`` as text, as JSON and by its exit status."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ def wanbed(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
 
 
-def test_doctor_tells_in_json_and_by_its_status_that_netem_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_missing_netem_in_json_and_status(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.doctor.probe_kernel", lambda: NO_NETEM)
     monkeypatch.setattr("testbed.doctor.probe_guest", lambda: NO_GUEST)
     done = wanbed("doctor", "--json")
@@ -44,7 +44,7 @@ def test_doctor_lists_gpus_with_memory_driver_and_uuid(monkeypatch: pytest.Monke
     assert lines[place + 1] == "              NVIDIA A10, 24 GiB, driver 570.1, GPU-2"
 
 
-def test_doctor_is_content_with_a_machine_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_succeeds_on_a_machine_with_netem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.doctor.probe_kernel", lambda: NO_NETEM)
     monkeypatch.setattr("testbed.doctor.probe_guest", lambda: Offer(GUEST, True, "User-Mode Linux 6.1 [x] with netem"))
     monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}")

@@ -1,4 +1,4 @@
-"""``wanbed exec`` on a testbed that somebody else holds up."""
+"""Run ``wanbed exec`` on a testbed that another process holds up."""
 
 import subprocess
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def test_exec_ends_what_it_started_on_a_testbed_that_stays_up(tmp_path: Path, mo
     started: list[Any] = []
 
     class Interrupted:
-        """A program that is still running when its caller is told to end."""
+        """A program that still runs when its caller is terminated."""
 
         def __init__(self, host: str) -> None:
             self.host = host

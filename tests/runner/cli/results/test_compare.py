@@ -1,4 +1,4 @@
-"""The gate as a user types it: what it prints, writes and exits with."""
+"""The output, files and exit status of ``wanbed compare``."""
 
 import json
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_what_cannot_be_compared_is_reported_field_by_field_and_can_be_allowed(t
     assert compare(a, b, *allowed).exit_code == 0
 
 
-def test_names_are_shown_and_not_obeyed(tmp_path: Path) -> None:
+def test_names_are_printed_without_markup_or_control_characters(tmp_path: Path) -> None:
     hostile = "[red]x[/red] \x1b[2J <b>"
     a, b = (write_run(tmp_path, {("10ms", hostile): flat(1.0)}, host={"cpu": f"\x1b[2J{k}"}) for k in "ab")
     done = compare(a, b)

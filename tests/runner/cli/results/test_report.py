@@ -61,7 +61,7 @@ def test_tables_go_to_a_file_if_asked(run: str) -> None:
     assert Path("table.csv").read_text(encoding="utf-8") == printed
 
 
-def test_figures_are_written_and_told(run: str) -> None:
+def test_figures_are_written_and_listed(run: str) -> None:
     text = json.loads(wanbed("report", run, "--figures", "figures", "--json").stdout)
     assert sorted(text["figures"]) == sorted(map(str, Path("figures").iterdir()))
     assert "figures/iteration-time-column.pdf" in text["figures"]

@@ -1,4 +1,4 @@
-"""``wanbed trace`` as its users type it, on a run that was simulated."""
+"""Run ``wanbed trace`` on a simulated run."""
 
 import json
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_one_iteration_of_one_trial_is_chosen(run: Path, tmp_path: Path) -> None
         (["--iteration", "2"], "--iteration 2: there is none such, choose of: 0; 1"),
     ],
 )
-def test_what_is_not_there_is_refused_in_one_line_with_what_is(run: Path, asked: list[str], text: str) -> None:
+def test_missing_trials_raise_one_line(run: Path, asked: list[str], text: str) -> None:
     assert refusal(str(run), *asked) == text
 
 

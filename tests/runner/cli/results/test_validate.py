@@ -1,4 +1,4 @@
-"""``wanbed validate`` with a stand-in for the simulator, so that what it finds can be chosen."""
+"""Run ``wanbed validate`` with a fake simulator, whose results a test chooses."""
 
 import json
 from pathlib import Path
@@ -60,9 +60,7 @@ def test_the_same_run_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch, fold
     assert written[0] == written[1]
 
 
-def test_an_iteration_time_too_far_off_is_status_1_and_the_page_is_still_written(
-    monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
+def test_a_large_error_is_status_1_and_writes_the_page(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     run = write_run(folder / "runs", ONE)
     done = wanbed(monkeypatch, constant(2.2), str(run), "--output", "validation.md")
     assert done.exit_code == 1
@@ -115,7 +113,7 @@ def test_a_run_without_a_finished_trial_is_status_4(monkeypatch: pytest.MonkeyPa
     assert "no trial of this run has finished" in done.stderr
 
 
-def test_a_simulation_that_comes_to_no_end_is_status_2(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_deadlocked_simulation_is_status_2(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     def stuck(*_: object) -> float:
         raise SimulationError("stage 1 waits for the activation of microbatch 0")
 

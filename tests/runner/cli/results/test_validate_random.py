@@ -1,4 +1,4 @@
-"""``wanbed validate --random`` with stand-ins for the guest and the simulator."""
+"""Run ``wanbed validate --random`` with a fake guest and a fake simulator."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``wanbed plan`` as its users see it; prices are those of Atlas' plan, which need no simulator."""
+"""Run ``wanbed plan``. Prices are those of Atlas' plan, which need no simulator."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def planned(content: dict[str, Any], *arguments: str) -> Result:
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_answer_names_datacenters_cells_stages_and_what_stays_unused() -> None:
+def test_the_answer_names_datacenters_dp_cells_stages_and_unused_gpus() -> None:
     done = planned(document(THREE, 6, links=SLOW))
     assert done.exit_code == 0
     assert done.output.startswith("exp.yaml: atlas, 6 stages\n")

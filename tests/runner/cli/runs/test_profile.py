@@ -1,4 +1,4 @@
-"""``wanbed profile`` on the CPU: what it writes drives a simulation and a replay's plan."""
+"""Run ``wanbed profile`` on the CPU. Its file drives a simulation and the plan of a replay."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def experiment(tmp_path: Path, **compute: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def measured_toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A profile's file, and what was told of it."""
+    """The file of a profile, and the output of its command."""
     path = tmp_path_factory.mktemp("profile") / "toy.json"
     return path, json.loads(profile(TOY, *QUICK, "--output", path, "--json").stdout)
 
@@ -67,7 +67,7 @@ def test_a_measured_profile_drives_a_run_with_the_times_that_were_measured(
     assert work.optimizer_ns[2] == model.layer.optimizer_ns + model.head.optimizer_ns
 
 
-def test_what_was_achieved_is_reported_beside_the_ceiling(measured_toy: tuple[Path, dict[str, Any]]) -> None:
+def test_achieved_flops_are_reported_beside_the_ceiling(measured_toy: tuple[Path, dict[str, Any]]) -> None:
     _, text = measured_toy
     assert len(text["figures"]) == 3
     for figure in text["figures"]:
@@ -96,9 +96,7 @@ def test_a_measured_prefill_profile_is_fitted_to_its_prompts(tmp_path: Path) -> 
     assert (fitted.error.points, fitted.error.least_tokens, fitted.error.most_tokens) == (3, 8, 192)
 
 
-def test_a_dry_run_tells_what_it_would_measure_and_loads_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_lists_measurements_and_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     line = json.loads(profile("gpt-tiny", "--device", "cpu", "--dry-run", "--json").stdout)
     assert line["profile"] is None
@@ -125,7 +123,7 @@ def test_a_file_that_is_there_is_replaced_only_when_asked(tmp_path: Path) -> Non
     path = tmp_path / "toy.json"
     path.write_text("mine")
     done = profile(TOY, *QUICK, "--output", path, status=2)
-    assert done.stderr == f"wanbed: {path}: it is there already: give another --output, or --replace\n"
+    assert done.stderr == f"wanbed: {path}: the file exists already: give another --output, or --replace\n"
     assert path.read_text() == "mine"
     profile(TOY, *QUICK, "--output", path, "--replace")
     assert load_profile(str(path)).basis == "measured"

@@ -1,4 +1,4 @@
-"""``wanbed simulate`` as its users type it, on a core that computes on paper."""
+"""Run ``wanbed simulate`` with a fake simulator core."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_the_sweep_is_simulated_without_asking_for_root_or_netem() -> None:
     assert list(pd.read_parquet(folder / "summary.parquet")["variant"]) == list(run.summary["variant"])
 
 
-def test_a_file_that_names_the_engine_runs_alike() -> None:
+def test_a_file_with_engine_simulate_gives_the_same_run() -> None:
     asked = wanbed("simulate", written(), "--jobs", "1", "--json")
     named = wanbed("run", written(engine="simulate"), "--jobs", "1", "--json")
     assert named.exit_code == 0, named.output
@@ -85,7 +85,7 @@ def test_the_summary_says_that_it_is_a_simulation_whose_links_are_as_asked() -> 
         assert len(row["iteration_times_s"]) == 2
 
 
-def test_a_dilation_says_something_of_a_machine_and_nothing_to_a_simulation() -> None:
+def test_a_simulation_ignores_dilation() -> None:
     as_it_is = json.loads(wanbed("simulate", written(), "--jobs", "1", "--json").stdout)["summary"]
     dilated = json.loads(wanbed("simulate", written(dilation=4), "--jobs", "1", "--json").stdout)["summary"]
     assert dilated == as_it_is
@@ -100,7 +100,7 @@ def test_the_report_claims_no_measurement() -> None:
     assert 'data-label="calibrated"' not in page
 
 
-def test_what_would_give_the_same_again_runs_once_and_says_so() -> None:
+def test_repeats_of_a_simulation_run_once() -> None:
     done = wanbed("simulate", written(repeats=3, sweep={}), "--jobs", "1", "--json")
     assert [row["repeat"] for row in json.loads(done.stdout)["summary"]] == [0, 0]
     text = "a simulation gives the same every time: each trial runs once, not 3 times"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
-from runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingPlans, plan_serving
+from runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingConfigs, plan_serving
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.network.address_book import AddressBook
@@ -45,7 +45,7 @@ def one_point(**variant: Any) -> SweepPoint:
     return point
 
 
-def planned(**variant: Any) -> tuple[ServiceConfig, ServingPlans, list[RankConfig]]:
+def planned(**variant: Any) -> tuple[ServiceConfig, ServingConfigs, list[RankConfig]]:
     point = one_point(**variant)
     (one,) = point.variants
     setting = SharedConfig(
@@ -62,7 +62,7 @@ def planned(**variant: Any) -> tuple[ServiceConfig, ServingPlans, list[RankConfi
     return one.service, serving, configure_ranks(point, one, setting, serving.gpus)
 
 
-def test_every_gpu_that_prefills_is_told_so_in_its_ranks_plan(tmp_path: Path) -> None:
+def test_every_prefilling_gpu_is_in_its_ranks_config(tmp_path: Path) -> None:
     _, serving, ranks = planned()
     assert set(serving.gpus) == {0, 1, 2, 3}
     for rank in ranks:
@@ -100,9 +100,9 @@ def test_caches_go_where_the_service_says() -> None:
         assert plan.kv_sent_bytes(5, 100) == service.kv_sent_bytes(5, 100)
 
 
-def test_everybody_listens_somewhere_else_below_the_ephemeral_ports() -> None:
+def test_all_processes_listen_on_different_ports_below_the_ephemeral_ones() -> None:
     _, serving, ranks = planned(pool=2)
-    listening = [process.plan for process in serving.processes]
+    listening = [process.config for process in serving.processes]
     ends = [plan.listen for plan in listening if isinstance(plan, ControllerConfig | DecodeConfig)]
     ends += [plan.serving.listen for plan in listening if isinstance(plan, PoolGpuConfig)]
     ends += [plan.listen for plan in serving.gpus.values()]
@@ -119,7 +119,7 @@ def test_every_time_is_dilated() -> None:
     assert plan.profile.chunk_ns(1, 512, 0) == pytest.approx(DILATION * service.profile.chunk_ns(1, 512, 0), abs=2)
 
 
-def test_what_is_known_of_an_iteration_ahead_is_told_its_gpu_alone() -> None:
+def test_the_planned_iteration_goes_to_its_own_gpu_only() -> None:
     _, serving, _ = planned()
     assert serving.gpus[0].training == IterationPlan(
         (PlannedAction(("forward", 0), 0, 20), PlannedAction(("optimizer", -1), 60, 70)), 100
@@ -129,28 +129,30 @@ def test_what_is_known_of_an_iteration_ahead_is_told_its_gpu_alone() -> None:
 
 def test_the_controller_plans_from_the_same_service_as_the_gpus(tmp_path: Path) -> None:
     _, serving, _ = planned()
-    plan = serving.processes[0].plan
+    plan = serving.processes[0].config
     plan.write(tmp_path / "plan.json")
     read = read_plan(ControllerConfig, tmp_path / "plan.json")
     assert read == plan
     assert read.service.settings == serving.gpus[0].settings
 
 
-def test_a_pools_gpus_have_processes_of_their_own_and_those_that_train_none_to_do(tmp_path: Path) -> None:
+def test_pool_gpus_have_their_own_processes(tmp_path: Path) -> None:
     _, serving, ranks = planned(prefill="none", pool=2)
     assert serving.gpus == {}
     assert all(rank.serving is None for rank in ranks)
     pool = [process for process in serving.processes if process.program == POOL]
     assert [process.host for process in pool] == ["east-serving-0", "east-serving-1"]
     for process in pool:
-        process.plan.write(tmp_path / "plan.json")
-        assert read_plan(PoolGpuConfig, tmp_path / "plan.json") == process.plan
-        assert isinstance(process.plan, PoolGpuConfig)
-        assert process.plan.serving.pooled
-        assert process.plan.serving.gpu >= len(ranks)
+        process.config.write(tmp_path / "plan.json")
+        assert read_plan(PoolGpuConfig, tmp_path / "plan.json") == process.config
+        assert isinstance(process.config, PoolGpuConfig)
+        assert process.config.serving.pooled
+        assert process.config.serving.gpu >= len(ranks)
 
 
-def test_torch_prefill_configures_gpus_and_decode_hosts_and_waits_for_them_to_load(tmp_path: Path) -> None:
+def test_with_torch_processes_get_the_inference_work_and_a_longer_rendezvous(
+    tmp_path: Path,
+) -> None:
     service, _, _ = planned()
     work = InferenceWork(service.model, seed=4, device="cpu")
     addresses = AddressBook(one_point().topology, slot=3)
@@ -160,14 +162,14 @@ def test_torch_prefill_configures_gpus_and_decode_hosts_and_waits_for_them_to_lo
         for group in datacenter.groups:
             layers = [serving.gpus[gpu].layers for gpu in group.gpus]
             assert [layer for each in layers for layer in each] == list(range(service.model.layers))
-    decodes = [process.plan for process in serving.processes if isinstance(process.plan, DecodeConfig)]
+    decodes = [process.config for process in serving.processes if isinstance(process.config, DecodeConfig)]
     assert {plan.inference for plan in (*serving.gpus.values(), *decodes)} == {work}
     assert {plan.rendezvous_timeout_ns for plan in (*serving.gpus.values(), *decodes)} == {TORCH_RENDEZVOUS_NS}
     decodes[0].write(tmp_path / "decode.json")
     assert read_plan(DecodeConfig, tmp_path / "decode.json") == decodes[0]
 
 
-def test_nothing_is_planned_with_times_that_have_not_been_measured() -> None:
+def test_an_unmeasured_profile_raises_value_error() -> None:
     service, _, _ = planned()
     setting = SharedConfig(AddressBook(one_point().topology, slot=3), {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
     with pytest.raises(ValueError, match=r"^profile: it is still to be measured$"):

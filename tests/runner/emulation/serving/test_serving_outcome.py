@@ -3,7 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.emulation.serving.serving_configs import ServingPlans
+from runner.emulation.serving.serving_configs import ServingConfigs
 from runner.emulation.serving.serving_outcome import ServingOutcome, gather
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
@@ -82,13 +82,13 @@ def gathered(
         datacenters=1,
         counts="",
     )
-    plans = ServingPlans(
+    plans = ServingConfigs(
         {0: gpu}, (), {"east": folder / "records"}, {0: folder / "counts"}, {}, {"east-1": folder / "decode"}
     )
     return gather(service, plans, 2.0, faults)
 
 
-def test_times_are_those_of_the_experiment_and_requests_stand_in_order(tmp_path: Path) -> None:
+def test_times_are_undilated_and_requests_are_in_order(tmp_path: Path) -> None:
     outcome = gathered(tmp_path, {"records": RECORDS, "counts": COUNTS, "decode": {"kv_bytes": 30}})
     first, second = outcome.requests
     assert (first.request, first.outcome, first.reason, first.arrival_ns) == (0, "rejected", "slo", 10)
@@ -122,7 +122,7 @@ def test_a_worker_that_ended_early_is_reported_with_its_reason(tmp_path: Path) -
     assert gathered(tmp_path, files).facts["faults"] == [f"the prefill worker of GPU 0 ended early: {fault}"]
 
 
-def test_where_torch_computes_the_tokens_and_what_was_planned_with_are_reported(tmp_path: Path) -> None:
+def test_with_torch_tokens_and_profile_are_reported(tmp_path: Path) -> None:
     computed = replace(SERVICE, inference=InferenceWork(SERVICE.model, 1, "cpu"))
     files: dict[str, object] = {
         "records": RECORDS,

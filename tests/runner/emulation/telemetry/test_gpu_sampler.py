@@ -42,20 +42,20 @@ def test_every_gpu_is_read_at_the_begin_and_the_end(binding: FakePynvml) -> None
     assert facts == {}
 
 
-def test_nvml_is_let_go_of_at_the_end(binding: FakePynvml) -> None:
+def test_nvml_is_closed_at_the_end(binding: FakePynvml) -> None:
     with ExitStack() as ending:
         GpuSampler.of(hosts_owning("GPU-1"), ending)
         assert binding.sessions == 1
     assert binding.sessions == 0
 
 
-def test_a_gpu_that_is_lost_ends_the_readings_and_tells_why(binding: FakePynvml) -> None:
+def test_a_lost_gpu_ends_the_readings_with_a_fault(binding: FakePynvml) -> None:
     samples, facts = sampled("GPU-1", "GPU-9")
     assert [sample.device for sample in samples] == ["GPU-1"]
     assert facts == {"nvml_fault": "NVML: Not Found"}
 
 
-def test_without_nvml_a_trial_has_no_samples_and_knows_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvml_a_trial_has_a_fault_and_no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     samples, facts = sampled("GPU-1")
     assert samples == []

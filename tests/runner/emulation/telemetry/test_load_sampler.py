@@ -40,7 +40,7 @@ def test_what_the_network_costs_is_reported_as_a_share_of_one_core(monkeypatch: 
     assert load.network == pytest.approx(0.25)
 
 
-def test_in_virtual_time_nobody_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_load_is_not_sampled_in_virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
     testbed = SimpleNamespace(network_cpu_time_s=lambda: None)
     assert LoadSampler.of(testbed, ExitStack()) is not None  # type: ignore[arg-type]
     monkeypatch.setattr(load_sampler, "in_virtual_time", lambda: True)

@@ -1,4 +1,4 @@
-"""The one loop of all samplers, with one that counts its readings."""
+"""Test the sampling loop with a sampler that counts its readings."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ NO_TESTBED: Testbed = SimpleNamespace()  # type: ignore[assignment]
 
 
 class Counting(Sampler[int]):
-    """A sampler that returns how often it was asked, and that fails or finds nothing when told to."""
+    """A sampler that returns its number of readings, and that can fail or return None."""
 
     interval_s = 0.002
 
@@ -67,7 +67,7 @@ def _no_thread_is_left() -> Iterator[None]:
     assert threading.active_count() == before
 
 
-def test_it_reads_at_the_begin_all_the_while_and_at_the_end(sampler: Counting) -> None:
+def test_it_reads_at_the_start_during_and_at_the_end(sampler: Counting) -> None:
     with SamplingLoop(sampler, time.monotonic_ns()) as loop:
         assert sampler.readings >= 1
         assert sampler.read_often.wait(5)
@@ -91,7 +91,7 @@ def test_a_sampler_may_go_without_a_last_reading(sampler: Counting) -> None:
     assert [count for _, count in loop.readings] == [1]
 
 
-def test_what_found_nothing_is_not_kept(sampler: Counting) -> None:
+def test_empty_readings_are_not_stored(sampler: Counting) -> None:
     sampler.nothing = True
     with SamplingLoop(sampler, 0) as loop:
         assert sampler.read_often.wait(5)
@@ -139,7 +139,7 @@ def test_the_next_reading_waits_for_the_share_of_a_core(sampler: Counting, monke
 @pytest.mark.parametrize(
     "fault", [SubstrateError("the gateway guest ended"), OSError("a socket closed"), KeyError("x")]
 )
-def test_a_reading_that_fails_meanwhile_is_raised_at_the_end(sampler: Counting, fault: Exception) -> None:
+def test_an_error_of_a_later_reading_is_raised_at_the_end(sampler: Counting, fault: Exception) -> None:
     loop = SamplingLoop(sampler, 0)
     loop.__enter__()
     assert sampler.read_often.wait(5)

@@ -37,7 +37,7 @@ STATE = TcpState(
 
 @pytest.fixture
 def described(monkeypatch: pytest.MonkeyPatch) -> Callable[[TcpState], None]:
-    """What every message of the kernel says, in place of parsing it."""
+    """The fixed content of every kernel message, used instead of parsing it."""
 
     def say(state: TcpState) -> None:
         monkeypatch.setattr(tcp_sampler, "tcp_states", lambda messages, _: [state for _ in messages])
@@ -100,7 +100,7 @@ def test_rounds_without_connections_are_not_kept() -> None:
     assert sampler(Hosts(connections=0)).read() is None
 
 
-def test_hosts_are_let_go_of_at_the_end() -> None:
+def test_the_reader_is_closed_at_the_end() -> None:
     hosts = Hosts()
     testbed = SimpleNamespace(tcp_state_reader=lambda: hosts, addresses=SimpleNamespace(host_names=dict))
     with ExitStack() as ending:

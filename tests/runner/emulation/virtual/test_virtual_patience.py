@@ -27,7 +27,7 @@ def experiment(**changes: Any) -> Experiment:
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "varuna"])
 @pytest.mark.parametrize("pipelines", [1, 2])
-def test_no_trial_is_simulated_to_last_longer_than_everything_in_turn(schedule: str, pipelines: int) -> None:
+def test_no_simulated_trial_exceeds_the_serial_bound(schedule: str, pipelines: int) -> None:
     training = {"microbatches": 4, "iterations": 3, "pipelines": pipelines}
     (point,) = experiment(variants=[{"name": "v", "schedule": schedule}], training=training).points()
     (variant,) = point.variants

@@ -14,7 +14,7 @@ def claim(outcomes: Outcomes, statement: str) -> Claim:
     return found
 
 
-def test_of_what_was_not_run_nothing_is_reproduced_but_what_other_tests_show() -> None:
+def test_claims_without_runs_are_not_reproduced() -> None:
     found = claims(of())
     assert [each.statement for each in found if each.reproduced is not None] == [
         "training semantics unchanged: no compression, no staleness"
@@ -28,7 +28,7 @@ def test_figures_from_memory_are_marked_as_recalled() -> None:
     assert recalled == {"1.22\u00a0Gbit/s", "600\u00a0Mbit/s", "396\u00a0Mbit/s", "293\u00a0Mbit/s", "5.00\u00a0Gbit/s"}
 
 
-def test_a_single_connection_is_held_against_the_rate_that_is_recalled() -> None:
+def test_a_single_connection_is_compared_with_the_recalled_rate() -> None:
     outcomes = of(outcome("fig5-tcp-bandwidth", "one connection", 1.0, "20ms", steady_goodput_bps=300 * MBPS))
     found = claim(outcomes, "one TCP connection at 20ms")
     assert (found.reproduced, found.ratio) == ("300\u00a0Mbit/s", pytest.approx(0.5))
@@ -40,7 +40,7 @@ def test_what_is_within_5_percent_is_the_same() -> None:
     assert claim(outcomes, "one TCP connection at 40ms").why == "the same within 5 %"
 
 
-def test_many_connections_are_held_against_the_cap_and_headers_are_named() -> None:
+def test_many_connections_are_compared_with_the_cap() -> None:
     outcomes = of(outcome("fig5-tcp-bandwidth", "many connections", 1.0, "40ms", steady_goodput_bps=4750 * MBPS))
     found = claim(outcomes, "many TCP connections at 40ms")
     assert found.ratio == pytest.approx(0.95)
@@ -84,7 +84,7 @@ def test_utilization_counts_prefill_and_its_impact_is_a_ratio_of_iteration_times
     assert impact.reproduced == "iteration time 1.0000 of that without, 3 deadline overruns"
 
 
-def test_the_sketch_is_held_against_the_headline() -> None:
+def test_the_sketch_is_compared_with_the_headline() -> None:
     outcomes = of(*timed("headline-gpt-a", {"gpipe": 31.8 * 1.1, "atlas": 2.1 * 1.01}))
     assert claim(outcomes, "GPT-A at 40ms: gpipe").ratio == pytest.approx(1.1)
     assert claim(outcomes, "GPT-A at 40ms: atlas").why == "the same within 5 %"

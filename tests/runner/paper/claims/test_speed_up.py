@@ -6,7 +6,7 @@ from tests.runner.paper.outcomes import of, outcome, timed
 HEADLINES = (Headline("one", ("a", "b")), Headline("two", ("c",)))
 
 
-def test_every_single_tcp_baseline_is_held_against_both_of_atlas() -> None:
+def test_every_single_tcp_baseline_is_compared_with_both_atlas_variants() -> None:
     outcomes = of(
         *timed("a", {"gpipe": 30.0, "atlas": 3.0, "atlas, no idle restart": 2.0, "varuna, many connections": 4.0}),
         *timed("b", {"varuna, bbr": 6.0}),

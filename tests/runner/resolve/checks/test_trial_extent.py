@@ -1,4 +1,4 @@
-"""What quantities multiply to is refused before it runs, whichever of them is the large one."""
+"""Products of quantities beyond the limits are refused before a run, whichever of them is large."""
 
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,11 @@ def parsed(**changes: Any) -> Experiment:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "days of computing, a million times": (
         {"compute.forward": "10000s", "compute.backward": "10000s", "training": {**SMALL["training"], **LONG}},
-        "compute.forward: one after the other, what there is to do takes 1.62e+03 years, and 100 at most are run",
+        "compute.forward: one after the other, all work takes 1.62e+03 years, and 100 at most are run",
     ),
     "terabytes at a bit a second": (
         {"topology.wan": {"latency": "20ms", "rate": "1bit"}, "compute.activation": "1000GiB"},
-        "compute.activation: one after the other, what there is to do takes ",
+        "compute.activation: one after the other, all work takes ",
     ),
     "terabytes at a bit a second that pipelines would share": (
         {
@@ -58,14 +58,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
                 }
             ],
         },
-        "compute.activation: one after the other, what there is to do takes ",
+        "compute.activation: one after the other, all work takes ",
     ),
     "a sum of terabytes at a bit a second": (
         {
             "topology.intra": {"rate": "1bit"},
             "compute.gradient": "1000GiB",
         },
-        "compute.gradient: one after the other, what there is to do takes ",
+        "compute.gradient: one after the other, all work takes ",
     ),
     "more bytes than 64 bits hold": (
         {
@@ -127,7 +127,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_product_beyond_the_bounds_is_refused_with_its_field(case: str) -> None:
+def test_products_beyond_the_limits_name_their_field(case: str) -> None:
     changes, text = REFUSED[case]
     with pytest.raises(InputError) as refused:
         parsed(**changes)
@@ -181,7 +181,7 @@ changes_of_everything = st.fixed_dictionaries(
 
 @given(changes_of_everything)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_is_not_refused_is_simulated_within_what_was_reckoned(changes: dict[str, Any]) -> None:
+def test_accepted_trials_stay_within_the_limits(changes: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runner.resolve.checks.trial_extent.MAX_WINDOWS", 10_000)
         try:

@@ -47,14 +47,14 @@ def test_where_torch_trains_it_computes_prefill_too_with_the_experiments_seed() 
     assert service().inference == InferenceWork(TINY, seed=9, device="cpu", threads=2)
 
 
-def test_its_times_are_measured_later_or_those_of_a_profile_that_is_named() -> None:
+def test_prefill_times_are_measured_or_from_a_named_profile() -> None:
     assert service().profile == UNMEASURED
     named = service(prefill={"model": "llama-8b", "profile": "a100"})
     assert named.profile.source.startswith("Prefill on NVIDIA A100")
     assert named.inference is not None
 
 
-def test_what_is_replayed_or_simulated_is_computed_by_nobody() -> None:
+def test_replayed_or_simulated_prefill_is_not_computed() -> None:
     profile = {"model": "llama-8b", "profile": "a100"}
     for changes in (REPLAY, {"engine": "simulate"}):
         of = point(prefill=profile, **changes).variants[1]

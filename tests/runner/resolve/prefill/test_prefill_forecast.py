@@ -4,7 +4,7 @@ from tests.support.runner.prefill_documents import point
 SHARED = {"connections": "auto", "sharing": "temporal"}
 
 
-def test_every_rank_has_its_actions_and_the_optimizer_behind_them() -> None:
+def test_the_optimizer_follows_the_actions_of_a_rank() -> None:
     of = point(variants=[{"name": "any", "schedule": "atlas", "transport": SHARED}])
     plans = planned_bubbles(of.topology, of.variants[0])
     assert sorted(plans) == list(range(8))
@@ -16,6 +16,6 @@ def test_every_rank_has_its_actions_and_the_optimizer_behind_them() -> None:
         assert plan.period_ns >= plan.actions[-1].end_ns
 
 
-def test_a_schedule_that_is_not_made_ahead_says_nothing() -> None:
+def test_an_unplanned_schedule_has_no_forecast() -> None:
     of = point()
     assert planned_bubbles(of.topology, of.variants[0]) == {}

@@ -21,7 +21,7 @@ def variant(**fields: Any) -> dict[str, Any]:
     return {"variants": [{"name": "any", "schedule": "1f1b", **fields}]}
 
 
-def test_replicas_of_a_stage_stand_together() -> None:
+def test_groups_have_replicas_of_the_same_stage() -> None:
     of = point()
     places = of.variants[0].placement.places
     assert of.variants[0].service is not None
@@ -31,7 +31,7 @@ def test_replicas_of_a_stage_stand_together() -> None:
             assert {places[gpu].datacenter for gpu in group.gpus} == {datacenter.name}
 
 
-def test_every_gpu_that_trains_stands_in_one_group() -> None:
+def test_every_training_gpu_is_in_one_group() -> None:
     gpus = [gpu for datacenter in service().datacenters for group in datacenter.groups for gpu in group.gpus]
     assert sorted(gpus) == list(range(8))
 
@@ -63,7 +63,7 @@ def test_a_pool_beside_planned_prefill_has_groups_after_the_others() -> None:
     assert [each.weight for each in found.datacenters] == [3, 2]
 
 
-def test_transfers_that_are_scaled_down_are_planned_as_if_the_path_were_as_much_faster() -> None:
+def test_smaller_transfers_are_planned_on_a_faster_path() -> None:
     whole, small = (
         service(**with_prefill(kv=None, activation=None)),
         service(**with_prefill(kv="2KiB", activation="128B")),

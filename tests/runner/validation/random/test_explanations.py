@@ -33,7 +33,7 @@ def test_no_file_explains_nothing(tmp_path: Path) -> None:
         ("experiments: [1]", "experiments"),
     ],
 )
-def test_what_explains_nothing_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_explanations_raise_one_line(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "explanations.yaml").write_text(text)
     with pytest.raises(InputError) as caught:
         read_explanations(tmp_path)

@@ -37,9 +37,9 @@ def test_their_median_may_be_2_percent() -> None:
     assert agreement(0.021, -0.021, 0.0).failures == ("The median error of random experiments is 2.1%, more than 2%.",)
 
 
-def test_what_came_to_no_end_and_what_was_not_run_is_reported() -> None:
+def test_failed_and_missing_experiments_are_reported() -> None:
     assert agreement(0.0, failed=1, missing=2).failures == (
-        "1 of 4 random experiments came to no end.",
+        "1 of 4 random experiments did not finish.",
         "2 of 4 random experiments were not run.",
     )
 
@@ -56,7 +56,7 @@ def test_the_farthest_off_comes_first() -> None:
     assert [result.number for result in found.beyond(0.10)] == [1, 3]
 
 
-def test_a_folder_without_it_is_refused_with_what_makes_it(tmp_path: Path) -> None:
+def test_a_missing_agreement_names_the_command_that_makes_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"agreement.json: no such file: wanbed validate --random N --drawn"):
         read_random_agreement(tmp_path)
 

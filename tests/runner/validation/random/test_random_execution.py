@@ -1,4 +1,4 @@
-"""Drawn experiments with a stand-in for the guest, which writes runs as one does."""
+"""Run drawn experiments with a fake guest, which writes runs as a real one does."""
 
 import threading
 import time
@@ -91,7 +91,7 @@ def run(
     return agreement_of(1, drawn, stores, constant(2.2))
 
 
-def test_every_experiment_is_held_against_its_simulation(
+def test_every_experiment_is_compared_with_its_simulation(
     monkeypatch: pytest.MonkeyPatch, drawn: list[DrawnExperiment]
 ) -> None:
     found = run(monkeypatch, drawn, Guests())
@@ -121,7 +121,7 @@ def test_guests_run_side_by_side(monkeypatch: pytest.MonkeyPatch, drawn: list[Dr
     assert guests.most_at_a_time == 2
 
 
-def test_one_that_fails_inside_is_reported_and_the_others_run(
+def test_a_failed_experiment_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, drawn: list[DrawnExperiment]
 ) -> None:
     def fails(store: RunStore) -> None:
@@ -135,7 +135,7 @@ def test_one_that_fails_inside_is_reported_and_the_others_run(
     assert len(found.results) == 6
 
 
-def test_a_guest_that_dies_costs_the_one_that_ran_and_the_rest_goes_on_in_another(
+def test_after_a_guest_dies_the_rest_runs_in_another(
     monkeypatch: pytest.MonkeyPatch, drawn: list[DrawnExperiment]
 ) -> None:
     def dies(store: RunStore) -> None:
@@ -206,9 +206,7 @@ def opened(drawn: list[DrawnExperiment]) -> list[RunStore]:
     return [RunStore.open(next(drawn[number].runs.iterdir())) for number in (0, BATCH)]
 
 
-def test_what_keeps_guests_from_starting_ends_all(
-    monkeypatch: pytest.MonkeyPatch, drawn: list[DrawnExperiment]
-) -> None:
+def test_guests_that_cannot_start_end_the_run(monkeypatch: pytest.MonkeyPatch, drawn: list[DrawnExperiment]) -> None:
     def missing(_: RunStore) -> None:
         raise MissingError("virtual time takes memory")
 

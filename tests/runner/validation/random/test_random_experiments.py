@@ -1,4 +1,4 @@
-"""Every draw is an experiment that runs, is small, and together they cover what a file may combine."""
+"""Every drawn experiment runs and is small, and together they cover what a file can combine."""
 
 import json
 from collections import Counter

@@ -27,7 +27,7 @@ def test_all_beyond_5_percent_are_in_the_table_the_farthest_first() -> None:
     assert "| -30.0% |" in text
 
 
-def test_a_cause_is_named_beside_its_experiment_and_told_once() -> None:
+def test_a_cause_is_named_beside_its_experiment_and_described_once() -> None:
     text = "\n".join(section(causes={"random-1-003": "", "random-1-004": ""}).markdown())
     assert text.count("- **a cause**: why it is so\n") == 1
     assert text.count("| a cause") == 2
@@ -39,7 +39,7 @@ def test_beyond_10_percent_without_a_cause_is_reported_as_not_explained() -> Non
     assert "\n".join(drawn.markdown()).count("| not explained") == 1
 
 
-def test_what_came_to_no_end_is_reported_with_its_reason() -> None:
+def test_failed_experiments_are_reported_with_their_reason() -> None:
     assert "it is \\| stuck" in "\n".join(section().markdown())
 
 

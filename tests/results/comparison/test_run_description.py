@@ -86,7 +86,7 @@ def test_a_network_that_kept_its_core_busy_is_reported_though_another_core_was_i
     ]
     (text,) = [warning for warning in warnings(replace(run, trials=trials)) if "overloaded" in warning]
     assert text.startswith(f"In 1 of {len(trials)} trials the machine was overloaded, worst with {trials[2].variant}: ")
-    assert "the guest kernel that carries the network was busy for 85% of the trial" in text
+    assert "the one core of the gateway guest was busy for 85% of the trial" in text
 
 
 def test_a_simulation_is_reported_as_such_and_needs_no_calibration(build_run: BuildRun) -> None:

@@ -224,7 +224,7 @@ def test_a_saturated_machine_stands_in_its_row(build_run: BuildRun, tmp_path: Pa
     one, many = re.findall(r'<td data-label="calibrated">(.*?)</td>', page.source, flags=re.DOTALL)
     assert re.sub(r"<[^>]*>", " ", one).split() == ["yes,", "but", "saturated", "all", "cores", "100", "%"]
     assert re.sub(r"<[^>]*>", " ", many).split() == ["yes"]
-    assert "Such figures are the machine's, not the network's." in page.text
+    assert "Such figures measure the machine, not the network." in page.text
 
 
 @pytest.mark.parametrize(("repeats", "intervals"), [(1, False), (2, False), (3, True)])

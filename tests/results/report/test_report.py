@@ -161,7 +161,7 @@ def test_several_runs_share_one_table_and_one_set_of_charts(build_run: BuildRun,
 
 def test_what_differs_between_manifests_is_reported_field_by_field(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(tmp_path, build_run(name="old"), build_run(name="new", manifest={"clock_source": "hpet"}))
-    text = page.text[page.text.index("What differs between the runs' manifests") :]
+    text = page.text[page.text.index("Differences between the runs' manifests") :]
     assert re.search(r"field old new .*name \"old\" \"new\" .*clock_source \(absent\) \"hpet\" ", text)
     assert "not comparable" not in page.text
 
@@ -196,7 +196,7 @@ def test_what_only_an_emulation_has_is_folded_away(build_run: BuildRun, tmp_path
         build_run(manifest={"engine": "simulate", "clock": "virtual"}),
     ]
     page = report(tmp_path, *runs)
-    open_table, folded = page.text[page.text.index("What differs between the runs' manifests") :].split(
+    open_table, folded = page.text[page.text.index("Differences between the runs' manifests") :].split(
         "Only an emulation"
     )
     assert " engine " in open_table

@@ -28,7 +28,7 @@ def test_an_incomplete_run_says_how_far_it_came(build_run: BuildRun) -> None:
     run = results.load(build_run(finished_trials=3))
     assert expected_trials(run) == 4
     assert warnings(run) == [
-        "This run is incomplete: 3 of 4 trials had finished when its folder was read. What is shown is of those."
+        "This run is incomplete: 3 of 4 trials had finished when its folder was read. Only those are shown."
     ]
 
 
@@ -51,7 +51,7 @@ def test_the_facts_name_what_decides_the_figures(build_run: BuildRun) -> None:
     assert found["congestion control"] == "cubic"
     assert found["TCP settings"] == "tcp_rmem 4096 131072 6291456"
     assert found["variant many connections"] == "schedule gpipe, transport connections 8"
-    assert found["dilation"].startswith("4.0 (the run went 4.0 times slower")
+    assert found["dilation"].startswith("4.0 (the run was 4.0 times slower")
     assert found["git revision"] == "abc, with uncommitted changes"
     assert "python 3.11.2" in found["versions"]
 

@@ -102,7 +102,7 @@ def test_times_that_stand_for_torch_s_are_reported(build_run: BuildRun) -> None:
     run = results.load(build_run(manifest={"engine": "simulate"}))
     trials = [replace(trial, facts={**trial.facts, "torch_times_of_profile": "cpu"}) for trial in run.trials]
     (text,) = warnings(replace(run, trials=tuple(trials)))
-    assert text.startswith("Torch did not run: its times are those of the compute profile cpu, ")
+    assert text.startswith("Torch did not run: its times come from the compute profile cpu, ")
 
 
 def test_of_a_path_with_many_values_the_first_and_the_last_are_named(build_run: BuildRun) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 def load(path: "str | Path") -> "Run":
     """Read a run's folder: its manifest, and its traces and summary as pandas data frames.
 
-    A run that was killed loads too, with what had finished. Raises RunError if there is no run.
+    A run that was killed can be read too; it contains its finished trials. Raise RunError if the folder is no run.
     """
     from results.reading.run import load_run  # noqa: PLC0415 - ranks import this package and must start without pandas
 

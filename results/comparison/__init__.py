@@ -1,1 +1,1 @@
-"""Compare two runs: what may be compared, how much slower or faster, and how certain that is."""
+"""Compare two runs: whether they are comparable, how much slower or faster one is, and with what confidence."""

@@ -1,4 +1,4 @@
-"""Find what does not forbid a comparison but a reader must know: another machine, other versions, unkept changes."""
+"""Find caveats of a comparison: differences that do not forbid it, such as another machine or other versions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ from results.reading.saturation import MachineLoad
 from results.text.number_text import count_text, list_text, shortened
 
 MAX_LISTED = 3
-"""Fields of one section; of more, how many."""
+"""The most fields of one section that are listed; the rest are only counted."""
 MAX_VALUE_LENGTH = 40
 
 _SECTIONS = (
@@ -32,17 +32,17 @@ _READ_BACK = ("sysctls", "offloads")
 
 
 def caveats(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
-    """Return one sentence for each caveat, the weightiest first; empty if there are none.
+    """Return one sentence for each caveat, the most important first; empty if there are none.
 
-    Of a run compared with itself the machine is named once.
+    If a run is compared with itself, uncommitted changes are reported once.
     """
     pairs = list(pairs)
     found = _not_modelled(a, b, pairs) + _few_repeats(pairs) + _overloaded(a, b, pairs)
     if a is not b and a.manifest.get("run_id") and a.manifest.get("run_id") == b.manifest.get("run_id"):
-        found.append("A and B are copies of one run: that they are alike says nothing.")
+        found.append("A and B are copies of one run: that they agree shows nothing.")
     for name, run in (("A", a), ("B", b))[: 1 if a is b else 2]:
         if (run.manifest.get("git") or {}).get("dirty"):
-            found.append(f"{name} was run from a checkout with uncommitted changes: no revision leads back to it.")
+            found.append(f"{name} was run from a checkout with uncommitted changes: no revision reproduces it.")
     sections: dict[str, list[Difference]] = {}
     for each in differing(_circumstances(a), _circumstances(b)):
         sections.setdefault(each.field.partition(".")[0], []).append(each)
@@ -80,7 +80,7 @@ def _few_repeats(pairs: list[Pair]) -> list[str]:
             if side.repeatable_within is None and 0 < side.repeats < FEWEST_REPEATS:
                 fewest[name] = min(side.repeats, fewest.get(name, side.repeats))
     return [
-        f"{name} has {count_text(repeats, 'repeat')}: how far repeats differ from each other is not known, give "
+        f"{name} has {count_text(repeats, 'repeat')}: how much repeats differ is not known, set "
         f"repeats: {ENOUGH_REPEATS}."
         for name, repeats in fewest.items()
     ]
@@ -105,7 +105,7 @@ def _overloaded(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
 
 
 def _not_modelled(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
-    """Return what the compared simulations leave out, each text with every run that it applies to."""
+    """Return one sentence for each text about settings that simulations do not model, naming the runs it applies to."""
     names: dict[str, list[str]] = {}
     for name, run, sides in (("A", a, [pair.a for pair in pairs]), ("B", b, [pair.b for pair in pairs])):
         text = not_modelled_text(
@@ -114,6 +114,6 @@ def _not_modelled(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
         if text:
             names.setdefault(text, []).append(name)
     return [
-        f"The simulation of {list_text(own)} does not model {text}: the ratio holds without it."
+        f"The simulation of {list_text(own)} does not model {text}: the ratio is valid only without it."
         for text, own in names.items()
     ]

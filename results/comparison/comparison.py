@@ -1,7 +1,7 @@
-"""Compare two runs, A the baseline: first whether they may be compared, then with what result.
+"""Compare run B with run A, the reference: first check that they are comparable, then judge every pair.
 
-``check`` pairs them and finds what stands in the way. ``compare`` judges every pair of a check that nothing stands in
-the way of.
+``check`` pairs them and finds the differences that forbid a comparison. ``compare`` judges every pair if there are
+none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,16 +30,20 @@ MARGIN = 0.02
 Verdict = Literal["same", "regressed", "improved", "not_comparable", "no_data"]
 
 PairKey = tuple[int, str]
-"""A's sweep point and variant."""
+"""The sweep point and variant in A."""
 
 
 class UnknownFieldError(ValueError):
-    """A field to be allowed does not exist; the message is one line with the nearest known."""
+    """A field of ``allow`` does not exist. The message is one line with the most similar known field."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """Two runs, paired; what stands in the way of comparing them (``refused``) and what was ``allowed``."""
+    """Two paired runs and their differences.
+
+    ``refused`` differences forbid a comparison, ``allowed`` ones were accepted by the user. ``under_test`` are
+    differences between paired variants, which the comparison is about.
+    """
 
     a: Run
     b: Run
@@ -57,11 +61,15 @@ class Check:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of a comparison. ``judgements`` is empty where something stands in the way.
+    """The result of a comparison. ``judgements`` is empty if a difference forbids the comparison.
 
-    ``verdict``: not_comparable if anything does; else regressed if any pair is; else no_data if there is no pair, or
-    any pair could not be judged, since a gate that measured nothing must not pass; else improved if any pair is; else
-    same. Pairs that are unclear count as same here, and ``unclear`` is their number.
+    ``verdict`` is the first that applies of
+
+    - not_comparable: a difference forbids the comparison;
+    - regressed: any pair is;
+    - no_data: there is no pair, or a pair could not be judged; a gate that measured nothing must not pass;
+    - improved: any pair is;
+    - same: otherwise. Unclear pairs count as same here; ``unclear`` is their number.
     """
 
     check: Check
@@ -83,7 +91,7 @@ class Comparison:
 
     @property
     def unclear(self) -> int:
-        """The number of pairs that the noise, or an effect as large as the margin, left undecided."""
+        """The number of pairs left undecided by noise, or by an effect about as large as the margin."""
         return sum(judgement.verdict == "unclear" for judgement in self.judgements)
 
     def document(self) -> dict[str, Any]:
@@ -137,10 +145,10 @@ def _difference_document(difference: Difference) -> dict[str, str]:
 
 
 def check(a: Run, b: Run, *, names: Sequence[tuple[str, str]] = (), allow: Sequence[str] = ()) -> Check:
-    """Pair two runs and find what stands in the way of comparing them.
+    """Pair two runs and find the differences that forbid comparing them.
 
-    ``names`` as for ``pair_runs``; ``allow`` are fields, or what they lie below, in which the runs may differ. Raises
-    PairingError, and UnknownFieldError for a field that does not exist.
+    ``names`` as for ``pair_runs``; ``allow`` are fields, or prefixes of fields, in which the runs may differ. Raise
+    PairingError as ``pair_runs`` does, and UnknownFieldError if a field of ``allow`` does not exist.
     """
     pairing = pair_runs(a, b, names)
     found = [
@@ -194,7 +202,7 @@ def _steps(field: str) -> list[str]:
 def compare(
     checked: Check, *, margin: float = MARGIN, floors: Mapping[PairKey, float] | None = None, seed: int = 0
 ) -> Comparison:
-    """Judge every pair against the larger of ``margin`` and its noise floor; judge none of a check that is refused."""
+    """Judge every pair against the larger of ``margin`` and its noise floor; judge none if the check refused any."""
     floors = floors or {}
     judgements = [
         judge(pair, margin, floors.get((pair.a.point, pair.a.variant)), seed)

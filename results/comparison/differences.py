@@ -1,8 +1,8 @@
-"""Find what two runs differ in, field by field, by the paths of the experiment file.
+"""Find the fields in which two runs differ, by the paths of the experiment file.
 
-Networks are compared as they were resolved, whether written out or taken from a profile. Computation is compared as
-what each stage was given to do, since a profile of the same name may hold other figures. A swept path has the same
-value at both sweep points of a pair, and what the file has in its place is ignored.
+Networks are compared as resolved, whether they were written out or taken from a network preset. Computation is compared
+by the stage costs, since two compute profiles of the same name may have different figures. A swept path has the same
+value at both sweep points of a pair; the file's own value for that path is ignored.
 """
 
 import json
@@ -21,10 +21,10 @@ from results.text.number_text import milliseconds_text, percent_text, rate_text
 CALIBRATION = "calibration"
 COMPLETE = "complete"
 NOT_SET = "not set"
-"""What a difference has in place of a value that is absent."""
+"""The text of a difference for an absent value."""
 
 _NOT_COMPARED = {"name", "repeats", "sweep", "variants", "dilation", "engine", "clock", "seed"}
-"""Of the experiment: those that do not matter, are paired, or stand resolved in the manifest."""
+"""Fields of the experiment that do not matter, are paired, or are compared as resolved in the manifest."""
 _OF_THE_MANIFEST = ("engine", "clock", "dilation", "seed")
 _RESOLVED_WAN = ("topology.wan", "topology.links", "topology.profile")
 _FRACTIONS = {each.field for each in IMPAIRMENTS if not each.is_duration}
@@ -33,9 +33,9 @@ _UNITS = {"_ns": lambda value: milliseconds_text(value / 1e6), "_bps": rate_text
 
 @dataclass(frozen=True)
 class Difference:
-    """One field that differs: its path, what each run has there as text, and where, "" for the whole run.
+    """One field that differs: its path, the value in each run as text, and ``where`` it differs, "" for the whole run.
 
-    ``remedy`` explains how to make the two alike where that is not plain.
+    ``remedy`` explains how to make the two equal, "" if that is obvious.
     """
 
     field: str
@@ -46,7 +46,7 @@ class Difference:
 
 
 def value_text(value: Any) -> str:
-    """Return a value of a manifest in one line; absent is ``not set``."""
+    """Return a value of a manifest as one line; ``not set`` for an absent one."""
     if value is None:
         return NOT_SET
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -58,7 +58,7 @@ def is_below(field: str, prefix: str) -> bool:
 
 
 def differing(a: Mapping[str, Any], b: Mapping[str, Any], where: str = "") -> list[Difference]:
-    """Return the fields whose values differ; an absent one is the same as one that is null or empty."""
+    """Return the fields whose values differ. Absent, null and empty values are equal."""
     return [
         Difference(field, value_text(a.get(field)), value_text(b.get(field)), where)
         for field in dict.fromkeys((*a, *b))
@@ -67,7 +67,7 @@ def differing(a: Mapping[str, Any], b: Mapping[str, Any], where: str = "") -> li
 
 
 def run_fields(run: Run) -> dict[str, Any]:
-    """Return what must be the same for the run as a whole, by path, without what its sweep replaces."""
+    """Return the fields that must be equal for the whole run, by path, without those that are swept."""
     manifest = run.manifest
     experiment = manifest.get("experiment") or {}
     swept = {path for entry in manifest.get("sweep_points") or () for path in entry.get("sweep_point", {})}
@@ -80,9 +80,9 @@ def run_fields(run: Run) -> dict[str, Any]:
 
 
 def point_fields(run: Run, point: int) -> dict[str, Any]:
-    """Return what must be the same in one sweep point: every link of the WAN as resolved, and how much is trained.
+    """Return the fields that must be equal in one sweep point: the WAN's resolved links and the tokens per iteration.
 
-    What a simulation does not model of a link is not the same as what an emulation has.
+    An impairment that a simulation does not model differs from the same impairment in an emulation.
     """
     entry = _point_entry(run, point)
     without = {
@@ -110,7 +110,7 @@ def _link_text(name: str, unit: str, value: Any) -> Any:
 
 
 def pair_fields(run: Run, point: int, variant: str) -> dict[str, Any]:
-    """Return what must be the same for both variants of a pair: what every stage has to compute and to send."""
+    """Return the fields that must be equal for both variants of a pair: compute and transfer costs of every stage."""
     work = ((_point_entry(run, point).get("variants") or {}).get(variant) or {}).get("work") or {}
     return {f"compute.work.{name}": value for name, value in work.items()}
 
@@ -120,7 +120,7 @@ def _point_entry(run: Run, point: int) -> Mapping[str, Any]:
 
 
 def differences(a: Run, b: Run, pairs: Iterable[Pair]) -> list[Difference]:
-    """Return everything in which two runs, or their compared sweep points and variants, differ but must not."""
+    """Return all differences of two runs, or of their paired sweep points and variants, that forbid a comparison."""
     pairs = list(pairs)
     found = _unfinished(a, b) + differing(run_fields(a), run_fields(b))
     for pair in _one_a_point(pairs):
@@ -138,7 +138,7 @@ def _one_a_point(pairs: Iterable[Pair]) -> Iterable[Pair]:
 
 
 def _cut_alike(a: Run, b: Run, pair: Pair) -> bool:
-    """Return whether both variants cut the model and the batch alike; if not, the variant decides a stage's work."""
+    """Return whether both variants divide the model and the batch equally; if not, their stage costs must differ."""
     of_a, of_b = (_variant_fields(run, side.variant, "training") for run, side in ((a, pair.a), (b, pair.b)))
     return not differing(of_a, of_b)
 
@@ -154,13 +154,13 @@ def _calibration(a: Run, b: Run, pair: Pair) -> list[Difference]:
     of_a, of_b = _calibration_text(a, pair.a.point), _calibration_text(b, pair.b.point)
     if not (of_a or of_b):
         return []
-    remedy = "wanbed calibrate FILE tells what the machine holds; run it again, on a quiet machine"
+    remedy = "wanbed calibrate FILE shows what the machine achieves; run the experiment again on a quiet machine"
     inside = "within tolerance"
     return [Difference(CALIBRATION, of_a or inside, of_b or inside, pair.point_text, remedy)]
 
 
 def _calibration_text(run: Run, point: int) -> str:
-    """Return what is wrong with a sweep point's links, "" if they were as asked; a simulation's are by construction."""
+    """Return how a sweep point's links failed calibration, "" if they did not; a simulation's links never fail."""
     if run.simulated or point in calibrated_points(run.calibration):
         return ""
     rows = run.calibration[run.calibration["sweep_point"] == point]
@@ -173,7 +173,7 @@ def _calibration_text(run: Run, point: int) -> str:
 
 
 def _over_links(found: list[Difference]) -> list[Difference]:
-    """Take the ends out of fields like ``topology.wan.latency.east-west`` and put them into ``where``."""
+    """Move the ends of the link from fields like ``topology.wan.latency.east-west`` to ``where``."""
     return [_without_ends(each) if each.field.startswith("topology.wan.") else each for each in found]
 
 
@@ -184,7 +184,7 @@ def _without_ends(difference: Difference) -> Difference:
 
 
 def _gathered(found: list[Difference]) -> list[Difference]:
-    """Merge equal differences at several places into one that names all of them."""
+    """Merge equal differences at several places into one whose ``where`` names all places."""
     places: dict[Difference, list[str]] = {}
     for each in found:
         places.setdefault(Difference(each.field, each.a, each.b, "", each.remedy), []).append(each.where)
@@ -195,7 +195,7 @@ def _gathered(found: list[Difference]) -> list[Difference]:
 
 
 def under_test(a: Run, b: Run, pairs: Iterable[Pair]) -> list[Difference]:
-    """Return how paired variants differ by intent: the comparison is about that, and it is no reason to refuse it."""
+    """Return how paired variants differ. The comparison is about these differences, so they do not forbid it."""
     found = []
     for pair in pairs:
         of_a, of_b = _variant_fields(a, pair.a.variant), _variant_fields(b, pair.b.variant)

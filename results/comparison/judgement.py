@@ -1,4 +1,4 @@
-"""Judge the iteration times of one pair: slower, faster, the same, or not known well enough."""
+"""Judge the iteration times of one pair: slower, faster, the same, or undecided."""
 
 import math
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ from results.text.number_text import count_text, list_text, percent_text
 PairVerdict = Literal["same", "regressed", "improved", "unclear", "no_data"]
 
 MANY_REPEATS = 100
-"""More than that are not advised: the effect is about as large as the margin, and no measurement settles that."""
+"""The most repeats that are advised. If more are needed, the effect is about as large as the margin."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judgement of one pair. ``ratio`` is B's iteration time over A's, above 1 where B is slower.
+    """The judgement of one pair. ``ratio`` is B's iteration time divided by A's, above 1 if B is slower.
 
-    ``interval`` is None where either side has too few repeats for one. ``margin`` is the one that was applied;
-    ``noise_floor`` None: not measured. ``reading`` gives the verdict in one line.
+    ``interval`` is None if either side has too few repeats for one. ``margin`` is the applied one; ``noise_floor`` is
+    None if it was not measured. ``reading`` explains the verdict in one line.
     """
 
     pair: Pair
@@ -42,17 +42,17 @@ class Judgement:
 
 
 def judge(pair: Pair, margin: float, noise_floor: float | None = None, seed: int = 0) -> Judgement:
-    """Judge the 95 % interval of the ratio by the margin m, a fraction, or the noise floor if that is larger.
+    """Judge the 95 % interval of the ratio by m: the margin, a fraction, or the noise floor if that is larger.
 
     - regressed: the interval's low end is above 1 + m
     - improved: its high end is below 1 / (1 + m), so that swapping the runs swaps the verdicts
-    - same: it lies within these two
-    - unclear: it reaches past one of them, or past both
-    - no_data: there is no ratio, or nothing shows how far repeats lie apart
+    - same: it lies within these two bounds
+    - unclear: it extends beyond one of them or both
+    - no_data: there is no ratio, or the noise between repeats is unknown
 
-    A simulation gives the same every time: its interval is the ratio itself. Fewer than ``FEWEST_REPEATS`` repeats have
-    no interval. How far the ratio may be off is then the noise floor if it was measured, which is compared with the
-    ``margin`` as asked, or what virtual time repeats within.
+    A simulation is deterministic: its interval is the ratio itself. Fewer than ``FEWEST_REPEATS`` repeats have no
+    interval. Then an interval follows from the largest relative error of the ratio, and is judged by ``margin`` alone.
+    That error is the noise floor if it was measured, else the repeatability of virtual time.
     """
     applied = max(margin, noise_floor or 0.0)
     a_s, b_s = pair.a.median_s, pair.b.median_s
@@ -73,7 +73,7 @@ def judge(pair: Pair, margin: float, noise_floor: float | None = None, seed: int
         )
         return Judgement(pair, ratio, None, "no_data", applied, noise_floor, reading)
     span = ratio / (1 + reach), ratio * (1 + reach)
-    source = "as virtual time repeats" if noise_floor is None else "by the noise that was measured"
+    source = "by the repeatability of virtual time" if noise_floor is None else "by the measured noise"
     verdict = _verdict(span, margin)
     reading = _without_interval(pair, ratio, verdict, f"{_span_text(span)} {source}", percent_text(margin))
     return Judgement(pair, ratio, None, verdict, margin, noise_floor, reading)
@@ -99,13 +99,13 @@ def _interval(pair: Pair, ratio: float, seed: int) -> tuple[float, float] | None
 
 
 def _repeatable_within(pair: Pair) -> float | None:
-    """Return how far the ratio of two runs that need no repeats may be off, None if either does need them."""
+    """Return the largest relative error of the ratio if it is known without repeats on both sides, else None."""
     known = [side.repeatable_within for side in (pair.a, pair.b) if side.repeatable_within is not None]
     return sum(known) if len(known) == 2 else None
 
 
 def _exact_or_measured(side: Side) -> Trials:
-    """Return an exact median as often as an interval needs repeats, without scatter, else the measured times."""
+    """Return the measured times. For a simulation return its median as often as an interval needs repeats."""
     return [[side.median_s or 0.0]] * FEWEST_REPEATS if side.exact else side.times_s
 
 
@@ -134,8 +134,8 @@ def _reading(pair: Pair, ratio: float, interval: tuple[float, float], verdict: P
     within = percent_text(margin).replace("\u00a0", " ")
     if verdict == "unclear":
         return f"{change}, but {span} reaches past {within}: {_advice(pair, ratio, interval, margin)}"
-    sure = "exact, as simulated" if pair.a.exact and pair.b.exact else f"95 % sure: {span}"
-    return f"{change} ({sure}; margin {within})"
+    certainty = "exact, as simulated" if pair.a.exact and pair.b.exact else f"95 % interval: {span}"
+    return f"{change} ({certainty}; margin {within})"
 
 
 def _without_interval(pair: Pair, ratio: float, verdict: PairVerdict, span: str, margin: str) -> str:
@@ -156,22 +156,22 @@ def _advice(pair: Pair, ratio: float, interval: tuple[float, float], margin: flo
 def repeats_to_settle(repeats: int, ratio: float, interval: tuple[float, float], margin: float) -> int | None:
     """Return how many repeats might settle an unclear verdict, None for more than ``MANY_REPEATS``.
 
-    An interval shrinks with the square root of the number of repeats. It has to become shorter than the way from the
-    ratio to the nearer end of the margins.
+    An interval shrinks with the square root of the number of repeats. Half of it must become shorter than the distance
+    from the ratio to the nearer bound of the margin; both are measured in logarithms.
     """
     half = (math.log(interval[1]) - math.log(interval[0])) / 2
-    way = min(abs(math.log(ratio) - end) for end in (math.log1p(margin), -math.log1p(margin)))
-    if way == 0:
+    distance = min(abs(math.log(ratio) - end) for end in (math.log1p(margin), -math.log1p(margin)))
+    if distance == 0:
         return None
-    needed = max(repeats + 1, math.ceil(repeats * (half / way) ** 2))
+    needed = max(repeats + 1, math.ceil(repeats * (half / distance) ** 2))
     return needed if needed <= MANY_REPEATS else None
 
 
 def noise_floor(times_s: Trials, a: Side, b: Side, seed: int = 0) -> float:
-    """Return how far from 1 the ratio of two runs of the same thing lies, 95 times of 100.
+    """Return the noise floor: the distance from 1 that the ratio of two equal runs does not exceed 95 times in 100.
 
-    It is the 95 % quantile of abs(ratio - 1) between two resamples, with as many repeats as A and B have, of the same
-    ``times_s``. Raises ValueError without a measurement.
+    It is the 95 % quantile of abs(ratio - 1) between two resamples of the same ``times_s``, with as many repeats as A
+    and B have. Raise ValueError if there is no measurement.
     """
     generator = np.random.default_rng(seed)
     of_a, of_b = (resampled_medians(times_s, generator, repeats=max(1, side.repeats)) for side in (a, b))

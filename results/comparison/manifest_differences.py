@@ -1,4 +1,4 @@
-"""Find what differs between the manifests of several runs, field by field."""
+"""Find the fields in which the manifests of several runs differ."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,14 @@ _DERIVED = (
     "calibration",
     "capacity_bps",
 )
-"""Differ between any two runs, or follow from the rest."""
+"""Sections that differ between any two runs, or follow from other sections."""
 
 
 @dataclass(frozen=True)
 class ManifestDifference:
-    """One field in which the runs differ; ``values`` as JSON, one a run, ``ABSENT`` where a run does not have it.
+    """One field in which the runs differ. ``values`` has one JSON text per run, ``ABSENT`` if a run lacks the field.
 
-    ``derived`` marks one that differs between any two runs, or follows from others.
+    ``derived`` marks a field that differs between any two runs or follows from others.
     """
 
     path: str
@@ -41,7 +41,7 @@ class ManifestDifference:
 
 
 def manifest_differences(manifests: Sequence[Mapping[str, Any]]) -> list[ManifestDifference]:
-    """Return the fields in which the manifests are not all the same, in the order in which they stand there."""
+    """Return the fields in which the manifests are not all equal, in the manifests' order."""
     fields = [
         {path: json.dumps(value, ensure_ascii=False, default=str) for path, value in flattened(manifest, named=True)}
         for manifest in manifests
@@ -56,9 +56,10 @@ def manifest_differences(manifests: Sequence[Mapping[str, Any]]) -> list[Manifes
 
 @dataclass(frozen=True)
 class ReportedDifferences:
-    """The differences as a report shows them.
+    """The differences as a report groups them.
 
-    ``of_emulation`` is what a simulation does not have and all emulations have alike: it characterizes neither.
+    ``of_emulation`` are the fields that no simulation has and that are equal in all emulations. ``derived`` are the
+    derived ones, ``deciding`` all others.
     """
 
     deciding: tuple[ManifestDifference, ...]
@@ -67,7 +68,7 @@ class ReportedDifferences:
 
 
 def reported_differences(runs: Sequence[Run]) -> ReportedDifferences:
-    """Sort the ``manifest_differences`` of these runs by what they mean."""
+    """Return the ``manifest_differences`` of these runs in groups."""
     found = manifest_differences([run.manifest for run in runs])
     derived = tuple(each for each in found if each.derived)
     rest = [each for each in found if not each.derived]
@@ -77,13 +78,13 @@ def reported_differences(runs: Sequence[Run]) -> ReportedDifferences:
 
 
 def _of_emulation(difference: ManifestDifference, simulated: Sequence[bool]) -> bool:
-    emulated = {value for value, of_none in zip(difference.values, simulated, strict=True) if not of_none}
+    emulated = {value for value, by_simulator in zip(difference.values, simulated, strict=True) if not by_simulator}
     absent = [value == ABSENT for value in difference.values]
     return absent == list(simulated) and len(emulated) == 1
 
 
 def incomparable(runs: Sequence[Run]) -> list[str]:
-    """Return the fields in which others differ from the first, so that a comparison refuses them; empty if none."""
+    """Return the top-level fields whose differences from the first run forbid a comparison; empty if none."""
     first = runs[0]
     others = [run for run in runs[1:] if run.path.resolve() != first.path.resolve()]
     found = [each for other in others for each in differences(first, other, pair_runs(first, other).pairs)]

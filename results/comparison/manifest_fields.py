@@ -5,9 +5,10 @@ from typing import Any
 
 
 def flattened(document: Any, *, named: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield every single value of a JSON document with its dotted path, as an experiment file's overrides have it.
+    """Yield every single value of a JSON document with its dotted path, as used in overrides of an experiment file.
 
-    Entries of a list count from 0; with ``named``, those that have a name go by it, and a list of plain values is one.
+    Entries of a list are numbered from 0. With ``named``, entries that have a name use it instead, and a list of plain
+    values is one value.
     """
     return _below(document, "", named)
 

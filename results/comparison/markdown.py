@@ -1,4 +1,4 @@
-"""Write a comparison as GitHub-flavoured Markdown, such as a workflow's summary shows."""
+"""Write a comparison as GitHub-flavoured Markdown, for example for a workflow's summary."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ from results.comparison.pairing import Pair
 from results.text.number_text import count_text, percent_text, seconds_text
 
 MAX_TEXT = 80
-"""Characters of a value shown; those of a profile with many stages go on for pages."""
+"""The most characters of a value that are shown; a compute profile with many stages has pages of them."""
 
 WORDS: dict[PairVerdict, str] = {
     "same": "same",
@@ -23,7 +23,7 @@ _SPECIAL = frozenset('\\`*_[]<>#|~&:@"$')
 
 
 def escaped(text: str) -> str:
-    """Escape text as Markdown that shows it literally, on one line and without characters that turn its direction."""
+    """Escape text as Markdown that shows it literally, on one line, without characters that change text direction."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return "".join(f"&#{ord(character)};" if character in _SPECIAL else character for character in printable)
 
@@ -55,7 +55,7 @@ def verdict_line(comparison: Comparison) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """Write the verdict, one row a pair, what stands in the way, and what to know; escape all names."""
+    """Write the verdict, one row per pair, the differences, and the caveats. All names are escaped."""
     checked = comparison.check
     parts = [
         f"### wanbed compare: {escaped(verdict_line(comparison))}",
@@ -66,19 +66,19 @@ def markdown(comparison: Comparison) -> str:
         headings = ("sweep point", "variant", "A", "B", "B / A", "95 % interval", "verdict", "")
         parts.append(_table(headings, map(pair_row, comparison.judgements)))
     for title, found in (
-        ("What stands in the way (`--allow FIELD` accepts one)", checked.refused),
+        ("Differences that forbid a comparison (`--allow FIELD` accepts one)", checked.refused),
         ("Differences that were allowed", checked.allowed),
         ("Under test", checked.under_test),
     ):
         if found:
             parts += [f"**{title}**", _table(("field", "A", "B", "where"), map(difference_row, found))]
     if checked.caveats:
-        parts.append("**To know**\n\n" + "\n".join(f"- {escaped(each)}" for each in checked.caveats))
+        parts.append("**Caveats**\n\n" + "\n".join(f"- {escaped(each)}" for each in checked.caveats))
     return "\n\n".join(parts) + "\n"
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *([escaped(point) for point in row] for row in rows)]
+    lines = [headings, ["---"] * len(headings), *([escaped(text) for text in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -98,7 +98,7 @@ def pair_row(judgement: Judgement) -> tuple[str, ...]:
 
 
 def _interval_text(judgement: Judgement) -> str:
-    """Return the interval, or why there is none."""
+    """Return the interval, or the reason why there is none."""
     pair, interval = judgement.pair, judgement.interval
     if pair.a.exact and pair.b.exact:
         return "exact"
@@ -108,7 +108,7 @@ def _interval_text(judgement: Judgement) -> str:
 
 
 def _saturated_text(pair: Pair) -> str:
-    """Name the sides whose machine did not keep up, so that the row does not read as if both had."""
+    """Name the sides whose machine was saturated; "" if none was."""
     sides = [name for name, side in (("A", pair.a), ("B", pair.b)) if side.saturated]
     return f", {' and '.join(sides)} saturated" if sides else ""
 

@@ -1,4 +1,4 @@
-"""Pair the trials of two runs that belong together: by sweep point, that is its swept values, and by variant."""
+"""Pair the trials of two runs by sweep point, identified by its swept values, and by variant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from results.text.number_text import list_text
 
 
 class PairingError(ValueError):
-    """The variants asked for cannot be paired; the message is one line."""
+    """The runs or variants cannot be paired. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Side:
     """One variant in one sweep point of one run: the iteration times of each repeat, in seconds.
 
-    ``exact`` marks a simulation, which gives the same every time. ``repeatable_within`` is by how much, as a fraction,
-    two runs of it may differ, where that is known without repeats. ``saturated`` counts the repeats whose machine did
-    not keep up.
+    ``exact`` marks a simulation, which is deterministic. ``repeatable_within`` is the largest relative difference
+    between two runs of it if that is known without repeats, else None. ``saturated`` is the number of repeats with a
+    saturated machine.
     """
 
     point: int
@@ -35,17 +35,17 @@ class Side:
 
     @property
     def median_s(self) -> float | None:
-        """Median over repeats of each repeat's median; None where nothing was measured."""
+        """Median over repeats of each repeat's median iteration time; None if nothing was measured."""
         return median_of_medians(self.times_s)
 
     @property
     def repeats(self) -> int:
-        """The number of repeats that measured something."""
+        """The number of repeats with a measured iteration."""
         return sum(1 for times in self.times_s if times)
 
     @property
     def iterations(self) -> int:
-        """The number of iterations measured in all."""
+        """The number of measured iterations in all repeats."""
         return sum(map(len, self.times_s))
 
 
@@ -59,18 +59,21 @@ class Pair:
 
     @property
     def point_text(self) -> str:
-        """The swept values as a reader calls them; empty where nothing was swept."""
+        """The swept values as text for readers; empty if nothing was swept."""
         return point_text(self.point)
 
     @property
     def variant_text(self) -> str:
-        """The variant's name, or both where B's has another."""
+        """The variant's name, or both names if they differ."""
         return self.a.variant if self.a.variant == self.b.variant else f"{self.a.variant} -> {self.b.variant}"
 
 
 @dataclass(frozen=True)
 class Unpaired:
-    """A sweep point or variant that only one of the runs has: ``points`` or ``variants``, "A" or "B", and which."""
+    """A sweep point or variant that only one run has.
+
+    ``field`` is ``sweep_points`` or ``variants``, ``run`` is "A" or "B", and ``name`` is the sweep point or variant.
+    """
 
     field: str
     run: str
@@ -79,7 +82,7 @@ class Unpaired:
 
 @dataclass(frozen=True)
 class Pairing:
-    """Every pair in A's order of sweep points and variants, and the sweep points and variants left over."""
+    """All pairs, in A's order of sweep points and variants, and the sweep points and variants without a counterpart."""
 
     pairs: tuple[Pair, ...]
     unpaired: tuple[Unpaired, ...]
@@ -88,10 +91,11 @@ class Pairing:
 def pair_runs(a: Run, b: Run, names: Sequence[tuple[str, str]] = ()) -> Pairing:
     """Pair every sweep point and variant of A with B's of the same swept values and name.
 
-    ``names`` pairs a variant of A with one of B by another name. Of one and the same run given twice those pairs alone
-    are compared. A sweep point or variant counts if the manifest has it, though no trial of it may have finished.
+    ``names`` pairs a variant of A with one of B that has another name. If the same run is given twice, only these pairs
+    are compared. Sweep points and variants are taken from the manifest, even if no trial of them has finished.
 
-    Raises PairingError for a name that a run does not have, one paired twice, and a run compared with itself.
+    Raise PairingError if a run lacks one of the names, if a variant is paired twice, or if a run is given twice without
+    ``names``.
     """
     twice = a.path.resolve() == b.path.resolve()
     if twice and not names:

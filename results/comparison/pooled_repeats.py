@@ -1,7 +1,7 @@
-"""Estimate the uncertainty of figures of many measurements in few repeats: the bootstrap over repeats alone.
+"""Estimate the uncertainty of figures with many measurements in few repeats, by the bootstrap over repeats alone.
 
 Each resample draws repeats with replacement, as many as there are. The measurements of one repeat stay together, since
-the requests of one trial wait for each other, and the moments of one trial follow each other.
+they depend on each other: requests of one trial wait for each other, and times of one trial are consecutive.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS
 RESAMPLES = 1_000
 
 Interval = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
-"""Low and high ends, one of each for every figure."""
+"""The low and the high ends of the intervals, with one entry per figure."""
 
 
 def percentile_intervals(repeats: Sequence[npt.NDArray[np.int64]], percents: Sequence[int]) -> Interval | None:
-    """Return the 95 % interval of percentiles, by nearest rank, of the values of all repeats together.
+    """Return the 95 % intervals of percentiles, by nearest rank, of the pooled values of all repeats.
 
     None for fewer than ``FEWEST_REPEATS`` repeats that have a value.
     """
@@ -39,9 +39,9 @@ def percentile_intervals(repeats: Sequence[npt.NDArray[np.int64]], percents: Seq
 
 
 def moment_intervals(repeats: npt.NDArray[np.float64]) -> Interval | None:
-    """Return the 95 % interval of the median over repeats at every moment.
+    """Return the 95 % intervals of the median over repeats at each point in time.
 
-    ``repeats`` has a row for each repeat and a column for each moment. None for fewer than ``FEWEST_REPEATS`` repeats.
+    ``repeats`` has a row per repeat and a column per point in time. None for fewer than ``FEWEST_REPEATS`` repeats.
     """
     if len(repeats) < FEWEST_REPEATS:
         return None
@@ -51,7 +51,7 @@ def moment_intervals(repeats: npt.NDArray[np.float64]) -> Interval | None:
 
 
 def _draws(repeats: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return how often each repeat is in each distinct resample, and how many resamples are like it."""
+    """Return how often each repeat is in each distinct resample, and how often that resample was drawn."""
     drawn = np.random.default_rng(0).multinomial(repeats, [1 / repeats] * repeats, size=RESAMPLES)
     different, times = np.unique(drawn, axis=0, return_counts=True)
     return different, times

@@ -1,4 +1,4 @@
-"""Return by how much two runs of one thing may differ, where that is known without repeating it."""
+"""Look up how much two runs of the same experiment may differ, if that is known without repeats."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from ground.impairments import IMPAIRMENTS
 from results.reading.run import Run
 
 IN_VIRTUAL_TIME = 0.001
-"""Two runs in virtual time lie no further apart, which ``tests/system/test_virtual_time.py`` holds them to."""
+"""The largest relative difference of two runs in virtual time; ``tests/system/test_virtual_time.py`` checks it."""
 
 
 def repeatable_within(run: Run, point: int) -> float | None:
-    """Return by which fraction another run of that sweep point may differ; None if only repeats can show it.
+    """Return the largest relative difference of another run of that sweep point; None if only repeats can show it.
 
-    A simulation gives the same every time. So, nearly, does virtual time, unless packets are lost or delayed at random.
+    A simulation is deterministic: 0. A run in virtual time nearly is, unless packets are lost or delayed at random.
     """
     if run.simulated:
         return 0.0

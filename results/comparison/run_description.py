@@ -1,4 +1,4 @@
-"""Describe a run in words, from its manifest, of which any part may be absent."""
+"""Describe a run as text, from its manifest. Any part of the manifest may be absent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from results.reading.summary import calibrated_points
 from results.text.number_text import count_text, list_text, size_text
 
 MAX_VALUES_LISTED = 12
-"""Of a swept path, and sweep points of a warning."""
+"""The most values of a swept path, and the most sweep points in a warning, that are listed."""
 
 
 def _at(document: Any, *path: str) -> Any:
@@ -32,7 +32,7 @@ def _at(document: Any, *path: str) -> Any:
 
 
 def expected_trials(run: Run) -> int | None:
-    """Return how many trials the whole sweep has, None if the manifest does not record it."""
+    """Return the number of trials of the whole sweep, None if the manifest does not record it."""
     points, variants = run.manifest.get("sweep_points"), run.manifest.get("variants")
     repeats = run.manifest.get("repeats") or _at(run.manifest, "experiment", "repeats") or 1
     return len(points) * len(variants) * int(repeats) if points and variants else None
@@ -62,7 +62,7 @@ def what_was_run(run: Run) -> str:
             for variant in _at(run.manifest, "experiment", "variants") or ()
             if any(value is not None for value in (variant.get("training") or {}).values())
         ]
-        but = f" {list_text(own)} {'cut' if len(own) > 1 else 'cuts'} the training differently." if own else ""
+        but = f" {list_text(own)} {'divide' if len(own) > 1 else 'divides'} the training differently." if own else ""
         sentences.append(f"Each trial: {list_text(counts)}{unmeasured}.{but}")
     swept: dict[str, list[str]] = {}
     for entry in run.manifest.get("sweep_points") or ():
@@ -75,14 +75,14 @@ def what_was_run(run: Run) -> str:
 
 
 def _values_text(values: list[str]) -> str:
-    """List a swept path's values, of many only the first ones and the last."""
+    """List a swept path's values; of more than ``MAX_VALUES_LISTED``, only the first ones and the last."""
     if len(values) <= MAX_VALUES_LISTED:
         return ", ".join(values)
     return f"{', '.join(values[: MAX_VALUES_LISTED - 2])}, ... to {values[-1]} ({len(values)} values)"
 
 
 def not_modelled_in(run: Run) -> tuple[NotModelled, ...]:
-    """Return what was asked for and the simulations of a run's trials do not have; nothing for an emulation."""
+    """Return the configured settings that the simulations of a run's trials do not model; nothing for an emulation."""
     return gathered(each for point in _points(run) for each in simulated_without(run.manifest, point))
 
 
@@ -91,40 +91,38 @@ def _points(run: Run) -> list[int]:
 
 
 def links_reading(run: Run) -> str:
-    """Return what a report writes of the links of a simulation in place of their calibration."""
+    """Return the report's text about the links of a simulation, which has no calibration."""
     without = of_links(not_modelled_in(run))
     if without:
         text = not_modelled_text(without)
-        return f"Nothing was measured, and the links are not as asked: the simulator does not model {text}."
-    return "Nothing was measured: the links are as asked by construction."
+        return f"Nothing was measured, and the links are not as configured: the simulator does not model {text}."
+    return "Nothing was measured: the links are as configured by construction."
 
 
 def warnings(run: Run) -> list[str]:
-    """Return what a reader must know before believing the figures, each one sentence or two; empty if nothing."""
+    """Return warnings that a reader needs before trusting the figures, each one or two sentences; empty if none."""
     found = []
     if not run.complete:
         expected = expected_trials(run)
         done = f"{len(run.trials)} of {count_text(expected, 'trial')}" if expected else f"{len(run.trials)} trials"
-        found.append(
-            f"This run is incomplete: {done} had finished when its folder was read. What is shown is of those."
-        )
+        found.append(f"This run is incomplete: {done} had finished when its folder was read. Only those are shown.")
     if without := of_links(not_modelled_in(run)):
         lacking = list_text([f"no {each.label}" for each in NOT_SIMULATED])
         found.append(
-            f"The simulator has {lacking}, so that {not_modelled_text(without)} changed nothing: the "
-            "figures are those of links without, and an emulation of the same file gives others."
+            f"The simulator has {lacking}, so that "
+            f"{not_modelled_text(without)} had no effect: an emulation of the same file gives other figures."
         )
     if planned := gathered(each for point in _points(run) for each in planned_without(run.manifest, point)):
         found.append(
-            f"The planner, which simulates, placed stages without {not_modelled_text(planned)}: with it another place "
-            "may be better."
+            f"The planner, which simulates, placed stages without {not_modelled_text(planned)}: with it another "
+            "placement may be better."
         )
     points = {trial.point for trial in run.trials}
     measured = points if run.simulated else {int(point) for point in run.calibration["sweep_point"].unique()}
     unmeasured = sorted(points - measured)
     if unmeasured:
         found.append(
-            f"The links were not calibrated{_in_points(run, unmeasured)}: whether the network was what was asked is "
+            f"The links were not calibrated{_in_points(run, unmeasured)}: whether the network was as configured is "
             "unknown, and the figures must not be compared with others."
         )
     loads = [(trial.variant, MachineLoad.of(trial.facts)) for trial in run.trials]
@@ -133,25 +131,25 @@ def warnings(run: Run) -> list[str]:
         variant, worst = max(saturated, key=lambda each: each[1].worst)
         found.append(
             f"In {_of_trials(len(saturated), len(run.trials))} the machine was overloaded, worst with "
-            f"{variant}: {worst.sentence}. More cores, or for replayed compute a larger dilation, would tell."
+            f"{variant}: {worst.sentence}. Run with more cores, or for replayed compute with a larger dilation."
         )
     profiles = {str(profile) for trial in run.trials if (profile := trial.facts.get("torch_times_of_profile"))}
     if profiles:
         found.append(
-            f"Torch did not run: its times are those of the compute profile {list_text(sorted(profiles))}, which need "
-            "not be those of the machine it would run on."
+            f"Torch did not run: its times come from the compute profile {list_text(sorted(profiles))}, and may differ "
+            "from those of a real machine."
         )
     calibrated = points if run.simulated else calibrated_points(run.calibration)
     outside = sorted((points & measured) - calibrated)
     if outside:
         found.append(
-            f"Calibration found links outside tolerance{_in_points(run, outside)}: the network was not what was asked, "
+            f"Calibration found links outside tolerance{_in_points(run, outside)}: the network was not as configured, "
             "and the figures must not be compared with others."
         )
     small = dict.fromkeys(
-        str(said) for of_point in (run.manifest.get("small_transfers") or {}).values() for said in of_point
+        str(text) for of_point in (run.manifest.get("small_transfers") or {}).values() for text in of_point
     )
-    return [*found, *(f"{said}." for said in small)]
+    return [*found, *(f"{text}." for text in small)]
 
 
 def _of_trials(number: int, of_all: int) -> str:
@@ -159,13 +157,13 @@ def _of_trials(number: int, of_all: int) -> str:
 
 
 def overlay_warnings(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
-    """Explain why the figures of these runs must not be compared, each a sentence or two; empty if they may be."""
+    """Return the reasons why these runs must not be compared, each one or two sentences; empty if they may be."""
     found = []
     differing = incomparable(runs)
     if differing:
         found.append(
-            f"The runs differ in {list_text(differing)}: their figures are not comparable as they stand. wanbed "
-            "compare tells field by field what keeps two runs apart."
+            f"The runs differ in {list_text(differing)}: their figures are not comparable. wanbed compare lists all "
+            "fields that forbid a comparison of two runs."
         )
     failed = [
         label
@@ -174,8 +172,8 @@ def overlay_warnings(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
     ]
     if failed:
         found.append(
-            f"Calibration is missing or failed in {list_text(failed)}: the network was not known to be what was asked, "
-            "and the figures must not be compared with others."
+            f"Calibration is missing or failed in {list_text(failed)}: whether the network was as configured is "
+            "unknown, and the figures must not be compared with others."
         )
     return found
 
@@ -199,21 +197,21 @@ def _text(value: Any) -> str:
 
 
 def first_point(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return what was read back of the first sweep point's network under this name; all of a run have the same."""
+    """Return the first sweep point's record of this name, read back from its network; it is equal in all points."""
     of_points = manifest.get(name)
     first: Any = next(iter(of_points.values()), {}) if isinstance(of_points, Mapping) else {}
     return first if isinstance(first, Mapping) else {}
 
 
 def _mtu_text(offloads: Mapping[str, Any]) -> str:
-    """Return the largest packets of the interfaces in bytes: one number where all share it."""
+    """Return the MTUs of the interfaces in bytes, each once."""
     mtu = offloads.get("mtu_bytes")
     sizes = sorted({size for size in mtu.values() if isinstance(size, int)}) if isinstance(mtu, Mapping) else [mtu]
     return ", ".join(f"{size} bytes" for size in sizes if isinstance(size, int))
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """Return the manifest's facts that decide what the figures mean, as terms and values; absent ones are left out."""
+    """Return the manifest's facts that determine what the figures mean, as terms and values, without absent ones."""
     manifest = run.manifest
     sysctls = {
         name.removeprefix("net.ipv4."): value
@@ -232,9 +230,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         for variant in manifest.get("variants") or ()
     ]
     dilation = manifest.get("dilation")
-    slowed = (
-        f"{dilation} (the run went {dilation} times slower than the network it emulates; all figures are undilated)"
-    )
+    slowed = f"{dilation} (the run was {dilation} times slower than the network it emulates; all figures are undilated)"
     candidates = [
         ("engine", _text(manifest.get("engine") or "")),
         ("clock", _text(manifest.get("clock") or "")),

@@ -1,7 +1,7 @@
-"""Compute figures from a trial's traces. Pure functions; each documents its formula, unit and source.
+"""Compute figures from a trial's traces. All functions are pure; each documents its formula, unit and source.
 
 ``spans`` and ``link_samples`` are data frames of one trial, with the columns of ``results.records.schema``. Times
-are of the emulated network, dilation undone. Every figure of a report, a comparison or a summary comes from here.
+are those of the emulated network, without dilation. Reports, comparisons and summaries take every figure from here.
 """
 
 from results.metrics.contention import (

@@ -1,15 +1,16 @@
 """Estimate the uncertainty of a median iteration time, by the hierarchical percentile bootstrap.
 
 The measurements of one variant in one sweep point are a sequence of repeats, each a sequence of iteration times in
-seconds. Iterations of one repeat resemble each other more than those of another, so that each resample draws repeats
-first, and then iterations within each drawn repeat, both with replacement and as many as there are. Its statistic is
+seconds. Iterations of the same repeat resemble each other more than iterations of different repeats. Each resample
+therefore draws repeats first, and then iterations within each drawn repeat, both with replacement and as many as there
+are. The statistic is
 
     median over repeats of (median over the repeat's iterations)
 
 and an interval of confidence c runs from the (1 - c)/2 to the (1 + c)/2 quantile of the resampled statistics.
 
-Fewer than ``FEWEST_REPEATS`` repeats have no interval, however many iterations each has: iterations of one repeat share
-its connections, its processes and its moment. They show how steady that repeat was, and not where the next lies.
+Fewer than ``FEWEST_REPEATS`` repeats have no interval, however many iterations each has. Iterations of one repeat share
+its connections, its processes and its time of day: they show how steady that repeat was, not where the next one lies.
 
 Source: B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap, Chapman & Hall 1993: the percentile interval in
 chapter 13; A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application, Cambridge 1997, section 3.8:
@@ -25,19 +26,19 @@ RESAMPLES = 10_000
 CONFIDENCE = 0.95
 
 FEWEST_REPEATS = 3
-"""Fewer have no interval: that all of B's are slower than all of A's happens by chance once in 2 times with one repeat
-each, once in 6 with two, and once in 20 with three."""
+"""The fewest repeats that have an interval. All repeats of B are slower than all of A by chance once in 2 times with
+one repeat each, once in 6 times with two, and once in 20 times with three."""
 
 ENOUGH_REPEATS = 5
-"""From here on an interval holds the true median about as often as it says."""
+"""With at least this many repeats, an interval contains the true median about as often as its confidence states."""
 
 Trials = Sequence[Sequence[float]]
-"""The iteration times of every repeat; a repeat without any counts for nothing."""
+"""The iteration times of every repeat, in seconds; a repeat without any is ignored."""
 
 _Times = npt.NDArray[np.float64]
 
 _DRAWN_AT_ONCE = 2**22
-"""Iteration times in memory at a time."""
+"""The most iteration times that are held in memory at a time."""
 
 
 def median_of_medians(trials: Trials) -> float | None:
@@ -49,7 +50,7 @@ def median_of_medians(trials: Trials) -> float | None:
 def resampled_medians(trials: Trials, generator: np.random.Generator, *, repeats: int | None = None) -> _Times:
     """Return ``RESAMPLES`` values of the statistic, each of a resample of ``repeats`` repeats.
 
-    None means as many repeats as measured something. Raises ValueError without a measurement.
+    If ``repeats`` is None, draw as many repeats as have measurements. Raise ValueError if there is no measurement.
     """
     measured = [np.asarray(times, np.float64) for times in trials if len(times)]
     if not measured:
@@ -57,8 +58,8 @@ def resampled_medians(trials: Trials, generator: np.random.Generator, *, repeats
     drawn = generator.integers(len(measured), size=(RESAMPLES, len(measured) if repeats is None else repeats))
     medians = np.empty(drawn.shape)
     for number, times in enumerate(measured):
-        here = drawn == number
-        medians[here] = _resampled_median(times, int(here.sum()), generator)
+        own = drawn == number
+        medians[own] = _resampled_median(times, int(own.sum()), generator)
     resampled: _Times = np.median(medians, axis=1)
     return resampled
 
@@ -84,7 +85,7 @@ def median_interval(trials: Trials, confidence: float = CONFIDENCE, seed: int = 
 
 
 def ratio_interval(a: Trials, b: Trials, confidence: float = CONFIDENCE, seed: int = 0) -> tuple[float, float] | None:
-    """Return the interval of the statistic of ``b`` over that of ``a``, the two resampled independently.
+    """Return the interval of the ratio of ``b``'s statistic to ``a``'s; the two are resampled independently.
 
     None if either has fewer than ``FEWEST_REPEATS`` repeats. The same seed gives the same interval.
     """
@@ -96,11 +97,11 @@ def ratio_interval(a: Trials, b: Trials, confidence: float = CONFIDENCE, seed: i
 
 
 def has_interval(trials: Trials) -> bool:
-    """Return whether enough repeats measured something to show how far repeats lie apart."""
+    """Return whether enough repeats have measurements to show how much repeats differ."""
     return sum(1 for times in trials if len(times)) >= FEWEST_REPEATS
 
 
 def _quantile_interval(values: _Times, confidence: float) -> tuple[float, float]:
-    """Return the central interval that holds that share of the values."""
+    """Return the central interval that contains the share ``confidence`` of the values."""
     low, high = np.quantile(values, ((1 - confidence) / 2, (1 + confidence) / 2))
     return float(low), float(high)

@@ -1,4 +1,7 @@
-"""Measure the cost of sharing one device: several GPUs of emulated hosts are one real GPU and compute at once."""
+"""Measure the cost of sharing one device: one real GPU computes for several GPUs of emulated hosts at the same time.
+
+A seat is one GPU of an emulated host; several seats may be on one device.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,24 +20,24 @@ Seat = tuple[str, int]
 
 
 def devices_of_seats(facts: Mapping[str, Any]) -> dict[Seat, str]:
-    """Return the device that stands behind each GPU of the emulated hosts, from a trial's facts; empty where none does.
+    """Return the device of each seat, from a trial's facts. Empty if no seat has a device.
 
-    It is the device that the rank there reported, or else the device that the host was assigned.
+    It is the device that the seat's rank reported, or else the device that was assigned to the host.
     """
     assigned = {(str(each["host"]), int(each["gpu"])): str(each["uuid"]) for each in facts.get("gpu_assignment") or ()}
-    found = {(str(each["host"]), int(each["gpu"])): str(each["device"]) for each in facts.get("devices") or ()}
-    return assigned | found
+    reported = {(str(each["host"]), int(each["gpu"])): str(each["device"]) for each in facts.get("devices") or ()}
+    return assigned | reported
 
 
 def contended_ns(device: Numbers, seat: Numbers, start_ns: Numbers, end_ns: Numbers) -> Numbers:
-    """Return for each span how long another seat computed on the same device while it lasted, nanoseconds.
+    """Return for each span how long another seat computed on the same device during the span, in nanoseconds.
 
-    All four are columns, one entry a computation; devices and seats are numbers from 0, times not negative. A seat's
-    spans that overlap each other are not contended for that. O(n log n).
+    All four arguments are columns with one entry per computation. Devices and seats are numbered from 0; times must not
+    be negative. Spans of the same seat do not contend with each other. Takes O(n log n) time.
     """
     if not len(start_ns):
         return np.zeros(0, np.int64)
-    # Each seat's spans as disjoint pieces, of which a moment may lie in one a seat.
+    # Cut each seat's spans into disjoint pieces, so that each seat counts at most once at any moment.
     place = device * (int(seat.max()) + 1) + seat
     pieces = GroupedIntervals.of(place, start_ns, end_ns)
     begin_ns = np.maximum(pieces.start, pieces.before)
@@ -47,7 +50,7 @@ def contended_ns(device: Numbers, seat: Numbers, start_ns: Numbers, end_ns: Numb
     change = np.concatenate((np.ones(len(begin_ns), np.int64), np.full(len(until_ns), -1)))
     order = np.lexsort((moments, of_device))
     moments, of_device = moments[order], of_device[order]
-    # How many seats compute from each moment to the next; it is back at 0 where one device's moments end.
+    # The number of seats that compute from each moment to the next. It returns to 0 at the end of each device.
     computing = np.cumsum(change[order])
     several = np.flatnonzero(computing[:-1] > 1)
     shared = GroupedIntervals.of(of_device[several], moments[several], moments[several + 1])
@@ -56,35 +59,38 @@ def contended_ns(device: Numbers, seat: Numbers, start_ns: Numbers, end_ns: Numb
 
 
 def contention_of_spans(spans: pd.DataFrame, devices: Mapping[Seat, str]) -> pd.DataFrame:
-    """Return every computation on one of these devices, training's and prefill: its row of ``spans`` by index.
+    """Return a row for each training or prefill computation on one of these devices, with the index of its span.
 
-    Columns: ``device``, ``rank``, ``kind``, ``start_ns``, ``end_ns``, and ``contended_ns`` as the function of that name
-    gives it.
+    Columns: ``device``, ``rank``, ``kind``, ``start_ns``, ``end_ns``, and ``contended_ns`` as returned by the function
+    ``contended_ns``.
     """
     computes = spans[spans["kind"].isin((*COMPUTE_KINDS, PREFILL)).to_numpy(bool)]
     gpus = Gpus.of(computes)
-    behind = [devices.get((str(host), int(gpu)), "") for host, gpu in gpus.index]
-    codes, names = pd.factorize(np.array(behind, object), sort=True)
-    known = np.array([name != "" for name in behind], bool)[gpus.of_span] if behind else np.zeros(0, bool)
+    of_gpus = [devices.get((str(host), int(gpu)), "") for host, gpu in gpus.index]
+    codes, names = pd.factorize(np.array(of_gpus, object), sort=True)
+    known = np.array([name != "" for name in of_gpus], bool)[gpus.of_span] if of_gpus else np.zeros(0, bool)
     own = computes[known]
     seat = gpus.of_span[known]
     device = codes.astype(np.int64)[seat] if len(seat) else seat
     start_ns, end_ns = (own[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
     columns = {name: own[name] for name in ("rank", "kind", "start_ns", "end_ns")}
-    there = pd.DataFrame({"device": np.asarray(names, object)[device] if len(seat) else [], **columns}, index=own.index)
-    there["contended_ns"] = contended_ns(device, seat, start_ns, end_ns)
-    return there
+    device_names = np.asarray(names, object)[device] if len(seat) else []
+    computations = pd.DataFrame({"device": device_names, **columns}, index=own.index)
+    computations["contended_ns"] = contended_ns(device, seat, start_ns, end_ns)
+    return computations
 
 
 @dataclass(frozen=True)
 class DeviceContention:
     """The effect that several seats on one device had on each other within a window.
 
-    ``busy_ns`` is the union of all that was computed there until the window's end, ``computed_ns`` the sum of the
-    spans, of which ``contended_ns`` lay beside another seat's. ``slowdown`` is the median over contended spans of their
-    length over the median length of the spans of the same rank and kind that were not contended; None where there are
-    not both. It describes spans as they were, contended for all of their length or a part, and is an upper bound: a
-    span that is long for another reason is more likely to be contended.
+    ``busy_ns`` is the length of the union of the device's compute spans, up to the window's end. ``computed_ns`` is the
+    sum of the spans' lengths; during ``contended_ns`` of it another seat computed too.
+
+    ``slowdown`` compares each contended span with the median length of the uncontended spans of the same rank and
+    kind; it is the median of these ratios, and None if either sort of span is missing. A span counts as contended if
+    any part of it was. The slowdown is an upper bound: a span that is long for another reason is more likely to be
+    contended.
     """
 
     device: str
@@ -98,14 +104,15 @@ class DeviceContention:
 
     @property
     def contended_share(self) -> float:
-        """The share of the time computed, a fraction."""
+        """The contended share of the compute time, a fraction."""
         return self.contended_ns / self.computed_ns if self.computed_ns else 0.0
 
 
 def device_contention(spans: pd.DataFrame, devices: Mapping[Seat, str], window: Window) -> list[DeviceContention]:
-    """Return one for each device that computed anything in spans that began within the window, by name."""
-    every = contention_of_spans(spans, devices)
-    within = every[every["start_ns"].between(window.start_ns, window.end_ns, inclusive="left").to_numpy(bool)]
+    """Return the contention of each device with a compute span that began within the window, sorted by device name."""
+    computations = contention_of_spans(spans, devices)
+    begun = computations["start_ns"].between(window.start_ns, window.end_ns, inclusive="left").to_numpy(bool)
+    within = computations[begun]
     seats = pd.Series(devices, dtype=object).value_counts()
     return [
         _of_device(str(device), int(seats[device]), own, window.end_ns)

@@ -1,4 +1,4 @@
-"""Measure how long GPUs computed, and how long they idled."""
+"""Measure how long GPUs computed, and how long they were idle."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from results.records.span_log import COMPUTE_KINDS, PREFILL
 
 @dataclass(frozen=True)
 class Gpus:
-    """The GPUs of a trial, numbered: every one with a span of any kind.
+    """The numbered GPUs of a trial: every GPU that has a span of any kind.
 
-    ``of_span`` is each span's number; ``index`` names the numbers by (host, gpu).
+    ``of_span`` is the number of each span's GPU; ``index`` holds (host, gpu) of each number.
     """
 
     of_span: Numbers
@@ -27,14 +27,14 @@ class Gpus:
         """Return the GPUs of these spans, sorted by host and index."""
         hosts, names = pd.factorize(spans["host"], sort=True)
         gpus = spans["gpu"].to_numpy(np.int64)
-        a_host = int(gpus.max(initial=0)) + 1
-        there, of_span = np.unique(hosts * a_host + gpus, return_inverse=True)
-        index = pd.MultiIndex.from_arrays([names[there // a_host], there % a_host], names=["host", "gpu"])
+        per_host = int(gpus.max(initial=0)) + 1
+        keys, of_span = np.unique(hosts * per_host + gpus, return_inverse=True)
+        index = pd.MultiIndex.from_arrays([names[keys // per_host], keys % per_host], names=["host", "gpu"])
         return cls(of_span.astype(np.int64), index)
 
 
 def spans_of_training_gpus(spans: pd.DataFrame) -> pd.DataFrame:
-    """Return the spans without those of GPUs that did nothing but prefill: a dedicated pool's."""
+    """Return the spans of the GPUs that train. GPUs that only prefill, those of a dedicated pool, are left out."""
     prefilling = (spans["kind"] == PREFILL).to_numpy(bool)
     if not prefilling.any():
         return spans
@@ -48,9 +48,9 @@ def spans_of_training_gpus(spans: pd.DataFrame) -> pd.DataFrame:
 def gpu_busy(spans: pd.DataFrame, window: Window, *, with_prefill: bool = False) -> pd.DataFrame:
     """Return busy and idle time of every training GPU in the window: integer columns busy_ns, idle_ns by (host, gpu).
 
-    Busy is the union of the GPU's compute spans, with its prefill spans among them if asked, clipped to the window;
-    idle is the rest, so that the two add up to the window exactly. Busy means that the GPU had work, not that all its
-    multiprocessors did. Every GPU with a span of another kind than prefill in the trial counts.
+    Busy is the length of the union of the GPU's compute spans, clipped to the window; ``with_prefill`` includes its
+    prefill spans. Idle is the rest: the two add up to the window's length exactly. Busy means that the GPU had work,
+    not that all its multiprocessors had. A training GPU is one that has a span of another kind than prefill.
     """
     own = spans_of_training_gpus(spans)
     gpus = Gpus.of(own)
@@ -61,10 +61,10 @@ def gpu_busy(spans: pd.DataFrame, window: Window, *, with_prefill: bool = False)
 def prefill_ns(spans: pd.DataFrame, window: Window) -> "pd.Series[int]":
     """Return how long each training GPU prefilled within the window while it did not train, in ns by (host, gpu).
 
-    It is ``gpu_busy``'s idle_ns without prefill minus the same with it, and 0 where nothing was prefilled.
+    It is ``gpu_busy``'s busy_ns with prefill minus busy_ns without it.
     """
     alone_ns = gpu_busy(spans, window)["busy_ns"]
-    # A million spans without any take as long as the rest of a report's figures.
+    # For a million spans the second call takes as long as all other figures of a report: skip it if it is not needed.
     with_prefill = (spans["kind"] == PREFILL).to_numpy(bool).any()
     return (gpu_busy(spans, window, with_prefill=True)["busy_ns"] if with_prefill else alone_ns) - alone_ns
 
@@ -77,13 +77,16 @@ def _covered(spans: pd.DataFrame, gpus: Gpus, kinds: Sequence[str], window: Wind
 
 
 def prefill_gpu_time_ns(spans: pd.DataFrame, window: Window) -> int:
-    """Return how long GPUs were occupied with prefill within the window, the sum over all of them, a pool's too."""
+    """Return how long GPUs prefilled within the window: the sum over all GPUs, those of a pool included."""
     own = spans[(spans["kind"] == PREFILL).to_numpy(bool)]
     return int(_covered(own, Gpus.of(own), (PREFILL,), window).sum())
 
 
 def gpu_utilization(busy: pd.DataFrame) -> float | None:
-    """Return busy over busy plus idle, mean over GPUs, a fraction, from ``gpu_busy`` of the measured window."""
+    """Return the mean over GPUs of busy / (busy + idle), a fraction; ``busy`` is ``gpu_busy`` of the measured window.
+
+    None if there is no GPU or the window is empty.
+    """
     window_ns = busy["busy_ns"] + busy["idle_ns"]
     if busy.empty or not window_ns.iloc[0]:
         return None
@@ -91,11 +94,11 @@ def gpu_utilization(busy: pd.DataFrame) -> float | None:
 
 
 def idle_share(busy: pd.DataFrame) -> float | None:
-    """Return the share of bubbles: one minus ``gpu_utilization``, a fraction."""
+    """Return the share of bubbles, a fraction: 1 - ``gpu_utilization``. None if that is None."""
     utilization = gpu_utilization(busy)
     return None if utilization is None else 1.0 - utilization
 
 
 def union_length_ns(start_ns: npt.NDArray[np.int64], end_ns: npt.NDArray[np.int64]) -> int:
-    """Return the length of the union of the intervals [start, end): time covered by several counts once. O(n log n)."""
+    """Return the length of the union of the intervals [start, end). Overlapping time counts once. O(n log n)."""
     return int(GroupedIntervals.of(np.zeros(len(start_ns), np.int64), start_ns, end_ns).covered(1)[0])

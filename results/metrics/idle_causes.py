@@ -1,20 +1,20 @@
-"""Attribute GPUs' idle time to causes: each gap between two computations is cut by what the second one waited for.
+"""Attribute GPUs' idle time to causes: divide each gap between two computations by what the second one waited for.
 
-A gap ends at a computation, which needs a tensor: a forward an activation (but at the first stage), a backward and its
-recomputation a gradient (but at the last stage). An iteration of a GPU ends, with its optimizer, not before all that it
-sent has left. The parts of the gap are
+A gap ends at a computation. A forward needs an activation, except at the first stage; a backward and its recomputation
+need a gradient, except at the last stage. An iteration of a GPU, with its optimizer, ends only after all that the GPU
+sent has left. The parts of a gap are
 
 - ``all_reduce``: during the all-reduce of this GPU's gradients;
-- ``link``: from the moment the neighbouring stage had made the tensor until it had arrived here, which includes waiting
-  for a turn on the link and for latency; and, where an iteration ends, until the last of what was sent had left;
-- ``activation``, ``gradient``: before that, while the neighbour had not made it yet;
-- ``schedule``: after it had arrived, or where no tensor was needed: the schedule held the computation back, or the
-  rank was busy with something else than computing;
-- ``fill_drain``: what of the two last is not inside an iteration of this GPU, but before its first computation or after
-  its last one: pipeline fill and drain.
+- ``link``: from the time the neighbour stage had computed the tensor until it had arrived here, which includes queueing
+  for the link and latency; at the end of an iteration, also the time until the last sent tensor had left;
+- ``activation``, ``gradient``: before that, while the neighbour stage had not computed the tensor yet;
+- ``schedule``: after the tensor had arrived, or where none was needed: the schedule held the computation back, or the
+  rank was busy with something other than computing;
+- ``fill_drain``: what would be ``activation``, ``gradient`` or ``schedule``, but lies before the first or after the
+  last computation of an iteration of this GPU: pipeline fill and drain.
 
-Prefill during a gap is not idle time and is taken out of the part that it lies in, so that the parts show which bubbles
-stay empty.
+Prefill during a gap is not idle time. It is subtracted from the part in which it lies, so that the parts show which
+bubbles stay empty.
 
 Source: this project's definition. A tensor whose arrival was not logged counts as arrived when it was used.
 """
@@ -42,9 +42,9 @@ _NEED_A_GRADIENT = ("recompute", *_BACKWARD)
 
 
 def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """Return idle time of every GPU in the window by cause: integer columns ``IDLE_CAUSES``, in ns, by (host, gpu).
+    """Return idle time of every training GPU in the window: integer columns ``IDLE_CAUSES``, in ns, by (host, gpu).
 
-    They add up to ``gpu_busy``'s idle_ns with prefill exactly, training GPU by training GPU. O(n log n) in the spans.
+    For each GPU they add up exactly to the idle_ns of ``gpu_busy`` with prefill. O(n log n) in the number of spans.
     """
     spans = spans_of_training_gpus(spans)
     gpus = Gpus.of(spans)
@@ -57,7 +57,7 @@ def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
     made_ns = np.clip(np.where(made_ns < 0, gaps.end_ns, made_ns), sent_ns, gaps.end_ns)
     arrived_ns = np.clip(np.where(arrived_ns < 0, gaps.end_ns, arrived_ns), made_ns, gaps.end_ns)
     needed = gradient >= 0
-    # Without a tensor to wait for, all that is left of the gap lies after its arrival.
+    # Where no tensor is needed, the rest of the gap counts as after its arrival.
     made_ns, arrived_ns = (np.where(needed, times_ns, sent_ns) for times_ns in (made_ns, arrived_ns))
 
     clipped = {name: np.clip(columns[name], *window) for name in ("start_ns", "end_ns")}
@@ -66,11 +66,11 @@ def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
         starts_ns, ends_ns = (clipped[name][chosen] for name in ("start_ns", "end_ns"))
         return CoveredTime(GroupedIntervals.of(gpus.of_span[chosen], starts_ns, ends_ns), window.end_ns)
 
-    summing, prefilling = ((kinds == kind).to_numpy(bool) for kind in (ALL_REDUCE, PREFILL))
-    prefilled, taken = covered_by(prefilling), covered_by(summing | prefilling)
+    reducing, prefilling = ((kinds == kind).to_numpy(bool) for kind in (ALL_REDUCE, PREFILL))
+    prefilled, occupied = covered_by(prefilling), covered_by(reducing | prefilling)
 
     def left(start_ns: Numbers, end_ns: Numbers) -> Numbers:
-        return end_ns - start_ns - taken.between(gaps.gpu, start_ns, end_ns)
+        return end_ns - start_ns - occupied.between(gaps.gpu, start_ns, end_ns)
 
     unmade_ns, held_ns = left(sent_ns, made_ns), left(arrived_ns, gaps.end_ns)
     whole = (gaps.gpu, gaps.start_ns, gaps.end_ns)
@@ -78,7 +78,7 @@ def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
         ACTIVATION: np.where(gaps.inside & (gradient == 0), unmade_ns, 0),
         GRADIENT: np.where(gaps.inside & (gradient == 1), unmade_ns, 0),
         "link": left(gaps.start_ns, sent_ns) + left(made_ns, arrived_ns),
-        ALL_REDUCE: taken.between(*whole) - prefilled.between(*whole),
+        ALL_REDUCE: occupied.between(*whole) - prefilled.between(*whole),
         "schedule": np.where(gaps.inside, held_ns, 0),
         "fill_drain": np.where(gaps.inside, 0, unmade_ns + held_ns),
     }
@@ -90,10 +90,11 @@ def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Gaps:
-    """Stretches of the window in which a GPU did not compute.
+    """The parts of the window in which a GPU did not compute, one entry per gap in every column.
 
-    ``span`` is the position of the computation that ended it, -1 where the window did; ``inside`` is true where that
-    was not the GPU's first one of its iteration. ``ended`` is the iteration that the GPU was ending, -1 for none.
+    ``span`` is the position of the computation that ends the gap, -1 if the window's end does. ``inside`` is true if
+    that computation is not the GPU's first one of its iteration. ``ended`` is the iteration that the GPU finished in
+    the gap, -1 if none.
     """
 
     gpu: Numbers
@@ -116,19 +117,19 @@ def _gaps(gpus: Gpus, computing: Flags, updating: Flags, columns: dict[str, Numb
 
     done_ns = np.full(len(gpus.index), window.start_ns)
     np.maximum.at(done_ns, busy.group, busy.end)
-    everyone = np.arange(len(gpus.index))
-    ended_by_window = np.full(len(everyone), -1)
+    every_gpu = np.arange(len(gpus.index))
+    ended_by_window = np.full(len(every_gpu), -1)
     gpu, start_ns, end_ns, span = (
         np.concatenate(both)
         for both in (
-            (busy.group, everyone),
+            (busy.group, every_gpu),
             (before_ns, done_ns),
-            (busy.start, np.full(len(everyone), window.end_ns)),
+            (busy.start, np.full(len(every_gpu), window.end_ns)),
             (own, ended_by_window),
         )
     )
-    inside = np.concatenate((~first, np.zeros(len(everyone), bool)))
-    last = np.full(len(everyone), NO_ITERATION)
+    inside = np.concatenate((~first, np.zeros(len(every_gpu), bool)))
+    last = np.full(len(every_gpu), NO_ITERATION)
     np.maximum.at(last, busy.group, iteration)
     ended = np.where(updating[own], iteration, np.where(first, iteration - 1, NO_ITERATION))
     ended = np.concatenate((ended, last))
@@ -137,20 +138,20 @@ def _gaps(gpus: Gpus, computing: Flags, updating: Flags, columns: dict[str, Numb
 
 
 def _sent_ns(gpus: Gpus, spans: pd.DataFrame, gaps: _Gaps) -> Numbers:
-    """Return when the last data left that each gap's GPU sent in the iteration it was ending, 0 if none was sent."""
+    """Return for each gap when the last send of its ``ended`` iteration ended on its GPU, in ns; 0 if none."""
     sending = (spans["kind"] == "send").to_numpy(bool)
     iterations = int(spans["iteration"].max()) + 1 if len(spans) else 0
     latest_ns = np.zeros((len(gpus.index), iterations + 1), np.int64)
     iteration = spans["iteration"].to_numpy(np.int64)[sending]
     np.maximum.at(latest_ns, (gpus.of_span[sending], iteration), spans["end_ns"].to_numpy(np.int64)[sending])
-    # The last column is that of NO_ITERATION.
+    # The last column stands for NO_ITERATION.
     return latest_ns[gaps.gpu, gaps.ended]
 
 
 def _tensors(spans: pd.DataFrame, users: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """Return when the tensor that each span of ``users`` needs was made, when it arrived, and its kind.
+    """Return, for each span of ``users``, when the tensor it needs was computed, when it arrived, and its kind.
 
-    Times are -1 where they are not logged; a kind is 0 for an activation, 1 for a gradient, -1 for none.
+    Times are in ns, -1 if not logged. The kind is 0 for an activation, 1 for a gradient, -1 if none is needed.
     """
     kinds, tensors = spans["kind"], spans["tensor"]
     keys = _Keys([spans[name].to_numpy(np.int64) for name in ("pipeline", "stage", "iteration", "microbatch")])
@@ -164,31 +165,31 @@ def _tensors(spans: pd.DataFrame, users: Numbers) -> tuple[Numbers, Numbers, Num
     end_ns = spans["end_ns"].to_numpy(np.int64)
     received = (kinds == "receive").to_numpy()
     sources = ((ACTIVATION, (kinds == _FORWARD).to_numpy(), -1), (GRADIENT, kinds.isin(_BACKWARD).to_numpy(), 1))
-    for number, (name, making, peer) in enumerate(sources):
-        asking = np.flatnonzero(tensor == number)
+    for number, (name, making, step) in enumerate(sources):
+        needing = np.flatnonzero(tensor == number)
         arriving = received & (tensors == name).to_numpy()
-        made_ns[asking] = _look_up(keys, making, end_ns, keys.of(users[asking], peer))
-        arrived_ns[asking] = _look_up(keys, arriving, end_ns, keys.of(users[asking]))
+        made_ns[needing] = _look_up(keys, making, end_ns, keys.of(users[needing], step))
+        arrived_ns[needing] = _look_up(keys, arriving, end_ns, keys.of(users[needing]))
     return made_ns, arrived_ns, tensor
 
 
 class _Keys:
-    """One number for each (pipeline, stage, iteration, microbatch) of the spans."""
+    """Encode (pipeline, stage, iteration, microbatch) of the spans as one number each."""
 
     def __init__(self, coordinates: list[Numbers]) -> None:
         self._coordinates = coordinates
-        # Of stages and microbatches, one more at either end: a neighbour, and the microbatch -1.
+        # Leave room for one stage and one microbatch more at either end: neighbour stages, and microbatch -1.
         self._sizes = [int(each.max(initial=0)) + 3 for each in coordinates]
 
     def of(self, positions: Numbers, step: int = 0) -> Numbers:
-        """Return the keys of the spans at these positions, or of the stage ``step`` further on."""
+        """Return the keys of the spans at these positions, with their stage shifted by ``step``."""
         pipeline, stage, iteration, microbatch = (each[positions] for each in self._coordinates)
         _, stages, iterations, microbatches = self._sizes
         return ((pipeline * stages + stage + step + 1) * iterations + iteration) * microbatches + microbatch + 1
 
 
 def _look_up(keys: _Keys, among: Flags, values: Numbers, wanted: Numbers) -> Numbers:
-    """Return the value of the span with each wanted key among those flagged, -1 where there is none."""
+    """Return, for each wanted key, the value of the span with that key among the flagged ones; -1 if there is none."""
     positions = np.flatnonzero(among)
     if not len(positions):
         return np.full(len(wanted), -1)

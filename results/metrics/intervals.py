@@ -1,4 +1,4 @@
-"""Cover time with intervals of several groups at once, and find the gaps, in O(n log n) without a loop."""
+"""Compute the union of intervals and the gaps between them, for several groups at once, in O(n log n) with NumPy."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GroupedIntervals:
-    """Intervals [start, end) by group, then start; make one with ``of``.
+    """Intervals [start, end) sorted by group, then by start. Build it with ``of``.
 
-    ``order`` is where each stood before, ``before`` the latest end of those before it in its group, its own start for
-    the first one.
+    ``order`` is each interval's position before sorting. ``before`` is the latest end of the earlier intervals of its
+    group; for the first of a group, its own start.
     """
 
     order: Numbers
@@ -24,10 +24,10 @@ class GroupedIntervals:
 
     @classmethod
     def of(cls, group: Numbers, start: Numbers, end: Numbers) -> "GroupedIntervals":
-        """Sort any intervals, given with their groups as numbers from 0."""
+        """Sort intervals, given in any order with the number of their group, from 0."""
         order = np.lexsort((start, group))
         group, start, end = group[order], start[order], end[order]
-        # The latest end so far in the own group, by the order of all ends, so that any group outdoes those before it.
+        # Find the latest end so far by its rank among all ends. Adding group * n lets each group start anew.
         by_end = np.argsort(end, kind="stable")
         place = np.empty(len(end), np.int64)
         place[by_end] = np.arange(len(end))
@@ -38,17 +38,17 @@ class GroupedIntervals:
         return cls(order, group, start, end, before)
 
     def covered(self, groups: int) -> Numbers:
-        """Return the length of each group's union: what several cover counts once."""
+        """Return the length of each group's union: time that several intervals cover counts once."""
         lengths = np.zeros(groups, np.int64)
         np.add.at(lengths, self.group, np.maximum(self.end - np.maximum(self.start, self.before), 0))
         return lengths
 
 
 class CoveredTime:
-    """Compute how much of any stretch of time the intervals of a group cover. Times must not be negative."""
+    """Compute how much of any period the intervals of a group cover. Times must not be negative."""
 
     def __init__(self, intervals: GroupedIntervals, longest: int) -> None:
-        """Prepare the sums. ``longest`` is a time that neither a query nor an interval exceeds."""
+        """Prepare the sums. ``longest`` is an upper bound of all times in the intervals and in later queries."""
         self._scale = longest + 1
         start = np.maximum(intervals.start, intervals.before)
         lengths = np.maximum(intervals.end - start, 0)
@@ -58,7 +58,7 @@ class CoveredTime:
         self._sums = np.concatenate(([0], np.cumsum(self._lengths)))
 
     def between(self, group: Numbers, start: Numbers, end: Numbers) -> Numbers:
-        """Return the covered time within [start, end) of each one's group."""
+        """Return, for each entry of the three columns, the time in [start, end) that its group covers."""
         return self._until(group, end) - self._until(group, start)
 
     def _until(self, group: Numbers, time: Numbers) -> Numbers:

@@ -1,4 +1,4 @@
-"""Compute when iterations took place, how long they took, and how many tokens a second that makes."""
+"""Compute when iterations took place, how long they took, and the throughput in tokens per second."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ ALL_REDUCE = "all_reduce"
 
 
 class Window(NamedTuple):
-    """A stretch of a trial's time, in nanoseconds since its start."""
+    """A period of a trial, in nanoseconds since its start."""
 
     start_ns: int
     end_ns: int
@@ -26,7 +26,7 @@ class Window(NamedTuple):
 def iteration_windows(spans: pd.DataFrame) -> pd.DataFrame:
     """Return when each iteration took place: columns start_ns and end_ns, indexed by iteration.
 
-    From the earliest start of a compute or all-reduce span of the iteration to the latest end of one, over all GPUs of
+    An iteration lasts from the earliest start of its compute and all-reduce spans to their latest end, over all GPUs of
     the trial.
     """
     work = spans["kind"].isin((*COMPUTE_KINDS, ALL_REDUCE)).to_numpy()
@@ -39,7 +39,7 @@ def iteration_windows(spans: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured_window(windows: pd.DataFrame, warmup_iterations: int) -> Window | None:
-    """Return the window from the start of the first iteration after warm-up to the end of the last, if any."""
+    """Return the window from the start of the first iteration after warm-up to the end of the last, None if none."""
     measured = windows[windows.index >= warmup_iterations]
     if measured.empty:
         return None
@@ -47,16 +47,16 @@ def measured_window(windows: pd.DataFrame, warmup_iterations: int) -> Window | N
 
 
 def iteration_times_s(windows: pd.DataFrame, warmup_iterations: int) -> list[float]:
-    """Return the seconds of every iteration after warm-up, in order: end minus start of its window."""
+    """Return the duration of every iteration after warm-up, in order, in seconds: end minus start of its window."""
     measured = windows[windows.index >= warmup_iterations]
     return [float(length_ns) / NS_PER_S for length_ns in measured["end_ns"] - measured["start_ns"]]
 
 
 def iteration_time_s(times_s: list[float]) -> float | None:
-    """Return the median of the iteration times, seconds; None if nothing was measured."""
+    """Return the median of the iteration times in seconds; None if nothing was measured."""
     return float(np.median(times_s)) if times_s else None
 
 
 def tokens_per_s(tokens_per_iteration: float | None, time_s: float | None) -> float | None:
-    """Return the tokens of one iteration over its median time; None if either is unknown."""
+    """Return the tokens of one iteration divided by the median iteration time; None if either is unknown."""
     return tokens_per_iteration / time_s if tokens_per_iteration and time_s else None

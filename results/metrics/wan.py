@@ -7,10 +7,10 @@ from results.metrics.iterations import NS_PER_S, Window
 
 
 def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:
-    """Return the bytes on the WAN during the whole trial, warm-up and headers included.
+    """Return the bytes sent over the WAN during the whole trial, including warm-up and headers.
 
-    Sum over directed links of the last sample minus the first. None if the trial spans several datacenters and no
-    link was sampled.
+    It is the sum over directed links of the last sample minus the first. None if the trial spans several datacenters
+    but no link was sampled.
     """
     of_link = (link_samples["scope"] == "link").to_numpy(bool)
     if not of_link.any():
@@ -24,9 +24,10 @@ def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:
 
 
 def wan_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
-    """Return the payload that arrived from other datacenters per second of the window: bit/s, all links together.
+    """Return the payload received from other datacenters per second of the window, in bit/s, over all links.
 
-    Counts the receive spans that end within the window and whose sender sits in another datacenter.
+    Counts the receive spans that end within the window and whose sender is in another datacenter. None if the window
+    is empty.
     """
     if not window.length_ns:
         return None
@@ -36,7 +37,7 @@ def wan_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
     datacenters = pd.factorize(spans["datacenter"])[0]
     home = np.full(len(names) + 1, -1)
     home[hosts] = datacenters
-    # A peer that has left no span stands last, in no datacenter.
+    # A peer without a span gets index -1: the last entry, which is in no datacenter.
     sender = pd.Index(names).get_indexer(spans["peer"][received])
     crossed = home[sender] != datacenters[received]
     return float(spans["size_bytes"].to_numpy(np.int64)[received][crossed].sum()) * 8 * NS_PER_S / window.length_ns

@@ -1,4 +1,4 @@
-"""Compute how long each span of a trace was contended, where several ranks computed on one device."""
+"""Compute how long each span of a trace was contended, if several ranks computed on one device."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +13,11 @@ _COMPUTED = (*COMPUTE_KINDS, PREFILL)
 
 
 def contention_of(spans: Spans, facts: Mapping[str, Any]) -> Column:
-    """Return ``results.metrics.contended_ns`` of every span, by the trial's facts; 0 for what is no computation."""
-    found = np.zeros(len(spans), np.int64)
+    """Return ``results.metrics.contended_ns`` of every span, from the trial's facts; 0 if it is no computation."""
+    contended = np.zeros(len(spans), np.int64)
     if not (facts.get("devices") or facts.get("gpu_assignment")):
-        return found
-    # Metrics load pandas, which takes longer than the trace of a run that has nothing to do with them.
+        return contended
+    # Metrics import pandas, which takes longer than writing the trace of a run that does not need them.
     from results.metrics import contended_ns, devices_of_seats  # noqa: PLC0415
 
     devices = devices_of_seats(facts)
@@ -31,5 +31,5 @@ def contention_of(spans: Spans, facts: Mapping[str, Any]) -> Column:
                 of_seat[position * gpus + gpu] = names[device]
     device_of_span = of_seat[seat]
     own = (spans.kind.mapped(lambda kind: int(kind in _COMPUTED)) == 1) & (device_of_span >= 0)
-    found[own] = contended_ns(device_of_span[own], seat[own], spans.start_ns[own], spans.end_ns[own])
-    return found
+    contended[own] = contended_ns(device_of_span[own], seat[own], spans.start_ns[own], spans.end_ns[own])
+    return contended

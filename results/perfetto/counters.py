@@ -1,6 +1,6 @@
-"""Turn the samples of links, connections and GPUs over time into steps: a value holds until the next.
+"""Convert the samples of links, connections and GPUs into steps: each value is valid until the next one.
 
-Values are integers, thousandths of the unit in the track's name.
+Values are integers, in thousandths of the quantity's unit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +14,13 @@ from results.perfetto.trial_tables import LinkCounters, TcpStates, Texts
 from results.records.span_columns import Column
 
 MAX_NODE_PAIRS = 64
-"""Directed pairs of hosts that a trial shows; of more, those that sent the most."""
+"""The most directed node pairs that a trial shows; of more, the busiest ones."""
 
 LINK, NODE_PAIR, GPU = "link", "node_pair", "gpu"
 
 
 class Quantity(NamedTuple):
-    """The quantity that a counter track shows, and its unit."""
+    """The name and the unit of a counter track's quantity."""
 
     name: str
     unit: str
@@ -41,14 +41,14 @@ _OF_GPUS = {
     "memory_clock_hz": (Quantity("memory clock", "MHz"), 1e-6),
     "temperature_c": (Quantity("temperature", "degrees C"), 1),
 }
-"""By column of the samples: what it is called, and its value in the unit."""
+"""By column of the samples: its quantity, and the factor that converts the column's value to the quantity's unit."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """One counter of one directed link or node pair, or of a GPU, which is its source.
+    """One counter of one directed link or node pair, or of a GPU; then ``source`` is the GPU.
 
-    ``thousandths[i]`` holds from ``time_ns[i]`` on.
+    ``thousandths[i]`` is valid from ``time_ns[i]`` on.
     """
 
     scope: str
@@ -60,10 +60,10 @@ class Steps:
 
 
 def link_steps(samples: LinkCounters, begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """Yield throughput and backlog of every directed link, and throughput of the busiest node pairs, begin to end.
+    """Yield throughput and backlog of every directed link, and throughput of the busiest node pairs, in a time range.
 
-    Throughput is the wire bytes between two samples over the time between them: their integral over time is the bytes
-    on the wire between the first and the last sample.
+    Throughput is the wire bytes between two samples divided by the time between them: its integral over time is the
+    wire bytes between the first and the last sample.
     """
     for scope in (LINK, NODE_PAIR):
         own = samples.scope.equal(scope)
@@ -87,7 +87,8 @@ def link_steps(samples: LinkCounters, begin_ns: int, end_ns: int) -> Iterator[St
 def tcp_steps(states: TcpStates, begin_ns: int, end_ns: int) -> Iterator[Steps]:
     """Yield congestion windows (sum), RTT (median) and retransmissions of the node pairs with the largest windows.
 
-    Over the pair's connections that were sampled at the same time. Retransmissions count from a connection's opening.
+    Each value is computed over the pair's connections that were sampled at the same time. Retransmissions are summed,
+    and count from the opening of each connection.
     """
     pairs = _pairs(states.source, states.destination)
     windows = states.cwnd_segments * states.mss_bytes
@@ -107,29 +108,29 @@ def tcp_steps(states: TcpStates, begin_ns: int, end_ns: int) -> Iterator[Steps]:
 
 
 def gpu_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """Yield what NVML reported of every GPU, from rows of ``results.records.schema.GPU_SAMPLES`` by time.
+    """Yield NVML's figures of every GPU, from rows of ``results.records.schema.GPU_SAMPLES`` in the order of time.
 
     Quantities that NVML never reported are left out.
     """
     for device in sorted({row["device"] for row in samples}):
         for column, (quantity, factor) in _OF_GPUS.items():
-            lines = [row for row in samples if row["device"] == device and row[column] is not None]
-            if lines:
-                time_ns = np.array([row["time_ns"] for row in lines], np.int64)
-                thousandths = np.array([round(row[column] * factor * 1000) for row in lines], np.int64)
+            rows = [row for row in samples if row["device"] == device and row[column] is not None]
+            if rows:
+                time_ns = np.array([row["time_ns"] for row in rows], np.int64)
+                thousandths = np.array([round(row[column] * factor * 1000) for row in rows], np.int64)
                 yield Steps(GPU, device, "", quantity, *within(time_ns, thousandths, begin_ns, end_ns))
 
 
 def busiest(amounts: list[int]) -> list[int]:
-    """Return the positions of the largest amounts, at most ``MAX_NODE_PAIRS``, in their order."""
+    """Return the positions of the largest amounts, at most ``MAX_NODE_PAIRS``, in ascending order."""
     return sorted(sorted(range(len(amounts)), key=lambda position: -amounts[position])[:MAX_NODE_PAIRS])
 
 
 def within(time_ns: Column, values: Column, begin_ns: int, end_ns: int) -> tuple[Column, Column]:
-    """Cut steps by time to what lies between.
+    """Cut steps, sorted by time, to the range from ``begin_ns`` to ``end_ns``.
 
-    The value that held at the begin stands there, and at the end the steps close with 0. A value at the time of a later
-    one, and one like that before it, add nothing and are left out.
+    The value that is valid at the beginning is placed there, and a last step at the end has the value 0. Redundant
+    steps are left out: of several at the same time all but the last, and those that repeat the value before.
     """
     times = np.append(np.clip(time_ns, begin_ns, end_ns), end_ns)
     steps = np.append(values, 0)
@@ -140,7 +141,7 @@ def within(time_ns: Column, values: Column, begin_ns: int, end_ns: int) -> tuple
 
 
 def _throughput(time_ns: Column, wire_bytes: Column) -> tuple[Column, Column]:
-    """Return the rate between samples in kbit/s, thousandths of Mbit/s; 0 from the last on."""
+    """Return the rate between samples in kbit/s, that is thousandths of Mbit/s; 0 after the last sample."""
     last = np.append(np.diff(time_ns) != 0, True)
     time_ns, wire_bytes = time_ns[last], wire_bytes[last]
     kbit_per_s = np.diff(wire_bytes) * 8e6 / np.diff(time_ns)
@@ -148,7 +149,7 @@ def _throughput(time_ns: Column, wire_bytes: Column) -> tuple[Column, Column]:
 
 
 def _pairs(source: Texts, destination: Texts) -> list[tuple[str, str, npt.NDArray[np.intp]]]:
-    """Return every directed pair that there is, by name, with its rows."""
+    """Return every directed pair in these columns, sorted by names, with the positions of its rows."""
     number = source.codes * len(destination.values) + destination.codes
     order = np.argsort(number, kind="stable")
     numbers, first = np.unique(number[order], return_index=True)

@@ -1,4 +1,4 @@
-"""Match receives to sends: the arrows of a trace."""
+"""Match receives with sends, to draw them as arrows of a trace."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,10 @@ _STAGES_ON = {ACTIVATION: 1, GRADIENT: -1}
 
 
 class Flows(NamedTuple):
-    """Arrows: rows of the send and the receive spans, and the times when each arrow leaves and arrives."""
+    """Arrows, one entry per arrow in every column.
+
+    ``send`` and ``receive`` are rows of the spans; ``leaves_ns`` and ``arrives_ns`` are the times of the arrow's ends.
+    """
 
     send: Column
     receive: Column
@@ -22,14 +25,14 @@ class Flows(NamedTuple):
 
 
 def match_transfers(spans: Spans) -> Flows:
-    """Draw an arrow from every send to its receive, in the order of the sends' rows.
+    """Return an arrow from every send to its receive, in the order of the sends' rows.
 
-    What stage ``s`` of a pipeline sends for an iteration and microbatch, stage ``s + 1`` receives if it is an
-    activation, and ``s - 1`` if it is a gradient. Were something sent several times, the first belongs to the first
-    received. A send without its receive gets none, nor the reverse, nor one received before it was sent.
+    Stage ``s`` of a pipeline sends the activation of an iteration and microbatch to stage ``s + 1``, and the gradient
+    to stage ``s - 1``. If a tensor was sent several times, sends and receives are matched in the order of their starts.
+    There is no arrow for a send without a receive, a receive without a send, or a receive that starts before its send.
 
-    An arrow leaves inside the send span, a nanosecond after its start where it is that long and the receive is later,
-    else at its start; it arrives at the start of the receive.
+    An arrow leaves 1 ns after the start of the send span, so that it begins inside the span. It leaves at the start if
+    the span is shorter than 2 ns or the receive starts at the same time. It arrives at the start of the receive.
     """
     offset = spans.tensor.mapped(lambda tensor: _STAGES_ON.get(tensor, 0))
     known = offset != 0
@@ -51,7 +54,7 @@ def match_transfers(spans: Spans) -> Flows:
 
 
 def _numbered(parts: list[Column]) -> Column:
-    """Return a number for every row, the same for rows alike in all parts; numbers count up from 0."""
+    """Return a number from 0 for every row; rows that are equal in all parts have the same number."""
     number, numbers = np.zeros(len(parts[0]), np.int64), 1
     for part in parts:
         digit = part - part.min(initial=0)
@@ -63,13 +66,13 @@ def _numbered(parts: list[Column]) -> Column:
 
 
 def _dense(values: Column) -> tuple[Column, int]:
-    """Return the rank of every value among the distinct values, and how many distinct values there are."""
-    there, ranks = np.unique(values, return_inverse=True)
-    return ranks, max(len(there), 1)
+    """Return the rank of every value among the distinct values, and the number of distinct values, at least 1."""
+    distinct, ranks = np.unique(values, return_inverse=True)
+    return ranks, max(len(distinct), 1)
 
 
 def _counted(number: Column, start_ns: Column) -> Column:
-    """Combine ``number`` and the row's place in that number's rows, by start, into one number unique to the row."""
+    """Return a unique number for each row: ``number`` combined with the row's rank by start among equal numbers."""
     order = np.lexsort((start_ns, number))
     ordered = number[order]
     position = np.arange(len(order))

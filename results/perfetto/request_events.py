@@ -23,7 +23,7 @@ _PHASES = (
 _TIMES = ("arrival_ns", "started_ns", "prefilled_ns", "kv_moved_ns")
 _OUTCOMES = {"admitted": "admitted", "off_loaded": "off-loaded", "held": "held", "rejected": "rejected"}
 _LANES = 1_000_000
-"""From the ids of one outcome to the next one's: more than there are requests at a time."""
+"""The distance between the ids of two outcomes: more than the requests at any one time."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,22 @@ class Requests:
 
     @property
     def moments_ns(self) -> Column:
-        """All known times of events in the requests' lives."""
+        """All known times of the requests: arrival, start, end of prefill, end of KV transfer."""
         return np.array([row[name] for row in self.rows for name in _TIMES if row[name] is not None], np.int64)
 
 
 def requests_of(trial: StoredTrial) -> Requests:
-    """Return the requests of a trial. Raises RunError, one line, if their file is missing or damaged."""
+    """Return the requests of a trial. Raise RunError, one line, if their file is missing or damaged."""
     return Requests(tuple(read_trial_table(trial.folder, trial.id, PREFILL_REQUESTS_FILE).to_pylist()))
 
 
 def request_events(requests: Requests, tracks: Tracks, begin_ns: int, end_ns: int, shift_ns: int) -> list[str]:
-    """Return async pairs, each half a line, of the requests that were there between begin and end, cut to that.
+    """Return the async events of the requests that were active between begin and end, cut to that range.
 
-    A datacenter has a process and an outcome a track in it, whose lanes each have a pair around them that gives the
-    track its name. An admitted request that did not finish lasts until the end. A rejected one has no length, since
-    the time of its rejection is unknown. Within a request are its phases, those that are known.
+    Each event is one line; a begin and an end event make a slice. Each datacenter has a process, and each outcome a
+    track in it. Around the requests of each lane of a track is a slice that gives the track its name. An admitted
+    request that did not finish lasts until the end. A rejected one has no length, since the time of its rejection is
+    unknown. A request contains slices for its known phases.
     """
     by_track: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in requests.rows:
@@ -79,7 +80,7 @@ class _Track:
     shift_ns: int
 
     def events(self, rows: list[dict[str, Any]], begin_ns: int, end_ns: int) -> Iterator[str]:
-        """Yield the pairs of all rows, lane by lane."""
+        """Yield the events of all rows, lane by lane."""
         name = _OUTCOMES[self.outcome]
         starts = np.clip(np.array([row["arrival_ns"] for row in rows], np.int64), begin_ns, end_ns)
         ends = np.clip(np.array([_end_ns(row, end_ns) for row in rows], np.int64), starts, end_ns)
@@ -111,9 +112,9 @@ class _Track:
 
 
 def _about(row: dict[str, Any]) -> dict[str, Any]:
-    lines = {name: row[name] for name in ("request", "outcome", "prompt_tokens", "output_tokens", "chunks", "kv_bytes")}
+    facts = {name: row[name] for name in ("request", "outcome", "prompt_tokens", "output_tokens", "chunks", "kv_bytes")}
     reason = {"reason": row["reason"]} if row["reason"] else {}
     group = {"group": row["group"]} if row["group"] >= 0 else {}
     arrival_ns, moved_ns = row["arrival_ns"], row["kv_moved_ns"]
     ttft = {} if moved_ns is None else {"ttft_ns": moved_ns - arrival_ns}
-    return {**lines, **reason, **group, "was_held": row["was_held"], **ttft}
+    return {**facts, **reason, **group, "was_held": row["was_held"], **ttft}

@@ -1,7 +1,7 @@
-"""Write the text of a trace's events, whole columns at a time.
+"""Write the text of a trace's events, as whole columns.
 
-Each function gives a column of texts, one event a row: a JSON object, a comma and a line break. Times are microseconds
-with three decimals, written from integer nanoseconds.
+Each function returns a column of texts with one event per row: a JSON object, a comma and a line break. Times are
+written from integer nanoseconds as microseconds with three decimals.
 """
 
 import json
@@ -23,7 +23,7 @@ _TRANSFERS = ("send", "receive")
 _NAMES = {"all_reduce": "all-reduce"}
 
 
-# Arrow loads pandas for whatever it has to look at to know its type, which takes longer than all the rest.
+# Build Arrow arrays from buffers. To infer a type, Arrow would import pandas, which takes longer than all the rest.
 def _column(values: Column) -> pa.Int64Array:
     numbers = pa.py_buffer(np.ascontiguousarray(values).data)
     return cast("pa.Int64Array", pa.Array.from_buffers(pa.int64(), len(values), [None, numbers]))
@@ -43,18 +43,18 @@ _DECIMALS = _texts([f".{value:03d}" for value in range(1000)])
 
 
 def json_text(value: Any) -> str:
-    """Return any value as JSON. Texts stay readable, since the engine shows the names of events as they are written."""
+    """Return any value as JSON, without ASCII escapes, since the trace engine shows names of events as written."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def thousandths_text(thousandths: Column) -> pa.StringArray:
-    """Return integers over 1000, with three decimals and no rounding; none may be negative."""
+    """Return integers divided by 1000 as text, with three decimals and no rounding. They must not be negative."""
     whole, rest = np.divmod(thousandths, 1000)
     return _joined(_integers(whole), _DECIMALS.take(_column(rest)))
 
 
 def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, contended_ns: Column) -> pa.StringArray:
-    """Return an ``X`` event for every span, begun at ``at_ns``; a contended one carries how long it was."""
+    """Return an ``X`` event for every span, which starts at ``at_ns``; contended ones carry ``contended_us``."""
     of_microbatch = spans.microbatch != NO_MICROBATCH
     of_request = spans.request != NO_REQUEST
     microbatch, request = _integers(spans.microbatch), _integers(spans.request)
@@ -95,7 +95,7 @@ def flow_events(
 ) -> list[pa.StringArray]:
     """Return the beginnings of all arrows, then their ends; ids count up from ``first_id``.
 
-    A beginning has to be read before its end, so that an arrow may take no time.
+    The viewer must read a beginning before its end, since both may be at the same time.
     """
     number = _integers(np.arange(first_id, first_id + len(flows.send), dtype=np.int64))
     tensor = spans.tensor[flows.send]
@@ -133,8 +133,8 @@ def counter_events(steps: Steps, process: int, name: str, shift_ns: int) -> pa.S
 
 
 def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
-    """Join texts side by side, row by row; a part that is one text stands in every row."""
-    # The function's stub knows columns alone, and no single texts among them.
+    """Concatenate texts row by row; a part that is a single text is repeated in every row."""
+    # The function's stub accepts only columns, not single texts.
     join: Callable[..., pa.StringArray] = pc.binary_join_element_wise
     return join(*(_single(part) if isinstance(part, str) else part for part in (*parts, "")))
 
@@ -144,10 +144,10 @@ def _integers(values: Column) -> pa.StringArray:
 
 
 def _chosen(texts: Texts, written: Callable[[str], str]) -> pa.StringArray:
-    """Return for every row what ``written`` makes of its text."""
+    """Return for every row the result of ``written`` for its text, which is called once per distinct text."""
     return _texts([written(value) for value in texts.values]).take(_column(texts.codes))
 
 
 def _if(condition: npt.NDArray[np.bool_], texts: pa.StringArray) -> pa.StringArray:
-    """Return the texts where the condition holds, and nothing elsewhere."""
+    """Return the texts where the condition is true, and "" elsewhere."""
     return cast("pa.StringArray", pc.if_else(_column(condition.astype(np.int64)).cast(pa.bool_()), texts, _single("")))

@@ -1,4 +1,4 @@
-"""Write a run's trace: Chrome Trace JSON that Perfetto opens, one trial after the other on the same tracks."""
+"""Write a run's trace as Chrome Trace JSON, which Perfetto opens. Trials follow each other on the same tracks."""
 
 import gzip
 from collections.abc import Iterator, Mapping
@@ -34,18 +34,18 @@ from results.records.trial_files import read_trial_table
 from results.records.trial_tables import GPU_SAMPLES_FILE, LINK_SAMPLES_FILE, SPANS_FILE, TCP_SAMPLES_FILE
 
 GAP_SHARE = 0.05
-"""Of a trial's length: what stays free between it and the next."""
+"""The gap between a trial and the next one, as a share of the trial's length."""
 
 _ROWS = 2**18
-"""Made into text at a time, which takes some hundred bytes each."""
+"""The most rows that are converted to text at a time; each takes some hundred bytes."""
 
 _GZIP_LEVEL = 4
-"""Higher ones take longer than making the text does, for an eighth less at most."""
+"""Higher levels take longer than producing the text, and make the file at most an eighth smaller."""
 
 
 @dataclass(frozen=True)
 class TraceCounts:
-    """Counts of a trace's contents; slices are those of GPUs, transfers, trials, iterations and requests."""
+    """The numbers of a trace's events; ``slices`` are those of GPUs, transfers, trials, iterations and requests."""
 
     trials: int = 0
     slices: int = 0
@@ -54,9 +54,9 @@ class TraceCounts:
 
 
 def write_trace(run: Path, destination: Path, selection: Selection) -> TraceCounts:
-    """Write what is selected of a run's finished trials; compressed if the name ends in ``.gz``.
+    """Write the selected trials of a run, or the selected iteration of each; compress if the name ends in ``.gz``.
 
-    Needs the memory of the largest trial. Nothing stays behind if it fails. Raises RunError if the run is damaged,
+    Only one trial is in memory at a time. If writing fails, no file is left. Raise RunError if the run is damaged,
     NoTrialsError if no trial has finished, and NoSuchTrialError if the run has nothing that was selected.
     """
     manifest, finished = finished_trials(run)
@@ -67,8 +67,8 @@ def write_trace(run: Path, destination: Path, selection: Selection) -> TraceCoun
         for trial in trials:
             writer.trial(trial, selection.iteration)
         if not writer.counts.trials:
-            there = choices(sorted(writer.iterations))
-            raise NoSuchTrialError(f"--iteration {selection.iteration}: there is none such, {there}")
+            existing = choices(sorted(writer.iterations))
+            raise NoSuchTrialError(f"--iteration {selection.iteration}: there is none such, {existing}")
         writer.end()
     return writer.counts
 
@@ -84,7 +84,10 @@ def _whole_or_not_at_all(destination: Path) -> Iterator[BinaryIO]:
 
 
 class _Writer:
-    """Write trial after trial; ``at_ns`` is where the next begins, ``iterations`` are all that were there."""
+    """Write trial after trial.
+
+    ``_at_ns`` is the time in the trace at which the next trial begins; ``iterations`` are all iterations found so far.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -108,7 +111,7 @@ class _Writer:
         self._file.write(f"{names}\n]}}\n".encode())
 
     def trial(self, trial: StoredTrial, iteration: int | None) -> None:
-        """Write one trial, or that iteration of it, if it has one."""
+        """Write one trial. If ``iteration`` is given, write only that iteration, or nothing if the trial lacks it."""
         spans = read_columns(Spans, trial, SPANS_FILE)
         self.iterations |= set(np.unique(spans.iteration).tolist())
         contended_ns = contention_of(spans, trial.settings)
@@ -123,7 +126,7 @@ class _Writer:
         requests = requests_of(trial)
         moments = [spans.start_ns, spans.end_ns]
         if iteration is None:
-            # Times count from the trial's start, which is before its first span.
+            # Include 0: times count from the trial's start, which is before its first span.
             of_gpus = np.array([row["time_ns"] for row in samples], np.int64)
             moments += [np.zeros(1, np.int64), links.time_ns, states.time_ns, requests.moments_ns, of_gpus]
         begin_ns = min(int(times.min()) for times in moments if len(times))

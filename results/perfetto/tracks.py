@@ -16,7 +16,7 @@ from results.records.span_log import PREFILL
 
 
 class Group(IntEnum):
-    """The groups drawn together for one GPU, from top to bottom."""
+    """The groups of threads of one GPU, from top to bottom."""
 
     GPU = 0
     PREFILL = 1
@@ -27,10 +27,10 @@ class Group(IntEnum):
 
 _FIRST_THREAD = 100_000
 _GROUP = 10_000
-"""From one GPU's first thread to the next one's, and from one group of threads to the next: a group's most lanes."""
+"""Thread numbers are spaced by ``_FIRST_THREAD`` per GPU and by ``_GROUP``, the most lanes of a group, per group."""
 
 _PROCESS = 2**32
-"""More than a thread's number."""
+"""More than any number of a thread."""
 
 _TRANSFERS = {"send": Group.SENDS, "receive": Group.RECEIVES}
 _LANE_NAMES = {
@@ -42,10 +42,10 @@ _LANE_NAMES = {
 
 
 class Tracks:
-    """Give numbers to whatever appears, and remember what they stand for.
+    """Assign numbers to processes and threads, and remember their names.
 
-    Processes count from 1. The threads of a process are drawn by number, so that a thread's number encodes its GPU, its
-    group and its lane.
+    Processes count from 1. The threads of a process are drawn in the order of their numbers, which encode the GPU, the
+    group and the lane.
     """
 
     def __init__(self) -> None:
@@ -60,9 +60,9 @@ class Tracks:
         self.trial_thread = _FIRST_THREAD
 
     def of_spans(self, spans: Spans) -> tuple[Column, Column]:
-        """Return process and thread of every span, such that no two on one thread overlap.
+        """Return process and thread of every span, such that no two spans on one thread overlap.
 
-        Raises RunError if there are not as many threads.
+        Raise RunError if a group of threads would need more than ``_GROUP`` lanes.
         """
         process = self._of_hosts(spans)
         group = _groups(spans, process)
@@ -70,7 +70,7 @@ class Tracks:
         lane = assign_lanes(process * _PROCESS + thread, spans.start_ns, spans.end_ns)
         if lane.max(initial=0) >= _GROUP:
             raise RunError(
-                f"a GPU did more than {_GROUP} things at the same time, which no trace shows: leave this trial out"
+                f"a GPU has more than {_GROUP} spans at the same time, which a trace cannot show: leave this trial out"
             )
         thread += lane
         _, first = np.unique(process * _PROCESS + thread, return_index=True)
@@ -80,7 +80,7 @@ class Tracks:
         return process, thread
 
     def _of_hosts(self, spans: Spans) -> Column:
-        """Return the process of every span, one a host; new hosts in the order of their datacenter's first stage."""
+        """Return the process of every span, one per host; number new hosts by their datacenter's first stage."""
         both = spans.host.codes * len(spans.datacenter.values) + spans.datacenter.codes
         _, first, number = np.unique(both, return_index=True, return_inverse=True)
         names = [
@@ -89,7 +89,7 @@ class Tracks:
         ]
         lowest = np.full((len(first), 2), np.iinfo(np.int64).max)
         for column, values in enumerate((spans.pipeline, spans.stage)):
-            # A pool's GPUs have no stage, and stand after those that train.
+            # The GPUs of a pool have no stage, and come after those that train.
             np.minimum.at(lowest[:, column], number[values >= 0], values[values >= 0])
         begins: dict[str, int] = {}
         for (datacenter, _), (_, stage) in zip(names, lowest.tolist(), strict=True):
@@ -103,7 +103,7 @@ class Tracks:
         return np.array([self._hosts[name] for name in names], np.int64)[number]
 
     def counter(self, scope: str, source: str, destination: str, quantity: Quantity) -> tuple[int, str]:
-        """Return process and name of a counter track; no two of a process share a name, their only distinction."""
+        """Return process and name of a counter track. Names are unique in a process: only they distinguish tracks."""
         key = (scope, source, destination, quantity)
         if key not in self._counters:
             name = f"{source} → {destination} {quantity.name}" if destination else f"{source} {quantity.name}"
@@ -121,13 +121,13 @@ class Tracks:
         return self.links if scope == LINK else self.node_pairs
 
     def of_requests(self, datacenter: str) -> int:
-        """Return the process of the requests that a datacenter was given."""
+        """Return the process of the requests to a datacenter."""
         if datacenter not in self._services:
             self._services[datacenter] = next(self._processes)
         return self._services[datacenter]
 
     def metadata(self) -> Iterator[dict[str, Any]]:
-        """Yield the events that name and order everything which has a number; hosts stand by datacenter."""
+        """Yield the events that name and order all processes and threads; hosts are grouped by datacenter."""
         yield from _named("process", self.trials, None, "trials", 0)
         yield from _named("thread", self.trials, self.trial_thread, "trial", 0)
         scopes = {scope for scope, *_ in self._counters}
@@ -143,7 +143,7 @@ class Tracks:
             yield from _named("process", number, None, f"{datacenter} / {host}", 3 + len(self._services) + position)
         if self._gpus is not None:
             last = 3 + len(self._services) + len(hosts)
-            yield from _named("process", self._gpus, None, "GPUs, as NVML tells: a cross-check", last)
+            yield from _named("process", self._gpus, None, "GPUs, sampled by NVML: a cross-check", last)
         for position, ((process, thread), name) in enumerate(sorted(self._threads.items())):
             yield from _named("thread", process, thread, name, position)
 
@@ -157,14 +157,15 @@ def _thread_name(gpu: int, group: Group, lane: int) -> str:
 def _groups(spans: Spans, process: Column) -> Column:
     """Return the group of every span.
 
-    Prefills stand with the GPU's computation unless they overlap it, and then all-reduces do unless they overlap that.
+    A GPU's prefills are in the group of its computation unless they overlap it; else they have their own group. The
+    same holds for all-reduces, which must overlap neither computation nor prefills of that group.
     """
     group = spans.kind.mapped(lambda kind: _TRANSFERS.get(kind, Group.GPU))
-    prefilling, summing = (spans.kind.equal(of) for of in (PREFILL, "all_reduce"))
+    prefilling, reducing = (spans.kind.equal(of) for of in (PREFILL, "all_reduce"))
     place = process * _PROCESS + spans.gpu
     for own, among, apart in (
-        (prefilling, (group == Group.GPU) & ~summing, Group.PREFILL),
-        (summing, group == Group.GPU, Group.ALL_REDUCE),
+        (prefilling, (group == Group.GPU) & ~reducing, Group.PREFILL),
+        (reducing, group == Group.GPU, Group.ALL_REDUCE),
     ):
         working = among & (group == Group.GPU)
         lanes = assign_lanes(place[working], spans.start_ns[working], spans.end_ns[working])

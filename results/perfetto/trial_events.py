@@ -1,4 +1,4 @@
-"""Draw the process at the top of a trace: when each trial took place, and the iterations of each."""
+"""Draw the process at the top of a trace: each trial and its iterations."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _WORK = (*COMPUTE_KINDS, "all_reduce")
 
 
 def trial_event(trial: StoredTrial, tracks: Tracks, begin_ns: int, end_ns: int) -> str:
-    """Return the slice of a whole trial, one line."""
+    """Return the slice of a whole trial, as one line."""
     about = {"sweep_point": trial.point, "swept": trial.values, "variant": trial.variant, "repeat": trial.repeat}
     return (
         f'{{"ph":"X","pid":{tracks.trials},"tid":{tracks.trial_thread},"ts":{microseconds(begin_ns)},'
@@ -26,9 +26,11 @@ def trial_event(trial: StoredTrial, tracks: Tracks, begin_ns: int, end_ns: int) 
 
 
 def iteration_events(spans: Spans, trial: StoredTrial, tracks: Tracks, shift_ns: int) -> list[str]:
-    """Return async pairs, each half a line: every iteration, from first computation or all-reduce to the last end.
+    """Return the async events of all iterations, one line each.
 
-    Iterations may overlap; those that do not share an id, and a pair around them which gives the track its name.
+    A begin and an end event make a slice. An iteration lasts from the start of its first computation or all-reduce to
+    the end of its last one. Iterations may overlap; those that do not overlap share an id, and a slice around them that
+    gives the track its name.
     """
     work = spans[spans.kind.mapped(lambda kind: int(kind in _WORK)) == 1]
     iterations, position = np.unique(work.iteration, return_inverse=True)

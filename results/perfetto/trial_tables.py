@@ -1,4 +1,4 @@
-"""Read the tables of one trial as columns of numbers, with texts as codes into a list of values."""
+"""Read the tables of one trial as columns of numbers; texts are stored as codes into a list of values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class Texts:
     values: tuple[str, ...]
 
     def mapped(self, number: Callable[[str], int]) -> Column:
-        """Return for every row ``number`` of its text, which is called once a text."""
+        """Return for every row the result of ``number`` for its text; it is called once per distinct text."""
         return np.array([number(value) for value in self.values], np.int64)[self.codes]
 
     def equal(self, text: str) -> npt.NDArray[np.bool_]:
-        """Return for every row whether its text is this one."""
+        """Return for every row whether it equals ``text``."""
         equal: npt.NDArray[np.bool_] = np.array([value == text for value in self.values], bool)[self.codes]
         return equal
 
@@ -37,7 +37,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Spans:
-    """The spans of one trial: the columns of ``results.records.schema.SPANS`` that a trace shows."""
+    """The spans of one trial: those columns of ``results.records.schema.SPANS`` that a trace shows."""
 
     host: Texts
     datacenter: Texts
@@ -75,7 +75,7 @@ class LinkCounters:
 
 @dataclass(frozen=True)
 class TcpStates:
-    """The connections' state in one trial: columns of ``results.records.schema.TCP_SAMPLES``."""
+    """The state of the connections in one trial: columns of ``results.records.schema.TCP_SAMPLES``."""
 
     time_ns: Column
     source: Texts
@@ -92,7 +92,7 @@ _T = TypeVar("_T")
 def read_columns(kind: type[_T], trial: StoredTrial, name: str) -> _T:
     """Read one of the classes above from the Parquet file of that name in the trial's folder.
 
-    Raises RunError, one line that starts with the file's path, if it is missing or damaged.
+    Raise RunError, one line that starts with the file's path, if the file is missing or damaged.
     """
     table = read_trial_table(trial.folder, trial.id, name)
     columns = {}

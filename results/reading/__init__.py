@@ -1,1 +1,1 @@
-"""Read a run back: its tables, documents and summary."""
+"""Read a run: its tables, documents and summary."""

@@ -1,4 +1,4 @@
-"""Build the report's main table: what each variant of each run achieved in each sweep point, over its repeats."""
+"""Build the report's main table: the results of each variant of each run in each sweep point, over its repeats."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ _FIGURES = (
 
 @dataclass(frozen=True)
 class HeadlineRow:
-    """One variant of one run in one sweep point. Figures are medians over repeats; None is unknown.
+    """One variant of one run in one sweep point. Figures are medians over repeats; None means unknown.
 
-    ``repeat_times_s`` is the iteration time of every repeat that measured one. ``interval_s`` holds their median with
-    95 % confidence (``results.metrics.bootstrap``), drawn from ``iterations`` measured ones in all repeats; None
-    where there are too few repeats, or the run was simulated.
-    ``not_modelled`` is what was asked for and the simulation does not have.
+    ``repeat_times_s`` holds the iteration time of every repeat that has one. ``interval_s`` is the 95 % interval of
+    their median (``results.metrics.bootstrap``), computed from ``iterations`` measured iterations of all repeats; None
+    if there are too few repeats or the run was simulated. ``not_modelled`` lists the configured settings that the
+    simulation does not model.
     """
 
     run: str
@@ -58,17 +58,17 @@ class HeadlineRow:
 
     @property
     def fastest_s(self) -> float | None:
-        """The iteration time of the fastest repeat."""
+        """The iteration time of the fastest repeat; None if no repeat has one."""
         return min(self.repeat_times_s, default=None)
 
     @property
     def slowest_s(self) -> float | None:
-        """The iteration time of the slowest repeat."""
+        """The iteration time of the slowest repeat; None if no repeat has one."""
         return max(self.repeat_times_s, default=None)
 
     @property
     def without_interval(self) -> str:
-        """The reason why a measured iteration time has no interval; "" where it has one, or needs none."""
+        """The reason why a measured iteration time has no interval; "" if it has one or needs none."""
         repeats = len(self.repeat_times_s)
         if self.simulated or self.interval_s is not None or not repeats:
             return ""
@@ -76,23 +76,23 @@ class HeadlineRow:
 
     @property
     def range_s(self) -> tuple[float, float] | None:
-        """The range from the fastest repeat to the slowest, where several have no interval."""
+        """The range from the fastest repeat to the slowest, if there are several and they have no interval."""
         several = self.without_interval and len(self.repeat_times_s) > 1
         return (min(self.repeat_times_s), max(self.repeat_times_s)) if several else None
 
     @property
     def where(self) -> str:
-        """The sweep point's swept values as a reader calls them."""
+        """The sweep point's swept values as text for readers."""
         return point_text(self.values)
 
     @property
     def prefilled(self) -> bool:
-        """Whether any GPU that trains prefilled in its bubbles."""
+        """Whether any training GPU computed prefill in its bubbles."""
         return self.gpu_utilization_with_prefill != self.gpu_utilization
 
 
 def point_text(values: Mapping[str, Any]) -> str:
-    """Return a sweep point's swept values as a reader calls them; empty where nothing was swept."""
+    """Return a sweep point's swept values as text for readers; empty if nothing was swept."""
     return ", ".join(f"{_PATH_NAMES.get(path, path)} {value}" for path, value in values.items())
 
 
@@ -104,8 +104,8 @@ def _median(values: npt.NDArray[np.float64]) -> float | None:
 def headline(run: Run, label: str = "") -> list[HeadlineRow]:
     """Return a row for each sweep point and variant that has a finished trial, in the order of the run's trials.
 
-    ``speed_up`` is the first variant's iteration time in that sweep point over this one's. ``label`` distinguishes the
-    run from others.
+    ``speed_up`` is the iteration time of the run's first variant in that sweep point divided by this variant's.
+    ``label`` distinguishes the run from others.
     """
     figures = {name: run.summary[name].to_numpy(np.float64, na_value=np.nan) for name in _FIGURES}
     all_times_s: list[list[float]] = list(run.summary["iteration_times_s"])
@@ -162,7 +162,7 @@ def by_point(rows: Sequence[HeadlineRow]) -> list[tuple[str, list[HeadlineRow]]]
 
 
 def interval_note(rows: Sequence[HeadlineRow]) -> str:
-    """Explain the intervals, how sure they are, and why some rows have none; empty if nothing was measured."""
+    """Explain the intervals, how reliable they are, and why some rows have none; empty if nothing was measured."""
     with_interval = [row for row in rows if row.interval_s is not None]
     sentences = []
     if with_interval:
@@ -176,12 +176,12 @@ def interval_note(rows: Sequence[HeadlineRow]) -> str:
         )
     if any(len(row.repeat_times_s) < ENOUGH_REPEATS for row in with_interval):
         sentences.append(
-            f"Of fewer than {ENOUGH_REPEATS} repeats it is hardly more than their range, and misses the true median "
-            "more often than 5 times of 100: with 3 repeats about 20 times."
+            f"With fewer than {ENOUGH_REPEATS} repeats it is hardly more than their range, and misses the true median "
+            "more often than 5 times in 100: with 3 repeats about 20 times."
         )
     if any(row.without_interval for row in rows):
         sentences.append(
-            f"Fewer than {FEWEST_REPEATS} repeats have no interval: they do not tell how far repeats lie apart, "
+            f"Fewer than {FEWEST_REPEATS} repeats have no interval: they do not show how much repeats differ, "
             "however many iterations they have."
         )
     return " ".join(sentences)
@@ -192,8 +192,8 @@ def saturation_note(rows: Sequence[HeadlineRow]) -> str:
     if not any(row.saturation.saturated for row in rows):
         return ""
     return (
-        "Saturated: for the share of a trial's time that is told, all cores were busy, or the one that carries the "
-        "network was. Such figures are the machine's, not the network's."
+        "Saturated: for the given share of a trial's time, all cores were busy, or the core that carries the "
+        "network was. Such figures measure the machine, not the network."
     )
 
 

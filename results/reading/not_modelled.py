@@ -1,7 +1,7 @@
-"""Read from a run's manifest what an experiment asks for and a simulation does not have, and put it in words.
+"""Read from a run's manifest which configured settings a simulation does not model, and describe them.
 
-``runner.runs.not_modelled`` finds it and writes it there. A link in it is not as it was asked for; anything else
-concerns single variants.
+``runner.runs.not_modelled`` finds them and writes them to the manifest. A setting concerns either links, which then
+differ from their configuration for all variants, or single variants.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,17 +13,19 @@ from results.text.impairment_text import impairment_text
 from results.text.number_text import list_text
 
 MAX_NAMED = 3
-"""Links, or variants, of one setting."""
+"""The most links or variants of one setting that a text names."""
 MAX_SETTINGS = 4
+"""The most settings that a text names."""
 
 _SIMULATE = "simulate"
 
 
 @dataclass(frozen=True)
 class NotModelled:
-    """One setting that is not modelled: its path in an experiment, the value asked for, and its links or variants.
+    """One setting that is not modelled: its path in an experiment, its configured value, and its links or variants.
 
-    A link is the two datacenters that it joins. Raises ValueError unless there are either links or variants.
+    ``asked`` is the configured value, named like the manifest's key. A link is given as the two datacenters that it
+    joins. Raise ValueError unless there are either links or variants.
     """
 
     field: str
@@ -42,21 +44,22 @@ class NotModelled:
 
     @property
     def text_of_one(self) -> str:
-        """The setting in a text about one variant: ``congestion bbr``, with the links where links have it."""
+        """The setting in a text about one variant: ``congestion bbr``; a setting of links also names them."""
         return self.text if self.links else self.setting
 
     @property
     def text(self) -> str:
-        """The setting with its owners, ``loss 1% (east-west)``; of many links or variants the first few."""
+        """The setting with its links or variants, at most ``MAX_NAMED``: ``loss 1% (east-west)``."""
         names = ["-".join(ends) for ends in self.links] or list(self.variants)
         more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
         return f"{self.setting} ({list_text([*names[:MAX_NAMED], *more])})"
 
 
 def simulated_without(manifest: Mapping[str, Any], point: int) -> tuple[NotModelled, ...]:
-    """Return what the simulation of a sweep point does not have; nothing for an emulation.
+    """Return what the simulation of a sweep point does not model; nothing for an emulation.
 
-    For a manifest from before this was recorded, its links decide: none of them had impairments.
+    A manifest of an old version does not record it. Then derive it from the links: no impairment in ``NOT_SIMULATED``
+    was modelled.
     """
     entry = _entry(manifest, point)
     if "not_modelled" in entry:
@@ -65,22 +68,22 @@ def simulated_without(manifest: Mapping[str, Any], point: int) -> tuple[NotModel
 
 
 def planned_without(manifest: Mapping[str, Any], point: int) -> tuple[NotModelled, ...]:
-    """Return what the planner, which simulates, did not know of when it placed stages of an emulation."""
+    """Return what the planner, which simulates, did not model when it placed the stages of an emulation."""
     return _read(_entry(manifest, point).get("planned_without"))
 
 
 def of_variant(found: Iterable[NotModelled], variant: str) -> tuple[NotModelled, ...]:
-    """Return those that concern one variant, as links concern all."""
+    """Return the settings that concern one variant; settings of links concern all variants."""
     return tuple(each for each in found if each.links or variant in each.variants)
 
 
 def of_links(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
-    """Return those for which links are not as they were asked for."""
+    """Return the settings of links."""
     return tuple(each for each in found if each.links)
 
 
 def gathered(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
-    """Return each setting once, where several sweep points have it, with all its links or variants."""
+    """Merge settings that several sweep points have: return each once, with all its links or variants."""
     links: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
     variants: dict[tuple[str, str], dict[str, None]] = {}
     for each in found:
@@ -96,7 +99,7 @@ def gathered(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
 
 
 def not_modelled_text(found: Iterable[NotModelled]) -> str:
-    """Write ``loss 1% (east-west) and jitter 5ms (east-west)``; of many settings the first few, empty for none."""
+    """Write at most ``MAX_SETTINGS`` settings: ``loss 1% (east-west) and jitter 5ms (east-west)``; empty for none."""
     texts = [each.text for each in gathered(found)]
     more = [f"{len(texts) - MAX_SETTINGS} more"] if len(texts) > MAX_SETTINGS else []
     return list_text([*texts[:MAX_SETTINGS], *more])
@@ -104,7 +107,7 @@ def not_modelled_text(found: Iterable[NotModelled]) -> str:
 
 def _entry(manifest: Mapping[str, Any], point: int) -> Mapping[str, Any]:
     points = manifest.get("sweep_points") or ()
-    # Sweep points stand in their own order, unless somebody has edited the manifest.
+    # A sweep point's position equals its index, unless somebody has edited the manifest.
     if 0 <= point < len(points) and points[point].get("index") == point:
         return dict(points[point])
     return next((entry for entry in points if entry.get("index") == point), {})

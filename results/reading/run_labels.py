@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from results.reading.run import Run
 
 _STAMP = re.compile(r"-([0-9]{8}T([0-9]{6}Z))-[0-9a-f]{8}")
-"""What the runner puts after a name: when the run was created, and of which configuration."""
+"""The suffix of a run folder's name: the time when the run was created and the hash of its configuration."""
 
 
 def run_name(run: Run) -> str:
-    """Return the manifest's name for the run, else its folder's name."""
+    """Return the run's name from its manifest, or its folder's name if the manifest has none."""
     return str(run.manifest.get("name") or run.path.name)
 
 
 def run_labels(runs: Sequence[Run]) -> list[str]:
-    """Return a name for each run, no two the same: the manifest's and, where two share that, what differs.
+    """Return a unique name for each run: the name in its manifest and, where runs share it, what distinguishes them.
 
-    That is the engine; else the time in the folder's name, as it stands there, or the name of a folder that was
-    renamed; else their order. Where all share their name and engine, the time or folder alone.
+    That is the engine; else the time in the folder's name, or the name of a folder that was renamed; else the run's
+    position. If all runs share their name and engine, it is the time or folder name alone.
     """
     labels = [run_name(run) for run in runs]
     alike = len(set(labels)) == 1 and len({run.simulated for run in runs}) == 1
@@ -30,10 +30,10 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
         for position, label in enumerate(labels):
             groups[label].append(position)
         for positions in groups.values():
-            text = further([runs[position] for position in positions])
-            if len(set(text)) > 1:
-                for position, more in zip(positions, text, strict=True):
-                    labels[position] = f"{labels[position]}, {more}"
+            suffixes = further([runs[position] for position in positions])
+            if len(set(suffixes)) > 1:
+                for position, suffix in zip(positions, suffixes, strict=True):
+                    labels[position] = f"{labels[position]}, {suffix}"
     return labels
 
 
@@ -42,7 +42,7 @@ def _engines(runs: Sequence[Run]) -> list[str]:
 
 
 def _folders(runs: Sequence[Run]) -> list[str]:
-    """Return the times in the folders' names, without the day if all share it; the name of a folder without a time."""
+    """Return the time in each folder's name, without the day if all share it; the whole name if it has no time."""
     names = [run.path.name for run in runs]
     stamps = [_STAMP.search(name) for name in names]
     one_day = len({stamp[1].partition("T")[0] for stamp in stamps if stamp}) == 1

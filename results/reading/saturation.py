@@ -1,4 +1,4 @@
-"""Judge whether the machine's cores kept up with a trial; where they did not, its figures are the machine's."""
+"""Judge whether the machine's cores were fast enough for a trial. If not, its figures measure the machine."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,18 +7,21 @@ from typing import Any
 from results.text.number_text import percent_text
 
 WORRYING_SHARE = 0.1
-"""Of a trial's time with all cores busy: the start of the ranks alone takes some."""
+"""Above this share of a trial's time with all cores busy, a trial is saturated. Starting the ranks alone takes some."""
 
 WORRYING_NETWORK_SHARE = 0.6
-"""Of a trial's time with the network's core busy: traffic comes in bursts, in which it then has none to spare."""
+"""Above this share of a trial's time with the network's core busy, a trial is saturated.
+
+Traffic comes in bursts: at such a mean, the core has no capacity left during a burst.
+"""
 
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """The machine's load that a trial recorded: shares of its time, None where there is no record.
+    """The machine's load that a trial recorded, as shares of the trial's time; None if not recorded.
 
-    ``cores_saturated`` is the share with all cores busy, ``network_core_busy`` that of the one core which carries the
-    guest's network.
+    ``cores_saturated`` is the share with all cores busy. ``network_core_busy`` is the share with the gateway guest's
+    one core busy.
     """
 
     cores_saturated: float | None
@@ -34,7 +37,7 @@ class MachineLoad:
 
     @property
     def saturated(self) -> bool:
-        """Whether cores set the pace, and not the network."""
+        """Whether the cores limited the trial, rather than the network."""
         return self._cores or self._network
 
     @property
@@ -44,20 +47,20 @@ class MachineLoad:
 
     @property
     def mark(self) -> str:
-        """The cores that were busy and for how long, in a table; "" where they kept up."""
+        """Which cores were busy and for what share of the time, as a table shows it; "" if not saturated."""
         if self._cores:
             return f"all cores {percent_text(self.cores_saturated)}"
         return f"network core {percent_text(self.network_core_busy)}" if self._network else ""
 
     @property
     def sentence(self) -> str:
-        """The same as a sentence without its full stop."""
+        """The same as ``mark``, as a sentence without its full stop."""
         if self._cores:
             share = f"{self.cores_saturated:.0%}"
-            return f"the machine was saturated for {share} of the trial: its cores set the pace, and not the network"
+            return f"the machine was saturated for {share} of the trial: its cores, not the network, limited the speed"
         if self._network:
-            busy = f"for {self.network_core_busy:.0%} of the trial on its one core"
-            return f"the guest kernel that carries the network was busy {busy}, so that packets waited for it"
+            share = f"{self.network_core_busy:.0%}"
+            return f"the one core of the gateway guest was busy for {share} of the trial, so that packets waited for it"
         return ""
 
     @property
@@ -71,7 +74,7 @@ class MachineLoad:
 
 @dataclass(frozen=True)
 class Saturation:
-    """The number of saturated repeats of one variant at one sweep point; ``worst`` is the load of the busiest."""
+    """The number of saturated repeats of one variant at one sweep point; ``worst`` is the highest load of a repeat."""
 
     repeats: int
     saturated: int
@@ -86,7 +89,7 @@ class Saturation:
 
     @property
     def mark(self) -> str:
-        """The cores that were busy, for how long, and in how many repeats; "" where all kept up."""
+        """Which cores were busy, for what share of the time, and in how many repeats; "" if no repeat is saturated."""
         if not self.saturated:
             return ""
         where = "" if self.saturated == self.repeats else f" in {self.saturated} of {self.repeats} repeats"

@@ -1,4 +1,4 @@
-"""Write the summary of a run as one file, for tools that know nothing of this package."""
+"""Write the summary of a run as one file, for tools that do not use this package."""
 
 import json
 from pathlib import Path
@@ -11,10 +11,9 @@ from results.records.schema import SUMMARY, write_table
 
 
 def write_summary(run: Run) -> Path:
-    """Write ``run.summary`` into the run's folder, one row a trial, in place of what was there; return the file.
+    """Write ``run.summary`` to the run's folder, one row per trial, replacing an existing file. Return the file's path.
 
-    ``results.load`` does not read it: its contents follow from the traces, and the program that reads the traces
-    computes them.
+    ``results.load`` does not read this file: it computes the summary from the traces.
     """
     rows = [
         {**row, "sweep_point": json.dumps(row["sweep_point"], ensure_ascii=False)} for row in summary_rows(run.summary)

@@ -1,4 +1,4 @@
-"""Take one trial out of a run: its rows of a data frame, and the window in which it was measured."""
+"""Extract one trial from a run: its rows of a data frame, and its measured window."""
 
 import pandas as pd
 
@@ -10,21 +10,21 @@ from results.reading.stored_trial import StoredTrial
 
 def rows_of_trial(frame: pd.DataFrame, trial: StoredTrial) -> pd.DataFrame:
     """Return the trial's rows of a frame that has the columns sweep point, variant and repeat."""
-    # Text is compared last, and in the few rows that are left: of a million that is most of the time.
-    near: pd.DataFrame = frame[
+    # Compare text last, in the few rows that are left: for a million rows it takes most of the time.
+    candidates: pd.DataFrame = frame[
         (frame["sweep_point"].to_numpy() == trial.point) & (frame["repeat"].to_numpy() == trial.repeat)
     ]
-    own: pd.DataFrame = near[(near["variant"] == trial.variant).to_numpy(bool)]
+    own: pd.DataFrame = candidates[(candidates["variant"] == trial.variant).to_numpy(bool)]
     return own
 
 
 def warmup_iterations(run: Run, trial: StoredTrial) -> int:
-    """Return how many of the trial's first iterations are not measured."""
+    """Return how many of the trial's first iterations are warm-up and not measured."""
     return int({**run.manifest, **trial.facts}.get("warmup_iterations") or 0)
 
 
 def measured_window(run: Run, trial: StoredTrial, spans: pd.DataFrame) -> Window | None:
-    """Return the window of the trial's iterations after warm-up, None if there are none; ``spans`` are the trial's."""
+    """Return the window of a trial's iterations after warm-up, None if there are none. ``spans`` are the trial's."""
     if spans.empty:
         return None
     return metrics.measured_window(metrics.iteration_windows(spans), warmup_iterations(run, trial))

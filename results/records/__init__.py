@@ -1,1 +1,1 @@
-"""Write what a run leaves behind: columns, files and folders."""
+"""Define, write and read a run's records: columns, files and folders."""

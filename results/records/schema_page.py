@@ -1,7 +1,7 @@
-"""The tables of columns on the page about results, which are made of the schema.
+"""Generate the tables of columns on the results page from the schema.
 
-``python -m results.records.schema_page --write docs/results.md`` writes them anew after the schema has changed; without
-``--write`` it only tells whether the page and the schema agree.
+``python -m results.records.schema_page --write docs/results.md`` updates them after the schema has changed. Without
+``--write`` it only checks that the page agrees with the schema.
 """
 
 import argparse
@@ -44,7 +44,7 @@ _UNITS = {
 
 
 def unit_of(column: str) -> str:
-    """Return the unit that a column's name ends in, "" for one that has none."""
+    """Return the unit that the end of a column's name stands for, "" if none."""
     return next((unit for ending, unit in _UNITS.items() if column.endswith(ending)), "")
 
 
@@ -67,7 +67,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def with_tables(page: str) -> str:
-    """Return the page with the schema's tables between its two marks. Raises ValueError where it lacks one."""
+    """Return the page with the schema's tables between its two marks. Raise ValueError if a mark is missing."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
@@ -76,18 +76,18 @@ def with_tables(page: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write or check a page; return the exit status, 1 for a page that does not agree."""
+    """Write or check a page; return the exit status: 1 if the page does not agree with the schema, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
     parser.add_argument("--write", action="store_true", help="bring the page up to date")
-    asked = parser.parse_args(arguments)
-    text = asked.page.read_text(encoding="utf-8")
+    options = parser.parse_args(arguments)
+    text = options.page.read_text(encoding="utf-8")
     current = with_tables(text)
-    if asked.write:
-        asked.page.write_text(current, encoding="utf-8")
+    if options.write:
+        options.page.write_text(current, encoding="utf-8")
     elif current != text:
         print(
-            f"{asked.page}: differs from results/records/schema.py, bring it up to date with --write", file=sys.stderr
+            f"{options.page}: differs from results/records/schema.py, bring it up to date with --write", file=sys.stderr
         )
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""Keep the spans of a trial as columns, which hold millions of them before they are written."""
+"""Store the spans of a trial as columns, which can hold millions of spans before they are written."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,10 @@ Column = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SpanColumns:
-    """Spans, one entry a span in every column; the fields are those of ``results.records.span_log.Span``.
+    """Spans, with one entry per span in every column; the fields are those of ``results.records.span_log.Span``.
 
-    ``rank`` and ``peer`` are ranks, with a negative peer where there is none; ``kind`` counts ``SPAN_KINDS``.
+    ``rank`` and ``peer`` are numbers of ranks; ``peer`` is negative if there is none. ``kind`` is an index into
+    ``SPAN_KINDS``.
     """
 
     rank: Column
@@ -29,7 +30,7 @@ class SpanColumns:
 
     @classmethod
     def of_training(cls, rows: Column) -> "SpanColumns":
-        """Build from one row of eight numbers a span, the fields up to ``peer``: none of them is a prefill."""
+        """Build from one row of eight numbers per span: the fields up to ``peer``. None of the spans is a prefill."""
         rank, kind, iteration, microbatch, start_ns, end_ns, size_bytes, peer = (
             np.ascontiguousarray(column) for column in rows.reshape(-1, 8).T
         )

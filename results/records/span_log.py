@@ -1,10 +1,14 @@
-"""Log what one rank did, and when: written while it runs, readable whatever happened to the rank.
+"""Log the spans of one rank while it runs, so that the log can be read even if the rank is killed.
 
-A span log is a text file. Its first line is the header, one JSON object; each further line is one span, a JSON array in
-``Span``'s field order, or the loss of one iteration, ``{"iteration": 0, "loss": 6.1}``, or what the rank knows of its
-device at its end, ``{"device": {...}}``; a rank that ended well closes with ``{"complete": true}``. A rank that was
-killed leaves a log without that line, perhaps with a torn last line, and every whole line in it still counts. Beside
-the standard library only the atomic write is used, so that a rank starts in tens of milliseconds.
+A span log is a text file. Its first line is the header, one JSON object. Each further line is one of
+
+- a span, a JSON array in ``Span``'s field order;
+- the loss of one iteration, ``{"iteration": 0, "loss": 6.1}``;
+- the rank's record of its device, written at its end, ``{"device": {...}}``;
+- the last line of a rank that ended normally, ``{"complete": true}``.
+
+The log of a killed rank lacks that last line and may end in a partial line; its complete lines are valid. This module
+imports only the standard library and the atomic write, so that a rank starts in tens of milliseconds.
 """
 
 import json
@@ -20,7 +24,7 @@ SPAN_LOG_VERSION = 2
 ComputeKind = Literal["forward", "recompute", "backward", "backward_input", "backward_weight", "optimizer"]
 SpanKind = Literal[ComputeKind, "all_reduce", "send", "receive", "prefill"]
 COMPUTE_KINDS: tuple[str, ...] = get_args(ComputeKind)
-"""What training computes; inference computes ``PREFILL``."""
+"""The kinds of training's compute spans; inference computes ``PREFILL``."""
 PREFILL = "prefill"
 SPAN_KINDS: tuple[str, ...] = get_args(SpanKind)
 
@@ -33,12 +37,13 @@ ACTIVATION, GRADIENT = "activation", "gradient"
 class Span(NamedTuple):
     """One activity that occupied one GPU, or its network.
 
-    Times are integer nanoseconds since the trial's start, on the testbed's clock (dilated, where the run is). A send
-    span lasts from the first byte offered to the kernel until the last byte accepted; a receive span from the first
-    byte read until the last; an all-reduce span from its first step to its last. ``size_bytes`` is the payload (for an
-    all-reduce, what was summed), 0 for computation; ``peer`` the other host of a send or receive, else ""; ``tensor``
-    is what a send or receive carried, ``ACTIVATION`` or ``GRADIENT``, else "". ``request`` is the number of the
-    inference request that a prefill is for; its ``iteration`` is the one that training was in.
+    Times are integer nanoseconds since the trial's start, on the testbed's clock, which is dilated if the run is. A
+    send span lasts from the first byte offered to the kernel until the last byte accepted; a receive span from the
+    first byte read until the last; an all-reduce span from its first step to its last. ``size_bytes`` is the payload,
+    for an all-reduce the size of what is reduced, and 0 for computation. ``peer`` is the other host of a send or
+    receive, else "". ``tensor`` is what a send or receive carried, ``ACTIVATION`` or ``GRADIENT``, else "".
+    ``request`` is the number of a prefill's inference request; the ``iteration`` of a prefill is the one that training
+    was in.
     """
 
     kind: str
@@ -54,7 +59,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class SpanLogHeader:
-    """The rank and place whose spans a log holds."""
+    """The rank whose spans a log contains, and its place in the emulated network and the pipeline."""
 
     rank: int
     host: str
@@ -66,13 +71,14 @@ class SpanLogHeader:
 
 @dataclass(frozen=True)
 class DeviceRecord:
-    """The facts that a rank that really computes knows of its device at its end; durations are undilated machine time.
+    """What a rank that really computes reports of its device at its end. Durations are machine time, not dilated.
 
-    ``device`` is the GPU's UUID or "cpu", so that ranks which shared one can be found. ``to_host_bytes`` of messages
-    were copied from the device in ``to_host_ns`` of copying, ``to_device_bytes`` to it in ``to_device_ns``; nothing
-    where it shares the CPU's memory. ``clock_error_ns`` is the most that a span's time is off because the device has a
-    clock of its own. Where torch.profiler watched an iteration too, it was ``check_iteration``: the device was busy for
-    ``check_spans_ns`` by its spans, for ``check_profiler_ns`` by the profiler.
+    ``device`` is the GPU's UUID or "cpu", which shows what ranks shared a device. ``to_host_bytes`` of messages were
+    copied from the device in ``to_host_ns``, ``to_device_bytes`` to the device in ``to_device_ns``; all four are 0 if
+    the device shares the CPU's memory. ``clock_error_ns`` is the largest error of a span's times that results from the
+    device's own clock. ``check_iteration`` is the iteration that torch.profiler recorded too, None without one: in it
+    the device was busy for ``check_spans_ns`` according to the spans, for ``check_profiler_ns`` according to the
+    profiler.
     """
 
     device: str
@@ -89,9 +95,9 @@ class DeviceRecord:
 
 @dataclass(frozen=True)
 class SpanLogContents:
-    """A log as read back; ``complete``: its rank ended well; ``losses`` are (iteration, loss) pairs.
+    """The contents of a log. ``complete``: the rank ended normally; ``losses`` are (iteration, loss) pairs.
 
-    ``device`` is None where nothing was computed for real.
+    ``device`` is None if the rank did not really compute.
     """
 
     header: SpanLogHeader
@@ -104,7 +110,7 @@ class SpanLogContents:
 class SpanLog:
     """Collect spans and losses in memory and append them to the file at each ``flush``.
 
-    The file takes its name once its header is in it, so that it can be read however early it is found.
+    The file gets its name only after its header is written, so that a reader never finds it without one.
     """
 
     def __init__(self, path: Path, header: SpanLogHeader) -> None:
@@ -114,19 +120,19 @@ class SpanLog:
             self._write([{"version": SPAN_LOG_VERSION, **asdict(header)}])
 
     def record(self, span: Span) -> None:
-        """Keep one span; cheap enough for the hot path."""
+        """Add one span; cheap enough for the hot path."""
         self._pending.append(span)
 
     def record_loss(self, iteration: int, loss: float) -> None:
-        """Keep this replica's share of an iteration's mean loss, once, at the rank of its last stage."""
+        """Add this replica's share of an iteration's mean loss. Call it once, at the rank of the last stage."""
         self._pending.append({"iteration": iteration, "loss": loss})
 
     def record_device(self, record: DeviceRecord) -> None:
-        """Keep what is known of the device, once."""
+        """Add the device's record. Call it once."""
         self._pending.append({"device": asdict(record)})
 
     def flush(self) -> None:
-        """Hand everything so far to the kernel, so that it outlives this process."""
+        """Write all collected entries to the kernel, so that they survive the death of this process."""
         pending, self._pending = self._pending, []
         self._write(pending)
 
@@ -142,7 +148,7 @@ class SpanLog:
 
 
 def read_span_log(path: Path) -> SpanLogContents:
-    """Read a log, complete or cut off. Raises ValueError if the file is not a span log of this version."""
+    """Read a log, complete or cut off. Raise ValueError if the file is not a span log of this version."""
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     try:
         header = json.loads(lines[0])
@@ -156,7 +162,7 @@ def read_span_log(path: Path) -> SpanLogContents:
     losses: list[tuple[int, float]] = []
     device: DeviceRecord | None = None
     complete = False
-    torn = lines.pop()
+    partial_line = lines.pop()
     for number, line in enumerate(lines[1:], start=2):
         entry = json.loads(line)
         if entry == {"complete": True}:
@@ -169,4 +175,4 @@ def read_span_log(path: Path) -> SpanLogContents:
             device = DeviceRecord(**entry["device"])
         else:
             raise ValueError(f"{path}: line {number} is neither a span nor a loss nor a device nor the closing line")
-    return SpanLogContents(owner, tuple(spans), complete and not torn, tuple(losses), device)
+    return SpanLogContents(owner, tuple(spans), complete and not partial_line, tuple(losses), device)

@@ -1,7 +1,7 @@
-"""The tables of a finished trial, a Parquet file each: all that is written, read back, and listed on the results page.
+"""Define the tables of a finished trial, one Parquet file each.
 
-A table that only one sampler knows may stand beside that sampler. Its file is written too, and any reader of Parquet
-reads it; what ``TRIAL_TABLES`` has is also checked when it is read, and stands on the page.
+The tables in ``TRIAL_TABLES`` are checked when they are read, and listed on the results page. A table that only one
+sampler writes may be defined beside that sampler; it is written too, and any reader of Parquet can read it.
 """
 
 from dataclasses import dataclass
@@ -33,8 +33,8 @@ GPU_SAMPLES_FILE = "gpu_samples.parquet"
 class TrialTable:
     """One Parquet file of a trial; ``title`` is its heading on the results page.
 
-    A field of ``row`` that may be None is a column that may be null. A table that is not ``always`` there has a file
-    only where it has rows. ``since_version`` is the first version of the schema that has it.
+    A field of ``row`` that may be None is a column that may be null. A table that is not ``always`` written has a file
+    only if it has rows. ``since_version`` is the first schema version with this table.
     """
 
     file: str
@@ -45,11 +45,11 @@ class TrialTable:
     since_version: int = 1
 
 
-SPANS_TABLE = TrialTable(SPANS_FILE, "what every GPU and its network did", SPANS, Span, always=True)
+SPANS_TABLE = TrialTable(SPANS_FILE, "the activities of every GPU and its network", SPANS, Span, always=True)
 LINK_TABLE = TrialTable(LINK_SAMPLES_FILE, "counters of links and node pairs", LINK_SAMPLES, LinkSample, always=True)
 TCP_TABLE = TrialTable(
     TCP_SAMPLES_FILE,
-    "the state of every TCP connection, by each of its ends",
+    "the state of every TCP connection, sampled at both ends",
     TCP_SAMPLES,
     TcpSample,
     always=True,
@@ -57,13 +57,13 @@ TCP_TABLE = TrialTable(
 )
 PREFILL_TABLE = TrialTable(
     PREFILL_REQUESTS_FILE,
-    "what became of every inference request",
+    "the outcome of every inference request",
     PREFILL_REQUESTS,
     PrefillRequest,
     always=True,
     since_version=2,
 )
-GPU_TABLE = TrialTable(GPU_SAMPLES_FILE, "what NVML told of the GPUs, only where it was asked", GPU_SAMPLES, GpuSample)
+GPU_TABLE = TrialTable(GPU_SAMPLES_FILE, "NVML samples of the GPUs, only if configured", GPU_SAMPLES, GpuSample)
 
 TRIAL_TABLES = {table.file: table for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE)}
 """The tables by file."""

@@ -1,1 +1,1 @@
-"""Draw a report of one run or several."""
+"""Write the report of one run or several."""

@@ -1,4 +1,4 @@
-"""Build the report's table of devices: what those that really computed did, by their spans and by cross-checks."""
+"""Build the report's table of devices that really computed: their use according to spans and to cross-checks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,13 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class DeviceRow:
-    """One device in one trial, within the measured window where not stated otherwise; None for what is not known.
+    """One device in one trial, within the measured window unless stated otherwise; None means unknown.
 
-    ``nvml_utilization`` is the mean of NVML's samples. ``to_host_bytes`` and ``to_device_bytes`` were staged in the
-    whole trial, each at the rate beside it while it was being copied. ``checked_share`` is the compute time that
-    torch.profiler saw in its iteration over that of the spans, all ranks of the device together.
+    ``busy`` is the share of the window in which the device computed, a fraction. ``nvml_utilization`` is the mean of
+    NVML's samples, a fraction. ``to_host_bytes`` and ``to_device_bytes`` were staged in the whole trial;
+    ``to_host_bps`` and ``to_device_bps`` are their rates while they were copied. ``checked_share`` is the compute time
+    according to torch.profiler divided by that according to the spans, in the profiled iteration, over all ranks of
+    the device.
     """
 
     where: str
@@ -43,7 +45,7 @@ class DeviceRow:
 
 @dataclass(frozen=True)
 class DeviceTable:
-    """The table as the template shows it: columns, rows of texts, and a reading of them."""
+    """The table as the template shows it: columns, rows of texts, and an explanation (``reading``)."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -51,7 +53,7 @@ class DeviceTable:
 
 
 def device_rows(run: Run) -> list[DeviceRow]:
-    """Return one row for each device of each trial in which ranks reported theirs, in the order of the run's trials."""
+    """Return one row per device of each trial in which ranks reported their devices, in the order of the trials."""
     return [row for trial in run.trials if trial.facts.get("devices") for row in _of_trial(run, trial)]
 
 
@@ -61,10 +63,10 @@ def _of_trial(run: Run, trial: StoredTrial) -> list[DeviceRow]:
     if window is None or not window.length_ns:
         return []
     samples = rows_of_trial(run.gpu_samples, trial)
-    text = trial.facts["devices"]
+    reported = trial.facts["devices"]
     rows = []
     for contention in metrics.device_contention(spans, metrics.devices_of_seats(trial.facts), window):
-        ranks = [each for each in text if each["device"] == contention.device]
+        ranks = [each for each in reported if each["device"] == contention.device]
         rows.append(
             DeviceRow(
                 where=point_text(swept_values(run.manifest, trial.point)),
@@ -104,7 +106,7 @@ def _nvml_utilization(samples: pd.DataFrame, device: str, window: Window) -> flo
 
 
 def device_table(run: Run) -> DeviceTable | None:
-    """Return the table of a run; None where nothing was computed for real."""
+    """Return the table of a run; None if no device really computed."""
     rows = device_rows(run)
     if not rows:
         return None
@@ -118,8 +120,8 @@ def device_table(run: Run) -> DeviceTable | None:
         "device",
         "ranks on it",
         "busy",
-        "computed beside another rank",
-        "slowdown then",
+        "contended",
+        "slowdown",
         *(["NVML utilization"] if sampled else []),
         *(["staged to host", "staged to device"] if staged else []),
         *(["profiler over spans"] if checked else []),
@@ -153,21 +155,22 @@ def _staged_text(size_bytes: int, rate_bps: float | None) -> str:
 
 def _reading(rows: Sequence[DeviceRow], *, sampled: bool, checked: bool) -> str:
     sentences = [
-        "Busy is the share of the measured time in which a rank computed on the device, whichever; not how many of its "
-        "multiprocessors did.",
-        "Slowdown is the median over the spans that another rank computed beside, of their length over that of the "
-        "same rank's spans of the same kind that had the device to themselves.",
+        "Busy is the share of the measured time in which any rank computed on the device; it does not show how many of "
+        "the device's multiprocessors computed.",
+        "Contended is the share of the compute time during which another rank computed on the device too.",
+        "Slowdown is the median, over contended spans, of their length divided by that of the same rank's spans of the "
+        "same kind that had the device to themselves.",
     ]
     if any(row.device == CPU for row in rows):
-        sentences.append("Ranks on the CPU share its cores: one beside another need not be in its way.")
+        sentences.append("Ranks on the CPU share its cores: they may compute at the same time without any slowdown.")
     if sampled:
         sentences.append(
-            "NVML utilization says that some kernel ran in the last sixth of a second to second, waiting ones too: a "
-            "cross-check that sees no bubbles, and nothing here is computed from it."
+            "NVML utilization shows that some kernel, even a waiting one, ran in the last sixth of a second to second: "
+            "a cross-check that does not show bubbles. No other figure is computed from it."
         )
     if checked:
         sentences.append(
-            "In one iteration of the warm-up torch.profiler watched too: what it saw computed over what the spans say, "
-            "the rest being what lies between operators or kernels within a span."
+            "In one iteration of the warm-up torch.profiler recorded too. The last column is its compute time divided "
+            "by that of the spans; the rest is the time between operators or kernels within a span."
         )
     return " ".join(sentences)

@@ -1,4 +1,4 @@
-"""Divide all training GPUs' measured time into training, prefill in its bubbles, and idling by cause."""
+"""Divide the measured time of all training GPUs into training, prefill in bubbles, and idle time by cause."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ PARTS = (TRAINING, PREFILL, *IDLE_CAUSES)
 
 @dataclass(frozen=True)
 class GpuTimeShares:
-    """The GPU time of one variant in one sweep point, all its training GPUs and repeats together.
+    """The GPU time of one variant in one sweep point, summed over its training GPUs and repeats.
 
-    ``parts_ns`` are whole nanoseconds for each of ``PARTS``, which add up to ``total_ns``, the sum over repeats of the
-    number of GPUs times the measured window.
+    ``parts_ns`` has the nanoseconds of each of ``PARTS``. They add up to ``total_ns``: the number of GPUs times the
+    measured window, summed over repeats.
     """
 
     run: str
@@ -31,18 +31,18 @@ class GpuTimeShares:
 
     @property
     def bubbles_ns(self) -> int:
-        """The time that training left idle, filled or not."""
+        """The time in which GPUs did not train, whether prefill filled it or not."""
         return self.total_ns - self.parts_ns[TRAINING]
 
     def share(self, part: str) -> float:
-        """Return a part's share of the whole, a fraction."""
+        """Return a part's share of ``total_ns``, a fraction."""
         return self.parts_ns[part] / self.total_ns
 
 
 def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = None) -> list[GpuTimeShares]:
-    """Return one for each sweep point and variant that has a measured window, in the order of the run's trials.
+    """Return the shares of each sweep point and variant with a measured window, in the order of the run's trials.
 
-    Only those of ``points``, if given.
+    If ``points`` is given, only of these sweep points.
     """
     parts_ns: dict[tuple[int, str], dict[str, int]] = {}
     for trial in run.trials:

@@ -1,4 +1,4 @@
-"""Set up Jinja for every page that this project writes: its templates, and figures formatted for readers."""
+"""Set up Jinja for every page that this project writes: its templates, and filters that format figures."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +9,9 @@ from results.text import number_text
 
 
 def page_environment(*folders: Path) -> Environment:
-    """Return an environment with the templates of these folders, then of this package; all values are escaped.
+    """Return an environment that searches these folders for templates, then this package's; it escapes all values.
 
-    ``report_macros.html.j2`` shows charts and ``report_style.html.j2`` is the pages' look.
+    ``report_macros.html.j2`` shows charts; ``report_style.html.j2`` is the style sheet of all pages.
     """
     environment = Environment(
         loader=FileSystemLoader([*folders, Path(__file__).parent / "templates"]),

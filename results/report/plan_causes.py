@@ -1,4 +1,4 @@
-"""Explain why an iteration took another time than planned, as far as a trial's spans or machine load show it."""
+"""Explain why an iteration took longer or shorter than planned, as far as a trial's spans or machine load show it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,13 +15,13 @@ from results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT
 from results.text.number_text import percent_text, ratio_text, seconds_text
 
 PAUSE_NS = 200_000_000
-"""The least after which a connection starts slowly again, by Linux's least retransmission timeout."""
+"""The shortest pause after which a connection slow-starts again: Linux's minimum retransmission timeout."""
 
 FORWARD, BACKWARD = "forward", ("backward", "backward_input")
-"""What takes an activation, and a gradient."""
+"""The kinds of span that use an activation, and those that use a gradient."""
 
 PLANNED_KINDS = tuple(kind for kind in COMPUTE_KINDS if kind != "optimizer")
-"""What a plan orders."""
+"""The kinds of span that a plan orders."""
 _COMPUTING_TOLERANCE, _TRANSFER_TOLERANCE = 0.03, 0.1
 _SLOW_START = 1.2
 _CONTENDED_SHARE, _HELD_SHARE = 0.2, 0.02
@@ -29,9 +29,9 @@ _NO_CAUSE = "no cause shows in the spans"
 
 
 def plan_causes(facts: Mapping[str, Any], spans: pd.DataFrame) -> tuple[str, ...]:
-    """Return what the spans of a trial's measured iterations show that its plan did not have; never nothing.
+    """Return the deviations from its plan that the spans of a trial's measured iterations show; never empty.
 
-    ``facts`` are the trial's, with what is left of its ``plan``.
+    ``facts`` are the trial's; their ``plan`` has the planned times that were recorded.
     """
     plan = facts.get("plan") or {}
     work = spans[spans["kind"].isin(PLANNED_KINDS).to_numpy(bool)]
@@ -46,7 +46,7 @@ def plan_causes(facts: Mapping[str, Any], spans: pd.DataFrame) -> tuple[str, ...
 
 
 def _computing(planned_s: Sequence[float], work: pd.DataFrame) -> str:
-    """Describe the stage that computes longer or shorter than planned by most; "" if none does."""
+    """Describe the stage whose compute time deviates most from the plan; "" if none deviates."""
     rounds = work[["pipeline", "iteration"]].drop_duplicates().shape[0]
     busy_s = (work["end_ns"] - work["start_ns"]).groupby(work["stage"]).sum() / 1e9 / rounds
     ratios = {stage: busy_s.get(stage, 0.0) / own_s for stage, own_s in enumerate(planned_s) if own_s}
@@ -59,9 +59,10 @@ def _computing(planned_s: Sequence[float], work: pd.DataFrame) -> str:
 
 
 def _transfers(spans: pd.DataFrame, pipelines_per_cell: int) -> pd.DataFrame:
-    """Return every transfer between stages, from first byte to the last one's arrival: ``took_ns`` from ``start_ns``.
+    """Return every transfer between stages. It takes ``took_ns`` from ``start_ns``, until its last byte has arrived.
 
-    ``cell`` counts DP-cells; ``direction`` numbers datacenters that send to others, -1 inside one.
+    ``cell`` is the number of the DP-cell. ``direction`` is the number of the pair of sending and receiving datacenter,
+    -1 for a transfer inside one datacenter.
     """
     both = []
     for kind, earlier, later in (("send", 0, -1), ("receive", -1, 0)):
@@ -70,18 +71,18 @@ def _transfers(spans: pd.DataFrame, pipelines_per_cell: int) -> pd.DataFrame:
         both.append(own.assign(boundary=own["stage"] + np.where(activation, earlier, later)))
     key = ["pipeline", "boundary", "tensor", "iteration", "microbatch"]
     sent, received = (each[[*key, "datacenter", "start_ns", "end_ns"]] for each in both)
-    joined = sent.merge(received, on=key, suffixes=("", "_there"))
-    apart = (joined["datacenter"] != joined["datacenter_there"]).to_numpy(bool)
-    direction = joined.groupby(["datacenter", "datacenter_there"], sort=True).ngroup().to_numpy(np.int64)
+    joined = sent.merge(received, on=key, suffixes=("", "_received"))
+    crossing = (joined["datacenter"] != joined["datacenter_received"]).to_numpy(bool)
+    direction = joined.groupby(["datacenter", "datacenter_received"], sort=True).ngroup().to_numpy(np.int64)
     return joined.assign(
-        took_ns=joined["end_ns_there"] - joined["start_ns"],
+        took_ns=joined["end_ns_received"] - joined["start_ns"],
         cell=joined["pipeline"] // pipelines_per_cell,
-        direction=np.where(apart, direction, -1),
+        direction=np.where(crossing, direction, -1),
     )
 
 
 def _transferring(planned_s: Sequence[float], transfers: pd.DataFrame) -> str:
-    """Describe the boundary whose transfers are furthest off their planned time; "" if none is off."""
+    """Describe the boundary whose transfer time deviates most from the plan; "" if none deviates."""
     mean_s = transfers["took_ns"].groupby(transfers["boundary"]).mean() / 1e9
     off = {
         boundary: mean_s[boundary] - own_s
@@ -100,7 +101,7 @@ def _transferring(planned_s: Sequence[float], transfers: pd.DataFrame) -> str:
 
 
 def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
-    """Return what the transfers over one boundary show of slow start and of contention."""
+    """Describe slow start and contention of the transfers over one boundary, as far as the spans show them."""
     ordered = own.sort_values(["cell", "tensor", "start_ns"])
     links = ordered.groupby(["cell", "tensor"], sort=False)
     before_ns = links["end_ns"].cummax().groupby([ordered["cell"], ordered["tensor"]], sort=False).shift()
@@ -111,19 +112,19 @@ def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
         if after_s > _SLOW_START * else_s:
             text = (
                 f" (slow start: {seconds_text(after_s)} after a pause of more than {seconds_text(PAUSE_NS / 1e9)}, "
-                f"{seconds_text(else_s)} else)"
+                f"{seconds_text(else_s)} otherwise)"
             )
     across = transfers[(transfers["direction"] >= 0).to_numpy(bool)]
-    columns = (across[name].to_numpy(np.int64) for name in ("direction", "cell", "start_ns", "end_ns_there"))
+    columns = (across[name].to_numpy(np.int64) for name in ("direction", "cell", "start_ns", "end_ns_received"))
     beside = pd.Series(contended_ns(*columns), index=across.index).reindex(own.index).fillna(0).sum()
     share = float(beside / own["took_ns"].sum())
     if share > _CONTENDED_SHARE:
-        text += f" (contention: {percent_text(share)} of that beside transfers of other cells between the datacenters)"
+        text += f" (contention: during {percent_text(share)} of that, other DP-cells sent between the same datacenters)"
     return text
 
 
 def _held(spans: pd.DataFrame) -> str:
-    """Describe how long GPUs idled with a message at hand that the plan's strict order had no turn for yet."""
+    """Describe how long GPUs were idle although a message had arrived, since its turn in the plan had not come."""
     gpus, kinds, key = Gpus.of(spans), spans["kind"], ["pipeline", "stage", "iteration", "microbatch"]
     numbered = spans.assign(number=gpus.of_span)
     waiting = []
@@ -133,8 +134,8 @@ def _held(spans: pd.DataFrame) -> str:
     ):
         received = numbered[((kinds == "receive") & of_tensor).to_numpy(bool)][[*key, "number", "end_ns"]]
         used = spans[kinds.isin(users).to_numpy(bool)][[*key, "start_ns"]]
-        at_hand = received.merge(used, on=key)
-        waiting.append([at_hand[name].to_numpy(np.int64) for name in ("number", "end_ns", "start_ns")])
+        arrived = received.merge(used, on=key)
+        waiting.append([arrived[name].to_numpy(np.int64) for name in ("number", "end_ns", "start_ns")])
     busy = numbered[kinds.isin((*COMPUTE_KINDS, ALL_REDUCE)).to_numpy(bool)]
     computing = [busy[name].to_numpy(np.int64) for name in ("number", "start_ns", "end_ns")]
     either = [np.concatenate(columns) for columns in zip(computing, *waiting, strict=True)]
@@ -143,7 +144,8 @@ def _held(spans: pd.DataFrame) -> str:
     share = held_ns / (int(spans["end_ns"].max() - spans["start_ns"].min()) * count)
     if share <= _HELD_SHARE:
         return ""
-    return f"strict order: GPUs stood idle for {percent_text(share)} of the time with a message whose turn had not come"
+    idle = f"GPUs were idle for {percent_text(share)} of the time although a message had arrived"
+    return f"strict order: {idle}, since its turn in the plan had not come"
 
 
 def _covered_ns(columns: Sequence[Numbers], groups: int) -> int:

@@ -1,6 +1,6 @@
-"""Compare a plan made ahead with the outcome: how long an iteration took, and where that is not as planned, why.
+"""Compare the planned iteration time with the measured one, and explain differences.
 
-Compared are the stretches from an iteration's first computation to its last one's end, without all-reduces and
+Both times last from the start of an iteration's first computation to the end of its last one, without all-reduces and
 optimizer, which no plan orders.
 """
 
@@ -15,14 +15,14 @@ from results.report.plan_causes import PLANNED_KINDS, plan_causes
 from results.text.number_text import count_text, percent_text, seconds_text
 
 TOLERANCE = 0.05
-"""Of the planned time: what an outcome may differ by before it is asked why."""
+"""The share of the planned time by which an outcome may differ without an explanation."""
 
 
 @dataclass(frozen=True)
 class PlanOutcome:
-    """One trial of a planned schedule. ``by_rates_s`` is what the plan would take without TCP's ramp, None if unknown.
+    """One trial of a planned schedule. ``by_rates_s`` is the planned time without TCP's ramp, None if unknown.
 
-    ``outcome_s`` is the median of the measured iterations; ``causes`` is empty where it is as planned.
+    ``outcome_s`` is the median of the measured iterations. ``causes`` is empty if it is within ``TOLERANCE``.
     """
 
     where: str
@@ -35,13 +35,13 @@ class PlanOutcome:
 
     @property
     def difference(self) -> float:
-        """The difference as a share of the planned time: above 0 where the outcome took longer."""
+        """The difference as a share of the planned time: above 0 if the outcome took longer."""
         return self.outcome_s / self.planned_s - 1
 
 
 @dataclass(frozen=True)
 class PlanTable:
-    """The table as the template shows it: columns, rows of texts, and a reading of them."""
+    """The table as the template shows it: columns, rows of texts, and an explanation (``reading``)."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -49,13 +49,13 @@ class PlanTable:
 
 
 def plan_outcomes(run: Run) -> list[PlanOutcome]:
-    """Return one for each trial that had a plan and measured an iteration, in the order of the run's trials."""
+    """Return the outcome of each trial with a plan and a measured iteration, in the order of the run's trials."""
     found = (_of_trial(run, trial) for trial in run.trials if trial.facts.get("planned_iteration_time_s"))
     return [outcome for outcome in found if outcome is not None]
 
 
 def plan_table(outcomes: Sequence[PlanOutcome]) -> PlanTable | None:
-    """Return the report's table; None where nothing was planned."""
+    """Return the report's table; None if nothing was planned."""
     if not outcomes:
         return None
     rows = [
@@ -71,24 +71,24 @@ def plan_table(outcomes: Sequence[PlanOutcome]) -> PlanTable | None:
         for outcome in outcomes
     ]
     return PlanTable(
-        ("sweep point", "variant", "plan by rates alone", "plan", "outcome", "difference", "why"),
+        ("sweep point", "variant", "plan by rates alone", "plan", "outcome", "difference", "cause"),
         rows,
-        "From an iteration's first computation to its last one's end, the median of the measured iterations. What the "
-        "plan has beyond rates alone is TCP's: windows that open slowly, and again after pauses. Beyond "
-        f"{percent_text(TOLERANCE)} the spans are asked why.",
+        "Times last from an iteration's first computation to the end of its last one; the outcome is the median of the "
+        "measured iterations. The plan is longer than by rates alone because of TCP, whose windows open slowly at the "
+        f"start and after pauses. A difference above {percent_text(TOLERANCE)} is explained from the spans.",
     )
 
 
 def plan_warnings(outcomes: Sequence[PlanOutcome]) -> list[str]:
-    """Return what a reader must know of outcomes that are not as planned; empty if all are."""
+    """Return a warning if any outcome is not as planned; empty if all are."""
     differing = [outcome for outcome in outcomes if outcome.causes]
     if not differing:
         return []
     worst = max(differing, key=lambda outcome: abs(outcome.difference))
     at = f" at {worst.where}" if worst.where else ""
     return [
-        f"{count_text(len(differing), 'trial')} of {len(outcomes)} with a plan took more than "
-        f"{percent_text(TOLERANCE)} more or less than planned, worst {worst.variant}{at}: "
+        f"{count_text(len(differing), 'trial')} of {len(outcomes)} with a plan took over "
+        f"{percent_text(TOLERANCE)} more or less time than planned, worst {worst.variant}{at}: "
         f"{seconds_text(worst.outcome_s)} where {seconds_text(worst.planned_s)} were planned: "
         f"{'; '.join(worst.causes)}."
     ]

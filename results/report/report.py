@@ -1,4 +1,4 @@
-"""Write the report: one HTML page, complete in itself, of one run or several laid over each other."""
+"""Write the report: one self-contained HTML page about one run, or about several runs in common charts and tables."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,17 +25,17 @@ from results.text import number_text
 from results.text.text_direction import isolated
 
 MAX_OPEN_POINTS = 40
-"""In a table that is open: one of more is folded, so that the charts come first."""
+"""The most sweep points of a table that is shown open. A longer one is folded, so that the charts are visible."""
 
 MAX_DIFFERENCES = 200
-"""Told of the manifests; the rest are counted."""
+"""The most differences between manifests that are listed; the rest are only counted."""
 
 _TEMPLATE = "report.html.j2"
 
 
 @dataclass(frozen=True)
 class _Section:
-    """One run by itself as the template shows it."""
+    """One run's own section, as the template shows it."""
 
     label: str
     simulated: bool
@@ -53,7 +53,7 @@ class _Section:
 
 @dataclass(frozen=True)
 class _Table:
-    """The main table as the template shows it, with flags for the columns that carry information."""
+    """The main table as the template shows it, with flags for the columns that are not empty."""
 
     groups: Sequence[tuple[str, Sequence[HeadlineRow]]]
     several_runs: bool
@@ -69,10 +69,10 @@ class _Table:
 
 
 def write_report(runs: Sequence[Path | Run], destination: Path) -> None:
-    """Write one self-contained HTML page about these runs, each a folder or read already.
+    """Write one self-contained HTML page about these runs; each is a folder, or a run that was read already.
 
-    Several stand side by side in one table and one set of charts. A variant has one colour throughout, a run one line.
-    Raises RunError, one line, if a folder is no run or damaged.
+    Several runs share one table and one set of charts. A variant has the same colour everywhere, a run the same line
+    style. Raise RunError, with one line as message, if a folder is no run or damaged.
     """
     loaded = _labelled(runs)
     rows = _rows(loaded)
@@ -104,7 +104,7 @@ def write_report(runs: Sequence[Path | Run], destination: Path) -> None:
 
 
 def write_report_figures(runs: Sequence[Path | Run], folder: Path) -> list[Path]:
-    """Write every figure of these runs' report into a folder, as ``results.report.charts.paper.write_figures`` does."""
+    """Write every figure of these runs' report to a folder with ``results.report.charts.paper.write_figures``."""
     loaded = _labelled(runs)
     prefill, _ = prefill_of(loaded)
     return write_figures(report_charts(loaded, _rows(loaded), prefill, _styles(loaded)).all, folder)
@@ -135,7 +135,7 @@ def _table(rows: Sequence[HeadlineRow]) -> _Table:
 
 
 def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDifference], int]:
-    """Return the differences to show, and how many are left out."""
+    """Return the differences to show, and the number of those left out."""
     return differences[:MAX_DIFFERENCES], len(differences[MAX_DIFFERENCES:])
 
 

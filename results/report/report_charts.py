@@ -1,4 +1,4 @@
-"""Draw every chart of a report: those that all runs share, those of their prefill, and those of one run each."""
+"""Draw every chart of a report: the charts shared by all runs, those about prefill, and those of single runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ from results.report.prefill.prefill_service import PrefillRow
 
 @dataclass(frozen=True)
 class ReportCharts:
-    """The charts of a report: ``shared`` show all runs together, ``prefill`` theirs, ``own`` each run by its label.
+    """The charts of a report.
 
-    ``shares`` is how the GPUs' time was spent, in the sweep points that are drawn.
+    ``shared`` show all runs, ``prefill`` show their prefill, and ``own`` has each run's own charts by its label.
+    ``shares`` are the GPU time shares in the drawn sweep points.
     """
 
     shared: tuple[Chart, ...]
@@ -38,7 +39,7 @@ class ReportCharts:
 def report_charts(
     runs: Mapping[str, Run], rows: list[HeadlineRow], prefill: Sequence[PrefillRow], styles: Styles
 ) -> ReportCharts:
-    """Draw the charts that have data, of runs by their label, with their headline and what was prefilled in them."""
+    """Draw the charts that have data. ``runs`` are by label; ``rows`` are their headline, ``prefill`` their prefill."""
     several = len(runs) > 1
     timelines = {
         label: timeline_chart(run, styles, f"run-{position}", label if several else "", MAX_SPANS // len(runs))
@@ -58,7 +59,7 @@ def report_charts(
 
 
 def _shares(runs: Mapping[str, Run], rows: list[HeadlineRow]) -> tuple[list[GpuTimeShares], int]:
-    """Return the shares that are drawn, and how many sweep points there are, drawn or not."""
+    """Return the shares that are drawn, and the number of all sweep points, drawn or not."""
     points = list(dict.fromkeys(row.where for row in rows))
     bars_a_point = len({(row.run, row.variant) for row in rows})
     chosen = {points[number] for number in drawn_points(range(len(points)), bars_a_point)}

@@ -1,4 +1,4 @@
-"""Write the report's tables as text: for spreadsheets, for scripts, and for people."""
+"""Write the report's tables as text: CSV for spreadsheets, JSON for scripts, Markdown for people."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ from results.text.number_text import (
 )
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a sweep point of text a formula, to a spreadsheet that opens it."""
+"""A spreadsheet takes a text cell that starts with one of these for a formula."""
 
 FORMATS = ("csv", "md", "json")
 
@@ -37,10 +37,11 @@ _SHARES = tuple(f"{'idle_' if part in IDLE_CAUSES else ''}{part}_fraction" for p
 def table_text(runs: Sequence[Run], form: str) -> str:
     """Return the tables of these runs in one of ``FORMATS``, ending with a line break.
 
-    csv has a row for each run, sweep point and variant, swept values first, exact figures with their unit in the
-    column's name; a name that a spreadsheet would take for a formula has an apostrophe before it. json has those rows,
-    the outcomes of the requests of each and its impact on training, the calibration, and what differs between the
-    manifests; md has the main table and, where anything was prefilled, those about it.
+    - csv: one row per run, sweep point and variant. Swept values come first; figures are exact, with their unit in the
+      column's name. A text that a spreadsheet would take for a formula gets an apostrophe before it.
+    - json: the same rows, the outcomes of the requests, the impact of prefill on training, the calibration, and the
+      differences between the manifests.
+    - md: the main table and, if anything was prefilled, the tables about prefill.
     """
     labels = run_labels(runs)
     rows = [row for run, label in zip(runs, labels, strict=True) for row in headline(run, label)]
@@ -88,7 +89,7 @@ def _records(
         }
         own = shares_of.get((row.run, row.point, row.variant))
         parts = [own.share(part) if own else None for part in PARTS]
-        # Columns that would be empty throughout are left out.
+        # Leave out the prefill columns if all of them would be empty.
         served = prefill_figures(prefill_of_row.get((row.run, row.point, row.variant))) if prefill else {}
         records.append({"sweep_point": dict(row.values), **figures, **dict(zip(_SHARES, parts, strict=True)), **served})
     return records
@@ -177,7 +178,7 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
 
 
 def _interval(row: HeadlineRow) -> str:
-    """Return the interval of the iteration time, or why there is none."""
+    """Return the interval of the iteration time, or the reason why there is none."""
     if row.interval_s:
         return seconds_interval_text(row.interval_s)
     lines = [row.without_interval or UNKNOWN, *([seconds_interval_text(row.range_s)] if row.range_s else [])]
@@ -185,7 +186,7 @@ def _interval(row: HeadlineRow) -> str:
 
 
 def _standing(row: HeadlineRow) -> str:
-    """Describe whether the row's links were as asked, and its machine kept up."""
+    """Describe whether the row's links were as configured, and whether its machine was saturated."""
     if row.simulated:
         without = markdown_text(", ".join(row.not_modelled))
         return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}"

@@ -1,4 +1,4 @@
-"""Write text and table lines of GitHub-style markdown."""
+"""Write text and table rows in GitHub-flavoured Markdown."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ _ESCAPES = {
 
 
 def markdown_text(text: str) -> str:
-    """Return a text as it shows literally within a cell of a table."""
+    """Escape a text so that a table cell shows it literally, on one line."""
     return "".join(_ESCAPES.get(character, character) for character in " ".join(visible(text).split()))
 
 
 def table_line(cells: Sequence[str]) -> str:
-    """Return a table's line of cells that are markdown already."""
+    """Return a table row; the cells must be Markdown already."""
     return f"| {' | '.join(cells)} |"

@@ -1,6 +1,6 @@
-"""Format figures and lists for a report: three significant digits, an SI unit, n/a for what is not known.
+"""Format figures and lists for a report: three significant digits, an SI unit, n/a for unknown values.
 
-The space before a unit does not break.
+The space before a unit is a no-break space.
 """
 
 import math
@@ -12,7 +12,7 @@ _SECONDS = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 def three_digits(value: float) -> str:
-    """Format ``0.01234`` as ``0.0123``, ``1234.5`` as ``1,234``; zeros that carry precision stay."""
+    """Format ``0.01234`` as ``0.0123``, ``1234.5`` as ``1,234``; keep trailing zeros that are significant."""
     return _digits(value, 3)
 
 
@@ -38,7 +38,7 @@ def seconds_text(value_s: float | None) -> str:
 
 
 def seconds_interval_text(interval_s: tuple[float, float]) -> str:
-    """Format an interval as ``1.23 s to 1.25 s``, with as many digits, up to six, as its ends need to differ."""
+    """Format an interval as ``1.23 s to 1.25 s``, with three to six digits: as many as make its ends differ."""
     for digits in range(3, 7):
         low, high = (_scaled(end_s, _SECONDS, digits) for end_s in interval_s)
         if low != high:
@@ -47,13 +47,13 @@ def seconds_interval_text(interval_s: tuple[float, float]) -> str:
 
 
 def interval_text(shortest_s: float, longest_s: float) -> str:
-    """Format lengths of time as ``250 ms``, or ``250 ms to 1.00 s`` where they differ."""
+    """Format a range of durations as ``250 ms to 1.00 s``, or as ``250 ms`` if both ends read alike."""
     texts = dict.fromkeys((seconds_text(shortest_s), seconds_text(longest_s)))
     return " to ".join(texts)
 
 
 def milliseconds_text(value_ms: float | None) -> str:
-    """Format milliseconds as ``40.1 ms``, whatever their size."""
+    """Format milliseconds as ``40.1 ms``, without changing the unit."""
     return _scaled(value_ms, ((1, "ms"),))
 
 
@@ -68,7 +68,7 @@ def rate_text(rate_bps: float | None) -> str:
 
 
 def amount_text(amount: float | None) -> str:
-    """Format a large number of anything as ``29.2 million``."""
+    """Format a large number as ``29.2 million``."""
     return _scaled(amount, ((1e9, "billion"), (1e6, "million"), (1e3, "thousand"), (1, ""))).strip(_SPACE)
 
 
@@ -83,7 +83,7 @@ def ratio_text(ratio: float | None) -> str:
 
 
 def count_text(count: int, singular: str, plural: str = "") -> str:
-    """Format a count as ``1 trial``, ``3 trials``; the plural adds an s unless given."""
+    """Format a count as ``1 trial``, ``3 trials``; the plural is the singular with an s unless given."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
@@ -93,7 +93,7 @@ def list_text(words: list[str]) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Shorten the ``visible`` text to ``length`` with dots in place of its middle, since names differ at the end."""
+    """Shorten the ``visible`` text to ``length`` characters by cutting its middle, since names differ at the end."""
     text = visible(text)
     tail = length // 3
     return text if len(text) <= length else f"{text[: length - tail - 1]}…{text[len(text) - tail :]}"
@@ -110,5 +110,5 @@ _UNSEEN = {
 
 
 def visible(text: str) -> str:
-    """Spell out what no reader sees: control characters and those that turn others' direction."""
+    """Replace invisible characters, control characters and those that change text direction, by ``[U+XXXX]``."""
     return text.translate(_UNSEEN)

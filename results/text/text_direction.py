@@ -1,4 +1,4 @@
-"""Isolate names written from right to left, so that they do not turn what stands beside them."""
+"""Isolate names written from right to left, so that they do not change the direction of adjacent text."""
 
 import re
 
@@ -8,9 +8,9 @@ _PHRASE = re.compile(f"{_RIGHT_TO_LEFT}+(?:[ \u00a0'._-]{_RIGHT_TO_LEFT}+)*")
 
 
 def isolated(text: str) -> str:
-    """Return the text with every right-to-left phrase between isolates, so that numbers beside it keep their place.
+    """Return the text with isolates around every right-to-left phrase, so that numbers beside it keep their place.
 
-    Without, digits that follow a Hebrew or Arabic word are drawn before it (Unicode Standard Annex 9, W7 and N1; the
-    isolates are its X5c). They work in HTML as they do in a picture's text and in a title, where no element does.
+    Without isolates, digits that follow a Hebrew or Arabic word are drawn before it (Unicode Standard Annex 9, rules W7
+    and N1; isolates are rule X5c). Isolates also work in a picture's text and in a title, where HTML elements do not.
     """
     return _PHRASE.sub(lambda phrase: f"{_FIRST_STRONG_ISOLATE}{phrase[0]}{_POP_ISOLATE}", text)

@@ -1,4 +1,4 @@
-"""Define a chart for the report: its drawings, painted onto a page or onto paper, its legend and its reading."""
+"""Define a chart of the report: its drawings for a page or for paper, its legend, and the text that explains it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -11,12 +11,12 @@ from results.report.charts.drawing.canvas import NARROW_PX, WIDE_PX, Layout, svg
 from results.report.charts.drawing.colours import Style, Styles
 
 Painter = Callable[[Figure, Layout], float]
-"""``paint(figure, layout)`` draws into a figure whose width is set and returns the height in layout pixels it wants."""
+"""``paint(figure, layout)`` draws into a figure of a given width and returns the height it needs, in layout pixels."""
 
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """An entry of the legend: what one colour, line or pattern stands for."""
+    """An entry of the legend: a style and the label that explains it."""
 
     label: str
     style: Style
@@ -24,10 +24,10 @@ class LegendEntry:
 
 @dataclass(frozen=True)
 class Drawing:
-    """One picture; ``heading`` distinguishes several of a chart, and ``name`` their files.
+    """One picture. ``heading`` distinguishes several pictures of a chart, and ``name`` their files.
 
-    ``description`` is what a screen reader reads out. ``salt`` differs for every picture of a page, so that their inner
-    references do not meet. Text stays text, and none of it is read as mathematics, whatever it contains.
+    ``description`` is for screen readers. ``salt`` must differ for every picture of a page, so that their inner
+    references do not collide. Text stays text in the SVG, and is never interpreted as mathematics.
     """
 
     description: str
@@ -49,9 +49,9 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Chart:
-    """A titled set of drawings with their legend, and one line that reads them, computed from the data.
+    """A titled set of drawings with a legend and a ``reading``: an explanation computed from the data.
 
-    ``name`` is that of the files that hold its figures.
+    ``name`` is the base name of the files that contain its figures.
     """
 
     name: str
@@ -62,14 +62,14 @@ class Chart:
 
 
 def series_legend(styles: Styles, variants: Iterable[str], runs: Iterable[str]) -> tuple[LegendEntry, ...]:
-    """Return the legend of each variant's colour and, of several runs, each run's line."""
+    """Return the legend of each variant's colour and, for several runs, of each run's line."""
     shown = list(runs)
     of_runs = [LegendEntry(run, styles.runs[run]) for run in shown] if len(shown) > 1 else []
     return (*(LegendEntry(variant, styles.variants[variant]) for variant in variants), *of_runs)
 
 
 def points_legend(styles: Styles, variants: Iterable[str], runs: Iterable[str]) -> tuple[LegendEntry, ...]:
-    """Return the legend where only points are drawn: each variant's marker and, of several runs, each run's filling."""
+    """Return the legend of a chart of points: each variant's marker and, for several runs, each run's filling."""
     entries = series_legend(styles, variants, runs)
     return tuple(
         LegendEntry(entry.label, replace(entry.style, marker=entry.style.marker or "o", line="")) for entry in entries

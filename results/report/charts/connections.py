@@ -26,7 +26,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Series:
-    """Medians over the connections in each bin of time, NaN where no connection was sampled."""
+    """Medians over the connections in each bin of ``bin_s`` seconds; bins without a sample are left out."""
 
     variant: str
     run: str
@@ -37,7 +37,7 @@ class _Series:
 
 
 def connections_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
-    """Draw each variant's typical trial in its run's ``representative_point``; None if no connection was sampled."""
+    """Draw each variant's typical trial at its run's ``representative_point``; None if no connection was sampled."""
     series: list[_Series] = []
     points = []
     for label, run in runs.items():
@@ -106,4 +106,4 @@ def _reading(series: Sequence[_Series]) -> str:
     order = ", in the order of the runs" if len({each.run for each in series}) > 1 else ""
     bins_s = [each.bin_s for each in series]
     width = interval_text(min(bins_s), max(bins_s))
-    return f"Medians over connections, of every {width} in which any was asked; over the whole trial{order}: {lines}."
+    return f"Medians over connections, in bins of {width}; over the whole trial{order}: {lines}."

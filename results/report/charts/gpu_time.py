@@ -1,4 +1,4 @@
-"""Draw how the GPUs' time was spent: a bar for each variant and sweep point, of training, prefill and idle time."""
+"""Draw the GPU time as one bar per variant and sweep point, divided into training, prefill and idle time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,7 +27,7 @@ from results.text.number_text import list_text, percent_text, shortened
 
 MAX_BARS = 48
 MAX_VARIANTS_READ = 4
-"""Up to here all are read out; of more, the two that trained most and least."""
+"""The reading describes up to this many variants; of more, only the two that trained most and least."""
 MAX_LABEL_LENGTH = 32
 MAX_NARROW_LABEL_LENGTH = 16
 _STYLES = {
@@ -46,17 +46,17 @@ PART_NAMES = {
     "activation": "idle: waiting for activation",
     "gradient": "idle: waiting for gradient",
     "link": "idle: waiting for the link",
-    "all_reduce": "idle: summing gradients",
+    "all_reduce": "idle: during the all-reduce",
     "schedule": "idle: held by the schedule",
     "fill_drain": "idle: pipeline fill and drain",
 }
 _BAR, _GROUP_GAP = 22, 26
 _PERCENT_PX, _NARROW_PERCENT_PX = 7.0, 2.3
-"""How wide a per cent is drawn, about: hatches slant by it."""
+"""The approximate width of one per cent in pixels, which determines the slant of hatches."""
 
 
 def drawn_points(points: Sequence[int], bars_a_point: int) -> list[int]:
-    """Choose the sweep points to draw: all, or evenly spaced ones where bars are too many."""
+    """Choose the sweep points to draw: all, or evenly spaced ones if there were more than ``MAX_BARS`` bars."""
     most = max(2, MAX_BARS // max(1, bars_a_point))
     if len(points) <= most:
         return list(points)
@@ -64,7 +64,7 @@ def drawn_points(points: Sequence[int], bars_a_point: int) -> list[int]:
 
 
 def gpu_time_chart(shares: Sequence[GpuTimeShares], all_points: int, salt: str) -> Chart | None:
-    """Draw the bars, grouped by sweep point; None if there are none. ``all_points`` counts those not drawn too."""
+    """Draw the bars, grouped by sweep point; None if there are none. ``all_points`` also counts points not drawn."""
     if not shares:
         return None
     runs, variants = ([*dict.fromkeys(names)] for names in ([s.run for s in shares], [s.variant for s in shares]))
@@ -73,15 +73,15 @@ def gpu_time_chart(shares: Sequence[GpuTimeShares], all_points: int, salt: str) 
         groups.setdefault(point_text(each.values), []).append(each)
     for own in groups.values():
         own.sort(key=lambda each: (variants.index(each.variant), runs.index(each.run)))
-    there = [part for part in PARTS if any(each.parts_ns[part] for each in shares)]
-    legend = tuple(LegendEntry(PART_NAMES[part], _STYLES[part]) for part in there)
+    parts = [part for part in PARTS if any(each.parts_ns[part] for each in shares)]
+    legend = tuple(LegendEntry(PART_NAMES[part], _STYLES[part]) for part in parts)
 
     def paint(figure: Figure, layout: Layout) -> float:
-        return _paint(figure.subplots(), groups, there, len(runs) > 1, layout)
+        return _paint(figure.subplots(), groups, parts, len(runs) > 1, layout)
 
     reading = _reading(groups, len(runs) > 1)
     if len(groups) < all_points:
-        reading += f" Of {all_points} sweep points these {len(groups)} are drawn."
+        reading += f" {len(groups)} of {all_points} sweep points are drawn."
     title = "What the GPUs' time went into"
     return Chart("gpu-time", title, legend, (Drawing(f"{title}. {reading}", f"{salt}-gpu-time", paint),), reading)
 

@@ -1,4 +1,4 @@
-"""Draw iteration time against WAN latency, or by sweep point where something other than latency was swept."""
+"""Draw iteration time against WAN latency, or by sweep point if something other than latency was swept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from results.text.number_text import list_text, ratio_text, seconds_text, shorte
 
 MAX_PANELS = 9
 MAX_SWEEP_POINTS = 24
-"""Drawn side by side, where latency was not swept."""
+"""The most sweep points drawn side by side, if latency was not swept."""
 MAX_TICKS = 8
 
 _NS_PER_MS = 1e6
@@ -31,10 +31,10 @@ def latency_ms(values: Mapping[str, str]) -> float | None:
 
 
 def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str) -> Chart | None:
-    """Draw the median iteration time of all runs with its interval; single repeats where there are too few for one.
+    """Draw the median iteration time of all runs with its interval, or every repeat if there are too few for one.
 
-    None if nothing was measured. Where latency was swept it is the x axis, with a panel for each combination of the
-    other swept values; otherwise the sweep points stand side by side.
+    None if nothing was measured. If latency was swept, it is the x axis, with a panel for each combination of the
+    other swept values; otherwise the sweep points are drawn side by side.
     """
     measured = [row for row in rows if row.iteration_time_s is not None]
     if not measured:
@@ -66,12 +66,12 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
 
     reading = _latency_reading(measured) if by_latency else _points_reading(drawn)
     if not by_latency and len(names[1]) > 1:
-        reading += " Of one variant, the runs stand side by side in the legend's order."
+        reading += " The runs of one variant are side by side, in the legend's order."
     reading += _intervals_reading(drawn)
     if len(drawn) < len(measured):
-        reading += f" The first {MAX_SWEEP_POINTS} of {len(points)} sweep points are drawn, the table has all."
+        reading += f" The first {MAX_SWEEP_POINTS} of {len(points)} sweep points are drawn; the table has all."
     if len(shown) < len(panels):
-        reading += f" The first {len(shown)} of {len(panels)} combinations are drawn, the table has all."
+        reading += f" The first {len(shown)} of {len(panels)} combinations are drawn; the table has all."
     drawing = Drawing(f"{title}. {reading}", f"{salt}-time", paint)
     return Chart("iteration-time", title, legend, (drawing,), reading)
 
@@ -94,7 +94,7 @@ def _panels(rows: Sequence[HeadlineRow]) -> dict[str, list[HeadlineRow]]:
 def _series(
     axis: Axes, x: Sequence[float], rows: Sequence[HeadlineRow], style: Style, *, scale: float, position: int
 ) -> None:
-    # A later series is drawn thinner, so that one which coincides with it still shows beneath.
+    # Draw later series thinner, so that an earlier one at the same place stays visible beneath.
     thinner = scale * max(0.5, 1 - 0.2 * position)
     axis.plot(
         x, [row.iteration_time_s or 0 for row in rows], color=style.colour, linestyle=style.line or "none",
@@ -111,7 +111,7 @@ def _series(
 
 
 def _points_of(row: HeadlineRow) -> Sequence[float]:
-    """Return the median where it has an interval, else every repeat."""
+    """Return the median if it has an interval, else the time of every repeat."""
     return row.repeat_times_s if row.interval_s is None else (row.iteration_time_s or 0,)
 
 

@@ -32,16 +32,16 @@ MAX_LANES = 10
 MAX_VARIANTS_READ = 4
 BINS = 240
 PEAK_BIN_NS = 250_000_000
-"""At least as long is a bin whose rate is told as the highest: a busy machine reads counters some milliseconds late,
-which over a bin of a few would make a link look faster than it can be."""
+"""The shortest bin whose rate is reported as a peak. A busy machine reads counters some milliseconds late, which would
+make a link appear faster than it can be in a bin of a few milliseconds."""
 
 _LINK_LINE, _PAIR_LINE = "--", ":"
 _ROOM = 1.15
-"""Of a lane, over what is drawn in it."""
+"""The height of a lane, as a multiple of the highest rate drawn in it."""
 _HIGHEST_TICK = 0.75
-"""Of a lane: its label must not meet the zero of the lane above."""
-_ASKED_IN_VIEW = 2.5
-"""Up to here times the highest rate measured, a rate as asked is drawn, and a lane is made high enough for it."""
+"""The highest position of a tick as a share of a lane: its label must not touch the zero of the lane above."""
+_CONFIGURED_IN_VIEW = 2.5
+"""A configured rate is drawn, and lanes made high enough for it, up to this multiple of the highest measured rate."""
 
 
 @dataclass(frozen=True)
@@ -51,35 +51,35 @@ class _Series:
     rates: Mapping[tuple[str, str], LinkRates]
     smoothed: Mapping[tuple[str, str], LinkRates]
     intervals: Mapping[tuple[str, str], Interval]
-    """Of the median over repeats in the bins of ``smoothed``; empty where there are too few repeats."""
+    """The intervals of the median over repeats in the bins of ``smoothed``; empty if there are too few repeats."""
     repeats: int
 
 
 @dataclass(frozen=True)
 class _Content:
-    """The content of one picture; ``asked`` only has what is in view."""
+    """The content of one picture; ``configured`` has only the configured rates that are drawn."""
 
     series: Sequence[_Series]
     links: Sequence[tuple[str, str]]
     lanes: Sequence[str]
-    asked: Mapping[tuple[str, str], ConfiguredRates]
+    configured: Mapping[tuple[str, str], ConfiguredRates]
     styles: Styles
 
 
 def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
-    """Draw each variant's typical trial, of each run's ``representative_point``; None if no link carried anything.
+    """Draw each variant's typical trial at each run's ``representative_point``; None if no link carried anything.
 
-    Links stand in the order of what they carried. At most ``MAX_LINKS`` links and ``MAX_LANES`` variants are drawn.
+    Links that carried most come first. At most ``MAX_LINKS`` links and ``MAX_LANES`` variants are drawn.
     """
     series: list[_Series] = []
     points: list[str] = []
-    asked: dict[frozenset[str], ConfiguredRates] = {}
+    configured: dict[frozenset[str], ConfiguredRates] = {}
     for label, run in runs.items():
         point = representative_point(run)
         if point is None:
             continue
         points.append(point_text(swept_values(run.manifest, point)))
-        asked |= configured_rates(run.manifest, point)
+        configured |= configured_rates(run.manifest, point)
         series += filter(None, (_series(run, label, point, variant) for variant in run.variants))
     carried: dict[tuple[str, str], float] = {}
     for each in series:
@@ -91,23 +91,24 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
         return None
     shown, lanes = links[:MAX_LINKS], variants[:MAX_LANES]
     peak_bps = max(float(each.rates[link].rates_bps.max()) for each in series for link in each.rates)
-    drawn_asked = {
+    drawn_configured = {
         link: ConfiguredRates(*(_in_view(rate, peak_bps) for rate in (found.link_bps, found.node_pair_bps)))
         for link in shown
-        if (found := asked.get(frozenset(link))) is not None
+        if (found := configured.get(frozenset(link))) is not None
     }
 
     def paint(figure: Figure, layout: Layout) -> float:
-        return _paint(figure, layout, _Content(series, shown, lanes, drawn_asked, styles))
+        return _paint(figure, layout, _Content(series, shown, lanes, drawn_configured, styles))
 
     where = points[0] if len(set(points)) == 1 else ""
     title = "Link throughput over time" + (f", at {where}" if where else "")
-    reading = _reading(series, shown, asked, drawn_asked) + _repeats_reading(series)
+    reading = _reading(series, shown, configured, drawn_configured) + _repeats_reading(series)
     if len(shown) < len(links):
-        reading += f" The {len(shown)} of {len(links)} directed links that carried most are drawn."
+        reading += f" Only the {len(shown)} of {len(links)} directed links that carried most are drawn."
     if len(lanes) < len(variants):
         reading += f" The first {len(lanes)} of {len(variants)} variants are drawn."
-    legend = (*_series_legend(styles, lanes, list(runs)), *_asked_legend(drawn_asked, _asked_lines(styles, list(runs))))
+    lines = _configured_lines(styles, list(runs))
+    legend = (*_series_legend(styles, lanes, list(runs)), *_configured_legend(drawn_configured, lines))
     drawing = Drawing(f"{title}. {reading}", f"{salt}-throughput", paint)
     return Chart("link-throughput", title, legend, (drawing,), reading)
 
@@ -119,7 +120,7 @@ def _series(run: Run, label: str, point: int, variant: str) -> _Series | None:
     end_ns = int(rows_of_trial(run.spans, trial)["end_ns"].max())
     samples = rows_of_trial(run.link_samples, trial)
     smoothed = link_rates(samples, end_ns, BINS, PEAK_BIN_NS)
-    # A simulation's counters are read exactly when they say.
+    # A simulation reads counters exactly at the recorded times, and needs no smoothing.
     rates = link_rates(samples, end_ns, BINS) if run.simulated else smoothed
     measured = measured_trials(run, point, variant)
     intervals = _intervals(run, measured, smoothed)
@@ -143,11 +144,11 @@ def _intervals(
 
 
 def _in_view(rate_bps: float | None, peak_bps: float) -> float | None:
-    return rate_bps if rate_bps is not None and rate_bps <= _ASKED_IN_VIEW * peak_bps else None
+    return rate_bps if rate_bps is not None and rate_bps <= _CONFIGURED_IN_VIEW * peak_bps else None
 
 
 def _series_legend(styles: Styles, variants: Sequence[str], runs: Sequence[str]) -> list[LegendEntry]:
-    """Return each variant's colour. Of several runs, add an area for the one drawn as one, and lines for the others."""
+    """Return each variant's colour and, for several runs, the area of the first and the lines of the others."""
     entries = [LegendEntry(variant, Style(styles.variants[variant].colour)) for variant in variants]
     if len(runs) > 1:
         of_runs = [styles.runs[run] for run in runs]
@@ -159,25 +160,27 @@ def _series_legend(styles: Styles, variants: Sequence[str], runs: Sequence[str])
 
 
 def _is_area(style: Style) -> bool:
-    """Return whether a run is drawn as an area: of runs overlaid, the first is, and the others are lines over it."""
+    """Return whether a run is drawn as an area. The first run is; the others are lines over it."""
     return style.filled and style.line == "-"
 
 
-def _asked_lines(styles: Styles, runs: Sequence[str]) -> tuple[Style, Style]:
-    """Return the styles for the asked rates of a link and of a node pair, in lines that no run has where possible."""
+def _configured_lines(styles: Styles, runs: Sequence[str]) -> tuple[Style, Style]:
+    """Return the styles for the configured rates of a link and of a node pair, in lines that no run has if possible."""
     if len(runs) == 1:
         return Style(GREY, line=_LINK_LINE), Style(GREY, line=_PAIR_LINE)
     taken = {styles.runs[run].line for run in runs}
     return Style(BLACK, line="-"), Style(BLACK, line=next((line for line in (":", "-.") if line not in taken), ":"))
 
 
-def _asked_legend(asked: Mapping[tuple[str, str], ConfiguredRates], lines: tuple[Style, Style]) -> list[LegendEntry]:
+def _configured_legend(
+    configured: Mapping[tuple[str, str], ConfiguredRates], lines: tuple[Style, Style]
+) -> list[LegendEntry]:
     entries = []
     of_link, of_pair = lines
-    if any(each.link_bps for each in asked.values()):
-        entries.append(LegendEntry("rate of the link as asked", of_link))
-    if any(each.node_pair_bps for each in asked.values()):
-        entries.append(LegendEntry("rate of one node pair as asked", of_pair))
+    if any(each.link_bps for each in configured.values()):
+        entries.append(LegendEntry("configured rate of the link", of_link))
+    if any(each.node_pair_bps for each in configured.values()):
+        entries.append(LegendEntry("configured rate of one node pair", of_pair))
     return entries
 
 
@@ -185,7 +188,7 @@ def _paint(figure: Figure, layout: Layout, of: _Content) -> float:
     columns = 1 if layout.narrow else min(2, len(of.links))
     rows = -(-len(of.links) // columns)
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    configured_bps = [rate for each in of.asked.values() for rate in (each.link_bps, each.node_pair_bps) if rate]
+    configured_bps = [rate for each in of.configured.values() for rate in (each.link_bps, each.node_pair_bps) if rate]
     measured = [rates for each in of.series for rates in each.rates.values()]
     top_bps = _ROOM * max([*configured_bps, *(float(rates.rates_bps.max()) for rates in measured)])
     unit_bps, unit = (1e9, "Gbit/s") if top_bps >= 2e9 else (1e6, "Mbit/s") if top_bps >= 2e6 else (1e3, "kbit/s")
@@ -219,10 +222,10 @@ def _paint_lane(
             _step(axis, each.rates[link], base_bps, style, layout)
             if link in each.intervals and _is_area(style):
                 _band(axis, each.smoothed[link], each.intervals[link], base_bps, layout)
-    if link in of.asked:
-        lines = _asked_lines(of.styles, list(of.styles.runs))
-        asked = (of.asked[link].link_bps, of.asked[link].node_pair_bps)
-        for rate, style in zip(asked, lines, strict=True):
+    if link in of.configured:
+        lines = _configured_lines(of.styles, list(of.styles.runs))
+        rates = of.configured[link]
+        for rate, style in zip((rates.link_bps, rates.node_pair_bps), lines, strict=True):
             if rate is not None:
                 axis.axhline(base_bps + rate, color=style.colour, linestyle=style.line, linewidth=layout.scale)
 
@@ -239,7 +242,7 @@ def _step(axis: Axes, rates: LinkRates, base_bps: float, style: Style, layout: L
 
 
 def _band(axis: Axes, smoothed: LinkRates, interval: Interval, base_bps: float, layout: Layout) -> None:
-    """Fill between the interval's ends; the outline makes it show on the area of any colour, and in grey."""
+    """Fill between the interval's ends; the outline makes it visible on an area of any colour and in a grey print."""
     low_bps, high_bps = interval
     axis.stairs(
         base_bps + high_bps, smoothed.edges_ns / NS_PER_S, baseline=base_bps + low_bps, fill=True,
@@ -258,7 +261,7 @@ def _label_lanes(axis: Axes, lanes: int, top_bps: float, unit_bps: float) -> Non
 
 
 def _repeats_reading(series: Sequence[_Series]) -> str:
-    """Return a text that explains which of several repeats is drawn, and what the bands are."""
+    """Explain which of several repeats is drawn, and what the bands are."""
     most = max(each.repeats for each in series)
     if most == 1:
         return ""
@@ -272,7 +275,7 @@ def _repeats_reading(series: Sequence[_Series]) -> str:
 def _reading(
     series: Sequence[_Series],
     links: Sequence[tuple[str, str]],
-    asked: Mapping[frozenset[str], ConfiguredRates],
+    configured: Mapping[frozenset[str], ConfiguredRates],
     drawn: Mapping[tuple[str, str], ConfiguredRates],
 ) -> str:
     first = links[0]
@@ -289,13 +292,13 @@ def _reading(
     ]
     span = interval_text(min(bins_s), max(bins_s))
     reading = f"From {first[0]} to {first[1]} at most{order} {lines}, headers included, as means over {span}."
-    wanted = asked.get(frozenset(first))
+    of_first = configured.get(frozenset(first))
     beyond = [
-        f"{what} of {rate_text(rate)}"
+        f"{rate_text(rate)} of the {what}"
         for what, rate, shown in (
-            ("link", wanted and wanted.link_bps, first in drawn and drawn[first].link_bps),
-            ("node pair", wanted and wanted.node_pair_bps, first in drawn and drawn[first].node_pair_bps),
+            ("link", of_first and of_first.link_bps, first in drawn and drawn[first].link_bps),
+            ("node pair", of_first and of_first.node_pair_bps, first in drawn and drawn[first].node_pair_bps),
         )
         if rate and not shown
     ]
-    return reading + (f" Far above what is drawn: the rate asked for the {list_text(beyond)}." if beyond else "")
+    return reading + (f" Configured rates far above what is drawn: {list_text(beyond)}." if beyond else "")

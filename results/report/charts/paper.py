@@ -1,4 +1,4 @@
-"""Write charts as figures for a paper: PDF and PNG of a column's or a page's width, legend inside, no title."""
+"""Write charts as figures for a paper: PDF and PNG, as wide as a column or a page, with a legend but no title."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,15 +24,15 @@ DPI = 300
 _LEGEND_LINE_PT = 1.5 * FONT_PT
 _TYPE_42 = 42
 _MAX_LEGEND_LABEL = 30
-# Dates would make two exports of the same data differ.
+# Without dates, two exports of the same data are equal.
 _METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
 
 
 def write_figures(charts: Sequence[Chart], folder: Path) -> list[Path]:
     """Write every drawing as ``<name>-column`` and ``<name>-page``, each .pdf and .png; return the files.
 
-    Fonts are embedded in the PDF as TrueType (Type 42), and the PNG has 300 dots an inch. The folder is made if it is
-    not there, those above it are not. Raises OSError if something cannot be written.
+    The PDF embeds fonts as TrueType (Type 42); the PNG has 300 dots per inch. Create the folder if it does not exist,
+    but not its parents. Raise OSError if something cannot be written.
     """
     folder.mkdir(exist_ok=True)
     return [file for name, chart, drawing in _named(charts) for file in _write(chart, drawing, folder / name)]
@@ -82,7 +82,7 @@ def _legend_columns(legend: Sequence[LegendEntry], width_in: float) -> int:
 def _handle(entry: LegendEntry, layout: Layout) -> Artist:
     style = entry.style
     cut = shortened(entry.label, _MAX_LEGEND_LABEL)
-    # A label that begins with an underscore is left out of legends.
+    # Matplotlib leaves labels that begin with an underscore out of legends.
     label = cut if not cut.startswith("_") else "\u200b" + cut
     line: Any = style.line or "None"
     if not style.marker and not style.line:

@@ -1,4 +1,4 @@
-"""Draw what every GPU did during one measured iteration of each variant."""
+"""Draw the activity of every GPU during one measured iteration of each variant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,17 +27,17 @@ from results.text.number_text import list_text, percent_text, seconds_text, shor
 MAX_GPUS = 24
 MAX_SCALE_RATIO = 5
 MAX_POINTS_UNSAID = 9
-"""Up to here a reader sees which sweep points the table has, and that the title names one of them."""
+"""For more sweep points than this, the reading states that only one is drawn; for fewer the table shows it."""
 MAX_LABEL_LENGTH = 16
 MAX_SPANS = 24_000
-"""In all pictures of a report; of more, spans that lie close together are drawn as one."""
+"""The most spans in all pictures of a report; of more, spans that lie close together are drawn as one."""
 MERGED_BELOW = 2_000
-"""Closer than this part of a picture's width, at least, and as much more as it takes."""
+"""Spans are first merged if closer than 1 / ``MERGED_BELOW`` of a picture's width; this doubles until few are left."""
 IDLE_COLOUR = "#EDEDED"
 
 _LANES = {
     **dict.fromkeys(COMPUTE_COLOURS, (0.04, 0.62)),
-    # Lower than training, which tells the two apart without colours too.
+    # Lower than training, so that the two can be distinguished without colours.
     PREFILL: (0.26, 0.62),
     "all_reduce": (0.68, 0.94),
     "send": (0.68, 0.80),
@@ -48,7 +48,7 @@ _NAMES = {
     "backward_input": "backward (input)",
     "backward_weight": "backward (weights)",
     PREFILL: "prefill (lower)",
-    "all_reduce": "summing gradients",
+    "all_reduce": "all-reduce",
     "send": "sending",
     "receive": "receiving",
 }
@@ -56,7 +56,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class _Iteration:
-    """The spans of one iteration of one trial, all prefill in that time, and its window of time."""
+    """One iteration of one trial: its window, its spans, and all prefill spans during the window."""
 
     trial: StoredTrial
     iteration: int
@@ -65,9 +65,9 @@ class _Iteration:
 
 
 def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spans: int = MAX_SPANS) -> Chart | None:
-    """Draw the typical iteration of each variant, all in the ``representative_point``; None if nothing was measured.
+    """Draw the typical iteration of each variant at the ``representative_point``; None if nothing was measured.
 
-    Typical is the measured iteration closest to its trial's median, of the trial closest to the median over repeats.
+    It is the iteration closest to the median of its trial; its trial is the one closest to the median over repeats.
     """
     point = representative_point(run)
     found = [_typical_iteration(run, point, variant) for variant in run.variants] if point is not None else []
@@ -89,16 +89,16 @@ def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spa
         description = f"Timeline of iteration {iteration.iteration} of {variant}"
         heading = LegendEntry(f"{variant}, iteration {iteration.iteration}", styles.variants[variant])
         drawings.append(Drawing(description, f"{salt}-timeline-{position}", painter, heading, variant))
-    there = set().union(*(iteration.spans["kind"].unique() for iteration in iterations))
+    kinds = set().union(*(iteration.spans["kind"].unique() for iteration in iterations))
     legend = (
-        *(LegendEntry(_NAMES.get(kind, kind), Style(_COLOURS[kind])) for kind in _COLOURS if kind in there),
+        *(LegendEntry(_NAMES.get(kind, kind), Style(_COLOURS[kind])) for kind in _COLOURS if kind in kinds),
         LegendEntry("idle", Style(IDLE_COLOUR)),
     )
     where = point_text(swept_values(run.manifest, point))
     of = f" of {label}" if label else ""
     title = f"One iteration{of}, GPU by GPU" + (f", at {where}" if where else "")
     points = len({trial.point for trial in run.trials})
-    only = f" Of the {points} sweep points this one is drawn." if points > MAX_POINTS_UNSAID else ""
+    only = f" Only this one of the {points} sweep points is drawn." if points > MAX_POINTS_UNSAID else ""
     return Chart(
         f"{salt}-timeline" if label else "timeline",
         title,
@@ -118,16 +118,16 @@ def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
     iteration = int(measured.index[closest_to_median(measured["end_ns"] - measured["start_ns"])])
     window = Window(int(windows["start_ns"][iteration]), int(windows["end_ns"][iteration]))
     prefill = (own["kind"] == PREFILL).to_numpy(bool)
-    # What is prefilled belongs to no iteration: it shows where it is, in the bubbles of whichever is drawn.
-    meanwhile = (own["start_ns"].to_numpy() < window.end_ns) & (own["end_ns"].to_numpy() > window.start_ns)
-    chosen = np.where(prefill, meanwhile, own["iteration"].to_numpy() == iteration)
+    # Prefill belongs to no iteration: draw all prefill during the window, whatever its iteration number.
+    overlapping = (own["start_ns"].to_numpy() < window.end_ns) & (own["end_ns"].to_numpy() > window.start_ns)
+    chosen = np.where(prefill, overlapping, own["iteration"].to_numpy() == iteration)
     return _Iteration(trial, iteration, own[chosen], window)
 
 
 def _rows(spans: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a GPU, datacenters in the order of their first stage; ``row`` counts from the top.
+    """Return one row per GPU, datacenters in the order of their first stage; ``row`` counts from the top.
 
-    GPUs without a stage, a pool's, stand after the others of their datacenter.
+    GPUs of a pool, which have no stage, come after the other GPUs of their datacenter.
     """
     gpus = spans.groupby(["datacenter", "host", "gpu"], as_index=False).agg(
         stage=("stage", "min"), pipeline=("pipeline", "min")
@@ -166,9 +166,9 @@ def _merged(spans: pd.DataFrame, closer_ns: float) -> pd.DataFrame:
 
 
 def _drawn(spans: pd.DataFrame, rows: pd.DataFrame, until_ns: int, most: int) -> tuple[pd.DataFrame, float]:
-    """Return about ``most`` spans to draw at most, and how close together spans had to lie to be drawn as one.
+    """Return at most about ``most`` spans to draw, and the distance in ns below which spans were merged.
 
-    That distance is 0 if none were merged.
+    The distance is 0 if none were merged.
     """
     drawn = spans.merge(rows[["host", "gpu", "row"]], on=["host", "gpu"])
     closer_ns = 0.0
@@ -219,7 +219,7 @@ def _paint(
 
 
 def _end_ns(kind: str, window: Window, until_ns: int) -> int:
-    """Return where the drawing of a kind ends: prefill goes on after the iteration, all else ends with the picture."""
+    """Return where the drawing of a kind ends, in ns: prefill with the iteration, all other kinds with the picture."""
     return window.length_ns if kind == PREFILL else until_ns
 
 
@@ -227,10 +227,10 @@ def _reading(iterations: Sequence[_Iteration], shared: bool, merged_ns: float) -
     shares = []
     for each in iterations:
         alone, both = (
-            metrics.gpu_utilization(metrics.gpu_busy(each.spans, each.window, with_prefill=asked))
-            for asked in (False, True)
+            metrics.gpu_utilization(metrics.gpu_busy(each.spans, each.window, with_prefill=with_prefill))
+            for with_prefill in (False, True)
         )
-        filled = f", {percent_text(both)} prefill included," if both != alone else ""
+        filled = f", {percent_text(both)} including prefill," if both != alone else ""
         shares.append(f"{percent_text(alone)}{filled} of the time with {each.trial.variant}")
     scale = "" if shared or len(iterations) == 1 else " Each picture has its own time scale."
     gpus = max(len(each.spans[["host", "gpu"]].drop_duplicates()) for each in iterations)

@@ -1,4 +1,4 @@
-"""Draw how long requests waited for their first token: the distribution, or its percentiles by request rate."""
+"""Draw the time to first token (TTFT) of requests: its distribution, or its percentiles by request rate."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -24,10 +24,10 @@ from results.text.number_text import list_text, seconds_text, shortened
 
 MAX_PANELS = 9
 MAX_STEPS = 300
-"""Drawn of one distribution; of more requests, evenly spaced ones."""
+"""The most requests drawn of one distribution; of more, evenly spaced ones are drawn."""
 DRAWN_PERCENTILES = (50, 99)
 LOGARITHMIC_FROM = 30
-"""Times that differ by this factor are drawn on a logarithmic axis."""
+"""Times that differ by more than this factor are drawn on a logarithmic axis."""
 MAX_VARIANTS_READ = 3
 
 _BAND_PERCENTS = range(1, 101)
@@ -36,9 +36,9 @@ _Series = dict[tuple[str, str], list[PrefillRow]]
 
 
 def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart | None:
-    """Draw the distribution of TTFT at each sweep point, or percentiles by request rate where only that was swept.
+    """Draw the distribution of TTFT at each sweep point, or percentiles by request rate if only that was swept.
 
-    None if no request had its first token.
+    None if no request has a TTFT.
     """
     served = [row for row in rows if len(row.ttft_ns)]
     if not served:
@@ -58,11 +58,11 @@ def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart |
         return _paint_distributions(figure, layout, shown, styles)
 
     reading = _reading(list(points.values())[-1])
-    reading += " Thin lines leave the KV transfer out"
-    reading += ", the dash-dotted line is the SLO." if any(row.slo_s for row in served) else "."
+    reading += " Thin lines exclude the KV transfer"
+    reading += "; the dash-dotted line is the SLO." if any(row.slo_s for row in served) else "."
     reading += _intervals_reading(served)
     if not by_rate and len(shown) < len(points):
-        reading += f" The last {len(shown)} of {len(points)} sweep points are drawn, the table has all."
+        reading += f" The last {len(shown)} of {len(points)} sweep points are drawn; the table has all."
     drawing = Drawing(f"{title}. {reading}", f"{salt}-ttft", paint)
     return Chart("ttft", title, legend, (drawing,), reading)
 
@@ -88,7 +88,7 @@ def _paint_distributions(
             interval = percentile_intervals(row.ttft_of_repeats_ns, _BAND_PERCENTS)
             if interval is not None:
                 _band(axis, interval, style, layout)
-            # Without an interval the repeats stand for themselves, one or two of them.
+            # Without an interval there are one or two repeats: draw each of them.
             whole = [row.ttft_ns] if interval is not None else row.ttft_of_repeats_ns
             for times_ns, width, strength in (
                 (row.ttft_without_kv_ns, 1.0, 0.7),
@@ -152,7 +152,7 @@ def _paint_percentiles(figure: Figure, layout: Layout, rows: Sequence[PrefillRow
 
 
 def _band(axis: Axes, interval: Interval, style: Style, layout: Layout) -> None:
-    """Fill between the ends of the percentiles' intervals; the outline makes it show in grey."""
+    """Fill between the ends of the percentiles' intervals; the outline makes it visible in a grey print."""
     low_s, high_s = (ends / NS_PER_S for ends in interval)
     axis.fill_betweenx(
         _BAND_PERCENTS, low_s, high_s, facecolor=lightened(style.colour), edgecolor=BLACK, alpha=0.5,
@@ -161,7 +161,7 @@ def _band(axis: Axes, interval: Interval, style: Style, layout: Layout) -> None:
 
 
 def _points_of(row: PrefillRow, percent: int) -> list[float]:
-    """Return the percentile of all requests where it has an interval, else that of every repeat, in seconds."""
+    """Return the percentile of all requests in seconds if it has an interval, else the percentile of every repeat."""
     has_interval = percentile_intervals(row.ttft_of_repeats_ns, [percent]) is not None
     repeats = (row.ttft_ns,) if has_interval else row.ttft_of_repeats_ns
     found = (metrics.nearest_rank(times_ns, percent) for times_ns in repeats)
@@ -171,17 +171,17 @@ def _points_of(row: PrefillRow, percent: int) -> list[float]:
 def _intervals_reading(rows: Sequence[PrefillRow]) -> str:
     """Return a text that explains the bands, the bars and the points."""
     measured = [sum(1 for times_ns in row.ttft_of_repeats_ns if len(times_ns)) for row in rows]
-    sure = (
+    intervals = (
         " Bands and bars are 95 % intervals, by the bootstrap over repeats." if max(measured) >= FEWEST_REPEATS else ""
     )
     few = any(1 < repeats < FEWEST_REPEATS for repeats in measured)
-    return sure + (" Where there are two repeats, each is drawn by itself." if few else "")
+    return intervals + (" Where there are two repeats, each is drawn by itself." if few else "")
 
 
 def _logarithmic_if_wide(
     set_scale: Callable[[str], None], axis: MatplotlibAxis, times_s: npt.NDArray[np.float64]
 ) -> None:
-    """Set a logarithmic axis, labelled with plain numbers, where the times differ much."""
+    """Set a logarithmic axis, labelled with plain numbers, if the times differ by more than ``LOGARITHMIC_FROM``."""
     if len(times_s) and times_s.min() > 0 and times_s.max() > LOGARITHMIC_FROM * times_s.min():
         set_scale("log")
         axis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=8))
@@ -190,9 +190,9 @@ def _logarithmic_if_wide(
 
 
 def _steps(times_ns: Numbers) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return times in seconds, and the percentage of all that had come by each.
+    """Return times in seconds, and the percentage of all requests that were answered within each of them.
 
-    The shortest and the longest time are among them.
+    At most ``MAX_STEPS`` times are chosen; the shortest and the longest are among them.
     """
     ranks = np.unique(np.linspace(0, len(times_ns) - 1, min(len(times_ns), MAX_STEPS)).round().astype(np.int64))
     times_s = times_ns[ranks] / NS_PER_S
@@ -208,5 +208,5 @@ def _reading(rows: Sequence[PrefillRow]) -> str:
         half_s, most_s = (seconds_text(row.ttft_s[percent]) for percent in DRAWN_PERCENTILES)
         lines.append(f"{half_s} and {most_s} with {name}")
     half = "half" if where else "Half"
-    answered = f"{half} of the requests answered and 99 % of them had their first token, KV transfer included, within"
+    answered = f"{half} and 99 % of the answered requests had their first token, including the KV transfer, within"
     return f"{where}{answered} {list_text(lines)}."

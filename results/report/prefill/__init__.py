@@ -1,1 +1,1 @@
-"""Report the prefill that was served beside the training."""
+"""Report the prefill that was served during training."""

@@ -1,4 +1,4 @@
-"""Test whether prefill in its bubbles slows training down: variants with it against those without, otherwise equal."""
+"""Test whether prefill in bubbles slows training down: compare variants that differ only in prefill."""
 
 import json
 from collections.abc import Mapping
@@ -13,25 +13,26 @@ from results.reading.stored_trial import swept_values
 from results.report.prefill.prefill_service import serves
 
 MARGIN = 0.005
-"""How far from 1 the ratio may be for it to count as no impact: 0.5 %."""
+"""The ratio counts as no impact if it differs from 1 by at most this: 0.5 %."""
 
 FEWEST_PAIRS = 5
-"""Fewer repeats of both say too little about the noise from run to run."""
+"""The fewest repeats of both variants that show the noise between runs well enough."""
 
 WITHIN, BEYOND, UNDECIDED = "within", "beyond", "undecided"
 
 _PREFILL_ALONE = ("name", "prefill", "pool")
-"""What may differ between two variants of which the one only serves beside what the other does."""
+"""The settings that may differ between a variant with prefill and its counterpart without."""
 
 
 @dataclass(frozen=True)
 class Impact:
-    """One variant that serves against the first one that does not and is equal otherwise, at one sweep point.
+    """A variant with prefill against the first variant without prefill that is otherwise equal, at one sweep point.
 
-    ``ratio`` is its iteration time over the other's, each the median over repeats of their medians, from the repeats
-    that both have. ``interval`` is that ratio's with 95 % confidence (``results.metrics.bootstrap``), None where
-    too few repeats were measured. ``repeatable_within`` is how far the ratio may be off where that needs no repeats, 0
-    for a simulation, which is the same each time.
+    ``ratio`` is the iteration time of ``variant`` divided by that of ``without``; each is the median over repeats of
+    the repeats' medians, over the ``pairs`` repeats that both have. ``interval`` is the ratio's 95 % interval
+    (``results.metrics.bootstrap``), None if too few repeats were measured or the run was simulated.
+    ``repeatable_within`` is the largest relative error of the ratio if it is known without repeats, else None; it is 0
+    for a simulation, which is deterministic.
     """
 
     run: str
@@ -47,12 +48,15 @@ class Impact:
 
     @property
     def where(self) -> str:
-        """The sweep point's swept values as a reader calls them."""
+        """The sweep point's swept values as text for readers."""
         return point_text(self.values)
 
     @property
     def verdict(self) -> str:
-        """The verdict: the interval, or what is known of the ratio without one, lies within the margin or outside."""
+        """Whether the interval lies within the margin, beyond it, or neither.
+
+        Without an interval, ``repeatable_within`` gives one.
+        """
         ends = self.interval
         if ends is None and self.repeatable_within is not None:
             ends = self.ratio / (1 + self.repeatable_within), self.ratio * (1 + self.repeatable_within)
@@ -66,13 +70,13 @@ class Impact:
     def words(self) -> str:
         """The verdict as a table shows it."""
         few = self.repeatable_within is None and self.pairs < FEWEST_PAIRS
-        lines = {WITHIN: "no impact", BEYOND: "slower" if self.ratio > 1 else "faster", UNDECIDED: "cannot tell"}
+        texts = {WITHIN: "no impact", BEYOND: "slower" if self.ratio > 1 else "faster", UNDECIDED: "undecided"}
         none = ", no interval" if few and self.interval is None else ""
-        return lines[self.verdict] + (f", of {self.pairs} of at least {FEWEST_PAIRS} pairs{none}" if few else "")
+        return texts[self.verdict] + (f", with {self.pairs} of at least {FEWEST_PAIRS} pairs{none}" if few else "")
 
 
 def impacts(run: Run, label: str = "") -> list[Impact]:
-    """Return one for each sweep point and serving variant with a counterpart, in the order of the run's trials."""
+    """Return the impact at each sweep point of each variant with prefill and a counterpart, in the order of trials."""
     times_s: dict[tuple[int, str], dict[int, list[float]]] = {}
     serving: dict[tuple[int, str], bool] = {}
     for trial, own in zip(run.trials, run.summary["iteration_times_s"], strict=True):
@@ -99,7 +103,7 @@ def impacts(run: Run, label: str = "") -> list[Impact]:
         if not alone_s or both_s is None:
             continue
         interval = None if run.simulated else ratio_interval(alone, both, CONFIDENCE)
-        each_within = repeatable_within(run, point)
+        of_one_run = repeatable_within(run, point)
         found.append(
             Impact(
                 run=label,
@@ -110,7 +114,7 @@ def impacts(run: Run, label: str = "") -> list[Impact]:
                 pairs=len(shared),
                 ratio=both_s / alone_s,
                 interval=interval,
-                repeatable_within=None if each_within is None else 2 * each_within,
+                repeatable_within=None if of_one_run is None else 2 * of_one_run,
                 simulated=run.simulated,
             )
         )
@@ -118,7 +122,7 @@ def impacts(run: Run, label: str = "") -> list[Impact]:
 
 
 def _settings(manifest: Mapping[str, Any], variant: str) -> str:
-    """Return all that the experiment sets for a variant but its name and what it serves, as one text."""
+    """Return all settings of a variant, except its name, prefill and pool, as one JSON text."""
     listed = (manifest.get("experiment") or {}).get("variants") or manifest.get("variants") or ()
     own = next((each for each in listed if each.get("name") == variant), {"name": variant, "unknown": variant})
     kept = {name: value for name, value in own.items() if name not in _PREFILL_ALONE}

@@ -1,4 +1,4 @@
-"""Build the report's section on prefill: its rows as the page groups them, and their reading in words."""
+"""Build the report's section on prefill: its rows, grouped by sweep point, and texts that explain them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _MARGIN_TEXT = f"{100 * MARGIN:g} %"
 
 @dataclass(frozen=True)
 class PrefillSection:
-    """The contents of the section; ``groups`` and ``impacts`` are by swept values, in order of appearance."""
+    """The contents of the section. ``groups`` and ``impacts`` are grouped by swept values, in order of appearance."""
 
     rows: Sequence[PrefillRow]
     groups: Sequence[tuple[str, Sequence[PrefillRow]]]
@@ -33,7 +33,7 @@ class PrefillSection:
 
 
 def prefill_of(runs: Mapping[str, Run]) -> tuple[list[PrefillRow], list[Impact]]:
-    """Return all rows and impacts of runs by their label."""
+    """Return all rows and impacts of runs, which are given by label."""
     rows = [row for label, run in runs.items() for row in prefill_rows(run, label)]
     return rows, [impact for label, run in runs.items() for impact in impacts(run, label)]
 
@@ -41,7 +41,7 @@ def prefill_of(runs: Mapping[str, Run]) -> tuple[list[PrefillRow], list[Impact]]
 def prefill_section(
     rows: Sequence[PrefillRow], found: Sequence[Impact], shares: Sequence[GpuTimeShares]
 ) -> PrefillSection | None:
-    """Return the section; None where nothing was prefilled. ``shares`` are those of one sweep point at least."""
+    """Return the section; None if nothing was prefilled. ``shares`` are those of at least one sweep point."""
     if not rows:
         return None
     groups: dict[str, list[PrefillRow]] = {}
@@ -62,7 +62,7 @@ def prefill_section(
 
 
 def _outcomes(rows: Sequence[PrefillRow]) -> str:
-    offered, taken = (
+    offered, accepted = (
         sum(row.counts[name] for row in rows for name in names) for names in (("offered",), ("admitted", "off_loaded"))
     )
     late = sum(row.counts["late"] for row in rows)
@@ -73,15 +73,16 @@ def _outcomes(rows: Sequence[PrefillRow]) -> str:
     waits = [f"{count_text(number, 'time')} with {variant}" for variant, number in overruns.items() if number]
     waited = f"had to wait for a GPU {list_text(waits)}" if waits else "never had to wait for a GPU"
     others = " and never otherwise" if 0 < len(waits) < len(overruns) else ""
-    share = percent_text(taken / offered) if offered else "none"
+    share = percent_text(accepted / offered) if offered else "none"
     return (
-        f"Of {count_text(offered, 'request')} that arrived while training was measured, {share} were taken in, and "
-        f"{late or 'none'} of these answered later than the SLO." + (f" Training {waited}{others}." if overruns else "")
+        f"Of {count_text(offered, 'request')} that arrived while training was measured, {share} were admitted or "
+        f"off-loaded, and {late or 'none'} of these answered later than the SLO."
+        + (f" Training {waited}{others}." if overruns else "")
     )
 
 
 def bubbles_reading(shares: Sequence[GpuTimeShares]) -> str:
-    """Describe how full the bubbles of the last sweep point are, and what keeps the rest empty; "" if none are."""
+    """Describe how much of the last sweep point's bubbles is filled, and why the rest is not; "" if none is filled."""
     filled = [each for each in shares if each.parts_ns[PREFILL]]
     if not filled:
         return ""
@@ -92,7 +93,7 @@ def bubbles_reading(shares: Sequence[GpuTimeShares]) -> str:
         name = f"{each.variant} in {each.run}" if several else each.variant
         left_ns = each.bubbles_ns - each.parts_ns[PREFILL]
         share = percent_text(each.parts_ns[PREFILL] / each.bubbles_ns)
-        sentence = f"{name} filled {share} of the time that training left"
+        sentence = f"{name} filled {share} of its bubbles"
         causes = sorted((cause for cause in IDLE_CAUSES if each.parts_ns[cause]), key=lambda own: -each.parts_ns[own])
         if left_ns:
             why = [
@@ -110,20 +111,20 @@ def _impact_reading(found: Sequence[Impact]) -> str:
         return ""
     if all(each.simulated for each in found):
         return (
-            f"Simulated, and so exact: no impact is a ratio of iteration times within {_MARGIN_TEXT} of 1. "
-            "Only an emulation can show that real training notices nothing."
+            f"Simulated, and therefore exact: no impact means a ratio of iteration times within {_MARGIN_TEXT} of 1. "
+            "Only an emulation can show that prefill has no impact on real training."
         )
     return (
         f"No impact: the whole {100 * CONFIDENCE:.0f} % bootstrap interval of the ratio of iteration times lies within "
-        f"{_MARGIN_TEXT} of 1. The repeats of both are those that both have, run in turn; at least "
-        f"{FEWEST_PAIRS} pairs are asked for, and fewer than {FEWEST_REPEATS} have no interval."
+        f"{_MARGIN_TEXT} of 1. A pair is a repeat that both variants have; the two are run in turn. At least "
+        f"{FEWEST_PAIRS} pairs are needed, and fewer than {FEWEST_REPEATS} have no interval."
         + (f" {_VIRTUAL}" if any(_in_virtual_time(each) for each in found) else "")
     )
 
 
 _VIRTUAL = (
-    f"In virtual time, which repeats within {100 * IN_VIRTUAL_TIME:g} %, a ratio that stays within the margin by "
-    "that much needs none."
+    f"In virtual time repeats differ by at most {100 * IN_VIRTUAL_TIME:g} %: a ratio that is within the margin by more "
+    "than that needs no interval."
 )
 
 

@@ -1,4 +1,4 @@
-"""Compute what a prefill service achieved, variant by variant, for the report, its charts and its tables."""
+"""Compute the results of a prefill service for each variant, for the report, its charts and its tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,14 +22,17 @@ Percentiles = Mapping[int, float | None]
 
 @dataclass(frozen=True)
 class PrefillRow:
-    """The prefill of one variant of one run in one sweep point, all repeats together.
+    """The prefill of one variant of one run in one sweep point, over all repeats.
 
-    ``counts`` are ``metrics.outcome_counts`` of the requests that arrived in the measured windows, which were
-    ``window_s`` long in all. ``ttft_ns`` and ``ttft_without_kv_ns`` are those of these requests, sorted, of which the
-    percentiles are taken; ``ttft_of_repeats_ns`` is the former repeat by repeat. ``deadline_overruns`` are counted over
-    whole trials: how often training had to wait for a GPU, ``overrun_ns`` how long in all; None where the trial did
-    not record it. ``gpus`` of a trial train or stand in the pool. ``pool_equivalent`` and ``pool_equivalent_at_80`` are
-    GPUs of a dedicated pool that would have done the same prefill, busy all the time or to ``POOL_UTILIZATION`` of it.
+    - ``counts``: ``metrics.outcome_counts`` of the requests that arrived in the measured windows; ``window_s`` is the
+      total length of these windows.
+    - ``ttft_ns``, ``ttft_without_kv_ns``: the sorted TTFTs of these requests; percentiles are computed from them.
+      ``ttft_of_repeats_ns`` has ``ttft_ns`` of each repeat.
+    - ``deadline_overruns``: how often training had to wait for a GPU, in whole trials; ``overrun_ns``: how long in
+      total. Both are None if a trial did not record it.
+    - ``gpus``: the GPUs of a trial that train or belong to the pool.
+    - ``pool_equivalent``, ``pool_equivalent_at_80``: the number of GPUs of a dedicated pool that would have done the
+      same prefill, busy all the time or ``POOL_UTILIZATION`` of it.
     """
 
     run: str
@@ -54,23 +57,23 @@ class PrefillRow:
 
     @property
     def where(self) -> str:
-        """The sweep point's swept values as a reader calls them."""
+        """The sweep point's swept values as text for readers."""
         return point_text(self.values)
 
     @property
     def offered_per_s(self) -> float | None:
-        """Requests that arrived a second of the measured windows."""
+        """Requests that arrived per second of the measured windows."""
         return self.counts["offered"] / self.window_s if self.window_s else None
 
     @property
     def rejections(self) -> dict[str, int]:
-        """Rejections by reason, those that there were."""
+        """The number of rejections by reason; reasons without any are left out."""
         reasons = {name.removeprefix("rejected_"): n for name, n in self.counts.items() if name.startswith("rejected_")}
         return {reason: number for reason, number in reasons.items() if number}
 
     @property
     def ttft_s(self) -> Percentiles:
-        """Percentiles of TTFT, KV transfer included."""
+        """Percentiles of TTFT, including the KV transfer."""
         return _percentiles_s(self.ttft_ns)
 
     @property
@@ -85,13 +88,13 @@ def _percentiles_s(times_ns: Numbers) -> Percentiles:
 
 
 def prefill_facts(trial: StoredTrial) -> Mapping[str, Any]:
-    """Return what trial.json records of the trial's prefill, {} where there was none."""
+    """Return what trial.json records of the trial's prefill, {} if there was none."""
     facts = trial.facts.get("prefill")
     return facts if isinstance(facts, dict) else {}
 
 
 def serves(trial: StoredTrial) -> bool:
-    """Return whether anything was to be prefilled in the trial, in bubbles or by a pool."""
+    """Return whether the trial had prefill, in bubbles or by a pool."""
     facts = prefill_facts(trial)
     return bool(facts) and (facts.get("policy") != NO_POLICY or bool(facts.get("pool_gpus")))
 
@@ -111,7 +114,7 @@ class _Part:
 
 
 def prefill_rows(run: Run, label: str = "") -> list[PrefillRow]:
-    """Return a row for each sweep point and variant that serves and has a measured window, in the order of trials.
+    """Return a row for each sweep point and variant with prefill and a measured window, in the order of trials.
 
     ``label`` distinguishes the run from others.
     """
@@ -175,5 +178,5 @@ def _row(run: Run, label: str, point: int, variant: str, parts: list[_Part]) -> 
 
 
 def _sum_of(parts: list[_Part], fact: str) -> int | None:
-    lines = [part.facts.get(fact) for part in parts]
-    return None if any(each is None for each in lines) else sum(int(each) for each in lines if each is not None)
+    values = [part.facts.get(fact) for part in parts]
+    return None if any(each is None for each in values) else sum(int(each) for each in values if each is not None)

@@ -18,9 +18,9 @@ _TTFTS = tuple((percent, name) for name in ("ttft", "ttft_without_kv") for perce
 
 
 def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
-    """Return exact figures by name, with their unit in it, all beginning with ``prefill_``.
+    """Return exact figures by name; names begin with ``prefill_`` and contain the unit.
 
-    All are None where nothing served.
+    All are None if there was no prefill.
     """
     figures: dict[str, Any] = {"policy": row and row.policy, "offered_per_s": row and row.offered_per_s}
     figures |= {f"{name}_requests": row and row.counts[name] for name in _COUNTS}
@@ -39,7 +39,7 @@ def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
 
 
 def prefill_records(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
-    """Return one record a row, swept values in ``point``."""
+    """Return one record per row, with the swept values in ``sweep_point``."""
     return [
         {"sweep_point": dict(row.values), "run": row.run, "variant": row.variant, **prefill_figures(row)}
         for row in rows
@@ -47,7 +47,7 @@ def prefill_records(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
 
 
 def impact_records(impacts: Sequence[Impact]) -> list[dict[str, Any]]:
-    """Return one record each, swept values in ``point``."""
+    """Return one record per impact, with the swept values in ``sweep_point``."""
     records = []
     for each in impacts:
         low, high = each.interval or (None, None)
@@ -69,7 +69,7 @@ def impact_records(impacts: Sequence[Impact]) -> list[dict[str, Any]]:
 
 
 def prefill_markdown(rows: Sequence[PrefillRow], impacts: Sequence[Impact]) -> str:
-    """Return both tables, each after an empty line; "" where nothing was prefilled."""
+    """Return both tables, each after an empty line; "" if nothing was prefilled."""
     if not rows:
         return ""
     several = len({row.run for row in rows}) > 1
@@ -100,7 +100,7 @@ def prefill_markdown(rows: Sequence[PrefillRow], impacts: Sequence[Impact]) -> s
             *map(_digits, (row.pool_equivalent, row.pool_equivalent_at_80)),
         ]
         lines.append(table_line([*named(row), *figures]))
-    lines += ["", "TTFT with KV transfer (without it), of the requests that arrived after training's warm-up."]
+    lines += ["", "TTFT with KV transfer (without it), for the requests that arrived after training's warm-up."]
     if impacts:
         lines += ["", *_head(names, ["against", "pairs", "ratio of iteration times", "95 % interval", "within 0.5 %"])]
     for each in impacts:

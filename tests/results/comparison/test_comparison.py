@@ -120,7 +120,7 @@ def test_another_machine_version_or_revision_is_a_warning(tmp_path: Path) -> Non
     assert described(a, made(tmp_path, times(x=1.0))) == ()
     b = made(tmp_path, times(x=1.0), host={"cpu": "two", "cores": 2}, git={"revision": "abd", "dirty": True})
     assert described(a, b) == (
-        "B was run from a checkout with uncommitted changes: no revision leads back to it.",
+        "B was run from a checkout with uncommitted changes: no revision reproduces it.",
         "host.cpu differs: one in A, two in B.",
         "git.revision differs: abc in A, abd in B.",
     )
@@ -175,7 +175,7 @@ def test_a_copy_of_a_run_is_reported(tmp_path: Path) -> None:
     a = made(tmp_path, times(x=1.0))
     shutil.copytree(a.path, tmp_path / "copy")
     assert described(a, load_run(tmp_path / "copy")) == (
-        "A and B are copies of one run: that they are alike says nothing.",
+        "A and B are copies of one run: that they agree shows nothing.",
     )
 
 

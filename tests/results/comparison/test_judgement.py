@@ -124,7 +124,7 @@ def test_a_lone_repeat_is_judged_by_the_noise_that_was_measured(ratio: float, fl
     judgement = judge(pair([[1.0]], [[ratio]]), margin=0.02, noise_floor=floor)
     assert (judgement.verdict, judgement.interval, judgement.margin) == (verdict, None, 0.02)
     assert "1 repeat, no interval" in judgement.reading
-    assert "by the noise that was measured" in judgement.reading
+    assert "by the measured noise" in judgement.reading
 
 
 def test_no_measurement_gives_no_ratio() -> None:

@@ -28,7 +28,7 @@ def test_an_incomplete_run_says_how_far_it_came(build_run: BuildRun) -> None:
     run = results.load(build_run(finished_trials=3))
     assert expected_trials(run) == 4
     assert warnings(run) == [
-        "This run is incomplete: 3 of 4 trials had finished when its folder was read. What is shown is of those."
+        "This run is incomplete: 3 of 4 trials had finished when its folder was read. Only those are shown."
     ]
 
 
@@ -51,7 +51,7 @@ def test_the_facts_name_what_decides_the_figures(build_run: BuildRun) -> None:
     assert found["congestion control"] == "cubic"
     assert found["TCP settings"] == "tcp_rmem 4096 131072 6291456"
     assert found["variant many connections"] == "schedule gpipe, transport connections 8"
-    assert found["dilation"].startswith("4.0 (the run went 4.0 times slower")
+    assert found["dilation"].startswith("4.0 (the run was 4.0 times slower")
     assert found["git revision"] == "abc, with uncommitted changes"
     assert "python 3.11.2" in found["versions"]
 
@@ -86,7 +86,7 @@ def test_a_network_that_kept_its_core_busy_is_reported_though_another_core_was_i
     ]
     (text,) = [warning for warning in warnings(replace(run, trials=trials)) if "overloaded" in warning]
     assert text.startswith(f"In 1 of {len(trials)} trials the machine was overloaded, worst with {trials[2].variant}: ")
-    assert "the guest kernel that carries the network was busy for 85% of the trial" in text
+    assert "the one core of the gateway guest was busy for 85% of the trial" in text
 
 
 def test_a_simulation_is_reported_as_such_and_needs_no_calibration(build_run: BuildRun) -> None:
@@ -102,7 +102,7 @@ def test_times_that_stand_for_torch_s_are_reported(build_run: BuildRun) -> None:
     run = results.load(build_run(manifest={"engine": "simulate"}))
     trials = [replace(trial, facts={**trial.facts, "torch_times_of_profile": "cpu"}) for trial in run.trials]
     (text,) = warnings(replace(run, trials=tuple(trials)))
-    assert text.startswith("Torch did not run: its times are those of the compute profile cpu, ")
+    assert text.startswith("Torch did not run: its times come from the compute profile cpu, ")
 
 
 def test_of_a_path_with_many_values_the_first_and_the_last_are_named(build_run: BuildRun) -> None:

@@ -83,7 +83,7 @@ def test_every_gpu_has_threads_for_its_work_and_for_what_it_sends_and_receives()
 def test_more_at_the_same_time_than_there_are_threads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracks_module, "_GROUP", 2)
     assert threads_of(spans({"kind": "send"}, {"kind": "send"})) == ["GPU 0 sends 1", "GPU 0 sends 2"]
-    with pytest.raises(RunError, match="a GPU did more than 2 things at the same time"):
+    with pytest.raises(RunError, match="a GPU has more than 2 spans at the same time"):
         threads_of(spans({"kind": "send"}, {"kind": "send"}, {"kind": "send"}))
 
 

@@ -85,7 +85,8 @@ def test_a_report_warns_of_stages_that_were_placed_without(tmp_path: Path) -> No
     points = [{"index": 0, "sweep_point": {"topology.wan.latency": "10ms"}, "planned_without": [written]}]
     (text,) = warnings(made(tmp_path, {("10ms", "atlas"): flat(1.0)}, sweep_points=points))
     assert text == (
-        "The planner, which simulates, placed stages without loss 1% (east-west): with it another place may be better."
+        "The planner, which simulates, placed stages without loss 1% (east-west): with it another placement may be "
+        "better."
     )
 
 

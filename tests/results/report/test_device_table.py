@@ -41,7 +41,7 @@ def described(rank: int, host: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def run(build_run: BuildRun) -> Run:
-    """A run of one trial, whose GPUs all are one GPU that NVML was asked about."""
+    """A run of one trial, whose GPUs are all one real GPU that NVML sampled."""
     path = build_run(latencies=("40ms",), variants=("shared",))
     trial = path / "trials/point-000/shared/repeat-0"
     hosts = results.load(path).spans[["rank", "host"]].drop_duplicates()
@@ -67,7 +67,7 @@ def run(build_run: BuildRun) -> Run:
     return results.load(path)
 
 
-def test_a_device_is_reported_with_what_was_staged_and_by_whom_it_was_checked(run: Run) -> None:
+def test_a_device_row_has_staging_rates_and_cross_checks(run: Run) -> None:
     (row,) = device_rows(run)
     ranks = run.spans["rank"].nunique()
     assert (row.device, row.model, row.contention.seats) == (GPU, "NVIDIA H200", ranks)
@@ -79,20 +79,20 @@ def test_a_device_is_reported_with_what_was_staged_and_by_whom_it_was_checked(ru
     assert row.checked_share == pytest.approx(0.9)
 
 
-def test_the_report_says_what_each_figure_is_and_is_not(run: Run, tmp_path: Path) -> None:
+def test_the_report_explains_the_figures_of_devices(run: Run, tmp_path: Path) -> None:
     write_report([run], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     for text in (
-        "Devices: what really computed",
+        "Devices that really computed",
         GPU,
         "62.5",
-        "cross-check that sees no bubbles",
+        "cross-check that does not show bubbles",
         "profiler over spans",
     ):
         assert text in page
 
 
-def test_what_was_not_asked_has_no_column(run: Run) -> None:
+def test_a_cross_check_that_was_not_configured_has_no_column(run: Run) -> None:
     plain = [described(int(rank), str(host)) for rank, host in run.spans[["rank", "host"]].drop_duplicates().to_numpy()]
     (trial,) = run.trials
     trial.facts["devices"][:] = plain
@@ -104,8 +104,8 @@ def test_what_was_not_asked_has_no_column(run: Run) -> None:
         "device",
         "ranks on it",
         "busy",
-        "computed beside another rank",
-        "slowdown then",
+        "contended",
+        "slowdown",
     ]
     assert "NVML" not in table.reading
 
@@ -114,10 +114,10 @@ def test_a_run_that_computed_nothing_has_no_such_table(build_run: BuildRun, tmp_
     path = build_run(latencies=("40ms",), variants=("one",))
     assert device_table(results.load(path)) is None
     write_report([path], tmp_path / "report.html")
-    assert "Devices: what" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Devices that really computed" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_trace_shows_what_nvml_told_beside_the_gpus(run: Run) -> None:
+def test_the_trace_shows_nvml_samples(run: Run) -> None:
     write_trace(run.path, run.path / "trace.json", Selection())
     trace = load_trace(run.path / "trace.json")
     assert problems(trace) == []

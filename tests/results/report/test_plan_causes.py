@@ -71,4 +71,4 @@ def test_strict_order_is_named_where_a_gpu_stood_idle_beside_a_message_that_was_
     early = [*transfer(0, 0, 100)[:2], *transfer(1, 100, 100)]
     late = span("forward", 1, 0, 400, 401)
     (text,) = causes(*early, late, transfer_s=0.1)
-    assert text.startswith("strict order: GPUs stood idle for ")
+    assert text.startswith("strict order: GPUs were idle for ")

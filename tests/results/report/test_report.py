@@ -161,7 +161,7 @@ def test_several_runs_share_one_table_and_one_set_of_charts(build_run: BuildRun,
 
 def test_what_differs_between_manifests_is_reported_field_by_field(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(tmp_path, build_run(name="old"), build_run(name="new", manifest={"clock_source": "hpet"}))
-    text = page.text[page.text.index("What differs between the runs' manifests") :]
+    text = page.text[page.text.index("Differences between the runs' manifests") :]
     assert re.search(r"field old new .*name \"old\" \"new\" .*clock_source \(absent\) \"hpet\" ", text)
     assert "not comparable" not in page.text
 
@@ -196,7 +196,7 @@ def test_what_only_an_emulation_has_is_folded_away(build_run: BuildRun, tmp_path
         build_run(manifest={"engine": "simulate", "clock": "virtual"}),
     ]
     page = report(tmp_path, *runs)
-    open_table, folded = page.text[page.text.index("What differs between the runs' manifests") :].split(
+    open_table, folded = page.text[page.text.index("Differences between the runs' manifests") :].split(
         "Only an emulation"
     )
     assert " engine " in open_table
@@ -224,7 +224,7 @@ def test_a_saturated_machine_stands_in_its_row(build_run: BuildRun, tmp_path: Pa
     one, many = re.findall(r'<td data-label="calibrated">(.*?)</td>', page.source, flags=re.DOTALL)
     assert re.sub(r"<[^>]*>", " ", one).split() == ["yes,", "but", "saturated", "all", "cores", "100", "%"]
     assert re.sub(r"<[^>]*>", " ", many).split() == ["yes"]
-    assert "Such figures are the machine's, not the network's." in page.text
+    assert "Such figures measure the machine, not the network." in page.text
 
 
 @pytest.mark.parametrize(("repeats", "intervals"), [(1, False), (2, False), (3, True)])

@@ -122,7 +122,7 @@ def test_prefill_has_tables_where_there_was_any_and_no_columns_elsewhere(build_r
     text = table_text([served], "md").replace("\u00a0", " ")
     assert "| with prefill |" in text.splitlines()[0]
     assert "TTFT p99" in text
-    assert "no impact, of 3 of at least 5 pairs |" in text
+    assert "no impact, with 3 of at least 5 pairs |" in text
 
 
 @pytest.mark.parametrize(

@@ -106,10 +106,10 @@ def test_a_simulation_names_the_links_whose_loss_or_jitter_it_lacks(settings: tu
     run = only("runs")
     page = (run / "report.html").read_text(encoding="utf-8")
     assert 'role="alert"' in page
-    assert f"The simulator has no loss and no jitter, so that {text} changed nothing" in page
-    assert f"the links are not as asked: the simulator does not model {text}." in page
+    assert f"The simulator has no loss and no jitter, so that {text} had no effect" in page
+    assert f"the links are not as configured: the simulator does not model {text}." in page
     assert f"simulated without {text}" in page
-    assert "the links are as asked by construction" not in page
+    assert "the links are as configured by construction" not in page
     (row,) = load(run).summary.to_dict("records")
     assert (row["calibrated"], row["not_modelled"]) == (False, [text])
 
@@ -146,7 +146,10 @@ def test_two_simulations_that_lack_the_same_are_compared_with_a_warning() -> Non
     document = json.loads(done.stdout)
     assert (done.exit_code, document["differences"]) == (0, [])
     text = "loss 1% (east-mid, east-west and mid-west)"
-    assert document["warnings"][0] == f"The simulation of A and B does not model {text}: the ratio holds without it."
+    assert (
+        document["warnings"][0]
+        == f"The simulation of A and B does not model {text}: the ratio is valid only without it."
+    )
 
 
 def test_compare_refuses_a_loss_that_was_not_modelled_against_none_asked() -> None:

@@ -1,1 +1,1 @@
-"""Share among charts: canvas, colours, bars with intervals, and the repeat that is drawn."""
+"""Code that charts share: canvas, colours, interval bars, and the choice of the drawn repeat."""

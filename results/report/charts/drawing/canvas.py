@@ -1,4 +1,4 @@
-"""Turn a painter's picture into SVG that lives inside a page."""
+"""Turn a painter's picture into an SVG element for an HTML page."""
 
 import io
 import re
@@ -41,14 +41,14 @@ SETTINGS: dict[Any, Any] = {
     "hatch.linewidth": 0.7,
     "figure.constrained_layout.use": True,
 }
-"""Matplotlib's settings under which every picture is painted, whatever it becomes."""
+"""Matplotlib's settings for every picture, whatever its file format."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """The place that a picture is painted for: a narrow page or column, or a wide one.
 
-    ``scale`` is how large a layout pixel is drawn, in points: 1 on a page; lines and markers go by it.
+    ``scale`` is the size of a layout pixel in points, 1 on a page; multiply sizes of lines and markers by it.
     """
 
     narrow: bool
@@ -56,7 +56,7 @@ class Layout:
 
 
 def svg(paint: Callable[[Figure, Layout], float], description: str, salt: str, width_px: int) -> Markup:
-    """Return one picture as an SVG element, the same each time; ``salt`` makes its inner references unique."""
+    """Return one picture as an SVG element. Deterministic; ``salt`` makes its inner references unique."""
     layout = Layout(width_px == NARROW_PX)
     font_px = NARROW_FONT_PX if layout.narrow else WIDE_FONT_PX
     with mpl.rc_context({**SETTINGS, "font.size": font_px, "svg.hashsalt": salt}):
@@ -64,7 +64,7 @@ def svg(paint: Callable[[Figure, Layout], float], description: str, salt: str, w
         FigureCanvasSVG(figure)
         buffer = io.StringIO()
         with warnings.catch_warnings():
-            # The page's font draws the text, not the one that it is measured with here.
+            # The browser draws the text with the page's font, not with the one that matplotlib measures it with.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure.set_figheight(paint(figure, layout) / 72)
             figure.savefig(buffer, format="svg", transparent=True)
@@ -72,7 +72,7 @@ def svg(paint: Callable[[Figure, Layout], float], description: str, salt: str, w
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)
-    # A hundredth of a pixel is not seen, and most of a timeline's size is digits after it.
+    # Cut coordinates to a hundredth of a pixel: further digits are invisible, but most of a timeline's size.
     text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text)
     box = re.search(r'viewBox="[^"]*"', text)
     opening = f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" {box[0] if box else ""} role="img" '

@@ -1,9 +1,9 @@
 """Choose colours that readers with any colour vision can distinguish: the palette of Okabe and Ito.
 
-Source: Okabe and Ito, "Color Universal Design", 2008. A variant keeps one colour and one marker through a whole report.
-A run keeps one line, whatever variant it belongs to. What a GPU does has colours of its own, which differ in lightness
-too, so that they survive a grey print. A schedule has either whole backwards or split ones, so that the input's part
-takes the whole one's colour. Navy is this project's addition.
+Source: Okabe and Ito, "Color Universal Design", 2008; navy is this project's addition. A variant keeps its colour and
+marker in the whole report. A run keeps its line style for every variant. The activities of a GPU have their own
+colours, which also differ in lightness, so that they can be distinguished in a grey print. ``backward`` and
+``backward_input`` share a colour: a schedule has only one of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ LIGHT_ORANGE = "#F7DDA6"
 LIGHT_SKY_BLUE = "#C6E4F6"
 LIGHT_VERMILLION = "#EFBD99"
 LIGHT_PURPLE = "#EED5E2"
-"""Tints, for what has its pattern besides: no variant has them, so that a colour means one thing on a page."""
+"""Tints for areas that also have a pattern. No variant has them, so that a colour has one meaning on a page."""
 
 _VARIANT_COLOURS = (VERMILLION, BLUISH_GREEN, REDDISH_PURPLE, ORANGE, BLACK, BLUE, SKY_BLUE)
 _VARIANT_MARKERS = ("o", "s", "^", "D", "v")
@@ -44,10 +44,10 @@ TRANSFER_COLOURS = {"all_reduce": "#B497C4", "send": "#A6A6A6", "receive": "#D0D
 
 @dataclass(frozen=True)
 class Style:
-    """The style of one thing everywhere: colour, marker and line in matplotlib's letters; "" for an area.
+    """The style of one variant, run or activity in all charts.
 
-    A marker is filled or an outline; ``hatch`` is an area's pattern, in matplotlib's letters too, its lines in
-    ``hatch_colour``.
+    ``marker``, ``line`` and ``hatch`` are matplotlib's codes. An area has neither marker nor line: both are "". A
+    marker is ``filled`` or an outline. ``hatch`` is an area's pattern, drawn in ``hatch_colour``.
     """
 
     colour: str
@@ -59,13 +59,13 @@ class Style:
 
 
 def lightened(colour: str) -> str:
-    """Return a colour for an area beneath lines of that colour: halfway to white."""
+    """Return the colour halfway to white, for an area beneath lines of the given colour (``#RRGGBB``)."""
     parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "#" + "".join(f"{(part + 255) // 2:02X}" for part in parts)
 
 
 def variant_styles(variants: Sequence[str]) -> dict[str, Style]:
-    """Return a style for each variant, by its position. Of 35 all differ: the marker separates those of one colour."""
+    """Return a style for each variant, by its position. Up to 35 differ: variants of one colour differ in marker."""
     return {
         variant: Style(
             _VARIANT_COLOURS[position % len(_VARIANT_COLOURS)], _VARIANT_MARKERS[position % len(_VARIANT_MARKERS)], "-"

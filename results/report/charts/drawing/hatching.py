@@ -1,4 +1,4 @@
-"""Draw hatches as plain lines, which print small and sharp: a browser prints a pattern of SVG as a bitmap."""
+"""Draw hatches as plain lines, which print sharply: a browser prints a pattern of SVG as a bitmap."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,11 +8,11 @@ PITCH_PX = 6.0
 _DOT_PX = 1.2
 
 Segments = npt.NDArray[np.float64]
-"""Of shape (n, 2, 2): from where to where, x and y in pixels from a rectangle's upper left corner, y downwards."""
+"""Segments, shape (n, 2, 2): start and end, each x and y in pixels from a rectangle's upper left corner, y down."""
 
 
 def hatched(pattern: str, width_px: float, height_px: float) -> Segments:
-    r"""Return the lines of one of matplotlib's patterns ``/ \\ x . | -`` within a rectangle, none beyond its edge."""
+    r"""Return the lines of one of matplotlib's patterns ``/ \\ x . | -``, clipped to a rectangle."""
     reach = np.arange(PITCH_PX / 2, width_px + height_px, PITCH_PX)
     across, down = reach[reach < width_px], reach[reach < height_px]
     if pattern == "|":

@@ -1,12 +1,12 @@
-"""Draw an interval on a point: a bar with two ends."""
+"""Draw an interval at a point: a bar with two caps."""
 
 from matplotlib.axes import Axes
 
 
 def interval_bar(axis: Axes, at: float, interval: tuple[float, float], scale: float) -> None:
-    """Draw the interval of what stands at ``at``.
+    """Draw a vertical bar over ``interval`` at x position ``at``.
 
-    The bar is black and its ends are wider than markers, so that it shows on any of them.
+    The bar is black and its caps are wider than markers, so that it is visible on any marker.
     """
     low, high = interval
     middle = (low + high) / 2

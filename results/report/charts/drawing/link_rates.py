@@ -1,4 +1,4 @@
-"""Compute how fast each directed link was over time: its counter's growth in equal bins."""
+"""Compute the throughput of each directed link over time: its counter's growth in equal bins."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinkRates:
-    """The mean rate of one directed link in each of equal bins that follow each other.
+    """The mean rate of one directed link in each of several consecutive bins of equal length.
 
-    ``edges_ns`` has one more entry than ``rates_bps``; ``rates_bps`` times the bins' length adds up to the bits sent.
+    ``edges_ns`` has one more entry than ``rates_bps``. The sum of the rates times the bin length is the bits sent.
     """
 
     edges_ns: Numbers
@@ -27,9 +27,9 @@ def link_rates(
 ) -> dict[tuple[str, str], LinkRates]:
     """Return the rates of every directed link of one trial, from its first sample to ``until_ns``.
 
-    The keys are (source, destination). Between two samples the counter is taken to grow evenly. A bin is at least as
-    long as the mean time between samples, and as ``shortest_ns`` or, if that is less, the trial, so that there may be
-    fewer than ``bins``. Links that were read less than twice are left out.
+    The keys are (source, destination). The counter is interpolated linearly between samples. There are at most
+    ``bins`` bins, fewer if they would be shorter than the mean time between samples or than ``shortest_ns``; one bin
+    is always left. Links with fewer than two samples are left out.
     """
     found = {}
     for link, times_ns, sent in _counters(link_samples):
@@ -45,7 +45,7 @@ def link_rates(
 def rates_within(
     link_samples: pd.DataFrame, edges_ns: Mapping[tuple[str, str], Numbers]
 ) -> dict[tuple[str, str], Numbers]:
-    """Return the rates of one trial's directed links in given bins, those of another trial for example, in bit/s."""
+    """Return the rates of one trial's directed links in bit/s, in given bins, for example those of another trial."""
     return {
         link: _rates_bps(edges_ns[link], times_ns, sent)
         for link, times_ns, sent in _counters(link_samples)
@@ -54,7 +54,7 @@ def rates_within(
 
 
 def _counters(link_samples: pd.DataFrame) -> Iterator[tuple[tuple[str, str], Numbers, Numbers]]:
-    """Yield every directed link with the times at which its counter was read, and the counts."""
+    """Yield every directed link with the times in ns at which its counter was read, and the counted bytes."""
     links = link_samples[(link_samples["scope"] == "link").to_numpy(bool)]
     for (source, destination), own in links.groupby(["source", "destination"], sort=False):
         ordered = own.sort_values("time_ns", kind="stable")
@@ -69,14 +69,14 @@ def _rates_bps(edges_ns: Numbers, times_ns: Numbers, sent: Numbers) -> Numbers:
 
 @dataclass(frozen=True)
 class ConfiguredRates:
-    """The rates that the topology asks of a link in bit/s, None where one is unlimited or not known."""
+    """The configured rates of a link and of one node pair over it, in bit/s; None if unlimited or unknown."""
 
     link_bps: float | None
     node_pair_bps: float | None
 
 
 def configured_rates(manifest: Mapping[str, Any], point: int) -> dict[frozenset[str], ConfiguredRates]:
-    """Return the configured rates of each link at a sweep point, by its two datacenters; empty where none is known."""
+    """Return the configured rates of each link at a sweep point, by its two datacenters; empty if none is known."""
     entry: Mapping[str, Any] = next(
         (each for each in manifest.get("sweep_points") or () if each.get("index") == point), {}
     )

@@ -1,4 +1,4 @@
-"""Choose the sweep point, and the trial in it, that stand for a run where not all can be drawn."""
+"""Choose the sweep point, and the trial in it, that represent a run in charts that cannot show all of them."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,10 @@ from results.report.charts.iteration_time import latency_ms
 
 
 def representative_point(run: Run) -> int | None:
-    """Return the sweep point with most variants measured; of several that of the longest latency."""
+    """Return the sweep point with the most measured variants; of several, the one with the highest latency.
+
+    None if nothing was measured.
+    """
     variants: dict[int, set[str]] = {}
     for trial, measured in zip(run.trials, run.summary["iteration_time_s"].notna(), strict=True):
         if measured:
@@ -30,7 +33,7 @@ def closest_to_median(values: "Sequence[float] | pd.Series[float]") -> int:
 
 
 def measured_trials(run: Run, point: int, variant: str) -> list[StoredTrial]:
-    """Return the repeats that measured an iteration time."""
+    """Return the repeats of one variant at one sweep point that have an iteration time."""
     known = run.summary["iteration_time_s"].notna()
     return [
         trial

@@ -64,7 +64,7 @@ def test_of_many_sweep_points_evenly_spaced_ones_are_drawn() -> None:
     assert (chosen[0], chosen[-1]) == (0, 999)
     chart = gpu_time_chart([shares(0, "gpipe", training=1)], 1000, "a")
     assert chart is not None
-    assert chart.reading.endswith("Of 1000 sweep points these 1 are drawn.")
+    assert chart.reading.endswith(" 1 of 1000 sweep points are drawn.")
 
 
 def test_nothing_measured_is_no_chart(build_run: BuildRun) -> None:

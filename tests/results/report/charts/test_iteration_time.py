@@ -172,7 +172,7 @@ def test_another_sweep_beside_latency_gets_panels() -> None:
     assert chart is not None
     assert f">microbatches {MAX_PANELS - 1}<" in chart.drawings[0].wide
     assert f">microbatches {MAX_PANELS}<" not in chart.drawings[0].wide
-    assert f"The first {MAX_PANELS} of {MAX_PANELS + 1} combinations are drawn, the table has all." in chart.reading
+    assert f"The first {MAX_PANELS} of {MAX_PANELS + 1} combinations are drawn; the table has all." in chart.reading
 
 
 def test_another_sweep_alone_stands_by_sweep_point() -> None:
@@ -196,7 +196,7 @@ def test_of_very_many_sweep_points_the_first_are_drawn() -> None:
     assert f"{MAX_SWEEP_POINTS - 1}: microbatches {MAX_SWEEP_POINTS - 1}" in chart.reading
     assert f"microbatches {MAX_SWEEP_POINTS}" not in chart.reading
     assert chart.reading.endswith(
-        f" The first {MAX_SWEEP_POINTS} of {MAX_SWEEP_POINTS + 6} sweep points are drawn, the table has all."
+        f" The first {MAX_SWEEP_POINTS} of {MAX_SWEEP_POINTS + 6} sweep points are drawn; the table has all."
     )
 
 

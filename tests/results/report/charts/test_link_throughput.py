@@ -54,7 +54,7 @@ def test_every_link_that_carried_anything_has_a_panel_with_units(run: Run) -> No
 def test_variants_have_their_colour_and_the_node_pair_s_rate_its_line(run: Run) -> None:
     chart = chart_of(only=run)
     labels = [entry.label for entry in chart.legend]
-    assert labels == ["one connection", "many connections", "rate of one node pair as asked"]
+    assert labels == ["one connection", "many connections", "configured rate of one node pair"]
     for style in Styles.of({"": run.variants}).variants.values():
         assert style.colour.lower() in chart.drawings[0].wide.lower()
 
@@ -63,7 +63,7 @@ def test_the_reading_gives_the_highest_rates_of_the_busiest_link(run: Run) -> No
     chart = chart_of(only=run)
     assert "with one connection and " in chart.reading
     assert "headers included, as means over " in chart.reading
-    assert "Far above what is drawn: the rate asked for the link of 1.00\u00a0Gbit/s." in chart.reading
+    assert "Configured rates far above what is drawn: 1.00\u00a0Gbit/s of the link." in chart.reading
 
 
 def test_several_runs_share_the_panels(run: Run) -> None:
@@ -72,32 +72,32 @@ def test_several_runs_share_the_panels(run: Run) -> None:
     assert ", in the order of the runs," in chart.reading
 
 
-def test_the_legend_of_several_runs_tells_areas_lines_and_asked_rates_apart(run: Run) -> None:
+def test_several_runs_have_an_area_and_lines_in_the_legend_and_no_line_of_a_configured_rate(run: Run) -> None:
     chart = chart_of(old=run, new=run)
-    area, line, asked = chart.legend[2:]
+    area, line, configured = chart.legend[2:]
     for entry in chart.legend[:2]:
         picture = chart.drawings[0].wide.lower()
         assert f"fill: {lightened(entry.style.colour).lower()}" in picture, "else a line that coincides is not seen"
         assert f"stroke: {entry.style.colour.lower()}" in picture
     assert (area.style.line, area.style.marker, line.style.line) == ("", "", "--")
-    assert asked.label == "rate of one node pair as asked"
-    assert asked.style.line not in {"", "--"}
+    assert configured.label == "configured rate of one node pair"
+    assert configured.style.line not in {"", "--"}
 
 
 def test_counters_that_are_read_late_make_no_link_faster_than_it_is(run: Run) -> None:
     """A link is full for the whole trial; each sample says when it was asked for, and holds what was sent by then
     and up to 5 ms more."""
     random = np.random.default_rng(0)
-    asked_ns = np.cumsum(random.integers(8_000_000, 100_000_000, 400))
-    read_ns = asked_ns + random.integers(0, 5_000_000, len(asked_ns))
+    sampled_ns = np.cumsum(random.integers(8_000_000, 100_000_000, 400))
+    read_ns = sampled_ns + random.integers(0, 5_000_000, len(sampled_ns))
     jittered = pd.DataFrame(
         {
             "scope": "link", "source": "east", "destination": "west",
-            "time_ns": asked_ns, "wire_bytes": read_ns // 80,
+            "time_ns": sampled_ns, "wire_bytes": read_ns // 80,
         }
     )  # fmt: skip
-    (fine,) = link_rates(jittered, int(asked_ns[-1]), BINS).values()
-    (coarse,) = link_rates(jittered, int(asked_ns[-1]), BINS, PEAK_BIN_NS).values()
+    (fine,) = link_rates(jittered, int(sampled_ns[-1]), BINS).values()
+    (coarse,) = link_rates(jittered, int(sampled_ns[-1]), BINS, PEAK_BIN_NS).values()
     assert np.diff(coarse.edges_ns).min() >= PEAK_BIN_NS
     assert fine.rates_bps.max() > 103e6
     assert coarse.rates_bps.max() < 102.1e6
@@ -113,13 +113,13 @@ def test_a_manifest_without_rates_still_gives_a_chart(run: Run) -> None:
     points = [{key: value for key, value in point.items() if key != "wan"} for point in run.manifest["sweep_points"]]
     chart = chart_of(only=replace(run, manifest={**run.manifest, "sweep_points": points}))
     assert [entry.label for entry in chart.legend] == ["one connection", "many connections"]
-    assert "asked" not in chart.reading
+    assert "Configured" not in chart.reading
 
 
 def test_of_very_many_links_those_that_carried_most_are_drawn(build_run: BuildRun) -> None:
     run = results.load(build_run(datacenters=[f"dc{number}" for number in range(6)], latencies=("10ms",)))
     chart = chart_of(only=run)
-    assert f"The {MAX_LINKS} of 10 directed links that carried most are drawn." in chart.reading
+    assert f"Only the {MAX_LINKS} of 10 directed links that carried most are drawn." in chart.reading
 
 
 def test_a_run_without_link_samples_has_no_chart(run: Run) -> None:

@@ -85,7 +85,7 @@ def test_prefill_is_drawn_in_the_bubbles_until_the_iteration_ends_and_is_reporte
     meanwhile = (prefill["start_ns"] < window["end_ns"]) & (prefill["end_ns"] > window["start_ns"])
     (outline,) = (part for part in chart.drawings[1].wide.split("<path") if PREFILL_COLOUR.lower() in part)
     assert outline.count("M ") == meanwhile.sum()
-    assert "prefill included, of the time with filled" in chart.reading
+    assert "including prefill, of the time with filled" in chart.reading
 
 
 def test_a_pool_s_gpus_which_have_no_stage_stand_last_in_their_datacenter(build_run: BuildRun) -> None:

@@ -34,8 +34,8 @@ def test_each_sweep_point_has_the_distribution_of_its_requests(rows: Sequence[Pr
         )
         assert "mathdefault" not in picture
     assert [entry.label for entry in chart.legend] == ["filled"]
-    assert chart.reading.startswith("With WAN latency 40ms, half of the requests answered and 99 % of them")
-    assert chart.reading.endswith("Thin lines leave the KV transfer out, the dash-dotted line is the SLO.")
+    assert chart.reading.startswith("With WAN latency 40ms, half and 99 % of the answered requests had")
+    assert chart.reading.endswith("Thin lines exclude the KV transfer; the dash-dotted line is the SLO.")
 
 
 def test_where_the_rate_alone_was_swept_percentiles_stand_against_it(rows: Sequence[PrefillRow]) -> None:

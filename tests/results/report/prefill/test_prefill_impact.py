@@ -50,7 +50,7 @@ def test_only_repeats_that_both_have_are_pairs(served: Run) -> None:
     ]
     trials = tuple(served.trials[each] for each in kept)
     (found,) = impacts(replace(served, trials=trials, summary=served.summary.iloc[kept].reset_index(drop=True)))
-    assert (found.pairs, found.words) == (3, "no impact, of 3 of at least 5 pairs")
+    assert (found.pairs, found.words) == (3, "no impact, with 3 of at least 5 pairs")
 
 
 def first_repeats(run: Run, repeats: int) -> Run:
@@ -63,7 +63,7 @@ def first_repeats(run: Run, repeats: int) -> Run:
 def test_below_three_pairs_there_is_no_interval_and_no_verdict(served: Run, pairs: int) -> None:
     (found,) = impacts(first_repeats(served, pairs))
     assert found.interval is None
-    assert found.words == f"cannot tell, of {pairs} of at least 5 pairs, no interval"
+    assert found.words == f"undecided, with {pairs} of at least 5 pairs, no interval"
 
 
 def test_one_pair_in_virtual_time_is_enough_by_what_it_repeats_within(served: Run) -> None:
@@ -105,4 +105,4 @@ def test_the_whole_interval_has_to_lie_within_the_margin(interval: tuple[float, 
 
 
 def test_without_an_interval_nothing_can_be_told() -> None:
-    assert impact(1, 1, interval=None).words == "cannot tell"
+    assert impact(1, 1, interval=None).words == "undecided"

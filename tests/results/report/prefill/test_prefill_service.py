@@ -74,7 +74,7 @@ def test_the_reading_of_the_bubbles_says_which_stay_empty_and_why() -> None:
     parts = {**dict.fromkeys(PARTS, 0), "training": 60, "prefill": 30, "link": 8, "fill_drain": 2}
     shares = [GpuTimeShares("", 0, {"prefill.rate": "4/s"}, "filled", parts, 100)]
     assert bubbles_reading(shares).replace("\u00a0", " ") == (
-        "With request rate 4/s: filled filled 75.0 % of the time that training left (of what stayed empty, "
+        "With request rate 4/s: filled filled 75.0 % of its bubbles (of what stayed empty, "
         "80.0 % waiting for the link and 20.0 % pipeline fill and drain)."
     )
     assert bubbles_reading([replace(shares[0], parts_ns={**parts, "prefill": 0})]) == ""

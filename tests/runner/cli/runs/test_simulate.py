@@ -94,7 +94,7 @@ def test_a_simulation_ignores_dilation() -> None:
 def test_the_report_claims_no_measurement() -> None:
     wanbed("simulate", written(), "--jobs", "1")
     (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
-    assert "Nothing was measured: the links are as asked by construction." in page
+    assert "Nothing was measured: the links are as configured by construction." in page
     assert "Simulated as discrete events" in page
     assert 'role="alert"' not in page
     assert 'data-label="calibrated"' not in page

@@ -38,5 +38,5 @@ def test_requests_are_dealt_in_their_order_each_once() -> None:
 
 
 def test_if_nobody_weighs_anything_nothing_can_be_dealt() -> None:
-    with pytest.raises(ValueError, match="nobody takes a request"):
+    with pytest.raises(ValueError, match="weights: none is above 0"):
         next(striped(requests(1), [0, 0]))

@@ -315,7 +315,7 @@ def test_what_was_never_asked_for_or_has_happened_before_is_refused() -> None:
 
 def test_groups_that_share_a_gpu_and_weights_that_do_not_fit_are_refused_by_name() -> None:
     memory = GpuMemory(80 * 10**9, 0)
-    with pytest.raises(ValueError, match=r"^groups: a GPU stands in two"):
+    with pytest.raises(ValueError, match=r"^groups: a GPU is in two"):
         PrefillController("dc", [GroupGpus((0,), (memory,)), GroupGpus((0,), (memory,))], LLAMA, A100, SETTINGS)
     with pytest.raises(ValueError, match=r"^gpu 3: memory: .* take a deeper pipeline"):
         PrefillController("dc", [GroupGpus((3,), (GpuMemory(10**10, 0),))], LLAMA, A100, SETTINGS)

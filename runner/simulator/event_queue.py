@@ -28,7 +28,7 @@ class EventQueue:
         heappush(self._events, (time_ns, self._caused, handler, argument))
 
     def handle_next_instant(self) -> bool:
-        """Handle all events of the earliest time, those that they add for it included. Return False if there is none."""
+        """Handle all events of the earliest time, including those added for it. Return False if there is none."""
         events = self._events
         if not events:
             return False

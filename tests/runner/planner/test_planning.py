@@ -73,7 +73,7 @@ def test_cells_that_do_not_fit_even_once_are_told_like_that() -> None:
 def test_too_many_candidates_for_exhaustive_search_are_refused_with_the_remedy() -> None:
     task = task_of(document(dict.fromkeys("abcdef", 40), 12))
     with pytest.raises(
-        InputError, match=r"^--search exhaustive: there are more than the 2000 .*: give --search better$"
+        InputError, match=r"^--search exhaustive: there are more than 2000 candidates.*: give --search better$"
     ):
         plan(task, "exhaustive", pricing=lambda _: Price(1.0, 1.0, 1.0, 0))
 
@@ -86,7 +86,7 @@ def test_too_many_candidates_for_exhaustive_search_are_refused_with_the_remedy()
             "variants.0.schedule: dp places whole replicas, and stages are planned: take a schedule that cuts the "
             "model into stages",
         ),
-        ("torch-gpipe", "variants.0.schedule: torch-gpipe is torch's own, which is not simulated: it has no plan"),
+        ("torch-gpipe", "variants.0.schedule: torch-gpipe is a baseline, which is not simulated: it has no plan"),
     ],
 )
 def test_what_has_no_stages_to_place_or_is_not_simulated_is_refused(schedule: str, text: str) -> None:

@@ -21,7 +21,7 @@ def test_fewer_datacenters_than_are_offered_can_be_the_better_answer() -> None:
     assert pricing(everywhere).tokens_per_s < found.chosen.price.tokens_per_s
 
 
-def test_the_order_of_datacenters_matters_where_links_differ_and_the_greedy_walk_does_not_see_it() -> None:
+def test_the_better_search_orders_datacenters_by_their_links_and_the_greedy_walk_does_not() -> None:
     # The largest first means a, b, c and the slow link between a and b; b, c, a and its like go without.
     links = [{"between": ["a", "b"], **FAR}]
     task = task_of(document({"a": 3, "b": 2, "c": 2}, 7, links=links))
@@ -34,7 +34,7 @@ def test_the_order_of_datacenters_matters_where_links_differ_and_the_greedy_walk
     assert [better.found_by(priced) for priced in (better.chosen, better.greedy)] == ["better", "greedy"]
 
 
-def test_runners_up_are_the_best_of_each_other_number_of_cells_and_the_greedy_answer_best_first() -> None:
+def test_runners_up_are_the_best_of_each_other_number_of_dp_cells() -> None:
     task = random_task(16)
     found = plan(task, "exhaustive", pricing=pricing_of(task))
     cells = [priced.candidate.dp_cells for priced in found.runners_up if priced != found.greedy]
@@ -64,7 +64,7 @@ def test_where_nothing_fits_the_stages_and_the_gpus_are_reported(
     assert str(caught.value).startswith(f"exp.yaml: training.stages: {text}")
 
 
-def test_cells_that_do_not_fit_even_once_are_told_like_that() -> None:
+def test_too_few_gpus_for_one_dp_cell_are_refused() -> None:
     cells = {"name": "atlas", "schedule": "atlas", "transport": {"sharing": "temporal", "pipelines_per_cell": 4}}
     with pytest.raises(InputError, match=r"^exp.yaml: training.stages: 4 pipelines of 3 stages need 12 GPUs, one each"):
         plan(task_of(document({"a": 5, "b": 5}, 3, variants=[cells])))

@@ -57,7 +57,9 @@ def test_connections_as_wide_as_the_receiver_allows_are_not_narrow_until_a_chunk
 
 
 @given(st.integers(2, 64), st.integers(1, 200), st.integers(1, 300_000), st.sampled_from([None, WINDOW]))
-def test_nobody_waits_for_ever(connections: int, chunks: int, chunk_bytes: int, window: int | None) -> None:
+def test_waiting_rounds_decrease_to_those_of_the_full_window(
+    connections: int, chunks: int, chunk_bytes: int, window: int | None
+) -> None:
     striping = Striping(connections, chunks, chunk_bytes)
     most_bytes = -(-chunks // connections) * chunk_bytes
     found = rounds(Connections(connections, window, INITIAL), striping, range(20 * connections))
@@ -133,8 +135,8 @@ def test_the_last_byte_leaves_when_the_line_has_carried_the_last_round_of_all() 
     )
 
 
-@pytest.mark.parametrize("dealt", [True, False])
-def test_a_transfer_is_late_by_what_its_unluckiest_connection_waits_and_the_next_one_is_not(striped: bool) -> None:
+@pytest.mark.parametrize("striped", [True, False])
+def test_a_transfer_waits_for_its_slowest_connection_and_the_next_one_does_not(striped: bool) -> None:
     window = TcpWindow(RTT_NS, 12 * WINDOW, 12 * INITIAL, each=Connections(12, WINDOW, INITIAL))
     channel = PrivateChannel(Line(None, RTT_NS // 2, headers=False), window)
     striping = Striping(12, 16, 16_384) if striped else None

@@ -37,7 +37,7 @@ def finished(decoder: SequenceDecoder) -> dict[int, list[int]]:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 8])
-def test_parts_that_came_in_any_order_go_on_as_if_the_prompt_had_been_prefilled_here(depth: int) -> None:
+def test_cache_parts_may_arrive_in_any_order(depth: int) -> None:
     decoder = SequenceDecoder(WORK)
     came, first = parts(depth, 6)
     for layers, chunk, data in reversed(came):

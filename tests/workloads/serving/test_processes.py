@@ -227,7 +227,7 @@ def test_training_does_not_wait_for_a_service_that_never_starts(tmp_path: Path, 
     assert all(log.complete for log in service.logs())
 
 
-def test_a_pool_serves_until_it_is_told_to_end(tmp_path: Path, spawn: Spawn) -> None:
+def test_a_pool_serves_until_sigterm(tmp_path: Path, spawn: Spawn) -> None:
     service = Service(tmp_path, FillPolicy.NONE)
     pool = []
     for gpu in service.gpus:
@@ -250,7 +250,7 @@ def test_a_pool_serves_until_it_is_told_to_end(tmp_path: Path, spawn: Spawn) -> 
         assert {span.kind for span in contents.spans} == {PREFILL}
 
 
-def test_a_caller_without_the_token_is_dropped_and_nobody_minds(tmp_path: Path, spawn: Spawn) -> None:
+def test_a_caller_without_the_token_is_dropped(tmp_path: Path, spawn: Spawn) -> None:
     service = Service(tmp_path, FillPolicy.PLANNED)
     controller, _ = service.start_servers(spawn)
     end = service.gpus[0].controller

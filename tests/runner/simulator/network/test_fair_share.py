@@ -34,9 +34,7 @@ def test_no_resource_is_above_its_capacity(flows: list[list[int]], capacities: l
 
 
 @given(flows_of, capacities)
-def test_whoever_could_have_more_would_take_it_from_somebody_who_has_no_more(
-    flows: list[list[int]], capacities: list[int]
-) -> None:
+def test_rates_are_max_min_fair(flows: list[list[int]], capacities: list[int]) -> None:
     """Max-min fairness: every flow crosses a full resource on which nobody has more than it."""
     rates = fair_rates_bps(flows, dict(enumerate(capacities)))
     for resources, rate in zip(flows, rates, strict=True):

@@ -86,7 +86,7 @@ def test_what_a_host_sends_to_several_is_not_limited_by_its_own_port() -> None:
     assert seconds(of, {("east-0.0", "east-1.0"): 1, ("east-0.1", "west-0.0"): 1}) == [1.0, 1.0]
 
 
-def test_a_port_wider_than_all_that_can_come_to_it_limits_nobody() -> None:
+def test_a_port_wider_than_all_its_senders_does_not_limit() -> None:
     of = network(intra={"rate": "80Mbit"}, wan={"node_pair_rate": "8Mbit"})
     arriving = {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-0.1"): 1}
     assert seconds(of, arriving) == [1.0, 1.0]

@@ -33,7 +33,7 @@ def window(latency_ns: int, *, narrow: bool) -> TcpWindow:
     st.integers(0, 10**8),
     st.booleans(),
 )
-def test_a_ring_whose_lines_nobody_else_uses_takes_what_a_private_one_does(
+def test_a_ring_without_other_traffic_takes_as_long_as_a_private_ring(
     replicas: list[tuple[int, int]], size_bytes: int, latency_ns: int, narrow: bool
 ) -> None:
     starts_ns = [start_ns for start_ns, _ in replicas]

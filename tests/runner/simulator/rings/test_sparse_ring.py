@@ -37,7 +37,7 @@ def ends_ms(latencies_ms: list[int], size_bytes: int, *iterations: list[int]) ->
     return found
 
 
-def test_one_byte_goes_round_from_whoever_has_it() -> None:
+def test_a_single_byte_goes_around_the_ring() -> None:
     # The last of three has the byte: it hears of it on the way to the sum, the first one twice.
     assert ends_ms([10, 10, 10], 1, [0, 0, 0]) == [[40, 20, 30]]
 

@@ -102,7 +102,7 @@ def test_an_iteration_that_runs_ahead_is_expected_to_stay_ahead_and_one_that_is_
     assert forecast.bubble_end(367) == 400 - forecast.margin_ns
 
 
-def test_what_came_early_widens_the_margin_and_is_forgotten_after_the_window() -> None:
+def test_early_actions_widen_the_margin_until_they_leave_the_window() -> None:
     forecast = BubbleForecast(SETTINGS, PLAN)
     train(forecast, 0, [0, 50])
     train(forecast, 1, [100, 138])
@@ -113,7 +113,7 @@ def test_what_came_early_widens_the_margin_and_is_forgotten_after_the_window() -
     assert margins == [12 + 3, 12 + 3, 12 + 3, 3, 3]
 
 
-def test_the_margin_is_the_asked_quantile() -> None:
+def test_the_margin_is_the_configured_quantile() -> None:
     forecast = BubbleForecast(PrefillSettings(slo_ns=1, switch_ns=0, early_quantile=0.5, window=3), PLAN)
     train(forecast, 0, [0, 50])
     train(forecast, 1, [100, 140])

@@ -103,7 +103,7 @@ def test_training_waits_only_for_actions_that_came_earlier_than_the_margin(group
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 8])
-def test_with_the_jitter_within_the_margin_training_is_as_if_alone_where_greedy_filling_delays_it(depth: int) -> None:
+def test_planned_filling_does_not_delay_training_but_greedy_filling_does(depth: int) -> None:
     # An action comes at most 2 ms late, so none is earlier than predicted by more than that.
     requests = steady(5, 30, (200, 2000))
     overruns = {}
@@ -135,7 +135,7 @@ def test_at_saturation_predicted_bubbles_are_full(depth: int) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 8])
-def test_a_prompt_longer_than_any_bubble_is_chunked_and_comes_when_it_was_told(depth: int) -> None:
+def test_a_prompt_longer_than_any_bubble_is_chunked_and_on_time(depth: int) -> None:
     small = [Pattern(((6 * MS, 30 * MS), (9 * MS, 20 * MS), (3 * MS, 40 * MS))) for _ in range(depth)]
     toy = ToyDatacenter(watching_briefly(slo_ns=120 * S, chunk_tokens=8192), [small], iterations=1200, kv_ns=0)
     requests = [Request(0, S, 20_000, 1), Request(1, S, 900, 1)]
@@ -264,7 +264,7 @@ def one_group(depth: int, own: PrefillSettings = SETTINGS, room_mb: int = 5000) 
     return controller
 
 
-def test_what_an_activation_took_is_free_at_each_stage_as_soon_as_it_is_not_needed() -> None:
+def test_activation_memory_is_freed_once_it_is_not_needed() -> None:
     controller = one_group(2)
     sender, receiver = controller.groups[0].ledgers
     controller.arrived(0, Request(0, 0, 700, 1))
@@ -301,7 +301,7 @@ def test_messages_of_different_hosts_may_overtake_each_other() -> None:
     assert (record.queue_ns, record.ttft_without_kv_ns, record.ttft_ns) == (10 * MS, 60 * MS, 90 * MS)
 
 
-def test_what_was_never_asked_for_or_has_happened_before_is_refused() -> None:
+def test_unknown_and_repeated_events_are_refused() -> None:
     controller = one_group(1)
     controller.arrived(0, Request(0, 0, 400, 1))
     with pytest.raises(ValueError, match="request 0 has arrived before"):

@@ -84,7 +84,7 @@ def test_later_stages_need_what_the_stage_before_has_sent() -> None:
     assert made.first_token == computed(PrefillCompute(WORK, range(LAYERS)), piece(), [TOKENS]).first_token
 
 
-def test_chunks_that_nobody_has_asked_for_are_timed_and_leave_nothing() -> None:
+def test_dummy_chunks_are_timed_and_leave_no_state() -> None:
     compute = PrefillCompute(WORK, range(3))
     assert len(compute.time_chunks(16, 4)) == 4
     assert all(time_ns > 0 for time_ns in compute.time_chunks(1, 2))

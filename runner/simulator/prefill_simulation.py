@@ -84,19 +84,19 @@ class PrefillSimulation:
         self._await_next_arrival()
 
     def _add(self, service: DatacenterService) -> None:
-        plan = self._service
-        controller = PrefillController(service.name, service.groups, plan.model, plan.profile, plan.settings)
+        config = self._service
+        controller = PrefillController(service.name, service.groups, config.model, config.profile, config.settings)
         datacenter = self._datacenters[service.name] = _Datacenter(service, controller)
         hosts = {gpu.number: gpu.host for gpu in service.gpus}
         for group in service.groups:
             self._add_group(datacenter, group, hosts)
 
     def _add_group(self, datacenter: _Datacenter, group: GroupGpus, hosts: dict[int, str]) -> None:
-        plan = self._service
+        config = self._service
         gpus = []
         for number in group.gpus:
-            policy = FillPolicy.GREEDY if group.pooled else plan.settings.policy
-            filler = BubbleFiller(BubbleForecast(plan.settings, self._plans.get(number)), plan.profile, policy)
+            policy = FillPolicy.GREEDY if group.pooled else config.settings.policy
+            filler = BubbleFiller(BubbleForecast(config.settings, self._plans.get(number)), config.profile, policy)
             if group.pooled:
                 filler.training_over()
             gpus.append(_Gpu(number, hosts[number], datacenter, filler, trains=not group.pooled))

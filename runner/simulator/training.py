@@ -260,15 +260,14 @@ class Training:
         size_bytes = self._variant.work.activation_bytes[min(rank.stage, to_stage)]
         rank.unsent += 1
 
-        def arrived(left_ns: int, gone_ns: int, there_ns: int, whole_ns: int) -> None:
-            self.rows.extend((rank.rank, _SEND, iteration, microbatch, left_ns, gone_ns, size_bytes, receiver.rank))
-            self.rows.extend(
-                (receiver.rank, _RECEIVE, iteration, microbatch, there_ns, whole_ns, size_bytes, rank.rank)
-            )
+        def arrived(first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int) -> None:
+            left_ns, arrival_ns = (first_left_ns, last_left_ns), (first_arrival_ns, last_arrival_ns)
+            self.rows.extend((rank.rank, _SEND, iteration, microbatch, *left_ns, size_bytes, receiver.rank))
+            self.rows.extend((receiver.rank, _RECEIVE, iteration, microbatch, *arrival_ns, size_bytes, rank.rank))
             rank.unsent -= 1
-            rank.sent_ns = max(rank.sent_ns, gone_ns)
+            rank.sent_ns = max(rank.sent_ns, last_left_ns)
             now = self._events.now_ns
-            self._events.at(max(whole_ns, now), self._arrive, (receiver, iteration, message))
+            self._events.at(max(last_arrival_ns, now), self._arrive, (receiver, iteration, message))
             if rank.updates and not rank.unsent:
                 self._update(now, rank)
 

@@ -25,8 +25,8 @@ class _Offer:
     missing: int
     first_left_ns: int = -1
     last_left_ns: int = 0
-    first_there_ns: int = -1
-    last_there_ns: int = 0
+    first_arrival_ns: int = -1
+    last_arrival_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +121,14 @@ class SharedTransfers:
 
         def left(start_ns: int, end_ns: int) -> None:
             end_ns = max(end_ns, whole_ns)
-            there_ns, last_ns = start_ns + line.latency_ns, end_ns + line.latency_ns
+            first_ns, last_ns = start_ns + line.latency_ns, end_ns + line.latency_ns
             if mate != owner:
                 chunk_ns = self.gather.latency_ns + self.gather.duration_ns(self.chunk_bytes)
-                there_ns, last_ns = there_ns + chunk_ns, last_ns + chunk_ns
+                first_ns, last_ns = first_ns + chunk_ns, last_ns + chunk_ns
             offer.first_left_ns = start_ns if offer.first_left_ns < 0 else min(offer.first_left_ns, start_ns)
-            offer.first_there_ns = there_ns if offer.first_there_ns < 0 else min(offer.first_there_ns, there_ns)
+            offer.first_arrival_ns = first_ns if offer.first_arrival_ns < 0 else min(offer.first_arrival_ns, first_ns)
             offer.last_left_ns = max(offer.last_left_ns, end_ns)
-            offer.last_there_ns = max(offer.last_there_ns, last_ns)
+            offer.last_arrival_ns = max(offer.last_arrival_ns, last_ns)
             offer.missing -= 1
             if not offer.missing:
                 self._deliver(offer)
@@ -138,5 +138,5 @@ class SharedTransfers:
     def _deliver(self, offer: _Offer) -> None:
         count = len(self.channels)
         gathered_ns = self.gather.duration_ns(self.size_bytes * (count - 1) // count)
-        offer.last_there_ns = max(offer.last_there_ns, offer.first_there_ns + gathered_ns)
-        offer.arrived(offer.first_left_ns, offer.last_left_ns, offer.first_there_ns, offer.last_there_ns)
+        offer.last_arrival_ns = max(offer.last_arrival_ns, offer.first_arrival_ns + gathered_ns)
+        offer.arrived(offer.first_left_ns, offer.last_left_ns, offer.first_arrival_ns, offer.last_arrival_ns)

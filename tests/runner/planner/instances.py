@@ -18,7 +18,7 @@ ATLAS = {"name": "atlas", "schedule": "atlas", "transport": {"connections": "aut
 
 
 def document(gpus: dict[str, int], stages: int, **changes: Any) -> dict[str, Any]:
-    """Datacenters with so many hosts of one GPU, 10 ms of forward, 1 MiB over 1 Gbit/s and 10 ms from any to any."""
+    """Return an experiment: hosts of one GPU, 10 ms of forward, and 1 MiB over 1 Gbit/s and 10 ms between DCs."""
     return {
         "topology": {
             "datacenters": [{"name": name, "hosts": hosts} for name, hosts in gpus.items()],

@@ -1,4 +1,4 @@
-"""``placement: auto`` in an experiment: the planner is asked where the variant is resolved."""
+"""``placement: auto`` in an experiment: the planner chooses the places when the variant is resolved."""
 
 from pathlib import Path
 from typing import Any

@@ -17,7 +17,7 @@ HELD = 500_000
 
 
 def rounds(window: CongestionWindow, count: int) -> list[int]:
-    """How wide it is after so many rounds, in each of which all of it is sent and acknowledged."""
+    """Return the window after a number of rounds, in each of which all of it is sent and acknowledged."""
     sizes = []
     for _ in range(count):
         size_bytes = window.size_bytes

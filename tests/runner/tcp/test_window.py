@@ -17,7 +17,7 @@ def fast(window: TcpWindow) -> PrivateChannel:
 
 
 def rounds(window: TcpWindow, size_bytes: int, at_ns: int = 0) -> int:
-    """In how many bursts, one RTT after another, so many bytes leave."""
+    """Return the number of bursts, one in each RTT, in which the bytes leave."""
     start_ns, end_ns = fast(window).transmit(at_ns, size_bytes)
     return (end_ns - start_ns) // RTT_NS + 1
 

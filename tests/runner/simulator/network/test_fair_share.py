@@ -35,7 +35,7 @@ def test_no_resource_is_above_its_capacity(flows: list[list[int]], capacities: l
 
 @given(flows_of, capacities)
 def test_rates_are_max_min_fair(flows: list[list[int]], capacities: list[int]) -> None:
-    """Max-min fairness: every flow crosses a full resource on which nobody has more than it."""
+    """Max-min fairness: every flow crosses a full resource on which no other flow has a higher rate."""
     rates = fair_rates_bps(flows, dict(enumerate(capacities)))
     for resources, rate in zip(flows, rates, strict=True):
         bottlenecks = []

@@ -34,7 +34,7 @@ def network(*, gpus: int = 4, window: str = "6MiB", effects: TcpEffects = IDEAL,
 
 
 def seconds(of: Network, transfers: dict[tuple[str, str], int]) -> list[float]:
-    """When transfers of a megabyte, all made at once, have left: so many from one GPU's place to another's."""
+    """Return when simultaneous transfers of 1 MB have left, given their number from one GPU's place to another's."""
     places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
     events = EventQueue()
     wanted: dict[Ends, int] = {(places[one], places[other]): count for (one, other), count in transfers.items()}

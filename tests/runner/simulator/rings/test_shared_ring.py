@@ -152,5 +152,5 @@ def test_a_replica_is_through_when_windows_have_let_its_last_bytes_out() -> None
 
     chunk_ns = 262_144_000
     assert ends_ns(10**7) == [1_300_000_000 + latency_ns, 300_000_000 + chunk_ns + 500_000_000 + 2 * latency_ns]
-    # Where nothing bounds a window, nothing tells when the line is somebody else's.
+    # Without a window nothing shows when the line is used by others.
     assert ends_ns(None)[1] >= 1_300_000_000

@@ -1,4 +1,4 @@
-"""Rings of fewer bytes than replicas: who passes nothing on waits for nobody, and room is told back."""
+"""Rings of fewer bytes than replicas: replicas do not wait for empty segments, and report free room."""
 
 from runner.simulator.equal_parts import equal_parts
 from runner.simulator.event_queue import EventQueue
@@ -38,7 +38,7 @@ def ends_ms(latencies_ms: list[int], size_bytes: int, *iterations: list[int]) ->
 
 
 def test_a_single_byte_goes_around_the_ring() -> None:
-    # The last of three has the byte: it hears of it on the way to the sum, the first one twice.
+    # The last of three replicas has the byte.
     assert ends_ms([10, 10, 10], 1, [0, 0, 0]) == [[40, 20, 30]]
 
 

@@ -40,7 +40,7 @@ class Clock:
 
 
 class SlowLayers:
-    """Stands for torch: each layer begins when it is asked for, and ends when the test says so."""
+    """Replaces torch: each layer begins when it is run, and ends when the test releases it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -201,7 +201,7 @@ def decoder() -> SequenceDecoder:
 
 
 class Watch:
-    """A GPU's computation, and the layers that it was asked for."""
+    """A GPU's computation that records the layers that it runs."""
 
     def __init__(self, compute: PrefillCompute) -> None:
         self._compute = compute
@@ -229,7 +229,7 @@ class Group:
         self._training = [0] * depth
 
     def queue(self, request: int, chunks: Sequence[int]) -> None:
-        """A prompt cut into chunks of so many tokens."""
+        """Cut a prompt into chunks of the given sizes."""
         counts, prior = TINY.stage_layers(len(self.gpus)), 0
         for number, tokens in enumerate(chunks):
             last = number == len(chunks) - 1

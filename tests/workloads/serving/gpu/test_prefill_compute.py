@@ -22,7 +22,7 @@ def piece(*, chunk: int = 0, tokens: int = TOKENS, prior: int = 0, layers: int =
 
 
 def computed(compute: PrefillCompute, of: Piece, cuts: Sequence[int]) -> PieceResults:
-    """The piece's results, its tokens taken through all layers in parts of so many."""
+    """Compute a piece's tokens in parts of the given sizes through all layers, and return the piece's results."""
     prior = of.prior_tokens
     for tokens in cuts:
         for _ in range(of.layers):

@@ -16,7 +16,7 @@ ITERATION_NS, ACTION_NS = 50 * MS, 10 * MS
 
 
 class Clock:
-    """Never stands still while somebody waits for it."""
+    """A clock that the test sets. It counts how often it is read."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -28,6 +28,8 @@ class Clock:
 
 
 class PassingClock(Clock):
+    """A clock that advances whenever it is read, so that a thread that waits for it makes progress."""
+
     def __call__(self) -> int:
         self.now_ns += MS // 4
         return self.now_ns

@@ -1,4 +1,4 @@
-"""Small planning tasks, and prices that need no simulator: the makespan that Atlas plans, and what follows it."""
+"""Small planning tasks, and prices without a simulator: the makespan of Atlas's plan, then the all-reduce."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +40,7 @@ def task_of(document: dict[str, Any], pipelines: int | None = None, position: in
 
 
 def random_task(seed: int, schedule: str = "atlas") -> PlanningTask:
-    """2 to 4 datacenters of 1 to 8 GPUs, no two links alike, 2 to 6 stages that compute for unequally long."""
+    """Return 2 to 4 datacenters of 1 to 8 GPUs, with different links and 2 to 6 stages of different duration."""
     random = Random(seed)
     names = ["north", "east", "south", "west"][: random.randint(2, 4)]
     hosts = {name: random.randint(1, 8) for name in names}
@@ -80,7 +80,7 @@ def random_task(seed: int, schedule: str = "atlas") -> PlanningTask:
 def planned_pricing(
     topology: Topology, resolve: Callable[[Candidate], ResolvedVariant], context: int, *_: object
 ) -> Pricing:
-    """In place of the simulator: the makespan of Atlas' plan, and the sum of gradients over a ring of replicas."""
+    """Price without the simulator: the makespan of Atlas's plan, and the all-reduce over a ring of replicas."""
 
     def price(candidate: Candidate) -> Price:
         variant = resolve(candidate)

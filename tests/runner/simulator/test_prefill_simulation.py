@@ -1,4 +1,4 @@
-"""Prefill beside a simulated training: what each does to the other."""
+"""Prefill beside simulated training, and the effect of each on the other."""
 
 from collections import Counter
 from itertools import pairwise

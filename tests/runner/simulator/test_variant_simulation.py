@@ -1,4 +1,4 @@
-"""What holds for every simulation, whatever is simulated."""
+"""Properties of every simulation."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -332,7 +332,7 @@ class Stubborn(GPipe):
 
 
 class Raising(GPipe):
-    """GPipe that has lost something."""
+    """GPipe that raises an error."""
 
     def choose(self, stage: int) -> Action | None:
         raise KeyError("lost")

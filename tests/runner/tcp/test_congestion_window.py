@@ -13,7 +13,7 @@ from testbed.network.tcp_settings import TcpSettings
 INITIAL = 14_480
 RTT_NS = 40_000_000
 HELD = 500_000
-"""What 100 Mbit/s carry in an RTT."""
+"""The bytes that 100 Mbit/s carry in an RTT."""
 
 
 def rounds(window: CongestionWindow, count: int) -> list[int]:

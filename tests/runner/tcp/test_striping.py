@@ -18,7 +18,7 @@ TIMEOUT_NS = 280_000_000
 
 
 def rounds(connections: Connections, striping: Striping, times_ns: Sequence[int]) -> list[int]:
-    """How many rounds the transfers that begin at those times wait for; each leaves at once."""
+    """Return how many rounds the transfers that begin at these times wait. Each leaves at once."""
     found = []
     for time_ns in times_ns:
         found.append(connections.waiting(striping, time_ns).rounds)
@@ -69,7 +69,7 @@ def test_waiting_rounds_decrease_to_those_of_the_full_window(
 
 
 def round_by_round(congestion: int, load_bytes: int) -> tuple[int, int]:
-    """The same for one connection, each round by itself: how many rounds it waits, and its window afterwards."""
+    """Compute the same round by round for one connection: the rounds that it waits, and its window afterwards."""
     count, sent, opening = 0, 0, congestion
     while sent + min(opening, WINDOW) < load_bytes:
         count, sent, opening = count + 1, sent + min(opening, WINDOW), 2 * opening

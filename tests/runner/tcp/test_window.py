@@ -12,7 +12,7 @@ WINDOW = 64_000
 
 
 def fast(window: TcpWindow) -> PrivateChannel:
-    """A channel whose line takes no time: what a transfer takes, the window does."""
+    """Return a channel with an unlimited line, where only the window limits a transfer."""
     return PrivateChannel(Line(None, RTT_NS // 2, headers=False), window)
 
 

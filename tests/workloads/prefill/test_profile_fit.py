@@ -105,11 +105,11 @@ def measured_points(public_data: Path, hardware: str, gpus: int) -> list[tuple[i
     return [(tokens, round(median(times) * 1e6)) for tokens, times in sorted(times_ms.items())]
 
 
-# The formula has no term for the time below which no prompt goes, however short: on more and faster GPUs, prompts of
-# 128 to 512 tokens take about the same, and there the fit misses most.
+# The formula has no term for the least time of any prompt, however short: on more and faster GPUs, prompts of
+# 128 to 512 tokens take about the same time, and the fit's error is largest there.
 @dataclass(frozen=True)
 class Met:
-    """What errors stay below, in parts of the measured time."""
+    """The upper bounds of the relative errors."""
 
     worst_fit: float
     mean_held_out: float

@@ -21,7 +21,7 @@ def pair() -> Iterator[Pair]:
 
 
 def moved(sender: FrameChannel, receiver: FrameChannel) -> list[Document]:
-    """All documents that arrive until everything is sent and read."""
+    """Send and receive everything, and return all documents that arrive."""
     found = []
     while True:
         sender.flush()

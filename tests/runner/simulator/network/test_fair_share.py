@@ -51,7 +51,7 @@ def test_rates_are_max_min_fair(flows: list[list[int]], capacities: list[int]) -
 def test_equal_copies_on_a_resource_have_what_one_has_on_its_part_of_it(
     flows: list[list[int]], capacities: list[int], copies: int
 ) -> None:
-    """What lets one of several equal DP-cells stand for all, to the bit."""
+    """The property by which one of several equal DP-cells can represent all, to the bit."""
     shared = fair_rates_bps(flows * copies, dict(enumerate(capacities)))
     alone = fair_rates_bps(flows, {index: capacity // copies for index, capacity in enumerate(capacities)})
     assert shared == alone * copies

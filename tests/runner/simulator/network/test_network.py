@@ -1,4 +1,4 @@
-"""Who shares what: node pairs, trunks and ports, between node pairs first and then between channels."""
+"""Node pairs, trunks and ports are shared first between node pairs and then between channels."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_what_windows_have_let_out_at_once_waits_in_line() -> None:
     limits: dict[str, Any] = {"wan": {"node_pair_rate": "8Mbit", "latency": "1ms"}}
     effects = TcpEffects(window=True, slow_start=False, headers=False)
     assert seconds(network(window=wide, effects=effects, **limits), transfers) == [1.0, 2.0]
-    # What windows let out bit by bit takes turns.
+    # Data that windows let out gradually is interleaved.
     assert seconds(network(window=narrow, effects=effects, **limits), transfers)[0] > 1.9
 
 

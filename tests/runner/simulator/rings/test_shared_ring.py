@@ -1,4 +1,4 @@
-"""Rings that share: alone they take what arithmetic gives, together what the line between them carries."""
+"""Rings on shared lines: alone they take the computed time, together the time that the shared line allows."""
 
 from typing import Any
 
@@ -112,7 +112,7 @@ def test_a_ring_slows_the_activations_on_its_line_and_they_slow_it() -> None:
 
 
 def ring_ends_ns(latencies_ms: list[int], cut: RingCut) -> list[int]:
-    """When each replica of a ring over lines of such latencies and any rate is through, all ready at once."""
+    """Return when each replica of a ring over lines of these latencies and unlimited rate ends, all ready at once."""
     events = EventQueue()
     channels = [
         PrivateChannel(Line(None, latency_ms * 1_000_000, headers=False), TcpWindow(0, None, None))

@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 def ends_ms(latencies_ms: list[int], size_bytes: int, *iterations: list[int]) -> list[list[float]]:
-    """When each replica is through, if it is ready at its time in each iteration."""
+    """Return when each replica has the result, given when it is ready in each iteration."""
     events = EventQueue()
     channels = [
         PrivateChannel(Line(None, latency_ms * MS, headers=False), TcpWindow(2 * latency_ms * MS, None, None))

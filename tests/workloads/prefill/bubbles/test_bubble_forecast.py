@@ -122,7 +122,7 @@ def test_the_margin_is_the_configured_quantile() -> None:
 
 
 def test_an_action_that_had_to_wait_counts_from_when_it_wanted_the_gpu() -> None:
-    """Else the delay of one iteration would be the prediction of the next, and grow."""
+    """Otherwise the delay of one iteration would enter the prediction of the next one, and grow."""
     forecast = BubbleForecast(SETTINGS, PLAN)
     for iteration in range(4):
         base_ns = 100 * iteration

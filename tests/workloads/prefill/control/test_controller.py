@@ -1,4 +1,4 @@
-"""What holds for the controller and the fillers together, whatever the arrivals and the bubbles."""
+"""Properties of the controller and the fillers together, for random arrivals and bubbles."""
 
 import time
 from collections.abc import Sequence
@@ -242,7 +242,7 @@ def test_one_that_waits_for_a_forecast_in_vain_is_late_in_the_end() -> None:
 
 
 def test_the_plan_follows_bubbles_that_shrink() -> None:
-    """Greedy filling plans as if GPUs were idle for ever; what pieces really take keeps its backlog bounded."""
+    """Greedy filling plans as if GPUs were always idle. Measured ends of pieces keep its backlog bounded."""
     own = watching_briefly(slo_ns=3 * S, policy=FillPolicy.GREEDY)
     toy = ToyDatacenter(own, [[typical(0)]], iterations=20)
     requests = steady(20, 40, (1000, 2000))
@@ -254,7 +254,7 @@ def test_the_plan_follows_bubbles_that_shrink() -> None:
 
 
 def one_group(depth: int, own: PrefillSettings = SETTINGS, room_mb: int = 5000) -> PrefillController:
-    """GPUs that are free for 90 ms of every 100, with some room beside the weights."""
+    """GPUs that are idle for 90 ms of every 100 ms, with some free memory beside the weights."""
     weights = LLAMA.weight_bytes(LLAMA.stage_layers(depth)[0], embedding=True, head=depth == 1)
     memory = GpuMemory(weights + room_mb * 10**6, 0)
     parts = [GroupGpus(tuple(range(depth)), (memory,) * depth)]

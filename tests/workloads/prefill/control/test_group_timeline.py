@@ -10,13 +10,13 @@ S = 1_000_000_000
 ONE_A_TOKEN = PrefillProfile(fixed_ns=0, per_token_ns=1, per_token_pair_ns=0, source="paper", measured=False)
 SETTINGS = PrefillSettings(slo_ns=1, chunk_tokens=10, transfer_latency_ns=5, transfer_rate_bps=10**15)
 TRANSFER_NS = 6
-"""Five of latency, and less than one for a chunk's bytes."""
+"""5 ns of latency, and less than 1 ns for a chunk's bytes, rounded up."""
 
 
 def group(
     depth: int, bubbles: tuple[tuple[int, int], ...] = ((0, 100),), *, period_ns: int = 100, dispatch_ns: int = 0
 ) -> GroupTimeline:
-    """Two layers a stage."""
+    """Return a group with two layers at each stage."""
     times = ChunkTimes(INFERENCE_MODELS["llama-tiny"], ONE_A_TOKEN, SETTINGS)
     made = GroupTimeline((2,) * depth, times, dispatch_ns)
     for stage in range(depth):

@@ -1,4 +1,4 @@
-"""GPUs whose layers are computed: what training waits for, and what becomes of prompts that it interrupts anywhere."""
+"""GPUs whose layers are computed: training's waits, and the results of prompts that it interrupts anywhere."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -240,7 +240,7 @@ class Group:
             prior += tokens
 
     def run(self) -> None:
-        """Until all pieces are done: each next event is a training's claim and action, or some layers of one GPU."""
+        """Run until all pieces are done. Each event is a claim and an action of training, or some layers on a GPU."""
         for gpu in self.gpus:
             gpu.idle()
         while self.pieces:
@@ -256,7 +256,7 @@ class Group:
                         self._pass_on(self.pieces.pop((done.request, stage, done.chunk)))
 
     def run_in_periodic_bubbles(self, bubble_ns: int) -> list[Run]:
-        """Until all pieces are done, in bubbles that are all alike; the layers that were computed, of all stages."""
+        """Run until all pieces are done, in equal bubbles. Return the computed layers of all stages."""
         watches = [Watch(compute) for compute in self.computes]
         for gpu, watch in zip(self.gpus, watches, strict=True):
             gpu._prefill = watch  # type: ignore[assignment]
@@ -290,7 +290,7 @@ class Group:
 
 
 def assert_equals_one_shot(group: Group, request: int, tokens: int) -> None:
-    """The keys and values within 1e-5, and each token as likely as the likeliest, but for rounding."""
+    """Assert keys and values equal within 1e-5, and each token as likely as the most likely one except for rounding."""
     prompt = prompt_tokens(SEED, request, tokens, TINY.vocabulary)
     expected = one_shot(prompt)
     by_layer: dict[int, list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]] = {}

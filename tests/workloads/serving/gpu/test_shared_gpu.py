@@ -1,4 +1,4 @@
-"""One GPU whose clock the test turns. A layer of any piece takes a millisecond."""
+"""One GPU with a clock that the test sets. A layer of any piece takes 1 ms."""
 
 import pytest
 

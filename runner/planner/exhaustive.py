@@ -19,15 +19,15 @@ def every_candidate(space: SearchSpace) -> Iterator[Candidate]:
     Candidates that differ only by the names of equivalent datacenters are included.
     """
 
-    def whole(pipelines: int, runs: Runs) -> Iterator[Runs]:
+    def complete(pipelines: int, runs: Runs) -> Iterator[Runs]:
         if sum(stages for _, stages in runs) == space.stages:
             yield runs
             return
         for further in space.next_runs(pipelines, runs, all_alike=True):
-            yield from whole(pipelines, further)
+            yield from complete(pipelines, further)
 
     for pipelines in space.pipelines:
-        for runs in whole(pipelines, ()):
+        for runs in complete(pipelines, ()):
             candidate = space.candidate(pipelines, runs)
             if candidate is not None:
                 yield candidate

@@ -47,7 +47,7 @@ class Transfers(Protocol):
 class AllReduce(Protocol):
     """The all-reduce of the gradients of each stage's replicas."""
 
-    def sums(self, stage: int) -> bool:
+    def has_gradients(self, stage: int) -> bool:
         """Return whether the replicas of ``stage`` have gradients to all-reduce."""
 
     def join(self, stage: int, iteration: int, pipeline: int, now_ns: int, done: Callable[[int, int], None]) -> None:
@@ -287,12 +287,12 @@ class Training:
     def _complete(self, rank: _Rank) -> None:
         """All-reduce the gradients if necessary, then update, after the rank's last action of this iteration."""
         now_ns = self._events.now_ns
-        if self._rings.sums(rank.stage):
-            self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._summed, rank))
+        if self._rings.has_gradients(rank.stage):
+            self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._reduced, rank))
         else:
             self._update(now_ns, rank)
 
-    def _summed(self, rank: _Rank, start_ns: int, end_ns: int) -> None:
+    def _reduced(self, rank: _Rank, start_ns: int, end_ns: int) -> None:
         size_bytes = self._variant.work.gradient_bytes[rank.stage]
         self.rows.extend(
             (rank.rank, _ALL_REDUCE, rank.iteration, _NO_MICROBATCH, start_ns, end_ns, size_bytes, NO_PEER)

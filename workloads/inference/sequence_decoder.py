@@ -52,7 +52,9 @@ class SequenceDecoder:
         """Whether there is a token to compute."""
         return bool(self._decoding)
 
-    def cache_came(self, request: int, layers: range, chunk: int, data: memoryview, first_token: int | None) -> None:
+    def add_cache_part(
+        self, request: int, layers: range, chunk: int, data: memoryview, first_token: int | None
+    ) -> None:
         """Keep a part of a request's cache, from ``KVCache.chunk_bytes``, and the first token if it comes with it."""
         prompt = self._prompts.setdefault(request, _Prompt())
         prompt.parts.append(_Part(layers, chunk, data))

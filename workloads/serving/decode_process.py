@@ -97,7 +97,7 @@ class DecodeProcess:
         cache.arrived += 1
         if self._decoder is not None:
             layers, first_token = range(*document["layers"]), document["first_token"]
-            self._decoder.cache_came(request, layers, document["chunk"], document[PAYLOAD], first_token)
+            self._decoder.add_cache_part(request, layers, document["chunk"], document[PAYLOAD], first_token)
         if document["last"]:
             cache.parts = document["stages"] * (document["chunk"] + 1)
         if cache.arrived == cache.parts:

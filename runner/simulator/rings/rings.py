@@ -68,7 +68,7 @@ class Rings:
                 self._rings[stage] = shared
                 self._crossing += zip(ends, own, strict=True)
 
-    def sums(self, stage: int) -> bool:
+    def has_gradients(self, stage: int) -> bool:
         """Return whether the replicas of ``stage`` have gradients to all-reduce."""
         return stage in self._rings
 

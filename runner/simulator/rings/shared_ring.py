@@ -62,8 +62,8 @@ class _Round:
         self._begun = [-1] * count
         self._left: list[set[int]] = [set() for _ in range(count)]
         self._complete = [-1] * count
-        self._first_come = [-1] * count
-        self._whole_come = [-1] * count
+        self._first_arrived = [-1] * count
+        self._whole_arrived = [-1] * count
         self._accepted = [False] * count
         self._first_used = [-1] * count
         self._whole_used = [-1] * count
@@ -80,7 +80,7 @@ class _Round:
         ring = self._ring
         if ring.awaits_room and self._ready_ns[position] >= 0:
             before = (position - 1) % self._count
-            used = before, self._first_come[position], self._whole_come[position]
+            used = before, self._first_arrived[position], self._whole_arrived[position]
             ring.events.at(now_ns + ring.channels[before].line.latency_ns, self._used_reported, used)
 
     def _used_reported(self, now_ns: int, what: tuple[int, int, int]) -> None:
@@ -103,18 +103,20 @@ class _Round:
         steps = self._ring.cut.steps
         while (
             (step := self._begun[position] + 1) < steps
-            and self._first_come[position] >= step - 1
-            and self._whole_come[position] >= step - 2
+            and self._first_arrived[position] >= step - 1
+            and self._whole_arrived[position] >= step - 2
             and self._has_room(position, step)
         ):
             self._begin(position, step, now_ns)
-        while (step := self._complete[position] + 1) in self._left[position] and self._whole_come[position] >= step - 1:
+        while (step := self._complete[position] + 1) in self._left[position] and self._whole_arrived[
+            position
+        ] >= step - 1:
             self._complete[position] = step
             self._left[position].remove(step)
             latency_ns = self._ring.channels[position].line.latency_ns
-            self._ring.events.at(now_ns + latency_ns, self._whole, ((position + 1) % self._count, step))
+            self._ring.events.at(now_ns + latency_ns, self._segment_arrived, ((position + 1) % self._count, step))
         done = self._done[position]
-        if done is not None and self._accepted[position] and self._whole_come[position] == steps - 1:
+        if done is not None and self._accepted[position] and self._whole_arrived[position] == steps - 1:
             self._done[position] = None
             done(self._ready_ns[position], now_ns)
 
@@ -129,7 +131,9 @@ class _Round:
         def chunk_left(_: int, end_ns: int) -> None:
             nonlocal chunk_left_ns
             chunk_left_ns = end_ns
-            events.at(max(end_ns, events.now_ns) + latency_ns, self._first, ((position + 1) % self._count, step))
+            events.at(
+                max(end_ns, events.now_ns) + latency_ns, self._chunk_arrived, ((position + 1) % self._count, step)
+            )
             if not rest_bytes:
                 rest_left(_, end_ns)
 
@@ -144,14 +148,14 @@ class _Round:
         if rest_bytes:
             channel.queue(now_ns, rest_bytes, rest_left, rest, accepted=last, at_once=False)
 
-    def _first(self, now_ns: int, what: tuple[int, int]) -> None:
+    def _chunk_arrived(self, now_ns: int, what: tuple[int, int]) -> None:
         position, step = what
-        self._first_come[position] = max(self._first_come[position], step)
+        self._first_arrived[position] = max(self._first_arrived[position], step)
         self._report(position, now_ns)
         self._advance(position, now_ns)
 
-    def _whole(self, now_ns: int, what: tuple[int, int]) -> None:
-        position, self._whole_come[what[0]] = what
+    def _segment_arrived(self, now_ns: int, what: tuple[int, int]) -> None:
+        position, self._whole_arrived[what[0]] = what
         self._report(position, now_ns)
         self._advance(position, now_ns)
 

@@ -38,9 +38,9 @@ class SparseRing:
             # Pending events still refer to the round.
             del self._rounds[iteration]
 
-    def send(self, whose: "_Round", position: int, step: int, now_ns: int) -> None:
+    def send(self, ring_round: "_Round", position: int, step: int, now_ns: int) -> None:
         """Send the segment of ``step`` to the next position once there is room for it."""
-        self._unsent[position].append((whose, step))
+        self._unsent[position].append((ring_round, step))
         self._send_next(position, now_ns)
 
     def give_credit(self, position: int, segments: int, now_ns: int) -> None:
@@ -57,14 +57,14 @@ class SparseRing:
         unsent, channel, events = self._unsent[position], self.channels[position], self.events
         while unsent and self._credit[position]:
             self._credit[position] -= 1
-            whose, step = unsent.popleft()
+            ring_round, step = unsent.popleft()
 
-            def left(_: int, end_ns: int, whose: "_Round" = whose, step: int = step) -> None:
+            def left(_: int, end_ns: int, ring_round: "_Round" = ring_round, step: int = step) -> None:
                 arrival_ns = max(end_ns, events.now_ns) + channel.line.latency_ns
-                events.at(arrival_ns, whose.come, ((position + 1) % len(self.channels), step))
+                events.at(arrival_ns, ring_round.arrived, ((position + 1) % len(self.channels), step))
 
             channel.queue(now_ns, 1, left)
-            whose.sent(position, now_ns)
+            ring_round.sent(position, now_ns)
 
 
 class _Round:
@@ -100,7 +100,7 @@ class _Round:
         self._sends[position] -= 1
         self._end(position, now_ns)
 
-    def come(self, now_ns: int, what: tuple[int, int]) -> None:
+    def arrived(self, now_ns: int, what: tuple[int, int]) -> None:
         """Handle that a position has received the segment that the previous one sent in a step."""
         position, step = what
         if self._ready_ns[position] < 0:

@@ -303,7 +303,7 @@ def assert_equals_one_shot(group: Group, request: int, tokens: int) -> None:
         np.testing.assert_allclose(np.concatenate(by_layer[layer], axis=1), both, rtol=1e-5, atol=1e-5)
     host = decoder()
     for layers, chunk, made in group.made[request]:
-        host.cache_came(request, layers, chunk, memoryview(bytearray(made.cache)), made.first_token)
+        host.add_cache_part(request, layers, chunk, memoryview(bytearray(made.cache)), made.first_token)
     host.begin(request, 4)
     while host.busy:
         host.step()

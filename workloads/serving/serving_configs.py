@@ -91,7 +91,7 @@ class PoolGpuConfig:
     parent_pid: int | None = None
 
     def write(self, path: Path) -> None:
-        """Write the plan as JSON, readable by this user alone because of the token."""
+        """Write the configuration as JSON, readable only by this user because it contains the token."""
         write_plan(self, path)
 
 
@@ -111,5 +111,5 @@ class DecodeConfig:
     inference: InferenceWork | None = None
 
     def write(self, path: Path) -> None:
-        """Write the plan as JSON, readable by this user alone because of the token."""
+        """Write the configuration as JSON, readable only by this user because it contains the token."""
         write_plan(self, path)

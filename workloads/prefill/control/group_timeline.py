@@ -112,7 +112,7 @@ class GroupTimeline:
         return PlannedPrefill(tuple(chunks), first_ns, cursors_ns[-1], tuple(cursors_ns), tuple(ends_ns))
 
     def commit(self, now_ns: int, request: int, planned: PlannedPrefill) -> None:
-        """Take in what ``plan`` has just planned, with nothing taken in between."""
+        """Commit the result of the last ``plan``. Nothing else may have been committed since."""
         self._cursors_ns = list(planned.cursors_ns)
         for number, (chunk, ends_ns) in enumerate(zip(planned.chunks, planned.ends_ns, strict=True)):
             outstanding = _Outstanding(request, number, chunk, now_ns + self._dispatch_ns, ends_ns)

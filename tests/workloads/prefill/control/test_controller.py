@@ -103,7 +103,7 @@ def test_training_waits_only_for_actions_that_came_earlier_than_the_margin(group
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 8])
-def test_planned_filling_does_not_delay_training_but_greedy_filling_does(depth: int) -> None:
+def test_planned_prefill_never_delays_training_where_greedy_prefill_does(depth: int) -> None:
     # An action comes at most 2 ms late, so none is earlier than predicted by more than that.
     requests = steady(5, 30, (200, 2000))
     overruns = {}

@@ -27,7 +27,7 @@ def test_what_is_no_candidate_is_refused(cells: int, size: int, runs: tuple[tupl
         Candidate(cells, size, runs)
 
 
-def test_equally_fast_candidates_rank_by_fewer_datacenters_then_fewer_gpus() -> None:
+def test_ties_go_to_fewer_datacenters_then_to_fewer_gpus() -> None:
     fast = priced(2.0, (("a", 1), ("b", 1)))
     together = priced(1.0, (("a", 2),))
     apart = priced(1.0, (("a", 1), ("b", 1)))

@@ -21,7 +21,7 @@ def test_fewer_datacenters_than_are_offered_can_be_the_better_answer() -> None:
     assert pricing(everywhere).tokens_per_s < found.chosen.price.tokens_per_s
 
 
-def test_the_better_search_orders_datacenters_by_their_links_and_the_greedy_walk_does_not() -> None:
+def test_better_search_orders_datacenters_by_their_links_and_greedy_does_not() -> None:
     # The largest first means a, b, c and the slow link between a and b; b, c, a and its like go without.
     links = [{"between": ["a", "b"], **FAR}]
     task = task_of(document({"a": 3, "b": 2, "c": 2}, 7, links=links))
@@ -34,7 +34,7 @@ def test_the_better_search_orders_datacenters_by_their_links_and_the_greedy_walk
     assert [better.found_by(priced) for priced in (better.chosen, better.greedy)] == ["better", "greedy"]
 
 
-def test_runners_up_are_the_best_of_each_other_number_of_dp_cells() -> None:
+def test_runners_up_are_the_best_of_each_cell_count_and_the_greedy_answer() -> None:
     task = random_task(16)
     found = plan(task, "exhaustive", pricing=pricing_of(task))
     cells = [priced.candidate.dp_cells for priced in found.runners_up if priced != found.greedy]

@@ -50,7 +50,7 @@ def test_the_better_search_finds_what_exhaustive_search_finds_and_prices_no_more
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000))
-def test_without_bounds_every_candidate_is_priced(seed: int) -> None:
+def test_without_a_ceiling_every_candidate_is_priced(seed: int) -> None:
     task = random_task(seed)
     space = search_space(task)
     better = search_better(space, at_random(seed), nothing_known, most_simulations=10_000)

@@ -105,7 +105,7 @@ def test_what_the_other_direction_sends_after_the_acknowledgements_delays_none()
     assert ends_ns[0] == 2 * LATENCY_NS + 50_000_000
 
 
-def test_slow_start_ends_when_acknowledgements_are_late_by_an_eighth_of_an_rtt() -> None:
+def test_slow_start_ends_when_first_acknowledgements_wait_an_eighth_of_the_round_trip() -> None:
     line = Line(800_000_000, LATENCY_NS, headers=False)
     size_bytes = 170 * SEGMENT_BYTES
 

@@ -64,7 +64,7 @@ def test_a_shared_channel_that_is_alone_does_what_a_private_one_does(
     assert lines == expected
 
 
-def test_bytes_delayed_by_a_small_window_are_accepted_when_they_leave() -> None:
+def test_bytes_held_back_by_a_narrow_connection_are_accepted_once_they_can_leave() -> None:
     """A chunk of 45 segments over one of 16 new connections, whose windows together would let it out at once."""
     line, striping = Line(10**9, 20_000_000, headers=False), Striping(16, 1, 65_536)
     private = PrivateChannel(line, opened(line, 16, TcpSettings()))

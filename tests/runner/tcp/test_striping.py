@@ -136,7 +136,7 @@ def test_the_last_byte_leaves_when_the_line_has_carried_the_last_round_of_all() 
 
 
 @pytest.mark.parametrize("striped", [True, False])
-def test_a_transfer_waits_for_its_slowest_connection_and_the_next_one_does_not(striped: bool) -> None:
+def test_the_narrowest_connection_delays_its_transfer_and_not_the_next(striped: bool) -> None:
     window = TcpWindow(RTT_NS, 12 * WINDOW, 12 * INITIAL, each=Connections(12, WINDOW, INITIAL))
     channel = PrivateChannel(Line(None, RTT_NS // 2, headers=False), window)
     striping = Striping(12, 16, 16_384) if striped else None

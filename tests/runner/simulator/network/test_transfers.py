@@ -87,14 +87,14 @@ def test_where_the_network_inside_is_the_slower_one_it_sets_the_pace(slower: int
     assert 1000 * slower + 5 <= there_ns <= 1000 * slower + 5 + 4 * 10 * slower
 
 
-def test_without_turns_own_parts_go_before_parts_still_being_scattered() -> None:
+def test_without_turns_own_transfers_go_before_those_still_arriving_from_a_mate() -> None:
     inside = Line(None, 50, headers=False)
     there = told_of(shared(2, 200, inside=inside), [(0, 0, 0), (10, 1, 0)])
     # Own halves have left by 100 and 110; those of the other wait for them, and are handed over in 50.
     assert there == {(0, 0): 110 + 100 + 5 + 50, (1, 0): 100 + 100 + 5 + 50}
 
 
-def test_with_turns_a_transfer_waits_for_the_previous_one() -> None:
+def test_with_turns_a_transfer_waits_for_its_turn_while_the_one_before_arrives() -> None:
     inside = Line(None, 50, headers=False)
     there = told_of(shared(2, 200, ((0, 0), (1, 0)), inside=inside), [(0, 0, 0), (10, 1, 0)])
     assert there == {(0, 0): 150 + 5 + 50, (1, 0): 200 + 5 + 50}

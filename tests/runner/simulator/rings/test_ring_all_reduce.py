@@ -49,7 +49,7 @@ def test_everybody_waits_for_the_last_to_begin() -> None:
     st.integers(1, 10**7),
     st.integers(0, 10**8),
 )
-def test_a_ring_waits_for_the_last_start_and_the_slowest_line(
+def test_a_ring_waits_for_the_last_to_begin_and_for_the_slowest_link(
     replicas: list[tuple[int, int]], size_bytes: int, latency_ns: int
 ) -> None:
     starts_ns = [start_ns for start_ns, _ in replicas]

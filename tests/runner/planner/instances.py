@@ -40,7 +40,7 @@ def task_of(document: dict[str, Any], pipelines: int | None = None, position: in
 
 
 def random_task(seed: int, schedule: str = "atlas") -> PlanningTask:
-    """Return 2 to 4 datacenters of 1 to 8 GPUs, with different links and 2 to 6 stages of different duration."""
+    """2 to 4 datacenters of 1 to 8 GPUs, no two links alike, 2 to 6 stages that compute for unequally long."""
     random = Random(seed)
     names = ["north", "east", "south", "west"][: random.randint(2, 4)]
     hosts = {name: random.randint(1, 8) for name in names}

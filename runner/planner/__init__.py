@@ -1,1 +1,4 @@
-"""Plan which datacenters train, how many DP-cells, and where stages go: Algorithm 1 of Atlas, and better searches."""
+"""Choose the datacenters, the number of DP-cells and the placement of stages: Atlas's Algorithm 1 and better searches.
+
+``planning`` runs a search over the candidates of a task, priced by the simulator.
+"""

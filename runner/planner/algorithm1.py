@@ -1,14 +1,15 @@
-"""The greedy walk of Atlas (Palak et al., arXiv 2411.14458, Algorithm 1): the largest datacenters are filled first."""
+"""The greedy walk of Atlas (Palak et al., arXiv 2411.14458, Algorithm 1): it fills the largest datacenters first."""
 
 from runner.planner.candidate import Candidate, Runs
 from runner.planner.search_space import SearchSpace
 
 
 def walk(space: SearchSpace, pipelines: int) -> Runs | None:
-    """Return where the walk lays the stages of so many pipelines, D x C of them; None where they do not fit.
+    """Return where the walk places the stages of ``pipelines`` = D x C pipelines, None if they do not fit.
 
-    Datacenters by free GPUs, descending, equal ones in the topology's order; each gets ``min(stages left, gpus // (D x
-    C))`` consecutive stages; if stages remain, D does not fit. The walk looks at no link: that is left to the price.
+    The walk takes the datacenters in descending order of free GPUs, equal ones in the topology's order. Each gets
+    ``min(stages left, gpus // (D x C))`` consecutive stages. If stages remain, D does not fit. The walk ignores links:
+    only the price accounts for them.
     """
     room = space.room(pipelines)
     left, runs = space.stages, []
@@ -21,7 +22,7 @@ def walk(space: SearchSpace, pipelines: int) -> Runs | None:
 
 
 def greedy_candidates(space: SearchSpace) -> list[Candidate]:
-    """Return the walk's candidate for each number of DP-cells that fits, the fewest pipelines first."""
+    """Return the walk's candidate for each number of pipelines that fits, the fewest pipelines first."""
     walks = ((pipelines, walk(space, pipelines)) for pipelines in space.pipelines)
     found = (space.candidate(pipelines, runs) for pipelines, runs in walks if runs is not None)
     return [candidate for candidate in found if candidate is not None]

@@ -1,16 +1,16 @@
-"""Bound the iteration time of a candidate from below, without simulating it.
+"""Compute a lower bound on the iteration time of a candidate without simulating it.
 
-A microbatch visits every stage twice, and every link; a GPU and a link do one thing at a time. So for whatever is busy
-for long, an iteration lasts at least until work can reach it, plus all its work, plus what must follow the last of it:
+A microbatch visits every stage and every link twice, and a GPU or a link does one thing at a time. So for each of them,
+an iteration lasts at least until the first work can reach it, plus all its work, plus what must follow the last work:
 
-- a GPU: ``M x (forward + recompute + backward)``, then the way of the last gradient back to stage 0, and the sum of
-  gradients and optimizer step on that way;
-- a direction of a WAN link: ``M`` transfers over the node pair of each pipeline (C pipelines that share C node pairs
-  load each as much), and those of all pipelines over the trunk; the last of them starts a round trip from there.
+- for a GPU: ``M x (forward + recompute + backward)``, then the last gradient's way back to stage 0, with the
+  all-reduces and optimizer steps of the stages on that way;
+- for a direction of a WAN link: ``M`` transfers over the node pair of each pipeline (C pipelines that share C node
+  pairs load each of them equally), and the transfers of all pipelines over the trunk; the last one starts a round trip.
 
-A connection moves one window at once and one more each round trip: ``bytes`` over n of them take at least
-``(bytes / (n x window) - 1) x RTT``. What makes real iterations longer (headers, slow start, scatter and gather, turns,
-memory bounds, hosts that share a node pair) is left out: the bound stays below, whatever of it a simulation has.
+A connection sends one window at once and one more in each round trip, so ``bytes`` over n connections take at least
+``(bytes / (n x window) - 1) x RTT``. Whatever makes real iterations longer (headers, slow start, scatter and gather,
+turns, memory bounds, hosts that share a node pair) is left out, so the bound holds for any simulation.
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from runner.resolve.stage_costs import StageCosts
 from testbed.network.topology import Topology
 
 _BELOW = 1 - 1e-9
-"""Sums of floating-point numbers err by less than this."""
+"""A factor that compensates for rounding errors of floating-point sums."""
 
 
 @dataclass(frozen=True)
 class _Hop:
-    """One boundary: latency, one transfer, and how long all transfers of one direction keep it busy. Nanoseconds."""
+    """One boundary in nanoseconds: latency, time of one transfer, and time of all transfers in one direction."""
 
     latency_ns: float = 0.0
     transfer_ns: float = 0.0
@@ -43,7 +43,7 @@ class _Hop:
 class IterationBound:
     """Lower bounds for all candidates of one variant on one network.
 
-    ``work`` is that of several pipelines. With ``windows`` the bounds account for TCP's window.
+    ``work`` has the stage costs of several pipelines. With ``windows`` the bounds account for TCP's windows.
     """
 
     def __init__(
@@ -76,15 +76,16 @@ class IterationBound:
         ]
 
     def of(self, candidate: Candidate) -> float:
-        """Return the least nanoseconds that an iteration of the candidate takes."""
+        """Return a lower bound on the candidate's iteration time, in nanoseconds."""
         return self.of_first(candidate.pipelines, candidate.runs, frozenset(), candidate.pipelines_per_cell)
 
     def of_first(
         self, pipelines: int, runs: Runs, free: frozenset[str], pipelines_per_cell: int | None = None
     ) -> float:
-        """Return the least nanoseconds that an iteration takes, however the stages after those of ``runs`` are placed.
+        """Return a lower bound (ns) that holds however the stages after those of ``runs`` are placed.
 
-        ``free`` are the datacenters that those may go to. Cells are as large as they can be unless given.
+        The later stages may be placed in the datacenters ``free``. DP-cells are as large as possible unless
+        ``pipelines_per_cell`` is given.
         """
         parts = 1 if not self._shares else pipelines_per_cell or pipelines
         homes = [name for name, stages in runs for _ in range(stages)]
@@ -158,7 +159,7 @@ class IterationBound:
         return max(_duration_ns(bits, rate_bps), rounds * 2 * latency_ns)
 
     def _sum_ns(self, stage: int, home: str | None, pipelines: int) -> float:
-        """Return the least time of a stage's all-reduce: a ring sends 2 (P - 1) parts of 1/P of it over a port."""
+        """Return the least time of a stage's all-reduce: a ring sends 2 (P - 1) parts of 1/P of it over each port."""
         hosts = self._host_gpus.values() if home is None else [self._host_gpus[home]]
         if pipelines <= max(max(gpus) for gpus in hosts):
             return 0.0
@@ -171,5 +172,5 @@ def _duration_ns(bits: float, rate_bps: int | None) -> float:
 
 
 def tokens_per_s(pipelines: int, microbatches: int, context: int, iteration_ns: float) -> float:
-    """Return the tokens of one iteration, a sequence of ``context`` per microbatch of each pipeline, over its time."""
+    """Return tokens per second with a sequence of ``context`` tokens for each microbatch of each pipeline."""
     return pipelines * microbatches * context * 1e9 / iteration_ns if iteration_ns > 0 else inf

@@ -1,18 +1,18 @@
-"""Describe candidates, answers to where a model could be trained, and the order in which they are preferred."""
+"""The candidates of the planner (places where a model can be trained), their prices and their order of preference."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 Runs = tuple[tuple[str, int], ...]
-"""Datacenters in the order of the stages they hold, each once, with how many consecutive stages."""
+"""Pairs of a datacenter and its number of consecutive stages, in order of stages. Each datacenter occurs once."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate: ``dp_cells`` cells of ``pipelines_per_cell`` pipelines, all cut and placed alike.
+    """A candidate: ``dp_cells`` DP-cells of ``pipelines_per_cell`` pipelines, all with the same stages and places.
 
-    Every replica of a stage lies in the datacenter that ``runs`` gives it. Raises ValueError for a count below 1, and
-    for a datacenter that comes twice.
+    All replicas of a stage are in the datacenter that ``runs`` gives. Raises ValueError for a count below 1, and for a
+    datacenter that occurs twice.
     """
 
     dp_cells: int
@@ -23,11 +23,11 @@ class Candidate:
         if min(self.dp_cells, self.pipelines_per_cell, *(stages for _, stages in self.runs)) < 1:
             raise ValueError(f"{self}: a count is below 1")
         if len(set(self.datacenters)) < len(self.runs):
-            raise ValueError(f"{self}: a datacenter holds consecutive stages, and comes once")
+            raise ValueError(f"{self}: a datacenter occurs twice, but can hold only consecutive stages")
 
     @property
     def pipelines(self) -> int:
-        """The number of pipelines in all cells together."""
+        """The number of pipelines in all DP-cells together."""
         return self.dp_cells * self.pipelines_per_cell
 
     @property
@@ -37,7 +37,7 @@ class Candidate:
 
     @property
     def datacenters(self) -> tuple[str, ...]:
-        """The datacenters that train, that of stage 0 first."""
+        """The datacenters that train, in order of stages."""
         return tuple(name for name, _ in self.runs)
 
     @property
@@ -48,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Price:
-    """The time and output of one iteration of a candidate; ``wan_bytes`` are those of one iteration, with headers."""
+    """The figures of one iteration of a candidate. ``wan_bytes`` includes headers."""
 
     iteration_time_s: float
     tokens_per_s: float
@@ -57,7 +57,7 @@ class Price:
 
 
 Pricing = Callable[[Candidate], Price]
-"""Returns the price of a candidate; the same one always has the same price."""
+"""Returns the price of a candidate. Equal candidates have equal prices."""
 
 
 @dataclass(frozen=True)
@@ -69,23 +69,23 @@ class Priced:
 
     @property
     def rank(self) -> tuple[float, int, int]:
-        """The smaller the better: most tokens a second, then fewest datacenters, then fewest GPUs.
+        """The sort key, lowest first: most tokens per second, then fewest datacenters, then fewest GPUs.
 
-        Of two with the same rank, the one that a search comes to first is kept.
+        Of two candidates with the same rank, a search keeps the one that it prices first.
         """
         candidate = self.candidate
         return -self.price.tokens_per_s, len(candidate.runs), candidate.pipelines * candidate.stages
 
 
 class Prices:
-    """The prices asked for so far, in that order, each candidate once; its ``len`` is how many were worked out."""
+    """A cache of prices, in the order in which candidates were priced. Its ``len`` is the number of candidates."""
 
     def __init__(self, pricing: Pricing) -> None:
         self._pricing = pricing
         self._known: dict[Candidate, Priced] = {}
 
     def __call__(self, candidate: Candidate) -> Priced:
-        """Return the candidate with its price."""
+        """Return the candidate with its price, computed on the first call."""
         if candidate not in self._known:
             self._known[candidate] = Priced(candidate, self._pricing(candidate))
         return self._known[candidate]
@@ -94,15 +94,15 @@ class Prices:
         return len(self._known)
 
     def knows(self, candidate: Candidate) -> bool:
-        """Return whether the candidate's price has been worked out."""
+        """Return whether the candidate has been priced."""
         return candidate in self._known
 
     @property
     def all(self) -> tuple[Priced, ...]:
-        """Every candidate priced so far."""
+        """All candidates priced so far."""
         return tuple(self._known.values())
 
     @property
     def best(self) -> Priced:
-        """The best of the candidates priced so far. Raises ValueError before the first."""
+        """The best candidate priced so far. Raises ValueError if there is none."""
         return min(self._known.values(), key=lambda priced: priced.rank)

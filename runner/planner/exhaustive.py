@@ -1,4 +1,4 @@
-"""Try every candidate there is: the oracle that other searches are compared with, where there are few candidates."""
+"""Enumerate all candidates, for the exhaustive search. Where they are few, it is the reference for other searches."""
 
 from collections.abc import Iterator
 
@@ -6,38 +6,38 @@ from runner.planner.candidate import Candidate, Runs
 from runner.planner.search_space import SearchSpace
 
 MOST_CANDIDATES = 2000
-"""More candidates than this are not priced one by one: simulated, they would take minutes."""
+"""The most candidates of an exhaustive search. To simulate more would take minutes."""
 
 
 class TooManyCandidatesError(Exception):
-    """There are more candidates than an exhaustive search takes on."""
+    """There are too many candidates for an exhaustive search."""
 
 
 def every_candidate(space: SearchSpace) -> Iterator[Candidate]:
-    """Yield each candidate once: the fewest pipelines first, then the topology's order.
+    """Yield each candidate once: the fewest pipelines first, then in the topology's order.
 
-    Those that differ by names only are included.
+    Candidates that differ only by the names of equivalent datacenters are included.
     """
 
-    def whole(pipelines: int, runs: Runs) -> Iterator[Runs]:
+    def complete(pipelines: int, runs: Runs) -> Iterator[Runs]:
         if sum(stages for _, stages in runs) == space.stages:
             yield runs
             return
         for further in space.next_runs(pipelines, runs, all_alike=True):
-            yield from whole(pipelines, further)
+            yield from complete(pipelines, further)
 
     for pipelines in space.pipelines:
-        for runs in whole(pipelines, ()):
+        for runs in complete(pipelines, ()):
             candidate = space.candidate(pipelines, runs)
             if candidate is not None:
                 yield candidate
 
 
 def few_candidates(space: SearchSpace, most: int = MOST_CANDIDATES) -> list[Candidate]:
-    """Return ``every_candidate`` as a list. Raises TooManyCandidatesError for more than ``most``."""
+    """Return ``every_candidate`` as a list. Raises TooManyCandidatesError if there are more than ``most``."""
     found = []
     for candidate in every_candidate(space):
         found.append(candidate)
         if len(found) > most:
-            raise TooManyCandidatesError(f"there are more than the {most} candidates that are tried one by one")
+            raise TooManyCandidatesError(f"there are more than {most} candidates, the most for an exhaustive search")
     return found

@@ -1,4 +1,4 @@
-"""Read an experiment; where it leaves places to ``auto``, the planner chooses them."""
+"""Read and resolve an experiment's file. The planner chooses places that are ``auto``."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,19 +12,20 @@ from runner.resolve.experiment import Experiment, resolve_experiment
 def load_experiment(
     path: Path, overrides: Sequence[str] = (), *, engine: str | None = None, trains: bool = True
 ) -> Experiment:
-    """Read an experiment's file, apply ``overrides`` (each a ``path=value``) and resolve every cell.
+    """Read an experiment's file, apply ``overrides`` (each a ``path=value``) and resolve every sweep point.
 
-    ``engine`` stands in place of the file's, whatever that is; None leaves it. A topology given as a path, and a
-    profile given as one, are read relative to the experiment's file. ``name`` defaults to the file's name without its
-    ending. ``trains`` is False where the experiment is read for its network alone. Reads files and creates nothing.
+    ``engine`` replaces the file's engine unless it is None. Paths of topologies and profiles are relative to the
+    experiment's file. ``name`` defaults to the file's name without its ending. Pass ``trains=False`` to read an
+    experiment for its network alone. No file is written.
 
     Raises InputError: one line with file, field and remedy.
     """
     document, source = read_experiment(path, overrides)
-    asked = document if engine is None else {**document, "engine": engine}
-    return parse_experiment(asked, source, path.parent, trains=trains)
+    if engine is not None:
+        document = {**document, "engine": engine}
+    return parse_experiment(document, source, path.parent, trains=trains)
 
 
 def parse_experiment(document: Mapping[str, Any], source: str, directory: Path, *, trains: bool = True) -> Experiment:
-    """Resolve an experiment from its document, as ``runner.resolve.experiment.resolve_experiment`` does."""
+    """Resolve an experiment's document (see ``resolve_experiment``) with the planner for places that are ``auto``."""
     return resolve_experiment(document, source, directory, planned_places, trains=trains)

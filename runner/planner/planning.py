@@ -1,4 +1,4 @@
-"""Plan a variant: run the search that was asked for, over the variant's own space, priced by the simulator."""
+"""Plan a variant: search its candidates by the selected search, with prices from the simulator."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,16 +26,19 @@ SearchName = Literal["greedy", "better", "exhaustive"]
 
 _LEAST_SIMULATIONS, _MOST_SIMULATIONS = 10, 200
 _AFFORDABLE = 60_000
-"""Microbatches x stages x pipelines of a cell, summed over simulations: about 1 ms each, since equal cells are one."""
+"""The budget for all simulations of a search, about 1 ms for each microbatch x stage x pipeline of a DP-cell.
+
+Only one DP-cell counts, because equal DP-cells are simulated once.
+"""
 
 
 @dataclass(frozen=True)
 class PlanningTask:
-    """A variant whose placement is open. Equal tasks have equal plans.
+    """A variant whose placement is to be chosen. Equal tasks have equal plans.
 
-    ``pipelines`` is how many there are, None where that is open too; ``options`` those of the schedule as JSON.
-    ``work`` is that of several pipelines, unless there is one. ``resolve`` makes a candidate one that can be simulated;
-    ``source`` starts error messages.
+    ``pipelines`` is their number, None if the planner is to choose it too. ``options`` are the schedule's options as
+    JSON. ``work`` has the stage costs of several pipelines, unless there is only one. ``resolve`` converts a candidate
+    to a variant that can be simulated. ``source`` starts error messages.
     """
 
     topology: Topology
@@ -56,10 +59,11 @@ class PlanningTask:
 
 @dataclass(frozen=True)
 class Plan:
-    """The best candidate of a variant, and what else was found: there is always one.
+    """The result of planning a variant: the best candidate and the runners-up.
 
-    ``runners_up`` has the best priced candidate of every other number of DP-cells, and the greedy answer wherever that
-    is not the chosen one, best first. ``unused`` are the GPUs that each datacenter keeps free.
+    ``runners_up`` has the best priced candidate of every other number of DP-cells, and the greedy answer if it is not
+    the chosen candidate; best first. ``unused`` has the number of unused GPUs of each datacenter. ``cut_off`` is the
+    reason why the search ended early, None if it is complete.
     """
 
     chosen: Priced
@@ -72,11 +76,11 @@ class Plan:
 
     @property
     def proven(self) -> bool:
-        """Whether it is proven that no candidate at all gives more tokens a second."""
+        """Whether it is proven that no candidate gives more tokens per second."""
         return self.search != "greedy" and self.cut_off is None
 
     def found_by(self, priced: Priced) -> SearchName:
-        """Return the search that found it: greedy for the greedy answer, whichever search was asked for."""
+        """Return the search that found a candidate: greedy for the greedy answer, whichever search was selected."""
         return "greedy" if priced == self.greedy else self.search
 
 
@@ -90,12 +94,11 @@ def plan(
 ) -> Plan:
     """Search for the best candidate of a task, and return the plan.
 
-    The better search prices the greedy candidates of up to ``runners_up`` other numbers of cells beside, and
-    ``most_simulations`` candidates at most (default: so many that they take about a minute). ``pricing`` stands in
-    place of the simulator.
+    The better search prices at most ``most_simulations`` candidates (default: as many as take about a minute). It also
+    prices the greedy candidates of up to ``runners_up`` other numbers of DP-cells. ``pricing`` replaces the simulator.
 
-    Raises InputError, one line that starts with the task's source, where nothing fits, and where there are too many
-    candidates for an exhaustive search.
+    Raises InputError, one line: starting with the task's source if no number of pipelines fits, and naming the option
+    if there are too many candidates for an exhaustive search.
     """
     space = search_space(task)
     if pricing is None:
@@ -117,7 +120,7 @@ def plan(
 
 @lru_cache(maxsize=1024)
 def planned_placement(task: PlanningTask) -> tuple[str, ...]:
-    """Return the datacenter of each stage in the best candidate of a task, worked out once in a process.
+    """Return the datacenter of each stage in the best candidate of a task. The result is cached.
 
     Raises InputError as ``plan`` does.
     """
@@ -147,7 +150,7 @@ def _search(
 def _affordable_simulations(task: PlanningTask, space: SearchSpace) -> int:
     """Return how many simulations take about a minute.
 
-    That follows from what one of them computes, not from the clock, so that the same file has the same plan on every
+    The number is computed from the size of a simulation, not measured, so that a file has the same plan on every
     machine.
     """
     largest = max(candidate.pipelines_per_cell for candidate in greedy_candidates(space))
@@ -161,7 +164,7 @@ def search_space(task: PlanningTask) -> SearchSpace:
     most = most_pipelines(task.topology, task.stages)
     pipelines = range(step, most + 1, step) if task.pipelines is None else (task.pipelines,)
     if not pipelines or pipelines[-1] > most:
-        # It raises what an experiment that asks for this is told.
+        # place_stages raises the error that an experiment with such a placement gets.
         place_stages(task.topology, task.stages, task.pipelines or step, source=task.source)
     return SearchSpace(gpus, task.stages, tuple(pipelines), _cell_size(task), alike_before(task.topology))
 
@@ -179,8 +182,8 @@ def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
         cell = pipelines_to_share(task.topology, placement, transport, task.work, clock=task.clock)
         if task.pipelines is not None:
             return cell
-        # A number of pipelines without a fitting divisor makes one cell of all: it is tried only where that cell is no
-        # larger than transfers ask for.
+        # A number of pipelines without a suitable divisor makes a single DP-cell. Try it only if that DP-cell is not
+        # larger than the transfers need.
         wanted = transfer_in_forwards(task.topology, placement, transport, task.work, clock=task.clock)
         return cell if cell < wanted + 1 else None
 
@@ -188,7 +191,7 @@ def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
 
 
 def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
-    """Return a ceiling: tokens a second that no candidate of the task exceeds, from the bound on its iterations."""
+    """Return the ceiling of a task's candidates in tokens per second, from the lower bound on their iteration time."""
     bound = IterationBound(
         task.topology,
         task.work,
@@ -200,10 +203,10 @@ def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
     )
     names = frozenset(free_gpus(task.topology))
 
-    asked = task.transport.pipelines_per_cell
+    configured = task.transport.pipelines_per_cell
 
     def top(pipelines: int, runs: Runs, pipelines_per_cell: int | None) -> float:
-        cell = asked if isinstance(asked, int) else pipelines_per_cell
+        cell = configured if isinstance(configured, int) else pipelines_per_cell
         least_ns = bound.of_first(pipelines, runs, names - {name for name, _ in runs}, cell)
         return tokens_per_s(pipelines, task.microbatches, task.context, least_ns)
 

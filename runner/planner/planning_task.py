@@ -1,4 +1,4 @@
-"""Hand a variant of an experiment to the planner, and take the places of the best candidate back."""
+"""Convert a variant of an experiment to a task of the planner, and the best candidate to places for its stages."""
 
 import json
 
@@ -18,14 +18,14 @@ def planned_places(written: WrittenVariant, pipelines: int) -> tuple[str, ...]:
 
 
 def planning_task(written: WrittenVariant, *, pipelines: int | None) -> PlanningTask:
-    """Return the planner's task for a variant: so many ``pipelines``, or None for any number.
+    """Return the planner's task for a variant with this number of ``pipelines``, None for any number.
 
-    Raises InputError, one line that starts with its source, for one whose places it cannot choose.
+    Raises InputError, one line that starts with the variant's source, if the planner cannot place it.
     """
     spec, topology, source = written.spec, written.topology, written.source
     variant, here = spec.variants[written.position], f"{source}: variants.{written.position}"
     if variant.schedule in BASELINE_SCHEDULES:
-        raise InputError(f"{here}.schedule: {variant.schedule} is torch's own, which is not simulated: it has no plan")
+        raise InputError(f"{here}.schedule: {variant.schedule} is a baseline, which is not simulated: it has no plan")
     schedule = schedule_class(variant, here)
     if schedule.whole_replicas:
         raise InputError(

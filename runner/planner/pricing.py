@@ -1,4 +1,4 @@
-"""Price a candidate by its simulated iterations after those that warm up."""
+"""Price a candidate by simulating a few iterations, those of the warm-up excluded."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ _MOST_ITERATIONS = 3
 
 @dataclass(frozen=True)
 class PricedIterations:
-    """The number of iterations that are simulated for a price, and how many of them warm up."""
+    """The number of iterations that are simulated for a price, and how many of them are warm-up."""
 
     iterations: int
     warmup: int
 
     @classmethod
     def of(cls, iterations: int, warmup: int) -> "PricedIterations":
-        """Return the first few iterations of a training: what comes later repeats itself."""
+        """Return the first few iterations of a training, because later iterations repeat them."""
         simulated = min(iterations, _MOST_ITERATIONS)
         return cls(simulated, min(warmup, simulated - 1))
 
@@ -36,7 +36,7 @@ def simulated_pricing(
     effects: TcpEffects,
     iterations: PricedIterations,
 ) -> Pricing:
-    """Return a pricing by the simulator, of what ``resolve`` makes of a candidate.
+    """Return a pricing that simulates the variant to which ``resolve`` converts a candidate.
 
     ``context`` is the number of tokens in a sequence.
     """
@@ -50,9 +50,9 @@ def simulated_pricing(
 
 
 def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, warmup: int) -> Price:
-    """Return the price that follows from a simulation, its first ``warmup`` iterations left out.
+    """Return the price of a simulated variant without the first ``warmup`` iterations.
 
-    The time is the median of the others, the bytes are those of one; utilization is that of the GPUs in use.
+    The time is the median of the other iterations, ``wan_bytes`` their mean. Utilization is that of the GPUs in use.
     """
     time_s = simulation.iteration_time_ns(warmup) / 1e9
     return Price(
@@ -64,7 +64,7 @@ def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, war
 
 
 def _wan_bytes(simulation: Simulation, warmup: int) -> int:
-    """Return the bytes that crossed the WAN from the end of the warm-up to that of the last iteration, by iteration."""
+    """Return the mean bytes over the WAN of an iteration, from the end of the warm-up to the end of the last one."""
     windows_ns = simulation.windows_ns
     begin_ns, end_ns = windows_ns[warmup - 1][1] if warmup else 0, windows_ns[-1][1]
     sent = 0.0

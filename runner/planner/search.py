@@ -1,9 +1,10 @@
-"""Search by branch and bound, best bound first, so that few candidates are ever simulated: the better search.
+"""The searches for the best candidate: greedy, exhaustive, and branch and bound (the better search).
 
-Placements grow one datacenter at a time. Each beginning has a number of tokens a second that nothing which starts like
-that can exceed; the beginning with the highest one is looked at next. A candidate is priced only when its own bound is
-the highest left and above the best price so far; when none is above it, the best is proven: nothing that was left out
-gives more tokens a second. The greedy answer is found first, and is what has to be beaten.
+Branch and bound simulates few candidates. It extends placements by one datacenter at a time. Each partial placement has
+a ceiling: tokens per second that no candidate which extends it exceeds. The one with the highest ceiling is examined
+next. A candidate is priced only if its own ceiling is the highest left and above the best price so far. When no ceiling
+is above the best price, the best candidate is proven: none that was left out gives more tokens per second. The greedy
+answer is found first, as the price to beat.
 """
 
 from collections.abc import Callable
@@ -16,22 +17,22 @@ from runner.planner.candidate import Candidate, Priced, Prices, Pricing, Runs
 from runner.planner.exhaustive import few_candidates
 from runner.planner.search_space import SearchSpace
 
-MOST_BEGINNINGS = 200_000
-"""The most beginnings of placements that are looked at: about ten seconds, and little memory."""
+MOST_PARTIAL_PLACEMENTS = 200_000
+"""The most partial placements that are examined, which takes about ten seconds and little memory."""
 
 Ceiling = Callable[[int, Runs, int | None], float]
-"""Returns tokens a second that no candidate exceeds which has so many pipelines and begins with these runs.
+"""Returns tokens per second that no candidate with this number of pipelines and these first runs exceeds.
 
-The third argument is the number of pipelines in a cell, where it is known.
+The third argument is the number of pipelines in a DP-cell, None if unknown.
 """
 
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a search: at least one candidate, since no space is empty.
+    """The result of a search. It has at least one candidate, because no search space is empty.
 
-    ``priced`` holds every candidate that was priced. ``cut_off`` says in words why the search ended early, and is None
-    where ``best`` is the best that this search promises.
+    ``priced`` has all candidates that were priced. ``cut_off`` is the reason why the search ended early, None if the
+    search is complete.
     """
 
     best: Priced
@@ -46,7 +47,7 @@ class Found:
 
 
 def search_greedily(space: SearchSpace, pricing: Pricing) -> Found:
-    """Search by Algorithm 1: price its candidate for every number of cells, and take the best of those."""
+    """Search by Algorithm 1: price its candidate for every number of DP-cells, and return the best."""
     prices = Prices(pricing)
     for candidate in greedy_candidates(space):
         prices(candidate)
@@ -54,12 +55,12 @@ def search_greedily(space: SearchSpace, pricing: Pricing) -> Found:
 
 
 def search_exhaustively(space: SearchSpace, pricing: Pricing) -> Found:
-    """Price every candidate, and take the best. Raises TooManyCandidatesError before pricing any."""
+    """Price every candidate, and return the best. Raises TooManyCandidatesError before pricing any."""
     prices = Prices(pricing)
-    walked = set(greedy_candidates(space))
+    by_greedy_walk = set(greedy_candidates(space))
     for candidate in few_candidates(space):
         prices(candidate)
-    greedy = min((prices(candidate) for candidate in walked), key=lambda priced: priced.rank)
+    greedy = min((prices(candidate) for candidate in by_greedy_walk), key=lambda priced: priced.rank)
     return Found(prices.best, greedy, prices.all)
 
 
@@ -70,13 +71,15 @@ def search_better(
     most_simulations: int = 200,
     runners_up: int = 0,
 ) -> Found:
-    """Search by branch and bound, after the greedy answer: no worse than that, and the best of all unless cut off.
+    """Search by branch and bound after finding the greedy answer. At most ``most_simulations`` candidates are priced.
 
-    Once that is known, up to ``runners_up`` other numbers of cells have their greedy candidates priced, for whoever
-    wants to compare: those with the highest ceilings, as far as ``most_simulations`` reaches.
+    The result is never worse than the greedy answer, and is the best candidate unless the search is cut off. After the
+    search, also price the greedy candidates of up to ``runners_up`` other numbers of DP-cells for comparison: those
+    with the highest ceilings, as far as ``most_simulations`` allows.
 
-    Beginnings whose ceilings are equal are looked at in the order in which they were made. What can at best equal the
-    best price is not priced, nor what differs from a candidate by the names of datacenters that are alike only.
+    Partial placements with equal ceilings are examined in the order of their creation. Candidates that can at best
+    equal the best price are not priced, nor those that differ from another one only by the names of equivalent
+    datacenters.
     """
     prices = Prices(pricing)
     greedy, cut_off = _greedy_answer(space, prices, ceiling, most_simulations)
@@ -91,14 +94,14 @@ def search_better(
     if cut_off is None:
         for pipelines in reversed(space.pipelines):
             push(pipelines, ())
-    looked_at = 0
+    examined = 0
     while heap:
         negative, _, pipelines, runs, candidate = heappop(heap)
         if -negative <= prices.best.price.tokens_per_s:
             break
-        looked_at += 1
-        if looked_at > MOST_BEGINNINGS:
-            cut_off = f"after looking at {MOST_BEGINNINGS} beginnings of placements"
+        examined += 1
+        if examined > MOST_PARTIAL_PLACEMENTS:
+            cut_off = f"after examining {MOST_PARTIAL_PLACEMENTS} partial placements"
             break
         if candidate is not None:
             if len(prices) >= most_simulations and not prices.knows(candidate):
@@ -120,9 +123,9 @@ def search_better(
 def _greedy_answer(
     space: SearchSpace, prices: Prices, ceiling: Ceiling, most_simulations: int
 ) -> tuple[Priced, str | None]:
-    """Return the best of the walk's candidates, and why the search for it was cut off, None if it was not.
+    """Return the best candidate of the greedy walk, and why this search was cut off (None if it was not).
 
-    Only those candidates are priced whose ceiling leaves them a chance.
+    Only candidates whose ceiling is above the best price so far are priced.
     """
     for top, pipelines, runs in _walks(space, ceiling):
         if len(prices) and top <= prices.best.price.tokens_per_s:
@@ -149,7 +152,7 @@ def _price_runners_up(
 
 
 def _walks(space: SearchSpace, ceiling: Ceiling) -> list[tuple[float, int, Runs]]:
-    """Return the walk's runs for each number of pipelines, with their ceilings, the highest first."""
+    """Return (ceiling, pipelines, runs) of the greedy walk for each number of pipelines, the highest ceiling first."""
     walks = ((pipelines, walk(space, pipelines)) for pipelines in space.pipelines)
     tops = [(ceiling(pipelines, runs, None), pipelines, runs) for pipelines, runs in walks if runs is not None]
     return sorted(tops, key=lambda entry: -entry[0])

@@ -1,4 +1,4 @@
-"""Enumerate the placements to choose from: every way to lay consecutive stages into datacenters with enough GPUs."""
+"""Enumerate placements: all ways to place consecutive stages in datacenters with enough GPUs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from runner.planner.candidate import Candidate, Runs
 from testbed.network.topology import LinkConditions, Topology
 
 CellSize = Callable[[int, Runs], int | None]
-"""Returns pipelines in a cell, by the number of all pipelines and their places; None where it is not tried there."""
+"""Returns the pipelines of a DP-cell for a number of pipelines and their runs, None to skip that number there."""
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """The candidates of ``stages`` stages and of any number of pipelines in ``pipelines``, ascending.
+    """The candidates with ``stages`` stages and any number of pipelines in ``pipelines`` (ascending).
 
-    ``free_gpus`` has every datacenter in the topology's order. ``alike`` names, for a datacenter, those before it that
-    are the same in all that counts: a search need not try it while one of those is unused.
+    ``free_gpus`` has every datacenter in the topology's order. ``alike`` has for each datacenter the earlier ones that
+    are equivalent: a search need not try the datacenter while one of those is unused.
     """
 
     free_gpus: Mapping[str, int]
@@ -25,19 +25,19 @@ class SearchSpace:
     alike: Mapping[str, tuple[str, ...]]
 
     def room(self, pipelines: int) -> dict[str, int]:
-        """Return how many stages each datacenter has GPUs for, all replicas of a stage in one."""
+        """Return how many stages fit in each datacenter, with all replicas of a stage in one datacenter."""
         return {name: gpus // pipelines for name, gpus in self.free_gpus.items()}
 
     def candidate(self, pipelines: int, runs: Runs) -> Candidate | None:
-        """Return the candidate that places so many pipelines like that; None where that number is not tried there."""
+        """Return the candidate with these pipelines and runs, None if ``cell_size`` skips it."""
         size = self.cell_size(pipelines, runs)
         return None if size is None else Candidate(pipelines // size, size, runs)
 
     def next_runs(self, pipelines: int, runs: Runs, *, all_alike: bool) -> Iterator[Runs]:
-        """Yield every way to go on from ``runs``, which hold the first stages, that leaves room for all later stages.
+        """Yield every extension of ``runs``, which hold the first stages, that leaves room for all later stages.
 
-        Datacenters in the topology's order, more stages first. With ``all_alike`` also those that differ from another
-        by name only.
+        Datacenters come in the topology's order, more stages first. With ``all_alike`` also yield extensions that
+        differ from another one only by the names of equivalent datacenters.
         """
         left = self.stages - sum(stages for _, stages in runs)
         used = {name for name, _ in runs}
@@ -57,7 +57,7 @@ def free_gpus(topology: Topology) -> dict[str, int]:
 
 
 def most_pipelines(topology: Topology, stages: int) -> int:
-    """Return the most pipelines of so many stages that fit, all replicas of a stage in one datacenter; 0 if none."""
+    """Return the most pipelines of ``stages`` stages that fit, with all replicas of a stage in one datacenter."""
     free = free_gpus(topology).values()
     fitting = (
         pipelines
@@ -68,9 +68,9 @@ def most_pipelines(topology: Topology, stages: int) -> int:
 
 
 def alike_before(topology: Topology) -> dict[str, tuple[str, ...]]:
-    """Return for each datacenter the earlier ones that could take its place: same hosts, same links to all others.
+    """Return for each datacenter the earlier equivalent ones, with the same hosts and the same links to all others.
 
-    Swapping two of them turns a placement into one that differs by names only.
+    Swapping two of them changes a placement only in its names.
     """
     links = {frozenset(link.between): link.conditions for link in topology.wan}
     hosts = {entry.name: [host.gpus for host in entry.hosts] for entry in topology.datacenters}

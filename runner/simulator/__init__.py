@@ -1,1 +1,1 @@
-"""The engine ``simulate``: simulate training as discrete events, with the emulation's schedules and topology."""
+"""The engine ``simulate``: a discrete-event simulation of training, with the emulation's schedules and topology."""

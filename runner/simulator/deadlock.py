@@ -1,4 +1,4 @@
-"""Report a simulation in which nothing can happen any more, though not all is done."""
+"""Report a simulation that deadlocks: no event is left, but not all ranks are done."""
 
 from collections.abc import Iterable
 
@@ -7,15 +7,15 @@ from workloads.schedules.schedule import Schedule
 
 
 class SimulationError(Exception):
-    """A schedule cannot be simulated to its end; the message is one line."""
+    """A variant cannot be simulated to its end. The message is one line."""
 
 
 class DeadlockError(SimulationError):
-    """Every stage waits; the message names one, the action it waits for, and the last events."""
+    """Every stage waits. The message names one stage, the action that it waits for, and the last events."""
 
 
 def deadlock(pipeline: int, stage: int, schedule: Schedule, last_events: Iterable[str]) -> DeadlockError:
-    """Return the error for a schedule that gave ``stage`` nothing more to do before it was through."""
+    """Return the error for a schedule that gives ``stage`` no further action although its work is not complete."""
     events = "; ".join(last_events) or "none"
     return DeadlockError(
         f"{type(schedule).__name__} deadlocks: stage {stage} of pipeline {pipeline} waits for "
@@ -24,7 +24,7 @@ def deadlock(pipeline: int, stage: int, schedule: Schedule, last_events: Iterabl
 
 
 def _awaited(schedule: Schedule, stage: int) -> str:
-    """Return the first action that is to come, with the reason that it has not started."""
+    """Return the next action of ``stage``, with the reason why it has not started."""
     for kind in schedule.kinds(stage)[::-1]:
         for microbatch in schedule.awaiting(stage, kind):
             action = Action(kind, microbatch)

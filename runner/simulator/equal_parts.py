@@ -1,20 +1,22 @@
-"""Find equal parts of a variant: all of them do the same at the same time, so that one stands for all.
+"""Find equal parts of a variant. All equal parts do the same at the same time, so simulating one of them suffices.
 
-A part is some DP-cells. Parts that share no host meet in two places only. On a trunk, max-min fairness gives K equal
-parts equal rates, each what it would have alone on a trunk of 1/K: rates are whole numbers rounded down, and rounding
-down twice is rounding down once. In the ring of a stage, replicas of one position in their parts are ready at the same
-time, and what the last replica of a part sends to the first one of the next comes to a port that is as busy as the one
-at which the part before arrives here.
+A part is one or more DP-cells. Parts that share no host affect each other in two places only:
+
+- On a trunk, max-min fairness gives K equal parts equal rates. Each has the rate that it would have alone on a trunk of
+  1/K of the capacity: rates are whole numbers rounded down, and rounding down twice is rounding down once.
+- In the ring of a stage, replicas at the same position of their parts are ready at the same time. What the last replica
+  of a part sends to the first one of the next part arrives at a port that is as busy as the port at which this part
+  receives from the previous one.
 """
 
 from runner.resolve.resolved_variant import ResolvedVariant
 
 
 def equal_parts(variant: ResolvedVariant) -> int:
-    """Return the largest number of parts, provably equal, into which the pipelines divide; 1 if there are none.
+    """Return the largest number of provably equal parts into which the pipelines divide, 1 if there are none.
 
-    Each stage must lie in one datacenter, and no ring may have empty segments. A part is of consecutive pipelines,
-    whole DP-cells, on hosts that no other part uses, and its places share hosts in the same way in every part.
+    Each stage must be in a single datacenter, and no ring may have empty segments. A part consists of consecutive
+    pipelines in whole DP-cells. No other part uses its hosts, and its places share hosts in the same way in every part.
     """
     placement, pipelines = variant.placement, variant.pipelines
     if any(0 < size_bytes < pipelines for size_bytes in variant.work.gradient_bytes):
@@ -29,7 +31,7 @@ def equal_parts(variant: ResolvedVariant) -> int:
 
 
 def _all_equal(variant: ResolvedVariant, size: int) -> bool:
-    """Return whether parts of so many pipelines are equal: their hosts differ, and look alike from within."""
+    """Return whether parts of ``size`` pipelines share no host and have the same pattern of places on hosts."""
     seen: set[str] = set()
     pattern: list[int] = []
     for first in range(0, variant.pipelines, size):

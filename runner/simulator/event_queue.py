@@ -1,4 +1,4 @@
-"""Order the events of simulated time."""
+"""The event queue of a discrete-event simulation."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -8,7 +8,7 @@ Handler = Callable[[int, Any], None]
 
 
 class EventQueue:
-    """Handle events in the order of their times, and at one instant in the order in which they were caused."""
+    """Handles events in order of time. Events of the same time are handled in the order in which they were added."""
 
     __slots__ = ("_caused", "_events", "now_ns")
 
@@ -23,12 +23,12 @@ class EventQueue:
         return self._events[0][0] if self._events else None
 
     def at(self, time_ns: int, handler: Handler, argument: Any) -> None:
-        """Call ``handler(time_ns, argument)`` then; never before anything that happens earlier."""
+        """Call ``handler(time_ns, argument)`` at ``time_ns``, after all earlier events."""
         self._caused += 1
         heappush(self._events, (time_ns, self._caused, handler, argument))
 
     def handle_next_instant(self) -> bool:
-        """Handle all events of the earliest time, those included that they cause for it; False if there are none."""
+        """Handle all events of the earliest time, including those added for it. Return False if there is none."""
         events = self._events
         if not events:
             return False

@@ -1,36 +1,36 @@
-"""Define how training shares its GPUs with other users."""
+"""The interface through which training shares its GPUs with another user."""
 
 from typing import Protocol
 
 
 class GpuSharing(Protocol):
-    """The other user of training's GPUs. Training owns them: it reports when it wants one, and always gets it.
+    """The other user of training's GPUs. Training has priority: it reports when it wants a GPU, and always gets it.
 
-    It also reports when it has nothing to do on one. A GPU is known by its training rank. What training does is named
-    by its iteration, its kind as spans have it, and its microbatch, -1 for the optimizer.
+    Training also reports when it leaves a GPU idle. A GPU is identified by its training rank. An action of training is
+    identified by its iteration, its kind as in spans, and its microbatch (-1 for the optimizer).
     """
 
     @property
     def next_ns(self) -> int | None:
-        """The time when something happens here next, None if nothing ever does."""
+        """The time of the next event of this user, None if there is none."""
         ...
 
     def handle_next_instant(self) -> None:
-        """Let everything happen that is to happen at ``next_ns``."""
+        """Handle all events at ``next_ns``."""
         ...
 
     def wants(self, now_ns: int, rank: int) -> int:
-        """Handle that training would use the GPU from now on; return when it may, at the earliest now."""
+        """Handle that training wants the GPU from now on. Return when it may use it, at the earliest ``now_ns``."""
         ...
 
     def started(self, now_ns: int, rank: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Handle that training has the GPU."""
+        """Handle the start of a training action on the GPU."""
         ...
 
     def ended(self, now_ns: int, rank: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Handle that training does not have the GPU any more, though it may want it again at once."""
+        """Handle the end of a training action on the GPU. Training may want the GPU again at once."""
         ...
 
     def idle(self, now_ns: int, rank: int) -> None:
-        """Handle that training has nothing to do there for now."""
+        """Handle that training leaves the GPU idle for now."""
         ...

@@ -1,12 +1,12 @@
-"""Simulate prefill beside training: controllers, the GPUs' fillers, and what they send inside each datacenter.
+"""Simulate prefill beside training: controllers, bubble fillers, and their transfers inside each datacenter.
 
-Controller and fillers are the objects that a testbed runs. A command takes a latency of the network to a GPU, and a
-GPU's report takes one back. Activations go from stage to stage, and each piece's part of the KV cache to the host
-that decodes, at the rate of a port: what one host sends goes out one after the other, and what comes to one host comes
-in one after the other. Training's own transfers inside a datacenter, which last microseconds, do not slow these down,
-nor these them.
+Controllers and fillers are the same objects that run on a testbed. A command takes one network latency from the
+controller to a GPU, and a report takes one back. Activations go from stage to stage, and each piece's part of the KV
+cache goes to the decode host, at the rate of a port. A host sends its transfers one after the other, and receives them
+one after the other. Training's own transfers inside a datacenter last microseconds: they and prefill's do not slow each
+other down.
 
-Events have a queue of their own, so that training that does not go on is seen though requests still come.
+Prefill has an event queue of its own, so that a deadlock of training is detected although requests still arrive.
 """
 
 from array import array
@@ -32,14 +32,14 @@ _PREFILL = KIND_CODES["prefill"]
 
 @dataclass(slots=True)
 class _Port:
-    """One direction of a host's port, and until when it is taken."""
+    """One direction of a host's port, which is busy until ``free_ns``."""
 
     free_ns: int = 0
 
 
 @dataclass(slots=True)
 class _Datacenter:
-    """One datacenter's controller; ``kv_missing`` counts the pieces whose KV cache is not at the decode host yet."""
+    """One datacenter's controller. ``kv_missing`` has each request's number of pieces not yet at the decode host."""
 
     service: DatacenterService
     controller: PrefillController
@@ -48,7 +48,7 @@ class _Datacenter:
 
 @dataclass(slots=True)
 class _Gpu:
-    """One GPU that prefills; ``following`` is that of the next stage of its group."""
+    """One GPU that prefills. ``following`` is the GPU of the next stage in its group."""
 
     number: int
     host: str
@@ -62,10 +62,10 @@ class _Gpu:
 
 
 class PrefillSimulation:
-    """The service of one trial, the ``GpuSharing`` of the training that it goes on beside.
+    """The prefill service of one trial. It implements ``GpuSharing`` for the training beside it.
 
-    ``line`` is a path between two hosts of a datacenter, ``plans`` what training's plan says of ranks, none where it
-    has none. ``end`` closes the service and returns its result.
+    ``line`` is the path between two hosts of a datacenter. ``plans`` has the planned iteration of each rank, and is
+    empty if training has no plan. ``end`` ends the service and returns its result.
     """
 
     def __init__(self, service: ServiceConfig, line: Line, plans: Mapping[int, IterationPlan]) -> None:
@@ -84,19 +84,19 @@ class PrefillSimulation:
         self._await_next_arrival()
 
     def _add(self, service: DatacenterService) -> None:
-        plan = self._service
-        controller = PrefillController(service.name, service.groups, plan.model, plan.profile, plan.settings)
+        config = self._service
+        controller = PrefillController(service.name, service.groups, config.model, config.profile, config.settings)
         datacenter = self._datacenters[service.name] = _Datacenter(service, controller)
         hosts = {gpu.number: gpu.host for gpu in service.gpus}
         for group in service.groups:
             self._add_group(datacenter, group, hosts)
 
     def _add_group(self, datacenter: _Datacenter, group: GroupGpus, hosts: dict[int, str]) -> None:
-        plan = self._service
+        config = self._service
         gpus = []
         for number in group.gpus:
-            policy = FillPolicy.GREEDY if group.pooled else plan.settings.policy
-            filler = BubbleFiller(BubbleForecast(plan.settings, self._plans.get(number)), plan.profile, policy)
+            policy = FillPolicy.GREEDY if group.pooled else config.settings.policy
+            filler = BubbleFiller(BubbleForecast(config.settings, self._plans.get(number)), config.profile, policy)
             if group.pooled:
                 filler.training_over()
             gpus.append(_Gpu(number, hosts[number], datacenter, filler, trains=not group.pooled))
@@ -104,19 +104,19 @@ class PrefillSimulation:
             gpu.following = following
         self._gpus |= {gpu.number: gpu for gpu in gpus}
 
-    # As GpuSharing has them
+    # The methods of GpuSharing
 
     @property
     def next_ns(self) -> int | None:
-        """The time when something happens here next, None if nothing ever does."""
+        """The time of the next event of prefill, None if there is none."""
         return self._events.next_ns
 
     def handle_next_instant(self) -> None:
-        """Let everything happen that is to happen at ``next_ns``."""
+        """Handle all events at ``next_ns``."""
         self._events.handle_next_instant()
 
     def wants(self, now_ns: int, rank: int) -> int:
-        """Return when training may have the GPU: after the layer under way."""
+        """Return when training may use the GPU: after the layer under way."""
         gpu = self._gpus.get(rank)
         if gpu is None:
             return now_ns
@@ -131,7 +131,7 @@ class PrefillSimulation:
         return release_ns
 
     def started(self, now_ns: int, rank: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Handle that training has the GPU; at an iteration's first action, report its bubbles to the controller."""
+        """Handle the start of a training action. At an iteration's first one, report the bubbles to the controller."""
         gpu = self._gpus.get(rank)
         if gpu is None:
             return
@@ -143,20 +143,20 @@ class PrefillSimulation:
                 self._events.at(now_ns + self._latency_ns, self._reported, (gpu.datacenter, report))
 
     def ended(self, now_ns: int, rank: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Handle that training does not have the GPU any more."""
+        """Handle the end of a training action."""
         gpu = self._gpus.get(rank)
         if gpu is not None:
             gpu.busy = False
             gpu.filler.training_ended(now_ns, iteration, (kind, microbatch))
 
     def idle(self, now_ns: int, rank: int) -> None:
-        """Use the GPU, which training leaves idle, for prefill."""
+        """Use the GPU for prefill while training leaves it idle."""
         gpu = self._gpus.get(rank)
         if gpu is not None:
             self._fill(now_ns, gpu)
 
     def end(self, now_ns: int) -> SimulatedPrefill:
-        """End the trial: layers that are under way do not count, and what is not done stays so."""
+        """End the trial and return its result. Layers under way do not count, unfinished requests stay unfinished."""
         for gpu in self._gpus.values():
             run = gpu.run
             if run is not None and now_ns > run.start_ns:
@@ -196,8 +196,8 @@ class PrefillSimulation:
 
     def _activation_arrived(self, now_ns: int, what: tuple[_Datacenter, Piece]) -> None:
         datacenter, piece = what
-        text = datacenter.controller.activation_arrived(now_ns, piece.request, piece.stage + 1, piece.chunk)
-        self._command(now_ns, datacenter, text)
+        commands = datacenter.controller.activation_arrived(now_ns, piece.request, piece.stage + 1, piece.chunk)
+        self._command(now_ns, datacenter, commands)
 
     def _kv_arrived(self, now_ns: int, what: tuple[_Datacenter, int]) -> None:
         datacenter, request = what
@@ -209,16 +209,16 @@ class PrefillSimulation:
         for command in commands:
             missing = datacenter.kv_missing
             missing[command.piece.request] = missing.get(command.piece.request, 0) + 1
-        self._events.at(now_ns + self._latency_ns, self._obey, commands)
+        self._events.at(now_ns + self._latency_ns, self._enqueue, commands)
 
     # GPUs
 
-    def _obey(self, now_ns: int, commands: Commands) -> None:
-        asked: dict[int, _Gpu] = {}
+    def _enqueue(self, now_ns: int, commands: Commands) -> None:
+        commanded: dict[int, _Gpu] = {}
         for command in commands:
-            gpu = asked[command.gpu] = self._gpus[command.gpu]
+            gpu = commanded[command.gpu] = self._gpus[command.gpu]
             gpu.filler.enqueue(command.piece)
-        for gpu in asked.values():
+        for gpu in commanded.values():
             self._fill(now_ns, gpu)
 
     def _fill(self, now_ns: int, gpu: _Gpu) -> None:
@@ -247,11 +247,11 @@ class PrefillSimulation:
         self._events.at(now_ns + self._latency_ns, self._done, (datacenter, done))
         if gpu.following is not None:
             size_bytes = service.activation_sent_bytes(piece.tokens)
-            there_ns = self._sent(now_ns, gpu.host, gpu.following.host, size_bytes)
-            self._events.at(there_ns, self._activation, (gpu.following, piece))
+            arrival_ns = self._send(now_ns, gpu.host, gpu.following.host, size_bytes)
+            self._events.at(arrival_ns, self._activation, (gpu.following, piece))
         host = service.decode_host(datacenter.service, piece.request)
-        there_ns = self._sent(now_ns, gpu.host, host, service.kv_sent_bytes(piece.layers, piece.tokens))
-        self._events.at(there_ns, self._kv_there, (datacenter, piece.request))
+        arrival_ns = self._send(now_ns, gpu.host, host, service.kv_sent_bytes(piece.layers, piece.tokens))
+        self._events.at(arrival_ns, self._kv_part_arrived, (datacenter, piece.request))
 
     def _activation(self, now_ns: int, what: tuple[_Gpu, Piece]) -> None:
         gpu, piece = what
@@ -259,15 +259,15 @@ class PrefillSimulation:
         self._events.at(now_ns + self._latency_ns, self._activation_arrived, (gpu.datacenter, piece))
         self._fill(now_ns, gpu)
 
-    def _kv_there(self, now_ns: int, what: tuple[_Datacenter, int]) -> None:
+    def _kv_part_arrived(self, now_ns: int, what: tuple[_Datacenter, int]) -> None:
         datacenter, request = what
         datacenter.kv_missing[request] -= 1
         if not datacenter.kv_missing[request]:
             del datacenter.kv_missing[request]
             self._events.at(now_ns + self._latency_ns, self._kv_arrived, (datacenter, request))
 
-    def _sent(self, now_ns: int, source: str, destination: str, size_bytes: int) -> int:
-        """Return when the last byte arrives of what is sent now."""
+    def _send(self, now_ns: int, source: str, destination: str, size_bytes: int) -> int:
+        """Send ``size_bytes`` from now on. Return when the last byte arrives."""
         if source == destination:
             return now_ns
         sending = self._sending.setdefault(source, _Port())

@@ -1,4 +1,4 @@
-"""Hold the result of a simulation: every span of every rank, and what crossed the WAN, as columns."""
+"""The result of a simulation as columns: the spans of all ranks, and the traffic over the WAN."""
 
 from array import array
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from testbed.network.topology import Topology
 from workloads.prefill.control.outcome import RequestRecord
 
 KIND_CODES: Mapping[str, int] = {kind: code for code, kind in enumerate(SPAN_KINDS)}
-"""The number that stands for a kind of span in ``SpanColumns.kind``."""
+"""The code of each kind of span in ``SpanColumns.kind``."""
 
 NO_PEER = -1
 
@@ -25,8 +25,8 @@ NO_PEER = -1
 class WanTraffic:
     """The traffic from one host to a host of another datacenter.
 
-    At ``times_ns``, ascending, ``wire_bytes`` had been sent with all headers since the start; in between the count
-    grows evenly.
+    ``wire_bytes`` is the number of bytes sent since the start, headers included, at each of ``times_ns`` (ascending).
+    Between two times it grows linearly.
     """
 
     source: str
@@ -37,10 +37,11 @@ class WanTraffic:
 
 @dataclass(frozen=True)
 class SimulatedPrefill:
-    """The prefill that went on beside training.
+    """The prefill that ran beside training.
 
-    ``rows`` has nine numbers a span, those of ``Training.rows`` and the request; ``records`` has every request that
-    came, ``output_tokens`` by their numbers. ``margins_ns`` are those of the GPUs that train, at the end.
+    ``rows`` has nine numbers for each span: those of ``Training.rows``, then the request. ``records`` has all requests
+    that arrived, ``output_tokens`` their output tokens by request number. ``deadline_overruns`` and ``overrun_ns``
+    count training's waits for prefill. ``margins_ns`` are the bubble margins at the end, of the GPUs that train.
     """
 
     rows: "array[int]"
@@ -55,9 +56,9 @@ class SimulatedPrefill:
 class Simulation:
     """One simulated trial. Times are integer nanoseconds since its start.
 
-    ``spans`` are ordered by rank, iteration, start and end; their kinds are ``KIND_CODES``, and the ranks those that
-    train, then the numbers of a pool's GPUs. ``connections`` holds how many TCP connections join two hosts, lower rank
-    first, as an emulated trial does.
+    ``spans`` are ordered by rank, iteration, start and end. Their kinds are ``KIND_CODES``; GPUs of a prefill pool are
+    numbered after the training ranks. ``connections`` has the number of TCP connections of each pair of hosts, the host
+    of the lower rank first, as in an emulated trial.
     """
 
     spans: SpanColumns
@@ -67,7 +68,7 @@ class Simulation:
 
     @cached_property
     def windows_ns(self) -> list[tuple[int, int]]:
-        """The begin and end of every iteration: of its first and its last computation or all-reduce, on any GPU."""
+        """The window of each iteration: from its first computation or all-reduce on any GPU to the end of its last."""
         spans = self.spans
         work = np.isin(spans.kind, [KIND_CODES[kind] for kind in (*COMPUTE_KINDS, "all_reduce")])
         iteration, start_ns, end_ns = spans.iteration[work], spans.start_ns[work], spans.end_ns[work]
@@ -78,11 +79,11 @@ class Simulation:
         return list(zip(begins.tolist(), ends.tolist(), strict=True))
 
     def iteration_time_ns(self, warmup: int) -> float:
-        """Return the median length of the iterations after the first ``warmup``, which must not be all."""
+        """Return the median length of the iterations after the first ``warmup``. At least one must remain."""
         return float(np.median([end_ns - start_ns for start_ns, end_ns in self.windows_ns[warmup:]]))
 
     def utilization(self, ranks: int, warmup: int, *, with_prefill: bool = False) -> float:
-        """Return the share of the time after warm-up that the GPUs of ranks 0 to ``ranks`` - 1 compute, their mean."""
+        """Return the mean share of the time after warm-up that the GPUs of ranks 0 to ``ranks`` - 1 compute."""
         begin_ns, end_ns = self.windows_ns[warmup][0], self.windows_ns[-1][1]
         spans = self.spans
         kinds = (*COMPUTE_KINDS, PREFILL) if with_prefill else COMPUTE_KINDS
@@ -91,7 +92,7 @@ class Simulation:
         return float(clipped[computes].sum() / (ranks * (end_ns - begin_ns)))
 
     def idle_intervals(self, rank: int, begin_ns: int, end_ns: int) -> list[tuple[int, int]]:
-        """Return when that rank's GPU computes nothing between two times: its bubbles, in order."""
+        """Return the bubbles of a rank's GPU between two times, in order: when it does not compute for training."""
         spans = self.spans
         own = (spans.rank == rank) & np.isin(spans.kind, [KIND_CODES[kind] for kind in COMPUTE_KINDS])
         idle, free_ns = [], begin_ns
@@ -107,7 +108,7 @@ class Simulation:
 
 
 class Simulate(Protocol):
-    """The type of ``runner.simulator.variant_simulation.simulate_variant``, and of what stands in its place."""
+    """The type of ``runner.simulator.variant_simulation.simulate_variant`` and its substitutes."""
 
     def __call__(
         self,

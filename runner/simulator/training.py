@@ -1,11 +1,12 @@
 """Simulate training as discrete events: every rank of some pipelines, iteration after iteration.
 
-Each rank does what ``workloads.rank`` does: it asks its schedule whenever its GPU falls idle or a message arrives,
-computes, sends, and at the end of an iteration sums its gradients with the other replicas of its stage, waits until all
-that it sent has left, lets the optimizer run, and goes on with the next iteration without any barrier.
+Each rank behaves like ``workloads.rank``. It asks its schedule for an action whenever its GPU becomes idle or a message
+arrives, computes, and sends the result. At the end of an iteration it all-reduces its gradients with the other replicas
+of its stage, waits until everything that it sent has left, runs the optimizer, and begins the next iteration without a
+barrier.
 
-Times are integer nanoseconds. All events of one instant are handled first, in the order in which they were caused; then
-the GPUs that they may concern are asked, in the order of their ranks. So the same input gives the same spans.
+Times are integer nanoseconds. All events of one instant are handled first, in the order in which they were added. Then
+the schedules of all affected ranks are asked, in order of rank. So the same input gives the same spans.
 """
 
 from array import array
@@ -37,22 +38,28 @@ class Transfers(Protocol):
     """One direction of a boundary, of one pipeline or of all pipelines of a DP-cell."""
 
     def offer(self, now_ns: int, mate: int, microbatch: int, arrived: Arrived) -> None:
-        """Handle that the cell's pipeline number ``mate`` has made a transfer."""
+        """Queue a transfer that pipeline number ``mate`` of the DP-cell has produced.
+
+        Call ``arrived`` once its times are known.
+        """
 
 
 class AllReduce(Protocol):
     """The all-reduce of the gradients of each stage's replicas."""
 
-    def sums(self, stage: int) -> bool:
-        """Return whether the replicas of that stage have something to sum."""
+    def has_gradients(self, stage: int) -> bool:
+        """Return whether the replicas of ``stage`` have gradients to all-reduce."""
 
     def join(self, stage: int, iteration: int, pipeline: int, now_ns: int, done: Callable[[int, int], None]) -> None:
-        """Handle that a stage's replica in that pipeline is ready; ``done`` gets this time, and when it has the sum."""
+        """Handle that the replica of ``stage`` in ``pipeline`` is ready.
+
+        Call ``done`` with the time at which it was ready, and the time at which it has the result.
+        """
 
 
 @dataclass(slots=True)
 class _Rank:
-    """One stage of one pipeline; ``number`` counts those that are simulated, ``mate`` the pipelines of its DP-cell."""
+    """One stage of one pipeline. ``number`` counts the simulated ranks, ``mate`` the pipelines of the DP-cell."""
 
     number: int
     rank: int
@@ -70,11 +77,11 @@ class _Rank:
 
 
 class Training:
-    """Simulate some pipelines of a variant, all of which wait for each other in the sums of their gradients.
+    """Simulates some pipelines of a variant, which wait for each other only in the all-reduces of their gradients.
 
-    ``pipelines`` are numbers of the variant's. ``transfers`` are by (pipeline, stage that sends, kind of message).
-    ``sharing`` is the other user of the GPUs, None for nobody. What happens there happens after all that training does
-    at the same instant.
+    ``pipelines`` has their numbers in the variant. The keys of ``transfers`` are (pipeline, sending stage, kind of
+    message). ``sharing`` is the other user of the GPUs, None if there is none. At one instant its events are handled
+    after those of training.
     """
 
     def __init__(
@@ -112,32 +119,36 @@ class Training:
         for rank in self._ranks:
             durations = variant.work.replay(rank.stage).durations
             rank.durations_ns = {kind: durations.of(kind) for kind in ActionKind}
-        self._asked: set[int] = set()
+        self._pending: set[int] = set()
         self._training = len(self._ranks)
         self._last: deque[tuple[int, _Rank, Action | Message]] = deque(maxlen=_LAST_EVENTS)
         self.rows = array("q")
-        """Eight numbers a span: rank, code of its kind, iteration, microbatch, start, end, size and the peer's rank."""
+        """Eight numbers for each span: rank, kind's code, iteration, microbatch, start, end, size and peer's rank.
+
+        Times are in nanoseconds, sizes in bytes.
+        """
 
     def run(self) -> None:
-        """Simulate all iterations. Raises SimulationError where a schedule fails or does not come to its end."""
+        """Simulate all iterations. Raises SimulationError if a schedule fails, DeadlockError if it deadlocks."""
         for rank in self._ranks:
             self._begin(rank)
         while True:
-            while self._asked:
-                asked, self._asked = sorted(self._asked), set()
-                for number in asked:
-                    self._ask(self._ranks[number])
-            # What is left to happen then is of rates that were never reached.
+            while self._pending:
+                pending, self._pending = sorted(self._pending), set()
+                for number in pending:
+                    self._start_next(self._ranks[number])
+            # Events that are left when training is over are outdated ends of transfers whose rates have changed.
             if not self._training or not self._next_instant():
                 break
         stuck = next((rank for rank in self._ranks if not rank.done), None)
         if stuck is not None:
             culprit = self._culprit() or stuck
             assert culprit.schedule is not None
-            raise deadlock(culprit.pipeline, culprit.stage, culprit.schedule, [_told(*event) for event in self._last])
+            events = [_event_text(*event) for event in self._last]
+            raise deadlock(culprit.pipeline, culprit.stage, culprit.schedule, events)
 
     def _next_instant(self) -> bool:
-        """Handle what happens next, to training or to who shares its GPUs; return False once training is over."""
+        """Handle the next instant of training or the other user of its GPUs. Return False if training has no event."""
         sharing, next_ns = self._sharing, None
         if sharing is not None:
             next_ns = self._events.next_ns
@@ -148,7 +159,7 @@ class Training:
         return self._events.handle_next_instant()
 
     def _culprit(self) -> _Rank | None:
-        """Return a rank that has something ready to do, and does not do it; None if there is none."""
+        """Return a rank that has a ready action but does not start it, None if there is none."""
         for rank in self._ranks:
             schedule = rank.schedule
             if rank.done or schedule is None or schedule.complete(rank.stage):
@@ -169,15 +180,15 @@ class Training:
         return schedule
 
     def _fault(self, fault: Exception) -> SimulationError:
-        """Return the error, in one line, for whatever a schedule raises, which is its own fault."""
+        """Return the one-line error for an exception that a schedule has raised."""
         what = str(fault) if isinstance(fault, ScheduleError) else f"{type(fault).__name__}: {fault}"
         return SimulationError(f"{self._schedule_class.__name__} fails: {what}")
 
     def _begin(self, rank: _Rank) -> None:
         rank.schedule = self._schedule(rank.pipeline, rank.iteration)
-        self._asked.add(rank.number)
+        self._pending.add(rank.number)
 
-    def _ask(self, rank: _Rank) -> None:
+    def _start_next(self, rank: _Rank) -> None:
         schedule = rank.schedule
         if schedule is None or rank.busy:
             self._leave_idle(rank)
@@ -205,7 +216,7 @@ class Training:
             self._sharing.idle(self._events.now_ns, rank.rank)
 
     def _when_free(self, now_ns: int, rank: _Rank, start: Handler, what: Any) -> None:
-        """Start on a GPU that is shared, once whoever uses it has made way."""
+        """Call ``start`` as soon as the other user has released the GPU."""
         assert self._sharing is not None
         release_ns = self._sharing.wants(now_ns, rank.rank)
         if release_ns > now_ns:
@@ -237,7 +248,7 @@ class Training:
         )
         if sends is not None:
             self._send(rank, now_ns, *sends)
-        self._asked.add(rank.number)
+        self._pending.add(rank.number)
 
     def _send(self, rank: _Rank, now_ns: int, to_stage: int, message: Message) -> None:
         if abs(to_stage - rank.stage) != 1:
@@ -249,15 +260,14 @@ class Training:
         size_bytes = self._variant.work.activation_bytes[min(rank.stage, to_stage)]
         rank.unsent += 1
 
-        def arrived(left_ns: int, gone_ns: int, there_ns: int, whole_ns: int) -> None:
-            self.rows.extend((rank.rank, _SEND, iteration, microbatch, left_ns, gone_ns, size_bytes, receiver.rank))
-            self.rows.extend(
-                (receiver.rank, _RECEIVE, iteration, microbatch, there_ns, whole_ns, size_bytes, rank.rank)
-            )
+        def arrived(first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int) -> None:
+            left_ns, arrival_ns = (first_left_ns, last_left_ns), (first_arrival_ns, last_arrival_ns)
+            self.rows.extend((rank.rank, _SEND, iteration, microbatch, *left_ns, size_bytes, receiver.rank))
+            self.rows.extend((receiver.rank, _RECEIVE, iteration, microbatch, *arrival_ns, size_bytes, rank.rank))
             rank.unsent -= 1
-            rank.sent_ns = max(rank.sent_ns, gone_ns)
+            rank.sent_ns = max(rank.sent_ns, last_left_ns)
             now = self._events.now_ns
-            self._events.at(max(whole_ns, now), self._arrive, (receiver, iteration, message))
+            self._events.at(max(last_arrival_ns, now), self._arrive, (receiver, iteration, message))
             if rank.updates and not rank.unsent:
                 self._update(now, rank)
 
@@ -272,17 +282,17 @@ class Training:
             raise self._fault(fault) from fault
         self._last.append((now_ns, rank, message))
         if rank.iteration == iteration:
-            self._asked.add(rank.number)
+            self._pending.add(rank.number)
 
     def _complete(self, rank: _Rank) -> None:
-        """Sum, then update: the rank's own computation of this iteration is done."""
+        """All-reduce the gradients if necessary, then update, after the rank's last action of this iteration."""
         now_ns = self._events.now_ns
-        if self._rings.sums(rank.stage):
-            self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._summed, rank))
+        if self._rings.has_gradients(rank.stage):
+            self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._reduced, rank))
         else:
             self._update(now_ns, rank)
 
-    def _summed(self, rank: _Rank, start_ns: int, end_ns: int) -> None:
+    def _reduced(self, rank: _Rank, start_ns: int, end_ns: int) -> None:
         size_bytes = self._variant.work.gradient_bytes[rank.stage]
         self.rows.extend(
             (rank.rank, _ALL_REDUCE, rank.iteration, _NO_MICROBATCH, start_ns, end_ns, size_bytes, NO_PEER)
@@ -290,7 +300,7 @@ class Training:
         self._events.at(max(end_ns, self._events.now_ns), self._update, rank)
 
     def _update(self, now_ns: int, rank: _Rank) -> None:
-        """Run the optimizer once all has left, then the next iteration."""
+        """Run the optimizer once everything sent has left, then begin the next iteration."""
         rank.updates = rank.unsent > 0
         if rank.updates:
             return
@@ -322,7 +332,7 @@ class Training:
         rank.busy = False
         self._sharing.ended(now_ns, rank.rank, rank.iteration, "optimizer", _NO_MICROBATCH)
         self._next_iteration(now_ns, rank)
-        self._asked.add(rank.number)
+        self._pending.add(rank.number)
 
     def _next_iteration(self, _: int, rank: _Rank) -> None:
         rank.iteration += 1
@@ -333,6 +343,6 @@ class Training:
             self._begin(rank)
 
 
-def _told(time_ns: int, rank: _Rank, what: Action | Message) -> str:
+def _event_text(time_ns: int, rank: _Rank, what: Action | Message) -> str:
     did = f"received the {what.kind} of microbatch {what.microbatch}" if isinstance(what, Message) else f"ended {what}"
     return f"{time_ns / 1e6:g} ms stage {rank.stage} of pipeline {rank.pipeline} {did}"

@@ -1,4 +1,4 @@
-"""Simulate one variant on one topology, with the same schedule objects, placement and work as an emulated trial."""
+"""Simulate one variant on one topology, with the schedule objects, placement and stage costs of an emulated trial."""
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,10 +46,10 @@ def simulate_variant(
 ) -> Simulation:
     """Simulate ``iterations`` of training.
 
-    ``effects`` are TCP's, all of them by default; ``dilation`` is that of an emulation whose timers it shall have. With
-    ``symmetry``, one of several parts that are provably equal is simulated and stands for all; the result is the
-    same to the byte as without. Beside a prefill service every GPU is simulated by itself. Raises SimulationError, one
-    line, where the schedule does not come to its end.
+    ``effects`` selects the effects of TCP, by default all. ``dilation`` is that of an emulation to compare with, which
+    does not dilate TCP's timers. With ``symmetry`` only one of several provably equal parts is simulated and represents
+    all; the result is identical to the byte. With a prefill service every GPU is simulated. Raises SimulationError, one
+    line, if the schedule fails or deadlocks, or if times or sizes exceed 64 bits.
     """
     effects = TcpEffects() if effects is None else effects
     parts = equal_parts(variant) if symmetry and variant.service is None else 1
@@ -85,9 +85,9 @@ def simulate_variant(
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection: nothing that a simulation makes is garbage before its end.
+    """Pause garbage collection, which takes a quarter of the time of a large simulation.
 
-    Looking for garbage would take a quarter of the time of a large simulation.
+    A simulation creates no reference cycles that become garbage before its end.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -99,11 +99,11 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 Boundary = tuple[int, int, MessageKind]
-"""A pipeline, the stage that sends, and what it sends."""
+"""A pipeline, the stage that sends, and the kind of message that it sends."""
 
 
 def _boundary_ends(variant: ResolvedVariant, pipelines: Sequence[int]) -> dict[Boundary, Ends]:
-    """Return the two places between which activations and gradients of some pipelines go."""
+    """Return the sending and the receiving place of every boundary of ``pipelines``, by direction."""
     places, ends = variant.placement.pipelines, {}
     for pipeline in pipelines:
         for stage in range(variant.placement.stages - 1):
@@ -138,7 +138,7 @@ class _Boundaries:
             return
         cell = variant.cell(pipeline)
         if pipeline != cell.start:
-            # The cell's first pipeline, which comes first, has made them for all.
+            # They were created for the whole DP-cell together with its first pipeline, which comes first.
             self.transfers[pipeline, stage, kind] = self.transfers[cell.start, stage, kind]
             return
         mates = [self._ends[mate, stage, kind] for mate in cell]
@@ -160,7 +160,7 @@ class _Boundaries:
         )
 
     def _stripings(self, mates: Sequence[Ends], cutting: Cutting) -> list[Striping | None]:
-        """Return how the chunks of each share go over the connections of its node pair, None where there is but one."""
+        """Return the striping of each mate's share over the connections of its node pair, None for one connection."""
         counts = [self._network.connections_between(ends) for ends in mates]
         return [
             Striping(connections, len(cutting.chunks_of(share)), cutting.largest_bytes) if connections > 1 else None
@@ -172,13 +172,13 @@ class _Boundaries:
         return cutting.total_bytes + frames
 
     def crossed(self) -> list[Crossing]:
-        """Return the channels over the WAN, each with its ends."""
+        """Return the channels that cross the WAN, each with its ends."""
         ends = sorted(set(self._ends.values()), key=lambda ends: (ends[0].pipeline, ends[0].stage))
         return [(pair, self._channels[pair]) for pair in ends if pair[0].datacenter != pair[1].datacenter]
 
 
 def _with_prefill(training: SpanColumns, rows: Rows) -> SpanColumns:
-    """Return all spans in their order, those of training and those of prefill."""
+    """Return the spans of training and prefill together, in order."""
     both = [
         np.concatenate((getattr(training, entry.name), column))
         for entry, column in zip(fields(SpanColumns), rows.T, strict=True)
@@ -189,7 +189,7 @@ def _with_prefill(training: SpanColumns, rows: Rows) -> SpanColumns:
 
 
 def _for_all(rows: Rows, variant: ResolvedVariant, parts: int) -> Rows:
-    """Return the spans of all parts in their order, given the first part's: the others do the same at the same time."""
+    """Return the spans of all parts in order, copied from the first part's."""
     rank, kind, iteration, microbatch, start_ns, end_ns, _, _ = rows.T
     rows = rows[np.lexsort((microbatch, kind, end_ns, start_ns, iteration, rank))]
     ranks = variant.pipelines // parts * variant.placement.stages

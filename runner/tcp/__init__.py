@@ -1,1 +1,1 @@
-"""Model TCP over one line: windows, slow start, idle, and many connections."""
+"""Model TCP over one line: windows, slow start, restarts after idle, and several connections."""

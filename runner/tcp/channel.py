@@ -1,4 +1,4 @@
-"""Simulate a channel: what one rank sends to another, transfer after transfer, over their TCP connections."""
+"""Simulate a channel: the transfers from one rank to another over their TCP connections."""
 
 from array import array
 from collections.abc import Callable
@@ -9,17 +9,18 @@ from runner.tcp.striping import Striping
 from runner.tcp.window import BOUNDED, TcpWindow
 
 Left = Callable[[int, int], None]
-"""Called once with when a transfer's first byte leaves and when its last one has left."""
+"""Called once, with the times at which a transfer's first byte leaves and its last byte has left."""
 
 Accepted = Callable[[int], None]
-"""Called once with when the windows have let out a transfer's last byte: it is the network's then, not the sender's."""
+"""Called once, with the time at which the windows have let out a transfer's last byte: the network has it from then on,
+not the sender."""
 
 
 class Channel(Protocol):
-    """A channel. Transfers leave in the order in which they are queued, each once available, one after the other.
+    """A channel. Transfers leave one after the other in the order in which they are queued, each once it is available.
 
-    The last byte is at the other end ``line.latency_ns`` after it has left. ``history`` has three numbers for each
-    stretch in which bytes left evenly: from when, until when, and how many bytes of payload.
+    A byte arrives ``line.latency_ns`` after it has left. ``history`` has three numbers for each stretch in which bytes
+    left at a constant rate: start (ns), end (ns) and payload bytes.
     """
 
     line: Line
@@ -35,19 +36,20 @@ class Channel(Protocol):
         accepted: Accepted | None = None,
         at_once: bool = True,
     ) -> None:
-        """Send so much payload, not before ``available_ns``. ``left`` and ``accepted`` may be told times to come.
+        """Queue ``size_bytes`` of payload, to be sent from ``available_ns`` on.
 
-        ``dealing`` is for a transfer over several connections: its last byte is late if it waits for a narrow
-        connection. What follows does not wait with it. Not ``at_once`` is what comes bit by bit, as a ring's segments
-        do, and mixes on the line with what others send.
+        ``left`` and ``accepted`` may be called with future times. ``striping`` is for a transfer over several
+        connections: its last byte may be delayed by a connection with a small window, while later transfers go on.
+        ``at_once`` is False for data that the sender hands over gradually, such as a ring's segments, which mixes on
+        the line with other traffic.
         """
 
 
 class PrivateChannel:
-    """A channel that shares its line with nobody: when a transfer will have left is known once it is queued.
+    """A channel that shares its line with no other: the times of a transfer are known as soon as it is queued.
 
-    ``whole`` is the line that this one is a part of (default: itself). Two things are as for a channel that shares that
-    line with others: the rate of bursts, and what a window must allow in an RTT so that it never has to be looked at.
+    ``whole`` is the line that this one is a part of (default: itself). It determines the rate of bursts, and the bytes
+    per RTT that a window must allow to be never limiting, as for a channel that shares ``whole`` with others.
     """
 
     __slots__ = ("_free_ns", "_open_bytes", "_whole", "_window", "accepted_ns", "history", "line")
@@ -57,14 +59,14 @@ class PrivateChannel:
         self.history = array("q")
         self._free_ns = 0
         self.accepted_ns = 0
-        """When the windows have let out the last byte of what was queued last."""
+        """When the windows have let out the last byte of the last queued transfer."""
         self._window = window
         self._whole = whole or line
         self._open_bytes = self._whole.payload_per_rtt()
 
     @property
     def free_ns(self) -> int:
-        """The time when all that was queued has left, except what waits for a narrow connection."""
+        """When all queued transfers have left, apart from bytes delayed by a connection with a small window."""
         return self._free_ns
 
     def queue(
@@ -77,13 +79,13 @@ class PrivateChannel:
         accepted: Accepted | None = None,
         at_once: bool = True,
     ) -> None:
-        """Send as ``Channel.queue`` does; both are called at once."""
+        """Queue a transfer as ``Channel.queue`` says. ``left`` and ``accepted`` are called at once."""
         left(*self.transmit(available_ns, size_bytes, striping))
         if accepted is not None:
             accepted(self.accepted_ns)
 
     def transmit(self, available_ns: int, size_bytes: int, striping: Striping | None = None) -> tuple[int, int]:
-        """Queue a transfer; return when its first byte leaves and when its last one has."""
+        """Queue a transfer. Return when its first byte leaves and when its last byte has left."""
         now_ns = max(available_ns, self._free_ns)
         start_ns: int | None = None
         self.accepted_ns = now_ns
@@ -116,6 +118,6 @@ class PrivateChannel:
             return end_ns
         if not openly:
             return now_ns
-        # Beyond what keeps the line busy, windows let out what waits on its way.
+        # Bytes that windows let out beyond what keeps the line busy wait in queues on the path.
         waits = max(allowed - self._open_bytes, 0)
         return now_ns + self.line.duration_ns(max(part - waits, 0))

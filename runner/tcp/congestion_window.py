@@ -1,45 +1,50 @@
-"""Open the congestion windows of a group of connections: slow start, where cubic leaves it, restarts after idle.
+"""Model the congestion windows of a group of connections: slow start, cubic's exit from it, restarts after idle.
 
-- A window begins with 10 segments (RFC 6928) and grows by what is acknowledged, doubling every RTT, while it is less
-  than twice what was in flight (RFC 7661; Linux: ``tcp_is_cwnd_limited``).
-- Cubic leaves slow start before anything is lost (HyStart: Ha and Rhee, "Taming the elephants: new TCP slow start",
-  2011; Linux: ``hystart_update``), for one of two reasons. Acknowledgements of a round have come without a pause for
-  half an RTT: a connection that is alone then has a window between one and one and a half of what the line holds. A
-  pause is 2 ms, so that this cannot be where two segments take longer. Or the first acknowledgements of a round come
-  later than those of the first round, by an eighth of an RTT, 4 to 16 ms: a connection that is alone has filled the
-  line; of several that send in step each waits for the bursts of those before it, and only the first need not; and
-  acknowledgements may wait behind what the other direction sends. What counts is the rate at which bytes left, whoever
-  else had the line. From then on a window grows by a twentieth of what is acknowledged, which is what cubic does that
-  has lost nothing yet.
-- After idle of more than one retransmission timeout it is halved for every whole one, down to 10 segments (RFC 2861;
-  Linux: ``tcp_cwnd_restart``). What has left slow start goes back to where it was by slow start.
+- A window begins with 10 segments (RFC 6928). It grows by the acknowledged bytes, doubling every RTT, while it is less
+  than twice the bytes in flight (RFC 7661; Linux: ``tcp_is_cwnd_limited``).
+- Cubic leaves slow start before a loss (HyStart: Ha and Rhee, "Taming the elephants: new TCP slow start", 2011; Linux:
+  ``hystart_update``), for one of two reasons:
+
+  - The acknowledgements of a round have arrived for half an RTT without a pause of 2 ms. The window of a single
+    connection is then between 1 and 1.5 times what the line holds. This cannot occur where two segments take longer
+    than 2 ms.
+  - The first acknowledgements of a round are later than those of the first round by an eighth of an RTT (at least 4 ms,
+    at most 16 ms). A single connection has then filled the line. Of several connections that send in step, each waits
+    for the bursts of those before it, except the first. Acknowledgements may also wait behind bytes of the other
+    direction.
+
+  The rate at which bytes left counts, also if the line was shared. After slow start a window grows by a twentieth of
+  the acknowledged bytes, like that of cubic before its first loss.
+- After an idle time of more than one retransmission timeout the window is halved for every whole timeout, down to 10
+  segments (RFC 2861; Linux: ``tcp_cwnd_restart``). A window that had left slow start returns to its former size by slow
+  start.
 """
 
 INITIAL_SEGMENTS = 10
 _LEAST_SEGMENTS = 16
 _NOTICED_SEGMENTS = 16
-"""Segments acknowledged by a round's first eight acknowledgements: when these are late, slow start ends with them."""
+"""Segments acknowledged by a round's first eight acknowledgements. If these are late, slow start ends with them."""
 _SETTLED_PART = 20
 _DELAY_PART, _LEAST_DELAY_NS, _MOST_DELAY_NS = 8, 4_000_000, 16_000_000
 _TRAIN_NS, _TRAIN_SEGMENTS = 2_000_000, 2
-"""Acknowledgements, one for two segments, are a train where they follow each other as closely."""
+"""Acknowledgements, each for two segments, form a train if they follow each other within 2 ms."""
 _TICK_NS = 10_000_000
-"""Of a kernel's clock at 100 Hz, as in virtual time."""
+"""The tick of a kernel's clock at 100 Hz, as in virtual time."""
 _ALL = 1 << 20
-"""Stands for all connections of a group; a part of them is counted as a whole number up to this."""
+"""The fixed-point representation of all connections of a group; a part of them is a whole number up to this."""
 
 
 def halvings(idle_ns: int, timeout_ns: int) -> int:
-    """Return how often so much idle halves a window, in ticks of the kernel's clock: timeouts rounded up, idle down."""
+    """Return how often an idle time halves a window, as the kernel counts: in ticks, timeouts rounded up, idle down."""
     timeout_ticks = timeout_ns // _TICK_NS + 1
     return max(-(-(idle_ns // _TICK_NS) // timeout_ticks) - 1, 0)
 
 
 class CongestionWindow:
-    """The windows of ``connections`` together, in bytes of payload; ``initial_bytes`` are those of all of them.
+    """The sum of the windows of ``connections`` connections, in bytes of payload. ``initial_bytes`` is its first value.
 
-    ``held_bytes`` is what the line carries in an RTT, None where slow start is never left: without a rate, and by
-    congestion controls other than cubic.
+    ``held_bytes`` is the payload that the line carries in an RTT. It is None where slow start is never left: for a line
+    without a rate, and for congestion controls other than cubic.
     """
 
     __slots__ = (
@@ -66,7 +71,7 @@ class CongestionWindow:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that may be in flight, as far as congestion goes."""
+        """The bytes that the congestion windows allow in flight."""
         return self._opening + self._settled
 
     def grow(
@@ -77,10 +82,11 @@ class CongestionWindow:
         later_ns: int = 0,
         held_bytes: int | None = None,
     ) -> None:
-        """Handle that so many bytes in flight are acknowledged; the window becomes ``most_bytes`` at most.
+        """Handle that ``acknowledged_bytes`` are acknowledged while ``flown_bytes`` were in flight.
 
-        The acknowledgements came later by so much, behind what the other direction sends. ``held_bytes`` is what went
-        in an RTT at the rate at which those bytes left, None for all that the line carries.
+        The window grows to at most ``most_bytes``. ``later_ns`` is how long the acknowledgements waited behind bytes of
+        the other direction. ``held_bytes`` is the payload of an RTT at the rate at which the acknowledged bytes left,
+        None for the line's full rate.
         """
         size_bytes = self.size_bytes
         if size_bytes >= most_bytes:
@@ -102,7 +108,7 @@ class CongestionWindow:
             self._leave_slow_start(flown_bytes, self._held if held_bytes is None else min(held_bytes, self._held))
 
     def halve(self) -> None:
-        """Halve the window: a timeout of idle has passed."""
+        """Halve the window after a timeout of idle."""
         self._threshold = max(self._threshold, 3 * self._settled // 4)
         least_opening = self._initial * self._part_opening // _ALL
         self._opening = max(self._opening // 2, least_opening)
@@ -110,11 +116,11 @@ class CongestionWindow:
 
     @property
     def is_initial(self) -> bool:
-        """Whether nothing is left to be halved."""
+        """Whether the window has its initial size, below which it is not halved."""
         return self.size_bytes <= self._initial
 
     def _judges(self, flown_bytes: int) -> bool:
-        """Return whether enough was in flight for the round's delays to be looked at."""
+        """Return whether enough bytes were in flight for HyStart to evaluate the round's delays."""
         return flown_bytes * INITIAL_SEGMENTS >= self._initial * _LEAST_SEGMENTS
 
     def _leave_slow_start(self, flown_bytes: int, held_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Select TCP's effects that a simulation has; ``transport: {model: ideal}`` has none of them."""
+"""Select the effects of TCP that a simulation includes. ``transport: {model: ideal}`` includes none."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from runner.experiment.model import TransportSpec
 
 @dataclass(frozen=True)
 class TcpEffects:
-    """The effects of TCP, each of which can be switched off by itself, so that closed forms hold exactly.
+    """The effects of TCP. Each can be switched off, so that closed forms hold exactly.
 
-    ``window``: a connection has no more in flight than its window; ``slow_start``: it begins with ten segments, and
-    again after idle where the sysctl says so; ``headers``: frames, TCP and IP take their share of a rate.
+    ``window``: a connection has at most its window in flight. ``slow_start``: a connection begins with ten segments,
+    and again after idle if the sysctl is set. ``headers``: Ethernet, IP and TCP headers take a share of the rate.
     """
 
     window: bool = True
@@ -22,5 +22,5 @@ IDEAL = TcpEffects(window=False, slow_start=False, headers=False)
 
 
 def effects_of(transport: TransportSpec) -> TcpEffects:
-    """Return the effects of TCP that a variant's transport has."""
+    """Return the effects of TCP to simulate for a variant's transport."""
     return IDEAL if transport.model == "ideal" else TcpEffects()

@@ -1,4 +1,4 @@
-"""Describe the line that carries a channel's bytes: how fast they leave, and how long they are under way."""
+"""The line that carries a channel's bytes: its rate, latency and header overhead."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -19,9 +19,9 @@ Bytes = TypeVar("Bytes", int, npt.NDArray[np.int64])
 
 @dataclass(frozen=True)
 class Line:
-    """A path between two hosts; ``rate_bps`` counts frames, None is unlimited.
+    """A path between two hosts. ``rate_bps`` counts whole frames and is None if unlimited.
 
-    With ``headers``, a byte of payload takes 1514/1448 of a byte on the wire, as ``testbed.network.goodput`` has it.
+    With ``headers``, a byte of payload takes 1514/1448 bytes on the wire (see ``testbed.network.goodput``).
     """
 
     rate_bps: int | None
@@ -29,7 +29,7 @@ class Line:
     headers: bool
 
     def duration_ns(self, payload_bytes: int, rate_bps: int | None = None) -> int:
-        """Return how long so much payload takes to leave, rounded up, at the line's rate or the one given."""
+        """Return the time (ns) to send ``payload_bytes``, rounded up, at ``rate_bps`` (default: the line's rate)."""
         rate_bps = self.rate_bps if rate_bps is None else rate_bps
         if rate_bps is None:
             return 0
@@ -38,15 +38,15 @@ class Line:
         return -(-payload_bytes * _BITS_NS // rate_bps)
 
     def wire_bytes(self, payload_bytes: Bytes) -> Bytes:
-        """Return how many bytes that is on the wire, rounded down."""
-        # In two parts, since the product of all bytes would not fit in 64 bits.
+        """Return the bytes on the wire for ``payload_bytes``, rounded down."""
+        # In two parts, because the product of all bytes would overflow 64 bits.
         header_bytes = FRAME_BYTES - PAYLOAD_BYTES
         whole, rest = payload_bytes // PAYLOAD_BYTES, payload_bytes % PAYLOAD_BYTES
         headers = whole * header_bytes + rest * header_bytes // PAYLOAD_BYTES
         return payload_bytes + headers if self.headers else payload_bytes
 
     def payload_per_rtt(self) -> int:
-        """Return the payload that the line carries in a round trip, rounded up; 0 where its rate is unlimited."""
+        """Return the payload bytes that the line carries in a round trip, rounded up; 0 if its rate is unlimited."""
         if self.rate_bps is None:
             return 0
         share = PAYLOAD_BYTES / FRAME_BYTES if self.headers else 1.0

@@ -1,12 +1,15 @@
-"""Deal the chunks of a transfer to the connections of a group, and work out how long the unluckiest of them takes.
+"""Stripe the chunks of a transfer over the connections of a group, and compute how long the slowest one takes.
 
-A group's windows taken together forget that chunks are not cut: of 16 chunks over 12 connections four carry two. As
-long as windows are still opening, one that has carried little is narrow, and may be dealt more than it lets out at
-once: the rest of the transfer waits for a round trip, or several, while the other connections go on with what follows.
-Where a transfer has fewer chunks than there are connections, they take turns, the longest unused first: each may have
-been idle for so long that its window is halved, although the group never was.
-Connections that are all narrow send in step, and the line has the bursts of all of them to carry in every round: the
-last one of a round ends by so much later, and begins the next round by so much later.
+The sum of a group's windows ignores that chunks are not split: of 16 chunks over 12 connections, four connections carry
+two. While windows are still opening, a connection that has carried little has a small window. If it gets more than its
+window lets out at once, the rest of the transfer waits for one or more round trips, while the other connections go on
+with later transfers.
+
+If a transfer has fewer chunks than there are connections, the connections take turns, the longest unused first. Each
+may have been idle for so long that its window is halved, although the group was never idle.
+
+Connections whose windows are all small send in step, and the line carries the bursts of all of them in every round. The
+last connection of a round ends later by that time, and begins the next round later by that time.
 """
 
 from collections import Counter
@@ -18,10 +21,10 @@ from runner.tcp.congestion_window import halvings
 
 @dataclass(frozen=True)
 class Waiting:
-    """How much later than its first byte the last one of a transfer leaves at least.
+    """The least time from a transfer's first byte to its last one.
 
-    Round trips, and then the time that the line takes for ``burst_bytes``: what all connections send in the last round,
-    or what the others send in the one before, if that is more.
+    It is ``rounds`` round trips plus the line's time for ``burst_bytes``: the bytes of all connections in the last
+    round, or those of the other connections in the round before, if these are more.
     """
 
     rounds: int
@@ -33,7 +36,7 @@ NO_WAITING = Waiting(0, 0)
 
 @dataclass(frozen=True)
 class Striping:
-    """A transfer, or a node pair's share of one: so many chunks over so many connections."""
+    """The distribution of a transfer, or of a node pair's share of one: ``chunks`` over ``connections``."""
 
     connections: int
     chunks: int
@@ -41,10 +44,10 @@ class Striping:
 
 
 class Connections:
-    """The congestion window of each connection of a group, as far as what it was dealt has opened it.
+    """The congestion window of each connection of a group, opened by the chunks that it has carried.
 
-    They grow as slow start does. ``window_bytes`` is what the receiver allows each connection, None for anything; after
-    idle of more than ``timeout_ns`` a connection's window is halved for every whole one, None for never.
+    Windows grow by slow start. ``window_bytes`` is the receive window of each connection, None for no limit. After an
+    idle time of more than ``timeout_ns`` a connection's window is halved for every whole timeout; None for never.
     """
 
     __slots__ = ("_congestion", "_initial", "_last_ns", "_next", "_timeout_ns", "_unchanged", "_window")
@@ -58,11 +61,11 @@ class Connections:
         self._congestion = [initial_bytes] * connections
         self._last_ns = [0] * connections
         self._next = 0
-        # The transfer that has been dealt alike of late without changing any window, and how many have had their turn.
+        # The striping that has recently changed no window, and how many connections it has used without a change.
         self._unchanged: tuple[Striping | None, int] = None, 0
 
     def waiting(self, striping: Striping, now_ns: int) -> Waiting:
-        """Return how long the transfer that begins now needs beyond its first burst; ``sent`` is to follow."""
+        """Return how long the transfer that begins now needs beyond its first burst. Call ``sent`` afterwards."""
         count = len(self._congestion)
         if self._unchanged[0] == striping and self._unchanged[1] >= count and not self._idle(self._next, now_ns):
             return NO_WAITING
@@ -86,7 +89,7 @@ class Connections:
         return _slowest(striped)
 
     def let_out(self, striping: Striping, now_ns: int) -> bool:
-        """Return whether congestion holds nothing of the transfer up, whatever the receiver allows; has no effect."""
+        """Return whether no congestion window delays the transfer, ignoring receive windows. Changes no state."""
         count = len(self._congestion)
         each, more = divmod(striping.chunks, count)
         for turn in range(count if each else more):
@@ -97,7 +100,7 @@ class Connections:
         return True
 
     def sent(self, striping: Striping, end_ns: int) -> None:
-        """Handle that what was asked about last has left by ``end_ns``."""
+        """Handle that the transfer passed to ``waiting`` last has left by ``end_ns``."""
         count = len(self._last_ns)
         each, more = divmod(striping.chunks, count)
         if each:
@@ -123,12 +126,12 @@ class Connections:
         return congestion
 
     def _rounds(self, congestion: int, load_bytes: int) -> "_Rounds":
-        """Return how a connection that allows so much sends so much."""
+        """Return in which rounds a connection with the window ``congestion`` sends ``load_bytes``."""
         rounds, sent, burst, opening = 0, 0, 0, congestion
         while sent + self._allowed(opening) < load_bytes:
             burst = self._allowed(opening)
             if self._window is not None and opening >= self._window:
-                # From here on every round is alike.
+                # All further rounds are equal.
                 full_rounds = -(-(load_bytes - sent) // burst) - 1
                 rounds, sent = rounds + full_rounds, sent + full_rounds * burst
                 break
@@ -137,9 +140,9 @@ class Connections:
         return _Rounds(rounds, burst, load_bytes - sent, self._grown(congestion, load_bytes))
 
     def _grown(self, congestion: int, left: int) -> int:
-        """Return the window after so much has gone, in rounds of as much as it allows.
+        """Return the congestion window after ``left`` bytes have been sent, in rounds of as much as it allows.
 
-        The rest that goes after a round that congestion held up opens it too, as in ``TcpWindow.sent``.
+        The last bytes open the window too if congestion limited the round before, as in ``TcpWindow.sent``.
         """
         held_up = False
         while left > 0:
@@ -150,7 +153,7 @@ class Connections:
             elif congestion < 2 * flown:
                 congestion = min(congestion + flown, 2 * flown)
             elif flown < left:
-                # As open as it gets.
+                # The window opens no further.
                 break
             held_up = flown == before
             left -= flown
@@ -161,7 +164,7 @@ class Connections:
 
 
 class _Rounds(NamedTuple):
-    """One connection's rounds: those before the last, what it sends in the one before and the last, its window then."""
+    """One connection's rounds: their number before the last, the bytes of the last two, and the window afterwards."""
 
     before: int
     burst_bytes: int
@@ -170,7 +173,7 @@ class _Rounds(NamedTuple):
 
 
 def _slowest(striped: "Counter[_Rounds]") -> Waiting:
-    """Return how long those wait that need the most rounds, with all that send beside them in their last two."""
+    """Return the wait of the connections with the most rounds, given what all others send in the last two rounds."""
     rounds = max((each.before for each in striped), default=0)
     if not rounds:
         return NO_WAITING
@@ -181,5 +184,5 @@ def _slowest(striped: "Counter[_Rounds]") -> Waiting:
         for each, number in striped.items()
         if each.before >= rounds - 1
     )
-    # The last of them begins a round when all the others have sent theirs.
+    # The last connection begins a round when all others have sent theirs.
     return Waiting(rounds, max(before - slowest.burst_bytes + slowest.last_bytes, last))

@@ -1,23 +1,23 @@
-"""Limit what a group of TCP connections between two hosts may send, and when: window law, slow start, and restarts.
+"""Limit what a group of TCP connections between two hosts may send, and when: window law, slow start and restarts.
 
-All n connections of a group are taken together: they hold n times the window of one. That ignores that each carries
-whole chunks, which ``runner.tcp.striping`` handles.
+The n connections of a group are modelled together, with n times the window of one. This ignores that each connection
+carries whole chunks, which ``runner.tcp.striping`` models.
 
-- At most ``window`` bytes are in flight, in whole pairs of segments (``let_out_bytes``), so that a rate is at most
+- At most ``window`` bytes are in flight, in whole pairs of segments (``let_out_bytes``). So the rate is at most
   ``window / RTT`` (Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997, for a
-  window that does not change).
-- Bytes sent at time t are acknowledged at t + RTT. What is sent in one go is taken as acknowledged when its first byte
-  is: acknowledgements come back at the rate at which the bytes went, so that the next bytes find room in time.
-- Acknowledgements share the line with what the other direction sends: those that come to a node pair while it has
-  something to send leave after it, all at once (Zhang, Shenker and Clark, "Observations on the dynamics of a congestion
-  control algorithm: the effects of two-way traffic", 1991). Two directions that are full at once each wait for the
-  other, and neither fills the line.
-- The congestion window opens as ``runner.tcp.congestion_window`` has it. After idle of more than one retransmission
-  timeout it restarts, unless ``slow_start_after_idle`` is off or the congestion control does without, as BBR does. A
-  timeout is RTT + 200 ms, the least that Linux adds; of a new connection it is three RTT where that is more, which
-  comes down with every round (``tcp_rtt_estimator``).
+  constant window).
+- Bytes sent at time t are acknowledged at t + RTT. Bytes sent without a break count as acknowledged when their first
+  byte is: acknowledgements return at the rate at which the bytes left, so the next bytes find room in time.
+- Acknowledgements share the line with the data of the other direction. Those due while a node pair has data queued
+  leave after that data, all at once (Zhang, Shenker and Clark, "Observations on the dynamics of a congestion control
+  algorithm: the effects of two-way traffic", 1991). Two directions that are full at the same time wait for each other,
+  and neither fills the line.
+- The congestion window opens as in ``runner.tcp.congestion_window``. After an idle time of more than one retransmission
+  timeout it restarts, unless ``slow_start_after_idle`` is off or the congestion control does not restart, like BBR. A
+  timeout is RTT + 200 ms, the least that Linux adds. For a new connection it is three RTT if that is more, and
+  decreases with every round (``tcp_rtt_estimator``).
 
-There is no loss: queues hold whatever windows let out.
+There is no loss: queues hold all bytes that windows let out.
 """
 
 from collections import deque
@@ -33,11 +33,11 @@ LEAST_TIMEOUT_NS = 200_000_000
 
 _UNBOUNDED = 1 << 62
 BOUNDED = 1 << 61
-"""An allowance below this is bounded by something."""
+"""An allowance below this is limited by a window."""
 
 
 class Delay:
-    """The time beyond a round trip after which acknowledgements come: set when the other end begins to send them."""
+    """How long acknowledgements are delayed beyond a round trip. It is set when the other end begins to send them."""
 
     __slots__ = ("later_ns",)
 
@@ -50,7 +50,7 @@ _NO_DELAY = Delay()
 
 @dataclass(slots=True)
 class _Run:
-    """Bytes in flight that left one after the other."""
+    """Bytes in flight that left without a break."""
 
     start_ns: int
     end_ns: int
@@ -60,14 +60,14 @@ class _Run:
 
 
 class TcpWindow:
-    """The state of one direction. Sizes are payload, times nanoseconds; a None switches that effect off.
+    """The state of one direction. Sizes are payload bytes, times nanoseconds. None switches an effect off.
 
-    ``window_bytes`` and ``initial_bytes`` are those of all ``connections``; ``held_bytes`` as ``CongestionWindow`` has
-    it. ``least_timeout_ns`` is the least that a retransmission timeout has beyond an RTT. ``each`` are the
-    connections by themselves, None where there is only one or windows are always open.
+    ``window_bytes`` and ``initial_bytes`` are sums over all ``connections``. ``held_bytes`` is that of
+    ``CongestionWindow``. A retransmission timeout is at least an RTT plus ``least_timeout_ns``. ``each`` models the
+    single connections; it is None if there is only one or if windows are always open.
 
-    Callers ask ``allowance`` when they are about to send, call ``sent`` when they have, and where the allowance is 0
-    ask again at ``next_credit_ns``; times never go back.
+    Call ``allowance`` before sending and ``sent`` after sending. If the allowance is 0, call it again at
+    ``next_credit_ns``. Times must not decrease.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class TcpWindow:
     ) -> None:
         self._rtt_ns = rtt_ns
         self._least_timeout_ns = least_timeout_ns
-        # A first round trip is taken to vary by twice itself, and each one after that takes a quarter of it off.
+        # The initial variation is twice the first round trip; each further round reduces the excess by a quarter.
         self._variation_ns = max(2 * rtt_ns, least_timeout_ns)
         self._varied_ns = 0
         self._window = _UNBOUNDED if window_bytes is None else max(window_bytes, 1)
@@ -116,9 +116,9 @@ class TcpWindow:
         self._each = each
 
     def last_byte_ns(self, first_ns: int, left_ns: int, striping: Striping | None, line: Line) -> int:
-        """Return when the last byte of a transfer leaves that line, if its first one left at ``first_ns``.
+        """Return when the last byte of a transfer leaves ``line``, if its first one left at ``first_ns``.
 
-        All windows together would have let it go at ``left_ns``; ``dealing`` says which connections had to carry it.
+        ``left_ns`` is that time for the sum of all windows; ``striping`` is the distribution over the connections.
         """
         if self._each is None or striping is None:
             return left_ns
@@ -128,15 +128,15 @@ class TcpWindow:
         return end_ns
 
     def lets_out(self, striping: Striping | None, now_ns: int) -> bool:
-        """Return whether each connection lets out at once what it is dealt."""
+        """Return whether each connection lets out its chunks at once."""
         return self._each is None or striping is None or self._each.let_out(striping, now_ns)
 
     def opens_for(self, bytes_per_rtt: int) -> bool:
-        """Return whether sending so much in an RTT, without idle, need not wait; as of the last ``allowance``."""
+        """Return whether ``bytes_per_rtt`` can be sent in every RTT without waiting, as of the last ``allowance``."""
         return self._allowed >= bytes_per_rtt
 
     def sent_openly(self, end_ns: int, size_bytes: int) -> None:
-        """Handle bytes sent until ``end_ns`` where ``opens_for`` held: nothing in flight can be in their way."""
+        """Record bytes sent until ``end_ns`` while ``opens_for`` was true: bytes in flight did not limit them."""
         self._runs.clear()
         self._in_flight = 0
         if self._congestion is not None:
@@ -145,7 +145,7 @@ class TcpWindow:
         self._last_sent_ns = end_ns
 
     def allowance(self, now_ns: int) -> int:
-        """Return the bytes that may be sent now; above ``BOUNDED`` where nothing bounds them."""
+        """Return the bytes that may be sent now; ``BOUNDED`` or more if no window limits them."""
         runs, rtt_ns = self._runs, self._rtt_ns
         while runs and runs[0].start_ns + rtt_ns + runs[0].delay.later_ns <= now_ns:
             run = runs.popleft()
@@ -166,11 +166,11 @@ class TcpWindow:
 
     @property
     def rtt_ns(self) -> int:
-        """How long an acknowledgement takes that waits for nothing."""
+        """The round-trip time without waiting in queues."""
         return self._rtt_ns
 
     def allowance_without_growth(self, now_ns: int) -> int:
-        """Return ``allowance`` without any effect: what is acknowledged by now frees room, and opens no window."""
+        """Return the ``allowance`` without changing state: acknowledged bytes free room but do not open the window."""
         free = self._allowed - self._in_flight
         for run in self._runs:
             if run.start_ns + self._rtt_ns + run.delay.later_ns > now_ns:
@@ -184,17 +184,17 @@ class TcpWindow:
 
     @property
     def next_credit_ns(self) -> int:
-        """The time when something in flight is acknowledged next, where ``allowance`` has just been 0."""
+        """When bytes in flight are acknowledged next. Valid only after ``allowance`` has returned 0."""
         return self._runs[0].start_ns + self._rtt_ns + self._runs[0].delay.later_ns
 
     def sent(
         self, start_ns: int, end_ns: int, size_bytes: int, delay: Delay | None = None, *, limited: bool = False
     ) -> None:
-        """Record that so many bytes, as allowed, left from ``start_ns`` to ``end_ns``.
+        """Record that ``size_bytes``, within the allowance, left from ``start_ns`` to ``end_ns``.
 
-        Pass ``limited`` where no more was allowed. If it was congestion that did not allow it, what is sent in the
-        round after that counts as limited by it too, and opens the window by all that is acknowledged: Linux looks
-        anew when what was in flight has been acknowledged (``tcp_cwnd_validate``).
+        Pass ``limited`` if no more was allowed. If the congestion window was the limit, bytes sent in the following
+        round count as limited by it too, and open the window by all acknowledged bytes: Linux re-evaluates this only
+        when the bytes in flight have been acknowledged (``tcp_cwnd_validate``).
         """
         self._in_flight += size_bytes
         self._last_sent_ns = end_ns
@@ -203,7 +203,7 @@ class TcpWindow:
             self._limited_until_ns = start_ns + self._rtt_ns + (0 if delay is None else self._rtt_ns)
         limited = start_ns <= self._limited_until_ns
         if delay is None and last is not None and last.end_ns == start_ns and end_ns - last.start_ns <= self._rtt_ns:
-            # One run, so that many small transfers in a row are not remembered one by one.
+            # Merge into one run, so that many small successive transfers are not stored one by one.
             last.end_ns, last.size_bytes = end_ns, last.size_bytes + size_bytes
             last.limited = last.limited or limited
         else:
@@ -213,12 +213,12 @@ class TcpWindow:
         congestion = self._congestion
         if not self._restarts or congestion is None or congestion.is_initial:
             return
-        # A timeout is measured on acknowledgements: where they come later, so does it.
+        # A timeout is derived from acknowledgements: if they are delayed, it is longer.
         timeout_ns = self._rtt_ns + self._variation_ns + self._waited_ns
         count = halvings(now_ns - self._last_sent_ns, timeout_ns)
         if not count:
             return
-        # Whoever asks sends: this idle has had its effect, and is not to have it again.
+        # The caller is about to send, so the same idle time must not count again.
         self._last_sent_ns = now_ns
         while count and not congestion.is_initial:
             congestion.halve()
@@ -226,10 +226,10 @@ class TcpWindow:
 
 
 def let_out_bytes(window_bytes: int) -> int:
-    """Return what a connection has in flight under that window: whole pairs of segments.
+    """Return the bytes that a connection has in flight under a window: whole pairs of segments.
 
-    Linux puts off a send that would be smaller than two segments until more is acknowledged (``tcp_min_tso_segs`` and
-    ``tcp_tso_should_defer``), so that the rest of a window is never used.
+    Linux defers a send of less than two segments until more is acknowledged (``tcp_min_tso_segs`` and
+    ``tcp_tso_should_defer``), so the rest of a window is never used.
     """
     pair_bytes = 2 * SEGMENT_BYTES
     return max(window_bytes // pair_bytes * pair_bytes, pair_bytes)
@@ -244,10 +244,10 @@ def opened(
     slow_start: bool = True,
     least_timeout_ns: int = LEAST_TIMEOUT_NS,
 ) -> TcpWindow:
-    """Return the state of so many connections over a line when they have just been opened.
+    """Return the state of newly opened connections over a line.
 
-    Without ``window`` and ``slow_start`` neither limits. Where there is no round trip nothing does: a window of any
-    size is as good as none.
+    ``window`` and ``slow_start`` switch these limits on. On a line without latency neither limits: there is no round
+    trip to wait for.
     """
     counts = line.latency_ns > 0
     window_bytes = let_out_bytes(settings.in_flight_bytes) if counts and window else None

@@ -1,4 +1,4 @@
-"""Decode, the second phase of inference: one token after another, each from the keys and values of all before it."""
+"""Decode, the second phase of inference: compute one token after another from the KV cache."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,25 +10,25 @@ from workloads.inference.key_value_cache import KVCache
 
 
 def greedy_token(logits: Tensor) -> int:
-    """Return the likeliest token, the first of equals."""
+    """Return the most likely token, the lowest one of equals."""
     return int(logits.argmax())
 
 
 def decode(stages: Sequence[InferenceStage], caches: Sequence[KVCache], first_token: int, tokens: int) -> list[int]:
-    """Return the ``tokens`` tokens that follow ``first_token``, all of them at once (see ``decoding``)."""
+    """Return the list of the ``tokens`` tokens that follow ``first_token`` (see ``decoding``)."""
     return list(decoding(stages, caches, first_token, tokens))
 
 
 def decoding(
     stages: Sequence[InferenceStage], caches: Sequence[KVCache], first_token: int, tokens: int
 ) -> Iterator[int]:
-    """Yield the ``tokens`` tokens that follow ``first_token``, each the likeliest after all before it.
+    """Yield the ``tokens`` tokens that follow ``first_token``, each the most likely one after all tokens before it.
 
-    Each is computed when asked for. The stages are the whole model in order, each with its own of the caches, which
-    hold the prompt. ``first_token`` is the result of the prompt's prefill; it is added to the caches, and so is each
-    token that follows it but the last.
+    Each token is computed when the iterator is advanced. ``stages`` are the whole model in order. ``caches`` has one
+    cache for each stage, which holds the prompt. ``first_token`` is the result of the prompt's prefill. It is added to
+    the caches, and so is every following token but the last.
 
-    Raises ValueError if the stages are not the whole model, or the caches are not theirs, or have too little room.
+    Raises ValueError if the stages are not the whole model, or if the caches do not match them or have too little room.
     """
     layers = [layer for stage in stages for layer in stage.layers]
     if not stages or layers != list(range(stages[0].model.layers)):

@@ -1,4 +1,4 @@
-"""The numbers of a Llama-shaped model for inference: bytes and operations of its stages. Needs no torch."""
+"""The sizes of a Llama-shaped model for inference, and the bytes and operations of its layers. Needs no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -7,10 +7,11 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class InferenceModel:
-    """A decoder of RMSNorm, rotary embedding, grouped-query attention and a gated feed-forward layer (SwiGLU).
+    """A decoder with RMSNorm, rotary embedding, grouped-query attention and a gated feed-forward layer (SwiGLU).
 
-    ``heads`` queries of ``head_dim`` share ``kv_heads`` keys and values evenly. Embedding and head are two matrices.
-    Weights, activations and KV cache take ``bytes_per_element`` each. Raises ValueError naming the field.
+    ``heads`` query heads of ``head_dim`` elements share ``kv_heads`` key and value heads evenly. Embedding and head are
+    two separate matrices. An element of weights, activations and KV cache takes ``bytes_per_element``. Raises
+    ValueError naming the field.
     """
 
     name: str
@@ -33,10 +34,10 @@ class InferenceModel:
             raise ValueError(f"head_dim: {self.head_dim} is odd, and rotary embedding turns pairs")
 
     def weight_bytes(self, layers: int, *, embedding: bool, head: bool) -> int:
-        """Return the bytes of the weights of ``layers`` layers, with the embedding, or the head and its norm, if asked.
+        """Return the bytes of the weights of ``layers`` layers, plus the embedding, plus the head and its norm.
 
-        A layer has hidden x head_dim x (2 heads + 2 kv_heads) in its attention, 3 x hidden x feed_forward in its
-        feed-forward layer, and 2 hidden in its norms.
+        A layer has hidden x head_dim x (2 heads + 2 kv_heads) weights in its attention, 3 x hidden x feed_forward in
+        its feed-forward layer, and 2 hidden in its norms.
         """
         self._check(layers=layers)
         count = layers * (self._matrix_weights + 2 * self.hidden)
@@ -52,18 +53,18 @@ class InferenceModel:
         return 2 * layers * self.kv_heads * self.head_dim * self.bytes_per_element * tokens
 
     def activation_bytes(self, tokens: int) -> int:
-        """Return the bytes of what a stage sends to the next."""
+        """Return the bytes of the activation that a stage sends to the next stage."""
         self._check(tokens=tokens)
         return tokens * self.hidden * self.bytes_per_element
 
     def flops(self, layers: int, tokens: int, prior_tokens: int) -> float:
         """Return the floating-point operations of prefilling ``tokens`` after ``prior_tokens`` in ``layers`` layers.
 
-        With n tokens after p, W weights in a layer's matrices and A = heads x head_dim: 2 n W for the products with
-        weights, and 4 A (n p + n (n + 1) / 2) for scores and weighted values, as each token attends to itself and all
-        before it (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, table 1, with the gated
-        feed-forward layer and grouped queries counted). Only products of matrices count, and nothing that the causal
-        mask hides. The operations of chunks add up to those of the prompt at once.
+        For n tokens after p, with W weights in a layer's matrices and A = heads x head_dim, a layer needs 2 n W for the
+        products with weights, and 4 A (n p + n (n + 1) / 2) for scores and weighted values, because each token attends
+        to itself and all tokens before it (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, table 1,
+        with the gated feed-forward layer and grouped queries counted). Only products of matrices are counted, without
+        what the causal mask hides. The operations of a prompt's chunks add up to those of the whole prompt.
         """
         self._check(layers=layers, tokens=tokens, prior_tokens=prior_tokens)
         return layers * (
@@ -72,26 +73,26 @@ class InferenceModel:
 
     @property
     def flops_per_token(self) -> float:
-        """Operations of a layer for a token, whatever it attends to."""
+        """Operations of a layer for each token, apart from attention scores and weighted values."""
         return 2.0 * self._matrix_weights
 
     @property
     def flops_per_token_pair(self) -> float:
-        """Operations of a layer for a token's attention to one token: a product for the score, one for the value."""
+        """Operations of a layer for the attention of one token to one token: one product each for score and value."""
         return 4.0 * self.heads * self.head_dim
 
     @staticmethod
     def token_pairs(tokens: int, prior_tokens: int) -> int:
-        """Return the pairs of a token and one it attends to: n p + n (n + 1) / 2."""
+        """Return the number of pairs of a token and a token that it attends to: n p + n (n + 1) / 2."""
         return tokens * prior_tokens + tokens * (tokens + 1) // 2
 
     def head_flops(self, tokens: int = 1) -> float:
-        """Return the operations of the head. A prefill needs the logits of a prompt's last token only."""
+        """Return the operations of the head. A prefill needs only the logits of the prompt's last token."""
         self._check(tokens=tokens)
         return 2.0 * tokens * self.hidden * self.vocabulary
 
     def stage_layers(self, depth: int) -> tuple[int, ...]:
-        """Return the layers of each of ``depth`` stages, as even as possible: the first ones have one more.
+        """Return the number of layers of each of ``depth`` stages: as even as possible, the first stages one more.
 
         Raises ValueError if a stage would have none.
         """
@@ -151,7 +152,7 @@ INFERENCE_MODELS: Mapping[str, InferenceModel] = _by_name(
         bytes_per_element=4,
     ),
 )
-"""The models known by name.
+"""The predefined models, by name.
 
 The sizes of Llama 3 8B and 70B are those of Grattafiori et al., "The Llama 3 Herd of Models", arXiv 2407.21783, table
 3, in bf16; the vocabulary of the released weights has 128,256 entries, where the table rounds to 128,000.

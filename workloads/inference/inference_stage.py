@@ -1,4 +1,4 @@
-"""One stage of a Llama-shaped model, which takes prompts chunk by chunk and can stop after any layer."""
+"""One stage of a Llama-shaped model. It prefills prompts chunk by chunk and can pause after any layer."""
 
 from torch import Tensor
 
@@ -11,10 +11,10 @@ from workloads.model.gpt_stage import DTYPES
 
 
 class PrefillChunk:
-    """A chunk on its way through a stage, a layer at each ``step``; ``InferenceStage.begin_chunk`` makes it.
+    """A chunk being prefilled by a stage, one layer at each ``step``. ``InferenceStage.begin_chunk`` creates it.
 
-    Between steps anything else may run, other chunks on the same stage too. A chunk may be given up after any layer and
-    begun again: its tokens do not count in the cache before its last step.
+    Other work may run between two steps, including other chunks on the same stage. A chunk may be abandoned after any
+    layer and begun again, because the cache counts its tokens only after the last step.
     """
 
     def __init__(self, model: InferenceModel, module: LlamaLayers, cache: KVCache, inputs: Tensor) -> None:
@@ -24,13 +24,14 @@ class PrefillChunk:
         self._place = place_chunk(model, cache, len(inputs), inputs.device)
         self._layers = iter(module.layers.values())
         self.layers_left = len(module.layers)
-        """How many steps there are to come."""
+        """The number of remaining steps."""
 
     def step(self) -> bool:
-        """Run the next layer and return whether any is left. The first also embeds, the last also runs the head.
+        """Run the next layer and return whether any layer remains.
 
-        On a GPU the layer has only been enqueued on return (see ``TorchDevice.timed``). Raises RuntimeError if no
-        layer is left, ValueError if another chunk has taken this one's place in the cache.
+        The model's embedding runs with the stage's first layer, the model's head with its last one. On a GPU the layer
+        has only been enqueued on return (see ``TorchDevice.timed``). Raises RuntimeError if no layer remains, and
+        ValueError if another chunk has taken this one's place in the cache.
         """
         if not self.layers_left:
             raise RuntimeError("the chunk has been through all layers of the stage")
@@ -47,7 +48,7 @@ class PrefillChunk:
 
     @property
     def outputs(self) -> Tensor:
-        """The chunk's result after its last step (see ``InferenceStage.prefill_chunk``). RuntimeError before that."""
+        """The chunk's result (see ``InferenceStage.prefill_chunk``). Raises RuntimeError before the last step."""
         if self.layers_left:
             raise RuntimeError(f"the chunk has {self.layers_left} layers of the stage to go through")
         return self._x
@@ -56,9 +57,9 @@ class PrefillChunk:
 class InferenceStage:
     """Consecutive ``layers`` of a model with random weights from ``seed``, for any number of sequences at a time.
 
-    The stages of a model, one after another, compute the same as one stage of all its layers, to the bit; the first has
-    the token embedding, the last the final norm and the head. ``precision`` is that of weights, activations, keys and
-    values, and stores as many bytes as the model counts.
+    The stages of a model in sequence compute bit for bit the same as one stage of all layers. The first stage has the
+    token embedding, the last one the final norm and the head. ``precision`` is that of weights, activations, keys and
+    values; it must take the model's ``bytes_per_element``.
 
     Raises ValueError naming the argument.
     """
@@ -81,12 +82,12 @@ class InferenceStage:
 
     @property
     def is_first(self) -> bool:
-        """Whether inputs are token numbers."""
+        """Whether this is the model's first stage, whose inputs are token numbers."""
         return self.layers.start == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether outputs are logits."""
+        """Whether this is the model's last stage, whose outputs are logits."""
         return self.layers.stop == self.model.layers
 
     def new_cache(self, capacity: int) -> KVCache:
@@ -94,11 +95,14 @@ class InferenceStage:
         return KVCache(self.model, self.layers, capacity, device=self.device, dtype=self.dtype)
 
     def hidden_states(self, payload: memoryview) -> Tensor:
-        """Return the bytes that the previous stage sent as a chunk's inputs; on the CPU the payload's own memory."""
+        """Return a payload from the previous stage as a chunk's inputs, on the CPU without a copy."""
         return self.device.received(payload, self.dtype).view(-1, self.model.hidden)
 
     def begin_chunk(self, cache: KVCache, inputs: Tensor, prior_tokens: int) -> PrefillChunk:
-        """Start on the next chunk of the cache's sequence, computing nothing yet (see ``prefill_chunk``)."""
+        """Begin the next chunk of the cache's sequence without computing anything yet (see ``prefill_chunk``).
+
+        Raises ValueError naming the argument.
+        """
         expected = (len(inputs),) if self.is_first else (len(inputs), self.model.hidden)
         if inputs.shape != expected:
             raise ValueError(f"inputs: of shape {tuple(inputs.shape)}, not {expected}")
@@ -108,11 +112,12 @@ class InferenceStage:
         return PrefillChunk(self.model, self._module, cache, inputs.to(self.device.device))
 
     def prefill_chunk(self, cache: KVCache, inputs: Tensor, prior_tokens: int) -> Tensor:
-        """Take the next chunk of the cache's sequence, ``prior_tokens`` of which are in the cache, through all layers.
+        """Compute all layers for the next chunk of a sequence, after ``prior_tokens`` tokens in the cache.
 
-        ``inputs`` are the chunk's tokens, (tokens,) int64, at the first stage, and else the hidden states, (tokens,
-        hidden), of the stage before. The last stage returns the logits, (vocabulary,), of the token after the chunk's
-        last one. Raises ValueError if the cache is not of these layers, or the chunk not next in it.
+        ``inputs`` are the chunk's tokens, (tokens,) int64, at the first stage, and the previous stage's hidden states,
+        (tokens, hidden), at any other. Return the hidden states; at the last stage return the logits, (vocabulary,), of
+        the token after the chunk's last one. Raises ValueError if the cache is not of these layers, or if the chunk
+        does not come next in it.
         """
         chunk = self.begin_chunk(cache, inputs, prior_tokens)
         while chunk.step():

@@ -1,4 +1,4 @@
-"""The input of a model's inference, in a form that needs no torch and goes through JSON."""
+"""The parameters of a model's inference: serializable to JSON, and usable without torch."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,10 @@ _PRECISIONS = {2: "bf16", 4: "fp32"}
 
 @dataclass(frozen=True)
 class InferenceWork:
-    """``model`` as torch computes it, whole or some of its layers.
+    """How torch computes ``model``, or some layers of it. Raises ValueError naming the field.
 
-    Weights and the tokens of prompts come from ``seed``: all who have a layer have the same one. ``device`` is auto
-    (cuda where there is one), cpu or cuda, ``threads`` are those that torch computes with on the CPU. Raises ValueError
-    naming the field.
+    Weights and prompt tokens are drawn from ``seed``, so every process draws the same ones for a layer and a request.
+    ``device`` is auto (cuda if available), cpu or cuda. ``threads`` is the number of torch's CPU threads.
     """
 
     model: InferenceModel
@@ -33,5 +32,5 @@ class InferenceWork:
 
     @property
     def precision(self) -> str:
-        """The precision of weights, activations and KV cache: the one that takes as many bytes as the model counts."""
+        """The precision of weights, activations and KV cache: the one with the model's ``bytes_per_element``."""
         return _PRECISIONS[self.model.bytes_per_element]

@@ -1,4 +1,4 @@
-"""The keys and values of one sequence in consecutive layers: kept from chunk to chunk, sent, and taken up again."""
+"""The KV cache of one sequence in consecutive layers, and its conversion to bytes and back."""
 
 import torch
 from torch import Tensor
@@ -9,11 +9,11 @@ from workloads.inference.inference_model import InferenceModel
 
 
 class KVCache:
-    """The keys and values that ``layers`` keep of one sequence, in memory for ``capacity`` tokens that is taken once.
+    """The keys and values of one sequence in ``layers``. Memory for ``capacity`` tokens is allocated once.
 
-    Keys are kept as they are after the rotation by their positions. A layer's bytes are the keys of its tokens in
-    order, (tokens, kv_heads, head_dim), and then the values alike. They are contiguous in memory as soon as the cache
-    is full, so that on the CPU a cache for a prompt is sent from where it lies. Raises ValueError if no token fits.
+    Keys are stored after the rotation by their positions. A layer's bytes are the keys of its tokens in order, (tokens,
+    kv_heads, head_dim), followed by the values in the same form. They are contiguous in memory once the cache is full,
+    so a prompt's cache on the CPU is sent without a copy. Raises ValueError if ``capacity`` is below 1.
     """
 
     def __init__(
@@ -30,21 +30,21 @@ class KVCache:
 
     @property
     def tokens(self) -> int:
-        """The number of the sequence's tokens, from its start, that all of the layers have."""
+        """The number of tokens, from the sequence's start, that all layers have stored."""
         return min(self._layer_tokens.values())
 
     def check_room(self, prior_tokens: int, tokens: int) -> None:
-        """Raise ValueError unless a chunk of ``tokens`` after ``prior_tokens`` comes next here, and fits."""
+        """Raise ValueError unless a chunk of ``tokens`` after ``prior_tokens`` comes next in this cache, and fits."""
         if prior_tokens != self.tokens:
             raise ValueError(f"prior_tokens: the cache has {self.tokens} tokens, not {prior_tokens}")
         if not 1 <= tokens <= self.capacity - prior_tokens:
             raise ValueError(f"tokens: the cache has room for 1 to {self.capacity - prior_tokens} more, not {tokens}")
 
     def store(self, layer: int, prior_tokens: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep a layer's part of a chunk. Returns the layer's keys and values from the sequence's start, not copied.
+        """Store a layer's part of a chunk. Return the layer's keys and values from the sequence's start, not copied.
 
-        All are (tokens, kv_heads, head_dim). The chunk's tokens count once ``advance`` has been called; until then it
-        may be stored again. Raises ValueError if the chunk does not come next, or does not fit.
+        All tensors are (tokens, kv_heads, head_dim). The chunk's tokens count once ``advance`` has been called; until
+        then the chunk may be stored again. Raises ValueError if the chunk does not come next, or does not fit.
         """
         self.check_room(prior_tokens, len(keys))
         end = prior_tokens + len(keys)
@@ -54,22 +54,22 @@ class KVCache:
         return kept[0, :end], kept[1, :end]
 
     def advance(self, tokens: int) -> None:
-        """Count ``tokens`` more, which every layer has stored."""
+        """Count ``tokens`` more tokens, which every layer must have stored."""
         end = self.tokens + tokens
         self._layer_tokens = dict.fromkeys(self.layers, end)
 
     def layer_bytes(self, layer: int) -> memoryview:
-        """Return a layer's keys and values in the CPU's memory, without a copy if they are contiguous there."""
+        """Return the bytes of a layer's keys and values, without a copy if they are contiguous in CPU memory."""
         return as_bytes(self._device.on_host(self._of(layer)[:, : self._layer_tokens[layer]]))
 
     def to_bytes(self) -> memoryview:
-        """Return the bytes of all layers one after another, ``model.kv_bytes(len(layers), tokens)`` of them."""
+        """Return the bytes of all layers in order, ``model.kv_bytes(len(layers), tokens)`` of them."""
         return as_bytes(self._device.on_host(self._elements[:, :, : self.tokens]))
 
     def chunk_bytes(self, prior_tokens: int, tokens: int) -> memoryview:
-        """Return a copy of what all layers keep of ``tokens`` tokens after ``prior_tokens``, as ``to_bytes`` has it.
+        """Return a copy of the bytes of ``tokens`` tokens after ``prior_tokens`` in all layers, in ``to_bytes`` order.
 
-        Raises ValueError if the cache has not all of them.
+        Raises ValueError if the cache does not have all of these tokens.
         """
         if prior_tokens < 0 or tokens < 1 or prior_tokens + tokens > self.tokens:
             raise ValueError(f"tokens: {tokens} after {prior_tokens} are not among the {self.tokens} of the cache")
@@ -77,26 +77,28 @@ class KVCache:
         return as_bytes(self._device.on_host(chunk.clone()))
 
     def load_chunk(self, layers: range, prior_tokens: int, data: memoryview) -> None:
-        """Load what ``chunk_bytes`` of a cache of just these layers returned, the chunks of a layer one after another.
+        """Load the bytes that ``chunk_bytes`` of a cache of exactly these layers returned. Load chunks in order.
 
-        The same to the bit; ``data`` is free afterwards. Raises ValueError if the layers are not here, have not just
-        ``prior_tokens`` tokens each, or the bytes are not those of tokens that fit.
+        The tensors are restored bit for bit; ``data`` may be reused afterwards. Raises ValueError if the layers are not
+        all in this cache or do not have exactly ``prior_tokens`` tokens each, or if ``data`` is not a whole number of
+        tokens that fits.
         """
         if self._tokens_of(layers) != {prior_tokens}:
             raise ValueError(f"prior_tokens: {_named(layers)} have not {prior_tokens} tokens here")
         self._load(layers, prior_tokens, data)
 
     def load(self, layers: range, data: memoryview) -> None:
-        """Load what ``to_bytes`` of a cache of just these layers returned, or ``layer_bytes`` of the one layer.
+        """Load the bytes from ``to_bytes`` of a cache of exactly these layers, or from ``layer_bytes`` for one layer.
 
-        The same to the bit; ``data`` is free afterwards. ``tokens`` counts them when all layers have been loaded.
-        Raises ValueError if the layers are not here, or the bytes are not those of 1 to ``capacity`` tokens.
+        The tensors are restored bit for bit; ``data`` may be reused afterwards. ``tokens`` counts them once all layers
+        have been loaded. Raises ValueError if the layers are not all in this cache, or if ``data`` is not 1 to
+        ``capacity`` whole tokens.
         """
         self._tokens_of(layers)
         self._load(layers, 0, data)
 
     def _tokens_of(self, layers: range) -> set[int]:
-        """Return how many tokens the layers have. Raises ValueError if they are not here."""
+        """Return the set of the layers' token counts. Raises ValueError if a layer is not in this cache."""
         if not layers or layers.step != 1 or layers.start not in self.layers or layers[-1] not in self.layers:
             raise ValueError(f"layers: {_named(layers)} are not all among {_named(self.layers)}")
         return {self._layer_tokens[layer] for layer in layers}

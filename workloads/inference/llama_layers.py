@@ -1,4 +1,4 @@
-"""The parts of a Llama-shaped model, and its weights: random ones, the same however the model is cut."""
+"""The layers of a Llama-shaped model with random weights, which do not depend on how the model is cut into stages."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,10 @@ NORM_EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class ChunkPlace:
-    """The place of a chunk in its sequence, which the layers that it goes through share.
+    """The place of a chunk in its sequence, shared by all layers.
 
-    ``mask`` says which tokens each of the chunk sees, (tokens, prior tokens + tokens). It is None where a kernel needs
-    none: before a first chunk, which is plainly causal, and before a single token, which sees all.
+    ``mask``, (tokens, prior tokens + tokens), is true where a token of the chunk attends to a token. It is None where
+    the kernel needs no mask: for a first chunk, which is causal, and for a single token, which attends to all.
     """
 
     cache: KVCache
@@ -34,13 +34,13 @@ def place_chunk(model: InferenceModel, cache: KVCache, tokens: int, device: torc
     end = prior_tokens + tokens
     mask = None
     if prior_tokens and tokens > 1:
-        # Not torch's causal_lower_right: it loads torch's compiler, a second for every process.
+        # Do not use torch's causal_lower_right: it loads torch's compiler, which takes a second in every process.
         mask = torch.ones(tokens, end, dtype=torch.bool, device=device).tril(prior_tokens)
     return ChunkPlace(cache, prior_tokens, Rotation(model.head_dim, range(prior_tokens, end), device), mask)
 
 
 class Attention(nn.Module):
-    """Causal self-attention by torch's fused kernels; several heads of queries share one of keys and values."""
+    """Causal grouped-query self-attention by torch's fused kernels: several query heads share a key and value head."""
 
     def __init__(self, model: InferenceModel) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """SwiGLU: one linear layer, gated by the SiLU of another, and a third back to the hidden size."""
+    """SwiGLU: a linear layer gated by the SiLU of another one, and a third one back to the hidden size."""
 
     def __init__(self, model: InferenceModel) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """One layer: attention and feed-forward, each after its norm and added to what came in."""
+    """One layer: attention and feed-forward, each after a norm and with a residual connection."""
 
     def __init__(self, model: InferenceModel, number: int) -> None:
         super().__init__()
@@ -102,9 +102,9 @@ class Layer(nn.Module):
 
 
 class LlamaLayers(nn.Module):
-    """Consecutive layers, with the token embedding before the model's first, the norm and the head after its last.
+    """Consecutive layers, with the token embedding if they are the model's first, with norm and head if its last.
 
-    Names of parameters are those of the whole model, ``layers.5.attention.output.weight`` whoever has layer 5.
+    Parameters have their names in the whole model: layer 5 has ``layers.5.attention.output.weight`` in any stage.
     """
 
     def __init__(self, model: InferenceModel, layers: range) -> None:
@@ -119,11 +119,11 @@ class LlamaLayers(nn.Module):
 def build_layers(
     model: InferenceModel, layers: range, *, seed: int, dtype: torch.dtype, device: torch.device
 ) -> LlamaLayers:
-    """Build layers with random weights, which need no gradient.
+    """Build layers with random weights that need no gradient.
 
-    A weight depends on the seed and its parameter's name alone, and in a lower precision it is that of fp32, rounded.
-    Weights are normal: those of a linear layer with a deviation of 1 / sqrt(inputs), those of the embedding with 1, so
-    that activations stay of the order of one at any width, and what comes out depends on all that went in. Norms start
+    A weight depends only on the seed and its parameter's name. In a lower precision it is the fp32 weight, rounded.
+    Weights are normally distributed, with a standard deviation of 1 / sqrt(inputs) in linear layers and 1 in the
+    embedding, so that activations stay of the order of one at any width and outputs depend on all inputs. Norms start
     as the identity.
     """
     with torch.device("meta"):

@@ -1,17 +1,18 @@
-"""The messages between the controller and the GPUs of its DC: plain values, which become JSON and come back equal."""
+"""The messages between a controller and the GPUs of its DC: plain values that survive a round trip through JSON."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 ENDLESS_NS = 1 << 62
-"""A time that never comes."""
+"""Stands for "never" wherever a time in nanoseconds is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One chunk of one request through the layers of one stage.
+    """One chunk of one request at one stage.
 
-    ``prior_tokens`` of the ``prompt_tokens`` came in the chunks before; ``last`` where no chunk follows.
+    ``tokens`` are the chunk's, ``prior_tokens`` those of the chunks before it, ``prompt_tokens`` those of the whole
+    prompt. ``layers`` is the number of layers of the stage. ``last`` is true for the prompt's last chunk.
     """
 
     request: int
@@ -26,7 +27,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class QueuePiece:
-    """The controller to a GPU: do this piece after those commanded before."""
+    """Sent by the controller to a GPU: run this piece after those commanded before."""
 
     gpu: int
     piece: Piece
@@ -34,7 +35,7 @@ class QueuePiece:
 
 @dataclass(frozen=True, slots=True)
 class PieceDone:
-    """A GPU to the controller: a piece has gone through its last layer here; it began at ``started_ns``."""
+    """Sent by a GPU to the controller: the piece began at ``started_ns`` and left its last layer at ``ended_ns``."""
 
     request: int
     stage: int
@@ -45,10 +46,11 @@ class PieceDone:
 
 @dataclass(frozen=True, slots=True)
 class BubbleReport:
-    """A GPU to the controller, once an iteration: its bubbles, ``margin_ns`` taken off the end of each.
+    """Sent by a GPU to the controller once an iteration: its predicted bubbles.
 
-    ``bubbles`` are pairs of start and end after ``anchor_ns``, apart from each other and in order, and come again every
-    ``period_ns``; a GPU that does not train at all has a ``period_ns`` of 0 and no pairs.
+    ``bubbles`` are pairs of start and end in nanoseconds after ``anchor_ns``, in order and disjoint, with ``margin_ns``
+    already taken off each end. They repeat every ``period_ns``. A GPU that does not train has a ``period_ns`` of 0 and
+    no pairs.
     """
 
     gpu: int
@@ -62,12 +64,12 @@ Message = QueuePiece | PieceDone | BubbleReport
 
 
 def to_document(message: Message) -> dict[str, Any]:
-    """Convert the message to what JSON can hold."""
+    """Convert the message to a JSON-serializable dict."""
     return {"message": type(message).__name__, **asdict(message)}
 
 
 def from_document(document: dict[str, Any]) -> Message:
-    """Convert ``document`` back to its message. Raises ValueError if it is none."""
+    """Convert ``document`` back to its message. Raises ValueError if it is not a message."""
     fields = {name: value for name, value in document.items() if name != "message"}
     try:
         match document.get("message"):
@@ -79,5 +81,5 @@ def from_document(document: dict[str, Any]) -> Message:
                 bubbles = tuple((start_ns, end_ns) for start_ns, end_ns in fields.pop("bubbles"))
                 return BubbleReport(bubbles=bubbles, **fields)
     except (KeyError, TypeError) as fault:
-        raise ValueError(f"no message of prefill: {fault}") from None
-    raise ValueError(f"no message of prefill: {document.get('message')!r}")
+        raise ValueError(f"not a prefill message: {fault}") from None
+    raise ValueError(f"not a prefill message: {document.get('message')!r}")

@@ -1,4 +1,4 @@
-"""The time that a GPU takes to prefill: linear and quadratic in tokens, with the error of the fit."""
+"""The prefill profile of a GPU: a time linear and quadratic in tokens, with the error of the fit."""
 
 import math
 from bisect import bisect_right
@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class FitError:
-    """The distance of a profile from measured times: |profile - measured| / measured, over ``points`` of them.
+    """The relative error |profile - measured| / measured of a profile over ``points`` measured prompts or chunks.
 
-    ``p95`` is an error that was seen: the least which 95 % of the points do not exceed. Measured prompts had
-    ``least_tokens`` to ``most_tokens``; times of a profile beyond that are extrapolated.
+    ``p95`` is one of these errors: the smallest that 95 % of the points do not exceed. The points had ``least_tokens``
+    to ``most_tokens``; outside that range the profile extrapolates.
     """
 
     points: int
@@ -23,10 +23,10 @@ class FitError:
 
 @dataclass(frozen=True)
 class PrefillProfile:
-    """Times of one layer, in nanoseconds that need not be whole. Raises ValueError naming the field.
+    """The times of one layer, in nanoseconds (possibly fractional). Raises ValueError naming the field.
 
     A chunk of n tokens after p takes ``fixed_ns + per_token_ns x n + per_token_pair_ns x n (p + n / 2)`` in each layer.
-    ``source`` says where the figures come from; ``error`` is None for what no measurement was fitted to.
+    ``source`` names the origin of the figures. ``error`` is None where the profile was not fitted to measurements.
     """
 
     fixed_ns: float
@@ -42,13 +42,13 @@ class PrefillProfile:
             if not (value >= 0 and math.isfinite(value)):
                 raise ValueError(f"{field.name}: {value} is no time")
         if self.per_token_ns == self.per_token_pair_ns == 0:
-            raise ValueError("per_token_ns: 0, as is per_token_pair_ns, and no GPU computes tokens in no time")
+            raise ValueError("per_token_ns: 0, and per_token_pair_ns is 0 too: at least one must be above 0")
 
     def chunk_ns(self, layers: int, tokens: int, prior_tokens: int) -> int:
-        """Return how long ``tokens`` tokens after ``prior_tokens`` take in ``layers`` layers, rounded up.
+        """Return how long ``tokens`` tokens after ``prior_tokens`` take in ``layers`` layers, in ns, rounded up.
 
-        Chunks take as long as the prompt at once, but for ``fixed_ns`` of each more chunk and the rounding: less than
-        1 ns a chunk. Never less for more tokens. Raises ValueError naming the argument.
+        The time never decreases with more tokens. A prompt in chunks takes as long as at once, plus ``fixed_ns`` a
+        layer for each further chunk, and a rounding of less than 1 ns a chunk. Raises ValueError naming the argument.
         """
         if tokens < 1:
             raise ValueError(f"tokens: {tokens} is below 1")
@@ -57,7 +57,7 @@ class PrefillProfile:
         return math.ceil(layers * (self.fixed_ns + self.per_token_ns * tokens + self.per_token_pair_ns * pairs))
 
     def largest_chunk(self, layers: int, prior_tokens: int, time_ns: int) -> int:
-        """Return the most tokens after ``prior_tokens`` whose ``chunk_ns`` is at most ``time_ns``, 0 if none.
+        """Return the largest number of tokens whose ``chunk_ns`` is at most ``time_ns``, 0 if there is none.
 
         Raises ValueError naming the argument.
         """
@@ -68,7 +68,7 @@ class PrefillProfile:
 
         if time_of(1) > time_ns:
             return 0
-        # The quadratic's root may be off by its rounding: the time itself decides, on both sides of it.
+        # The quadratic's root may be off by rounding, so search on both sides of it with the exact time.
         fitting = max(1, self._root(prior_tokens, time_ns / layers - self.fixed_ns))
         step = 1
         while time_of(fitting) > time_ns:
@@ -79,16 +79,16 @@ class PrefillProfile:
         return fitting - 1 + bisect_right(range(fitting, beyond), time_ns, key=time_of)
 
     def _root(self, prior_tokens: int, left_ns: float) -> int:
-        """Estimate the tokens that take ``left_ns`` of one layer beyond the fixed time."""
+        """Estimate how many tokens take ``left_ns`` in one layer, the fixed time not included."""
         if left_ns <= 0:
             return 0
-        # In this form nothing is lost where the square term is small.
+        # This form of the root loses no precision where the quadratic term is small.
         linear_ns = self.per_token_ns + self.per_token_pair_ns * prior_tokens
         return math.floor(2 * left_ns / (linear_ns + math.sqrt(linear_ns**2 + 2 * self.per_token_pair_ns * left_ns)))
 
 
 UNMEASURED = PrefillProfile(0.0, 1.0, 0.0, source="to be measured before the trial", measured=False)
-"""Stands for the times of what torch computes, until they have been measured; nothing may be planned with it."""
+"""Placeholder where torch computes the prefill, until its times have been measured. Never plan with it."""
 
 
 def _check(layers: int, prior_tokens: int) -> None:

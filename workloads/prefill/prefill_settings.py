@@ -1,14 +1,14 @@
-"""The settings of a prefill service, made before the first request comes."""
+"""The settings of a prefill service, fixed before the first request arrives."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class FillPolicy(StrEnum):
-    """The rule for when a GPU that training leaves idle prefills.
+    """When a GPU prefills while training leaves it idle.
 
-    ``NONE``: never. ``PLANNED``: as far as the work ends before training is expected back. ``GREEDY``: whenever the GPU
-    is idle, piece by piece, whatever training does next.
+    ``NONE``: never. ``PLANNED``: only work that ends before training is predicted to need the GPU. ``GREEDY``: whenever
+    the GPU is idle, without regard to training's next action.
     """
 
     NONE = "none"
@@ -18,14 +18,17 @@ class FillPolicy(StrEnum):
 
 @dataclass(frozen=True)
 class PrefillSettings:
-    """Times in nanoseconds. Raises ValueError naming the field.
+    """The settings of one service. Times are in nanoseconds. Raises ValueError naming the field.
 
-    ``slo_ns`` is the longest TTFT, the KV cache's way to the decode host included. A GPU is handed back ``switch_ns``
-    and ``guard_ns`` before the moment at which, over the last ``window`` iterations, ``early_quantile`` of training's
-    actions had not come yet, nor the one that is next ever had. No bubble is filled in the first ``warmup_iterations``.
-    ``hold_limit`` is how many requests may wait for memory or capacity, ``candidates`` how many groups are planned for
-    one request before the best is taken. ``dispatch_ns`` is what a command takes from the controller to a GPU; the last
-    two fields are one path of the network inside the DC.
+    ``slo_ns`` is the longest allowed TTFT, including the KV cache's transfer to the decode host.
+
+    A GPU is handed back ``switch_ns`` + ``guard_ns`` before training may need it. How early training may come is
+    learned from the last ``window`` iterations: the ``early_quantile`` of how early all actions came, or the earliest
+    that the coming action ever came, whichever is earlier. No bubble is filled in the first ``warmup_iterations``.
+
+    At most ``hold_limit`` requests wait for memory or capacity. At most ``candidates`` groups are planned for a request
+    before the best is chosen. A command takes ``dispatch_ns`` from the controller to a GPU. ``transfer_latency_ns`` and
+    ``transfer_rate_bps`` describe one network path inside the DC.
     """
 
     slo_ns: int
@@ -53,8 +56,5 @@ class PrefillSettings:
             raise ValueError(f"early_quantile: {self.early_quantile} is not between 0 and 1")
 
     def transfer_ns(self, size_bytes: int) -> int:
-        """Return the time from the first byte's leaving to the last one's arrival on an idle path in the DC.
-
-        It is rounded up.
-        """
+        """Return the time to transfer ``size_bytes`` on an idle path in the DC, latency included, rounded up."""
         return self.transfer_latency_ns - (-size_bytes * 8 * 1_000_000_000 // self.transfer_rate_bps)

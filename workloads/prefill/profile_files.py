@@ -1,6 +1,7 @@
-"""Find prefill profiles by name or path: JSON files, estimated from a data sheet or measured prompts to fit.
+"""Load prefill profiles by name or path.
 
-Those shipped lie in ``profiles/`` beside this module; a user's own is given by its path.
+A profile is a JSON file: either estimated from a data sheet, or measured prompts to which the profile is fitted.
+Shipped profiles are in ``profiles/`` beside this module; a user's own profile is given by its path.
 """
 
 from abc import abstractmethod
@@ -26,7 +27,7 @@ _SUFFIX = ".json"
 
 
 class PrefillProfileFile(StrictModel):
-    """The fields that every file has. A subclass adds the figures and the profile that follows."""
+    """The fields that every file has. A subclass adds its figures and computes the profile from them."""
 
     title: str = Field(min_length=1)
     basis: Literal["measured", "estimated"]
@@ -35,7 +36,7 @@ class PrefillProfileFile(StrictModel):
     source: tuple[ProfileSource, ...] = Field(min_length=1)
 
     def profile_of(self, model: InferenceModel) -> PrefillProfile:
-        """Return the profile for a model. Raises InputError, one line, if the file does not hold for it."""
+        """Return the profile for a model. Raises InputError, one line, if the file does not apply to that model."""
         if model.bytes_per_element != bytes_per_element(self.precision):
             raise InputError(
                 f"prefill profile {self.title!r}: in {self.precision}, and {model.name} has "
@@ -48,11 +49,12 @@ class PrefillProfileFile(StrictModel):
 
 
 class EstimatedPrefill(PrefillProfileFile):
-    """Times from operations and bytes: an estimate, whose ``efficiency`` is an assumption.
+    """A profile estimated from operations and bytes. ``efficiency`` is an assumption.
 
-    Per token and per pair of tokens, operations of ``InferenceModel.flops`` / (peak x efficiency); fixed, a layer's
-    weights / memory bandwidth, as each chunk reads them once. Reading and computing are added where a GPU overlaps
-    them, which makes short chunks slower than they are. Embedding, head and the launching of kernels count as nothing.
+    The times per token and per pair of tokens are the operations of ``InferenceModel.flops`` / (peak x efficiency). The
+    fixed time is a layer's weights / memory bandwidth, because each chunk reads them once. Reading and computing are
+    added although a GPU overlaps them, so short chunks are estimated too slow. Embedding, head and kernel launches are
+    not counted.
     """
 
     basis: Literal["estimated"]
@@ -62,7 +64,7 @@ class EstimatedPrefill(PrefillProfileFile):
 
     def _profile_of(self, model: InferenceModel) -> PrefillProfile:
         flops_per_ns = self.peak_flops_per_s * self.efficiency / 1e9
-        # Of the pairs n p + n (n + 1) / 2, a profile counts n (p + n / 2): the rest is half a pair for each token.
+        # There are n p + n (n + 1) / 2 pairs, of which a profile counts n (p + n / 2): half a pair a token is missing.
         return PrefillProfile(
             fixed_ns=model.weight_bytes(1, embedding=False, head=False) / self.memory_bandwidth_bytes_per_s * 1e9,
             per_token_ns=(model.flops_per_token + model.flops_per_token_pair / 2) / flops_per_ns,
@@ -73,7 +75,7 @@ class EstimatedPrefill(PrefillProfileFile):
 
 
 class MeasuredPrompt(StrictModel):
-    """One prompt, prefilled at once through all layers. ``measured`` holds the repeats behind the time, if kept."""
+    """One prompt, prefilled at once through all layers. ``measured`` holds the repeats behind ``time_ns``, if kept."""
 
     tokens: int = Field(ge=1, le=MAX_TOKENS)
     time_ns: int = Field(ge=1, le=MAX_DURATION_NS)
@@ -81,7 +83,7 @@ class MeasuredPrompt(StrictModel):
 
 
 class MeasuredLayers(StrictModel):
-    """The layers that were measured; a profile of them holds for any number of such layers."""
+    """The measured layers. A profile fitted to them applies to any number of layers of these sizes."""
 
     layers: int = Field(ge=1, le=MAX_LAYERS)
     hidden: int = Field(ge=1, le=MAX_HIDDEN)
@@ -92,7 +94,7 @@ class MeasuredLayers(StrictModel):
 
 
 class MeasuredPrefill(PrefillProfileFile):
-    """Prompts as measured on the device, to which a profile is fitted. Its error is what the fit misses."""
+    """Prompts measured on the device, to which the profile is fitted. The profile's ``error`` is that of the fit."""
 
     basis: Literal["measured"]
     model: MeasuredLayers
@@ -117,18 +119,18 @@ _MODELS: dict[str, type[PrefillProfileFile]] = {"estimated": EstimatedPrefill, "
 
 
 def prefill_profile_names() -> tuple[str, ...]:
-    """Return the names of every known profile, sorted."""
+    """Return the names of all shipped profiles, sorted."""
     return tuple(sorted(path.stem for path in _SHIPPED.iterdir() if path.suffix == _SUFFIX))
 
 
 def load_prefill_profile(
     name_or_path: str, model: InferenceModel, *, relative_to: Path | None = None
 ) -> PrefillProfile:
-    """Load the profile of that name, or in the file of that path, for a model.
+    """Load a profile for a model, by the profile's name or its file's path.
 
-    A name that ends in .json, or holds a slash, is a path, taken from the folder ``relative_to`` (the working directory
-    if None). Raises InputError, one line, naming the nearest profile for an unknown name, for an unusable file, and for
-    one that does not hold for the model.
+    A name that ends in .json or contains a slash is a path, relative to the folder ``relative_to`` (the working
+    directory if None). Raises InputError, one line: for an unknown name (with the most similar one), for an unusable
+    file, and for a file that does not apply to the model.
     """
     if name_or_path.endswith(_SUFFIX) or "/" in name_or_path:
         return read_prefill_profile((relative_to or Path()) / name_or_path).profile_of(model)
@@ -141,6 +143,6 @@ def load_prefill_profile(
 
 
 def read_prefill_profile(path: Path) -> PrefillProfileFile:
-    """Read one profile's file. Raises InputError, one line that starts with the file."""
+    """Read one profile's file. Raises InputError, one line that starts with the file's path."""
     what = "prefill profile"
     return parse_content(path, read_content(path, what), _MODELS, what, "the one that is shipped")

@@ -1,4 +1,4 @@
-"""Fit a prefill profile to measured times, and measure how far any profile is from them."""
+"""Fit a prefill profile to measured times, and compute the error of any profile on measured times."""
 
 import math
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ import numpy as np
 from workloads.prefill.prefill_profile import FitError, PrefillProfile
 
 Points = Sequence[tuple[int, int]]
-"""Measured prompts, each its tokens and the nanoseconds it took, in all layers and at once."""
+"""Measured prompts: the tokens of each, and the nanoseconds that it took as one chunk in all layers."""
 
 LEAST_SIZES = 3
-"""Prompts of so many sizes determine a profile's three figures."""
+"""A profile has three figures, so at least this many different sizes are needed to fit them."""
 
 
 class TimedChunk(NamedTuple):
-    """A chunk that was measured: how long its ``tokens`` after ``prior_tokens`` took in all layers."""
+    """A measured chunk: ``tokens`` tokens after ``prior_tokens`` took ``time_ns`` in all layers."""
 
     tokens: int
     prior_tokens: int
@@ -26,11 +26,11 @@ class TimedChunk(NamedTuple):
 
 
 def fit_profile(points: Points, layers: int, *, source: str) -> PrefillProfile:
-    """Return the profile that is nearest to measured times of a model of ``layers`` layers.
+    """Fit a profile to measured times of a model of ``layers`` layers.
 
-    Nearest is the least sum of squared relative errors over the points, with no figure below zero: a point counts as
-    much as any other, so give sizes their weight by how often they come. The profile has its error on these very
-    points. Use ``error_on`` for its error on points that were held out.
+    The fit minimizes the sum of squared relative errors over the points, with no figure below zero. All points have
+    equal weight; repeat a size to give it more. The profile's ``error`` is that on these points. Use ``error_on`` for
+    held-out points.
 
     Raises ValueError naming the argument: for fewer than three sizes, or times that do not grow with tokens.
     """
@@ -39,7 +39,7 @@ def fit_profile(points: Points, layers: int, *, source: str) -> PrefillProfile:
 
 
 def fit_chunks(chunks: Sequence[TimedChunk], layers: int, *, source: str) -> PrefillProfile:
-    """Return the profile that is nearest, in the same sense, to measured chunks of prompts in ``layers`` layers.
+    """Fit a profile to measured chunks of prompts in ``layers`` layers, as ``fit_profile`` does to whole prompts.
 
     Raises ValueError naming the argument: for fewer than three different chunks, or times that do not grow with tokens.
     """
@@ -58,7 +58,7 @@ def fit_chunks(chunks: Sequence[TimedChunk], layers: int, *, source: str) -> Pre
 
 
 def error_on(profile: PrefillProfile, points: Points, layers: int) -> FitError:
-    """Return how far the profile is from measured times of a model of ``layers`` layers.
+    """Return the profile's error on measured times of a model of ``layers`` layers.
 
     Raises ValueError naming the argument.
     """
@@ -87,14 +87,14 @@ def _error(profile: PrefillProfile, chunks: Sequence[TimedChunk], layers: int) -
 
 
 def _least_squares_above_zero(terms: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> tuple[float, float, float]:
-    """Return the figures, none below zero, whose sum of ``terms`` is nearest to 1 in every row.
+    """Return the non-negative figures for which every row of ``terms`` @ figures is nearest to 1 (least squares).
 
-    At the least sum some figures are zero and the others solve the unconstrained problem without them. With three
-    figures, every choice is tried.
+    At the optimum some figures are zero, and the others solve the unconstrained problem without those. With only three
+    figures, try every subset.
     """
     best_residual, best = math.inf, (0.0, 0.0, 0.0)
     ones = np.ones(len(terms))
-    # Columns are brought to one size: tokens squared are ten million times the constant.
+    # Normalize the columns: tokens squared are ten million times the constant.
     sizes = np.linalg.norm(terms, axis=0)
     for count in range(1, terms.shape[1] + 1):
         for chosen in map(list, combinations(range(terms.shape[1]), count)):

@@ -1,13 +1,13 @@
-"""One request for inference: a prompt to prefill, and the tokens that decode adds."""
+"""One inference request: a prompt to prefill, and the number of tokens to decode."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``arrival_ns`` counts from the start of its trace, ``number`` the requests before it in order of arrival.
+    """One request. Raises ValueError naming the field.
 
-    Raises ValueError naming the field.
+    ``number`` counts requests from 0 in order of arrival. ``arrival_ns`` counts from the start of the trace.
     """
 
     number: int

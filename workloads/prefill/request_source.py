@@ -1,4 +1,4 @@
-"""Describe the source of a trial's requests. A description can be written down and always gives the same requests."""
+"""Describe the source of a trial's requests. A description is serializable and always yields the same requests."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from workloads.prefill.sources.trace_file import read_trace
 
 
 class SourceKind(StrEnum):
-    """The kind of arrivals: a Poisson process, gaps of a Gamma distribution, or a trace's file."""
+    """The kind of arrivals: a Poisson process, gaps of a Gamma distribution, or a trace file."""
 
     POISSON = "poisson"
     GAMMA = "gamma"
@@ -22,7 +22,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True)
 class TokenCount:
-    """A number of tokens, drawn from a log-normal distribution; always ``median`` with a ``spread`` of 1."""
+    """A log-normal distribution of token counts. With a ``spread`` of 1 every count is ``median``."""
 
     median: int
     spread: float = 1.0
@@ -30,13 +30,12 @@ class TokenCount:
 
 @dataclass(frozen=True)
 class RequestSource:
-    """The source of a trial's requests, from a seed or a file.
+    """The source of a trial's requests: a random process with a seed, or a trace file.
 
-    ``rate_per_s`` is the mean rate of arrivals, of a file too; ``stretched`` means that a file is scaled to it.
-
-    ``variation`` is Gamma's coefficient of variation. A file brings its own lengths; ``skipped_lines`` is the number of
-    its lines that are unusable and skipped. ``digest`` is the file's SHA-256. ``stretch`` multiplies every arrival, as
-    in an emulation that is dilated by as much.
+    ``rate_per_s`` is the mean arrival rate, also for a file; ``stretched`` means that the file is scaled to this rate.
+    ``variation`` is Gamma's coefficient of variation. ``prompt`` and ``output`` are unused for a file, which has its
+    own lengths. ``skipped_lines`` is the number of unusable lines of the file, which are skipped; ``digest`` is its
+    SHA-256. ``stretch`` multiplies every arrival time, for an emulation dilated by this factor.
     """
 
     name: str
@@ -53,9 +52,9 @@ class RequestSource:
     stretch: float = 1.0
 
     def requests(self) -> Iterator[Request]:
-        """Yield all requests in order of arrival: those of a file, or without an end.
+        """Yield all requests in order of arrival. A random process never ends.
 
-        Raises InputError, one line, for a file that cannot be read any more.
+        Raises InputError, one line, if the file has become unreadable.
         """
         for request in self._requests():
             if self.stretch == 1.0:
@@ -75,15 +74,16 @@ class RequestSource:
 
 
 def striped(requests: Iterator[Request], weights: Sequence[int]) -> Iterator[tuple[int, Request]]:
-    """Deal requests to as many receivers as there are ``weights``, in turns and in proportion to these.
+    """Distribute requests over ``len(weights)`` receivers, in proportion to their weights. Yield (receiver, request).
 
-    Each goes to the receiver that has least for its weight, the first of equals. Raises ValueError if no weight is > 0.
+    Each request goes to the receiver r with the least (received + 1) / weight, the lowest r of equals. Raises
+    ValueError if no weight is > 0.
     """
     if not any(weights):
-        raise ValueError("weights: nobody takes a request")
-    had = [0] * len(weights)
-    takers = [number for number, weight in enumerate(weights) if weight > 0]
+        raise ValueError("weights: none is above 0")
+    received = [0] * len(weights)
+    receivers = [number for number, weight in enumerate(weights) if weight > 0]
     for request in requests:
-        taker = min(takers, key=lambda number: ((had[number] + 1) / weights[number], number))
-        had[taker] += 1
-        yield taker, request
+        receiver = min(receivers, key=lambda number: ((received[number] + 1) / weights[number], number))
+        received[receiver] += 1
+        yield receiver, request

@@ -1,7 +1,7 @@
-"""The plan of a trial's prefill service: the model, which GPUs serve it where, and the requests that come.
+"""The configuration of a trial's prefill service: the model, the GPUs that serve it, and the source of its requests.
 
-Both engines run a service from this and from nothing else. A GPU is identified by its number: that of the training
-rank whose GPU it is, or, of the dedicated pool, one from the number of ranks on.
+Both engines run a service from this configuration alone. A GPU is identified by its number: that of the training rank
+that uses it. GPUs of the dedicated pool are numbered after the ranks.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from workloads.prefill.request_source import RequestSource, striped
 
 @dataclass(frozen=True)
 class ServingGpu:
-    """The place of a GPU; ``index`` counts those of its host."""
+    """The host of a GPU; ``index`` is the GPU's index on that host."""
 
     number: int
     host: str
@@ -28,10 +28,11 @@ class ServingGpu:
 
 @dataclass(frozen=True)
 class DatacenterService:
-    """Prefill of one datacenter: ``PrefillController(name, groups, ...)``, a process of its own on ``controller_host``.
+    """The prefill service of one datacenter.
 
-    ``gpus`` are those of all groups, each once; those of the pool do not train. A request's KV cache goes to one of
-    ``decode_hosts``. ``weight`` is this datacenter's part of the requests.
+    Its ``PrefillController(name, groups, ...)`` is a process of its own on ``controller_host``. ``gpus`` lists the GPUs
+    of all groups, each once; those of the pool do not train. A request's KV cache goes to one of ``decode_hosts``.
+    Requests are distributed over the datacenters in proportion to ``weight``.
     """
 
     name: str
@@ -44,13 +45,13 @@ class DatacenterService:
 
 @dataclass(frozen=True)
 class ServiceConfig:
-    """The service of one trial. Without a service there is no plan.
+    """The prefill service of one trial.
 
-    ``kv_token_bytes`` and ``activation_token_bytes`` are what a token's KV cache (of all layers) and its activation
-    take on the network: the model's own, unless transfers are scaled down with the links. Memory is always the model's.
+    ``kv_token_bytes`` (all layers together) and ``activation_token_bytes`` are the bytes on the network for each token:
+    those of the model, unless transfers are scaled down with the links. Memory is never scaled down.
 
-    With ``inference`` torch computes the prefill, and real tensors move; else it is replayed. A ``profile`` that
-    is ``UNMEASURED`` is to be replaced before the service starts.
+    With ``inference`` torch computes the prefill and real tensors are sent; without it the prefill is replayed. Replace
+    an ``UNMEASURED`` ``profile`` before the service starts.
     """
 
     datacenters: tuple[DatacenterService, ...]
@@ -64,33 +65,33 @@ class ServiceConfig:
     inference: InferenceWork | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return the plan in plain types, without ``inference`` where there is none."""
+        """Return the configuration in plain types, without ``inference`` if that is None."""
         document = asdict(self)
         if self.inference is None:
             del document["inference"]
         return document
 
     def arrivals(self) -> Iterator[tuple[DatacenterService, Request]]:
-        """Yield every request in order of arrival, with the datacenter that receives it; perhaps without an end."""
+        """Yield every request in order of arrival, with the datacenter that receives it. May never end."""
         weights = [datacenter.weight for datacenter in self.datacenters]
         for position, request in striped(self.source.requests(), weights):
             yield self.datacenters[position], request
 
     def decode_host(self, datacenter: DatacenterService, request: int) -> str:
-        """Return the host that continues a request."""
+        """Return the decode host of a request."""
         hosts = datacenter.decode_hosts
         return hosts[request // len(self.datacenters) % len(hosts)]
 
     def kv_sent_bytes(self, layers: int, tokens: int) -> int:
-        """Return the bytes of the KV cache of so many layers on the network, at least one."""
+        """Return the bytes on the network for the KV cache of ``tokens`` tokens in ``layers`` layers, at least 1."""
         return max(1, self.kv_token_bytes * tokens * layers // self.model.layers)
 
     def activation_sent_bytes(self, tokens: int) -> int:
-        """Return the bytes of a chunk's activation on the network."""
+        """Return the bytes on the network for the activation of a chunk of ``tokens`` tokens."""
         return self.activation_token_bytes * tokens
 
     def dilated(self, factor: float) -> "ServiceConfig":
-        """Return the same service where time goes slower: every time, arrivals too, times ``factor``, rates over it."""
+        """Return the service dilated by ``factor``: every time, arrivals included, times it; the rate divided by it."""
         settings, profile = self.settings, self.profile
         slower = {
             name: round(getattr(settings, name) * factor)

@@ -1,1 +1,1 @@
-"""The prefill service as processes: GPUs' workers, controllers, decode hosts, and the flows between them."""
+"""The prefill service as processes: GPU workers, controllers, decode hosts, and the connections between them."""

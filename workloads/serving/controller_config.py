@@ -1,4 +1,4 @@
-"""The plan of the controller of one datacenter's prefill, as a file."""
+"""The configuration file of one datacenter's prefill controller."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +10,11 @@ from workloads.serving.serving_configs import Endpoint
 
 @dataclass(frozen=True)
 class ControllerConfig:
-    """The plan of the process that controls ``datacenter`` in ``service``.
+    """The configuration of the process that controls ``datacenter`` in ``service``.
 
-    ``service`` is on the testbed's clock (dilated, where the run is). ``epoch_ns`` is the CLOCK_MONOTONIC time that is
-    0 in ``records``, the file that receives the outcome of each request. Raises ValueError for a datacenter that the
-    service does not have.
+    Times in ``service`` are those of the testbed's clock (dilated, if the run is). ``records`` is the path of the file
+    that receives the outcome of each request; its times count from ``epoch_ns`` on CLOCK_MONOTONIC. Raises ValueError
+    if the service does not have this datacenter.
     """
 
     service: ServiceConfig
@@ -31,9 +31,9 @@ class ControllerConfig:
 
     @property
     def own(self) -> DatacenterService:
-        """The datacenter that it controls."""
+        """The service of the controlled datacenter."""
         return next(datacenter for datacenter in self.service.datacenters if datacenter.name == self.datacenter)
 
     def write(self, path: Path) -> None:
-        """Write the plan as JSON, readable by this user alone because of the token."""
+        """Write the configuration as JSON, readable only by this user because it contains the run's token."""
         write_plan(self, path)

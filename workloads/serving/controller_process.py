@@ -1,9 +1,9 @@
 """A datacenter's prefill controller: ``python -m workloads.serving.controller_process PLAN.json``.
 
-It plays the requests' arrivals, whatever the outcome of those before, from the moment at which the first GPU has
-called, which is when training begins; and it does what ``PrefillController`` decides. It ends when every GPU that
-trains has said goodbye or has gone, or on SIGTERM, and then writes the outcome of each request. Exit status 0
-then; else 1 and one line on standard error.
+The process runs a ``PrefillController`` and sends its commands to the GPUs. Requests arrive open loop from the moment
+at which the first GPU connects, which is when training begins. The process ends when every training GPU has sent its
+shutdown message or lost its connection, or on SIGTERM. It then writes the outcome of each request and exits with status
+0. On a failure it exits with status 1 and one line on standard error.
 """
 
 import json
@@ -35,27 +35,27 @@ from workloads.transport.peer import TransportError
 
 _TIMES = [field.name for field in fields(RequestRecord) if field.name.endswith("_ns")]
 _ARRIVALS_AT_ONCE = 64
-"""After so many that are due, messages are looked at."""
+"""At most this many due arrivals are handled before messages are read again."""
 
 
 class ControllerProcess:
     """The process of a controller. Construct it, then call ``run``."""
 
-    def __init__(self, plan: ControllerConfig) -> None:
-        service, own = plan.service, plan.own
-        self._plan = plan
+    def __init__(self, config: ControllerConfig) -> None:
+        service, own = config.service, config.own
+        self._config = config
         self._controller = PrefillController(own.name, own.groups, service.model, service.profile, service.settings)
         training = () if service.settings.policy is FillPolicy.NONE else own.groups
         self._training = {gpu for group in training if not group.pooled for gpu in group.gpus}
-        self._to_come = set(self._training)
+        self._still_training = set(self._training)
         self._selector = selectors.DefaultSelector()
         self._timer = PreciseTimer()
         self._selector.register(self._timer, selectors.EVENT_READ, lambda mask: self._timer.passed())
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._news, selectors.EVENT_READ, lambda mask: None)
-        self._listener = Listener(plan.listen, plan.run_token, self._selector, self._called, _say)
+        self._listener = Listener(config.listen, config.run_token, self._selector, self._accept, _log)
         self._gpus: dict[int, PeerChannel] = {}
-        self._early: dict[int, list[Document]] = {}
+        self._early_commands: dict[int, list[Document]] = {}
         self._arrivals: Iterator[Request] = (r for datacenter, r in service.arrivals() if datacenter == own)
         self._next: Request | None = None
         self._requests: dict[int, Request] = {}
@@ -64,21 +64,21 @@ class ControllerProcess:
         self._ending = False
 
     def end(self) -> None:
-        """Let ``run`` come to its end. A signal handler may call it too."""
+        """Make ``run`` return. Safe to call from a signal handler."""
         self._ending = True
         os.eventfd_write(self._news, 1)
 
     def run(self) -> None:
-        """Serve to the end, and write the records."""
+        """Serve until the end, then write the records."""
         while not self._ending:
             due = self._next is not None and self._due_ns(self._next) <= time.monotonic_ns()
             for key, mask in self._selector.select(0 if due else None):
                 if key.fileobj in self._selector.get_map():
                     key.data(mask)
-            self._play()
+            self._play_arrivals()
         self._listener.close()
         self._write_records()
-        # It may be told to end while it does.
+        # A SIGTERM may still arrive while the process exits.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _due_ns(self, request: Request) -> int:
@@ -90,99 +90,99 @@ class ControllerProcess:
         if self._next is not None:
             self._timer.set(self._due_ns(self._next))
 
-    def _play(self) -> None:
+    def _play_arrivals(self) -> None:
         for _ in range(_ARRIVALS_AT_ONCE):
             request, now_ns = self._next, time.monotonic_ns()
             if request is None or self._due_ns(request) > now_ns:
                 return
             self._latest_ns = max(self._latest_ns, now_ns - self._due_ns(request))
             self._requests[request.number] = request
-            self._obey(self._controller.arrived(now_ns, request))
+            self._send_commands(self._controller.arrived(now_ns, request))
             self._await_next()
 
-    def _obey(self, commands: Commands) -> None:
+    def _send_commands(self, commands: Commands) -> None:
         for command in commands:
             document = to_document(command)
             if (gpu := self._gpus.get(command.gpu)) is not None:
                 gpu.send(document)
             else:
-                self._early.setdefault(command.gpu, []).append(document)
+                self._early_commands.setdefault(command.gpu, []).append(document)
 
-    def _called(self, channel: FrameChannel, gpu: int | None, documents: list[Document]) -> None:
+    def _accept(self, channel: FrameChannel, gpu: int | None, documents: list[Document]) -> None:
         def gone(_why: str) -> None:
             if gpu is not None:
-                self._left(gpu)
+                self._gpu_left(gpu)
 
         def handle(document: Document) -> None:
-            self._told(document)
+            self._handle(document)
             if continues and document.get("message") == "CacheMoved":
                 request = self._requests[document["request"]]
                 caller.send({"message": "Continue", "request": request.number, "tokens": request.output_tokens})
 
-        continues = self._plan.service.inference is not None
+        continues = self._config.service.inference is not None
         caller = PeerChannel(self._selector, channel, handle, gone)
         if gpu is not None:
             self._gpus[gpu] = caller
             if self._begin_ns is None:
                 self._begin_ns = time.monotonic_ns()
                 self._await_next()
-            for document in self._early.pop(gpu, ()):
+            for document in self._early_commands.pop(gpu, ()):
                 caller.send(document)
         caller.handle_all(documents)
 
-    def _left(self, gpu: int) -> None:
-        self._to_come.discard(gpu)
-        if self._training and not self._to_come:
+    def _gpu_left(self, gpu: int) -> None:
+        self._still_training.discard(gpu)
+        if self._training and not self._still_training:
             self.end()
 
-    def _told(self, document: Document) -> None:
+    def _handle(self, document: Document) -> None:
         now_ns = time.monotonic_ns()
         match document.get("message"):
-            case "Goodbye":
-                self._left(document["gpu"])
+            case "Shutdown":
+                self._gpu_left(document["gpu"])
             case "ActivationArrived":
                 request, stage, chunk = document["request"], document["stage"], document["chunk"]
-                self._obey(self._controller.activation_arrived(now_ns, request, stage, chunk))
+                self._send_commands(self._controller.activation_arrived(now_ns, request, stage, chunk))
             case "CacheMoved":
-                self._obey(self._controller.kv_moved(now_ns, document["request"]))
+                self._send_commands(self._controller.kv_moved(now_ns, document["request"]))
             case _:
                 match from_document(document):
                     case BubbleReport() as report:
-                        self._obey(self._controller.bubbles_reported(now_ns, report))
+                        self._send_commands(self._controller.bubbles_reported(now_ns, report))
                     case PieceDone() as done:
-                        self._obey(self._controller.piece_done(now_ns, done))
+                        self._send_commands(self._controller.piece_done(now_ns, done))
 
     def _write_records(self) -> None:
-        epoch_ns = self._plan.epoch_ns
+        epoch_ns = self._config.epoch_ns
         rows: list[dict[str, Any]] = []
         for number, record in self._controller.records.items():
             row = {**asdict(record), "output_tokens": self._requests[number].output_tokens}
             row.update({name: row[name] - epoch_ns for name in _TIMES if row[name] is not None})
             rows.append(row)
         document = {"requests": rows, "latest_arrival_ns": self._latest_ns}
-        write_whole(Path(self._plan.records), json.dumps(document))
+        write_whole(Path(self._config.records), json.dumps(document))
 
 
 def main(arguments: list[str]) -> int:
-    """Run the controller of the plan named on the command line. Returns the exit status."""
+    """Run the controller whose configuration file is named on the command line. Return the exit status."""
     if len(arguments) != 1:
-        _say("usage: python -m workloads.serving.controller_process PLAN.json")
+        _log("usage: python -m workloads.serving.controller_process PLAN.json")
         return 1
     try:
-        plan = read_plan(ControllerConfig, Path(arguments[0]))
-        if plan.parent_pid is not None:
-            die_with_parent(plan.parent_pid)
+        config = read_plan(ControllerConfig, Path(arguments[0]))
+        if config.parent_pid is not None:
+            die_with_parent(config.parent_pid)
         wake_precisely()
-        process = ControllerProcess(plan)
+        process = ControllerProcess(config)
         signal.signal(signal.SIGTERM, lambda number, frame: process.end())
         process.run()
     except (TransportError, ValueError, OSError, RuntimeError) as failure:
-        _say(f"{type(failure).__name__}: {failure}")
+        _log(f"{type(failure).__name__}: {failure}")
         return 1
     return 0
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(f"wanbed prefill controller: {line}", file=sys.stderr, flush=True)
 
 

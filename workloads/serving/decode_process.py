@@ -1,8 +1,9 @@
 """A host that receives KV caches: ``python -m workloads.serving.decode_process PLAN.json``.
 
-It reports each request whose whole cache is here to the controller. Where the caches are real, it continues the
-sequence for as many tokens as the controller answers. It ends when the controller has gone, or on SIGTERM, and then
-writes how much came, and the tokens. Exit status 0 then; else 1 and one line on standard error.
+The process reports each request whose whole KV cache has arrived to the controller. If the caches are real, it then
+decodes as many tokens as the controller's answer says. It ends when the controller has closed its connection, or on
+SIGTERM. It then writes its counts and the decoded tokens and exits with status 0. On a failure it exits with status 1
+and one line on standard error.
 """
 
 import json
@@ -28,40 +29,44 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Cache:
-    """The parts of a request's cache that have come; ``parts`` is the number of all, once that is known."""
+    """How many parts of a request's cache have arrived. ``parts`` is their total number, None while unknown."""
 
-    came: int = 0
+    arrived: int = 0
     parts: int | None = None
 
 
 class DecodeProcess:
     """The process of a decode host. Construct it, then call ``run``."""
 
-    def __init__(self, plan: DecodeConfig) -> None:
-        self._plan = plan
+    def __init__(self, config: DecodeConfig) -> None:
+        self._config = config
         self._selector = selectors.DefaultSelector()
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._news, selectors.EVENT_READ, lambda mask: None)
-        keeps = plan.inference is not None
-        self._listener = Listener(plan.listen, plan.run_token, self._selector, self._called, _say, keeps_payloads=keeps)
-        self._decoder = _decoder(plan)
+        keeps = config.inference is not None
+        self._listener = Listener(
+            config.listen, config.run_token, self._selector, self._accept, _log, keeps_payloads=keeps
+        )
+        self._decoder = _decoder(config)
         self._senders: list[FrameChannel] = []
         self._caches: dict[int, _Cache] = {}
-        self._whole = 0
+        self._complete_requests = 0
         self._ending = False
         self._controller: PeerChannel | None = None
 
     def end(self) -> None:
-        """Let ``run`` come to its end. A signal handler may call it too."""
+        """Make ``run`` return. Safe to call from a signal handler."""
         self._ending = True
         os.eventfd_write(self._news, 1)
 
     def run(self) -> None:
-        """Receive until the end, and write the counts. Raises ServingError if there is no controller."""
-        plan = self._plan
-        hello = send_hello(plan.run_token, None)
-        channel = call(plan.listen.address, plan.controller, hello, plan.rendezvous_timeout_ns, lambda: self._ending)
-        self._controller = PeerChannel(self._selector, channel, self._answered, lambda why: self.end())
+        """Receive until the end, then write the counts. Raises ServingError if the controller cannot be reached."""
+        config = self._config
+        hello = send_hello(config.run_token, None)
+        channel = call(
+            config.listen.address, config.controller, hello, config.rendezvous_timeout_ns, lambda: self._ending
+        )
+        self._controller = PeerChannel(self._selector, channel, self._handle_command, lambda why: self.end())
         decoder = self._decoder
         while not self._ending:
             for key, mask in self._selector.select(0 if decoder is not None and decoder.busy else None):
@@ -73,66 +78,66 @@ class DecodeProcess:
         received_bytes = sum(channel.received_bytes for channel in self._senders)
         counts = {
             "kv_bytes": received_bytes,
-            "requests": self._whole,
+            "requests": self._complete_requests,
             "in_part": len(self._caches),
             "tokens": {} if decoder is None else decoder.tokens,
         }
-        Path(plan.counts).write_text(json.dumps(counts), encoding="utf-8")
-        # It may be told to end while it does.
+        Path(config.counts).write_text(json.dumps(counts), encoding="utf-8")
+        # A SIGTERM may still arrive while the process exits.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
-    def _called(self, channel: FrameChannel, gpu: int | None, documents: list[Document]) -> None:
+    def _accept(self, channel: FrameChannel, gpu: int | None, documents: list[Document]) -> None:
         self._senders.append(channel)
-        PeerChannel(self._selector, channel, self._came, lambda why: None).handle_all(documents)
+        PeerChannel(self._selector, channel, self._handle_cache_part, lambda why: None).handle_all(documents)
 
-    def _came(self, document: Document) -> None:
+    def _handle_cache_part(self, document: Document) -> None:
         assert self._controller is not None
         request = document["request"]
         cache = self._caches.setdefault(request, _Cache())
-        cache.came += 1
+        cache.arrived += 1
         if self._decoder is not None:
             layers, first_token = range(*document["layers"]), document["first_token"]
-            self._decoder.cache_came(request, layers, document["chunk"], document[PAYLOAD], first_token)
+            self._decoder.add_cache_part(request, layers, document["chunk"], document[PAYLOAD], first_token)
         if document["last"]:
             cache.parts = document["stages"] * (document["chunk"] + 1)
-        if cache.came == cache.parts:
+        if cache.arrived == cache.parts:
             del self._caches[request]
-            self._whole += 1
+            self._complete_requests += 1
             self._controller.send({"message": "CacheMoved", "request": request})
 
-    def _answered(self, document: Document) -> None:
+    def _handle_command(self, document: Document) -> None:
         if self._decoder is not None and document["message"] == "Continue":
             self._decoder.begin(document["request"], document["tokens"])
 
 
-def _decoder(plan: DecodeConfig) -> "SequenceDecoder | None":
-    if plan.inference is None:
+def _decoder(config: DecodeConfig) -> "SequenceDecoder | None":
+    if config.inference is None:
         return None
-    # A host that only receives starts without waiting for torch.
+    # Import torch only if it is needed, so that a host that only receives starts faster.
     from workloads.inference.sequence_decoder import SequenceDecoder  # noqa: PLC0415
 
-    return SequenceDecoder(plan.inference)
+    return SequenceDecoder(config.inference)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the decode host of the plan named on the command line. Returns the exit status."""
+    """Run the decode host whose configuration file is named on the command line. Return the exit status."""
     if len(arguments) != 1:
-        _say("usage: python -m workloads.serving.decode_process PLAN.json")
+        _log("usage: python -m workloads.serving.decode_process PLAN.json")
         return 1
     try:
-        plan = read_plan(DecodeConfig, Path(arguments[0]))
-        if plan.parent_pid is not None:
-            die_with_parent(plan.parent_pid)
-        process = DecodeProcess(plan)
+        config = read_plan(DecodeConfig, Path(arguments[0]))
+        if config.parent_pid is not None:
+            die_with_parent(config.parent_pid)
+        process = DecodeProcess(config)
         signal.signal(signal.SIGTERM, lambda number, frame: process.end())
         process.run()
     except (ServingError, TransportError, ValueError, KeyError, OSError, RuntimeError) as failure:
-        _say(f"{type(failure).__name__}: {failure}")
+        _log(f"{type(failure).__name__}: {failure}")
         return 1
     return 0
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(f"wanbed decode host: {line}", file=sys.stderr, flush=True)
 
 

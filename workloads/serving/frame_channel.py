@@ -1,8 +1,8 @@
-"""The frames between the processes of a prefill service, over one TCP connection.
+"""Exchange frames between the processes of a prefill service over one TCP connection.
 
-A frame is a header, a JSON object, and a payload. For a tensor whose contents nobody computes, the payload is zeros.
-They are really sent, read, counted and thrown away, so that no buffer grows with them. A tensor that was computed is
-kept by whoever reads it, once its checksum has been found to be right.
+A frame is a header, a JSON object (the document) and a payload. Where prefill is replayed, the payload is zeros. These
+are really sent, received and counted, and then discarded, so that no buffer grows with them. The payload of a computed
+tensor is kept by the receiver after its checksum has been verified.
 """
 
 import json
@@ -19,34 +19,33 @@ _HEADER = struct.Struct("!4sIIQ")
 _LARGEST_DOCUMENT_BYTES = 1 << 20
 _SCRATCH_BYTES = 256 * 1024
 _AT_ONCE_BYTES = 4 * _SCRATCH_BYTES
-"""After so many, whoever reads or writes looks at what else there is to do."""
+"""At most this much is read or written in one call, so that the caller can handle other events in between."""
 _ZEROS = memoryview(bytes(_SCRATCH_BYTES))
 
 Document = dict[str, Any]
 Payload = int | memoryview
-"""So many zeros, or contiguous bytes, which stay as they are until they have been sent."""
+"""A number of zeros, or contiguous bytes, which must not change until they have been sent."""
 
 CHECKSUM, PAYLOAD = "payload_checksum", "payload"
-"""Of a document's payload, where that was computed: what it says of it, and under what it is found on arrival."""
+"""Keys that a document gets for a computed payload: its checksum, and the received payload itself."""
 
 LARGEST_KEPT_BYTES = 1 << 30
 
 
 class FrameChannel:
-    """Frames over a non-blocking connection. Nothing here ever waits.
+    """Sends and receives frames over a non-blocking connection. No method blocks.
 
-    Zeros to be sent are kept as sizes, however many: memory stays bounded while the peer reads slowly. With
-    ``keeps_payloads`` those that arrive are found in their documents under ``PAYLOAD``. The first frame, which
-    names the sender, has none.
+    Zeros to be sent are stored as a size, so memory stays bounded while the peer reads slowly. With ``keeps_payloads``
+    received payloads are in their documents under ``PAYLOAD``. The first frame, the sender's hello, must have none.
     """
 
     def __init__(self, connection: socket.socket, *, keeps_payloads: bool = False) -> None:
         connection.setblocking(False)
         self.connection = connection
         self.received_bytes = 0
-        """Of payload, whole frames or not."""
+        """Payload bytes received so far, those of incomplete frames included."""
         self.sent_bytes = 0
-        """Of payload, as the kernel accepted it."""
+        """Payload bytes that the kernel has accepted so far."""
         self._keeps_payloads = keeps_payloads
         self._kept: bytearray | None = None
         self._greeted = False
@@ -63,11 +62,11 @@ class FrameChannel:
 
     @property
     def unsent(self) -> bool:
-        """Whether the kernel has yet to take something."""
+        """Whether queued data has not yet been handed to the kernel."""
         return bool(self._outgoing)
 
     def send(self, document: Document, payload: Payload = 0) -> None:
-        """Queue a frame; ``flush`` sends it."""
+        """Queue a frame, to be sent by ``flush``."""
         payload_bytes = payload if isinstance(payload, int) else payload.nbytes
         if not isinstance(payload, int):
             document = {**document, CHECKSUM: crc32(payload)}
@@ -78,7 +77,7 @@ class FrameChannel:
             self._outgoing.append((payload, True))
 
     def flush(self) -> None:
-        """Hand the kernel as much as it takes now. Raises OSError where the connection has ended."""
+        """Hand the kernel as much as it accepts now. Raises OSError if the connection has ended."""
         handed_bytes = 0
         while self._outgoing and handed_bytes < _AT_ONCE_BYTES:
             head, of_payload = self._outgoing[0]
@@ -96,11 +95,12 @@ class FrameChannel:
                 self._outgoing.popleft()
 
     def receive(self) -> list[Document]:
-        """Return the documents of the frames that have become whole, their payloads included, in order.
+        """Return the documents of the frames that are now complete (their payloads included), in order.
 
-        Raises FrameError for what is no frame, ConnectionResetError if the peer has closed, and OSError.
+        Raises FrameError if the data is not a valid frame, ConnectionResetError if the peer has closed the connection,
+        and other OSErrors.
         """
-        whole: list[Document] = []
+        complete: list[Document] = []
         read_bytes = 0
         while read_bytes < _AT_ONCE_BYTES:
             try:
@@ -108,18 +108,18 @@ class FrameChannel:
             except BlockingIOError:
                 break
             if not size_bytes:
-                if whole:
+                if complete:
                     break
                 raise ConnectionResetError("the peer has closed the connection")
             read_bytes += size_bytes
-            self._take(self._scratch[:size_bytes], whole)
-        return whole
+            self._take(self._scratch[:size_bytes], complete)
+        return complete
 
     def close(self) -> None:
-        """Let go of the connection; what the kernel has accepted is still delivered."""
+        """Close the connection. Data that the kernel has accepted is still delivered."""
         self.connection.close()
 
-    def _take(self, part: memoryview, whole: list[Document]) -> None:
+    def _take(self, part: memoryview, complete: list[Document]) -> None:
         while True:
             if self._document is not None:
                 of_payload = min(part.nbytes, self._payload_left)
@@ -130,7 +130,7 @@ class FrameChannel:
                 part = part[of_payload:]
                 if self._payload_left:
                     return
-                whole.append(self._document if self._kept is None else _with_payload(self._document, self._kept))
+                complete.append(self._document if self._kept is None else _with_payload(self._document, self._kept))
                 self._kept = None
                 self._document = None
             if not part.nbytes:
@@ -142,7 +142,7 @@ class FrameChannel:
                 self._parse()
 
     def _parse(self) -> None:
-        """Parse the header, or header and document, once they are whole."""
+        """Parse the header, or header and document, which are complete in the buffer."""
         magic, document_bytes, checksum, payload_bytes = _HEADER.unpack_from(self._buffer)
         if self._wanted_bytes == _HEADER.size:
             if magic != _MAGIC:

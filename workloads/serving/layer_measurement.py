@@ -1,8 +1,8 @@
-"""Measure how long a layer takes here, before a service starts.
+"""Measure how long a model's layer takes on this machine, before a prefill service starts.
 
 Run it as ``python -m workloads.serving.layer_measurement PLAN.json``.
 
-Exit status 0 once the result has been written; else 1 and one line on standard error.
+The exit status is 0 after the result has been written, else 1 with one line on standard error.
 """
 
 import json
@@ -17,18 +17,18 @@ from workloads.plan_file import read_plan, write_plan
 from workloads.prefill.profile_fit import TimedChunk
 
 CHUNKS = 4
-"""Of a prompt: the last attends to three times as many tokens before it."""
+"""The number of chunks in a measured prompt. The last one has three times as many prior tokens as its own."""
 
 _ROUNDS = 9
 _PARTS = (1, 2, 4)
-"""Chunks of the usual size, and of a half and a quarter of it."""
+"""Measure chunks of the configured size, and of a half and a quarter of it."""
 
 
 @dataclass(frozen=True)
 class MeasurementConfig:
-    """Prompts in chunks of ``chunk_tokens`` and fewer through the first ``layers`` layers of the work's model.
+    """Measure chunks of up to ``chunk_tokens`` tokens in the first ``layers`` layers of the model.
 
-    ``result`` is a file that receives a list of tokens, prior tokens and the nanoseconds of one layer.
+    ``result`` is the path of the file that receives the list of (tokens, prior tokens, nanoseconds of one layer).
     """
 
     inference: InferenceWork
@@ -38,42 +38,42 @@ class MeasurementConfig:
     parent_pid: int | None = None
 
     def write(self, path: Path) -> None:
-        """Write the plan as JSON."""
+        """Write the configuration as JSON."""
         write_plan(self, path)
 
 
-def measure(plan: MeasurementConfig) -> list[TimedChunk]:
-    """Return the median times of chunks in one layer. The sizes take turns, so that a disturbance hits all of them."""
-    # The runner, which reads what comes of it, never loads torch.
+def measure(config: MeasurementConfig) -> list[TimedChunk]:
+    """Return the median time of each chunk in one layer. Sizes alternate, so that a disturbance affects all of them."""
+    # Import torch only here: the runner imports this module too, and never loads torch.
     from workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
 
-    compute = PrefillCompute(plan.inference, range(plan.layers))
-    sizes = sorted({max(1, plan.chunk_tokens // part) for part in _PARTS})
-    seen: dict[tuple[int, int], list[int]] = {}
+    compute = PrefillCompute(config.inference, range(config.layers))
+    sizes = sorted({max(1, config.chunk_tokens // part) for part in _PARTS})
+    measured: dict[tuple[int, int], list[int]] = {}
     for _ in range(_ROUNDS):
         for size in sizes:
             for number, time_ns in enumerate(compute.time_chunks(size, CHUNKS)):
-                seen.setdefault((size, number * size), []).append(time_ns)
-    return [TimedChunk(*chunk, median_low(times_ns)) for chunk, times_ns in seen.items()]
+                measured.setdefault((size, number * size), []).append(time_ns)
+    return [TimedChunk(*chunk, median_low(times_ns)) for chunk, times_ns in measured.items()]
 
 
 def main(arguments: list[str]) -> int:
-    """Run the measurement of the plan named on the command line. Returns the exit status."""
+    """Run the measurement whose configuration file is named on the command line. Return the exit status."""
     if len(arguments) != 1:
-        _say("usage: python -m workloads.serving.layer_measurement PLAN.json")
+        _log("usage: python -m workloads.serving.layer_measurement PLAN.json")
         return 1
     try:
-        plan = read_plan(MeasurementConfig, Path(arguments[0]))
-        if plan.parent_pid is not None:
-            die_with_parent(plan.parent_pid)
-        Path(plan.result).write_text(json.dumps(measure(plan)), encoding="utf-8")
+        config = read_plan(MeasurementConfig, Path(arguments[0]))
+        if config.parent_pid is not None:
+            die_with_parent(config.parent_pid)
+        Path(config.result).write_text(json.dumps(measure(config)), encoding="utf-8")
     except (ValueError, OSError, RuntimeError) as failure:
-        _say(f"{type(failure).__name__}: {failure}")
+        _log(f"{type(failure).__name__}: {failure}")
         return 1
     return 0
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(f"wanbed layer measurement: {line}", file=sys.stderr, flush=True)
 
 

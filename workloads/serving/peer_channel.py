@@ -1,4 +1,4 @@
-"""The peer at the other end of a channel, on a selector whose data are functions of an event mask."""
+"""Drive a frame channel from a selector. The data of each of its keys is a function of the event mask."""
 
 import selectors
 from collections.abc import Callable, Iterable
@@ -8,10 +8,10 @@ from workloads.transport.frames.frame import FrameError
 
 
 class PeerChannel:
-    """Reads and writes a channel as far as possible, whenever the selector reports it.
+    """Reads and writes a channel as far as possible, whenever the selector reports it as ready.
 
-    ``heed`` is called with each document. ``gone`` is called once, with the reason, when the connection has ended; what
-    is sent after that is dropped.
+    ``handle`` is called with each received document. ``gone`` is called once, with the reason, when the connection has
+    ended; documents sent after that are dropped. ``here`` is true until then.
     """
 
     def __init__(
@@ -31,18 +31,18 @@ class PeerChannel:
         self._write()
 
     def send(self, document: Document, payload: Payload = 0) -> None:
-        """Send a frame, at once as far as the kernel takes it."""
+        """Send a frame: at once as far as the kernel accepts it, the rest when the selector reports the channel."""
         if self.here:
             self.channel.send(document, payload)
             self._write()
 
     def handle_all(self, documents: Iterable[Document]) -> None:
-        """Handle documents that came before this was made."""
+        """Handle documents that arrived before this object was created."""
         for document in documents:
             self._handle(document)
 
     def close(self) -> None:
-        """Close the connection, without a call of ``gone``."""
+        """Close the connection without calling ``gone``."""
         if self.here:
             self.here = False
             self._selector.unregister(self.channel)

@@ -1,6 +1,7 @@
 """A GPU that only prefills: ``python -m workloads.serving.pool_process PLAN.json``.
 
-It ends when the controller has gone, or on SIGTERM. Exit status 0 then; else 1 and one line on standard error.
+The process ends when the controller has closed its connection, or on SIGTERM, with exit status 0. On a failure it exits
+with status 1 and one line on standard error.
 """
 
 import signal
@@ -18,40 +19,40 @@ from workloads.transport.peer import TransportError
 NO_PIPELINE = -1
 
 
-def run_pool_gpu(plan: PoolGpuConfig) -> None:
-    """Serve until SIGTERM or the controller's end, then write the spans: of no iteration, pipeline or stage."""
-    gpu = serving_gpu(plan.serving)
-    worker = GpuWorker(plan.serving, plan.run_token, gpu, _say)
+def run_pool_gpu(config: PoolGpuConfig) -> None:
+    """Serve until SIGTERM or the controller's end, then write the spans: they have no microbatch, pipeline or stage."""
+    gpu = serving_gpu(config.serving)
+    worker = GpuWorker(config.serving, config.run_token, gpu, _log)
     signal.signal(signal.SIGTERM, lambda number, frame: worker.stop())
     gpu.never_trained()
     worker.serve()
-    # It may be told to end while it does.
+    # A SIGTERM may still arrive while the process exits.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    header = SpanLogHeader(plan.serving.gpu, plan.host, plan.datacenter, plan.index, NO_PIPELINE, NO_PIPELINE)
-    log = SpanLog(Path(plan.span_log), header)
+    header = SpanLogHeader(config.serving.gpu, config.host, config.datacenter, config.index, NO_PIPELINE, NO_PIPELINE)
+    log = SpanLog(Path(config.span_log), header)
     for span in gpu.take_spans():
-        times_ns = span.start_ns - plan.epoch_ns, span.end_ns - plan.epoch_ns
+        times_ns = span.start_ns - config.epoch_ns, span.end_ns - config.epoch_ns
         log.record(Span(PREFILL, NO_MICROBATCH, NO_MICROBATCH, *times_ns, request=span.request))
     log.complete()
 
 
 def main(arguments: list[str]) -> int:
-    """Run the GPU of the plan named on the command line. Returns the exit status."""
+    """Run the GPU whose configuration file is named on the command line. Return the exit status."""
     if len(arguments) != 1:
-        _say("usage: python -m workloads.serving.pool_process PLAN.json")
+        _log("usage: python -m workloads.serving.pool_process PLAN.json")
         return 1
     try:
-        plan = read_plan(PoolGpuConfig, Path(arguments[0]))
-        if plan.parent_pid is not None:
-            die_with_parent(plan.parent_pid)
-        run_pool_gpu(plan)
+        config = read_plan(PoolGpuConfig, Path(arguments[0]))
+        if config.parent_pid is not None:
+            die_with_parent(config.parent_pid)
+        run_pool_gpu(config)
     except (TransportError, ValueError, OSError, RuntimeError) as failure:
-        _say(f"{type(failure).__name__}: {failure}")
+        _log(f"{type(failure).__name__}: {failure}")
         return 1
     return 0
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(f"wanbed pool GPU: {line}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Connect the processes of a prefill service. A caller says hello with the trial's token."""
+"""Connect the processes of a prefill service. A caller first sends a hello with the trial's token."""
 
 import errno
 import hmac
@@ -17,11 +17,11 @@ _BACKLOG = 128
 
 
 class ServingError(Exception):
-    """A process of the service cannot go on; the message is one line."""
+    """A process of the service cannot continue. The message is one line."""
 
 
 def send_hello(token: str, gpu: int | None) -> Document:
-    """Return the hello that a caller sends first; ``gpu`` is None for a decode host."""
+    """Return the hello, the first message of a caller. ``gpu`` is None for a decode host."""
     return {"message": "Hello", "token": token, "gpu": gpu}
 
 
@@ -32,9 +32,9 @@ def call(
     timeout_ns: int,
     given_up: Callable[[], bool] = lambda: False,
 ) -> FrameChannel:
-    """Return a channel to ``peer``, which may not listen yet. The hello is queued.
+    """Connect to ``peer``, retrying while it does not listen yet. Return a channel with the hello queued.
 
-    Raises ServingError if nobody listens in time, or once it is ``given_up``.
+    Raises ServingError if there is no connection within ``timeout_ns``, or once ``given_up`` returns true.
     """
     deadline_ns = time.monotonic_ns() + timeout_ns
     while True:
@@ -55,11 +55,11 @@ def call(
 
 
 class Listener:
-    """Accepts channels of callers that know the token, on a selector that is shared with others.
+    """Accepts channels of callers that know the token, on a shared selector.
 
-    ``arrived`` is called with each channel once its hello is there, with the GPU's number, or None for a decode host,
-    and with whatever followed the hello. A caller that sends anything else is dropped, and ``note`` logs it. The
-    selector's data are functions of an event mask. ``keeps_payloads`` is that of the channels.
+    ``arrived`` is called for each channel after its hello, with the GPU's number (None for a decode host) and the
+    documents that followed the hello. A caller that sends anything else is dropped, and ``log`` is called with one
+    line. The data of the selector's keys are functions of the event mask. ``keeps_payloads`` applies to all channels.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Listener:
         token: str,
         selector: selectors.BaseSelector,
         arrived: Callable[[FrameChannel, int | None, list[Document]], None],
-        note: Callable[[str], None],
+        log: Callable[[str], None],
         *,
         keeps_payloads: bool = False,
     ) -> None:
@@ -76,13 +76,13 @@ class Listener:
         self._token = token
         self._selector = selector
         self._arrived = arrived
-        self._note = note
+        self._log = log
         self._socket = make_socket(own.address, own.port, None)
         self._socket.listen(_BACKLOG)
         selector.register(self._socket, selectors.EVENT_READ, self._accept)
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Stop listening."""
         self._selector.unregister(self._socket)
         self._socket.close()
 
@@ -92,22 +92,22 @@ class Listener:
         except (BlockingIOError, ConnectionAbortedError):
             return
         channel = FrameChannel(made, keeps_payloads=self._keeps_payloads)
-        self._selector.register(channel, selectors.EVENT_READ, lambda mask: self._greeted(channel, address))
+        self._selector.register(channel, selectors.EVENT_READ, lambda mask: self._receive_hello(channel, address))
 
-    def _greeted(self, channel: FrameChannel, address: Any) -> None:
+    def _receive_hello(self, channel: FrameChannel, address: Any) -> None:
         try:
             documents = channel.receive()
             if not documents:
                 return
-            hello, *more = documents
+            hello, *documents = documents
             if hello.get("message") != "Hello" or not isinstance(hello.get("token"), str):
-                raise FrameError("it does not say hello")
+                raise FrameError("its first message is not a hello")
             if not hmac.compare_digest(hello["token"].encode(), self._token.encode()):
                 raise FrameError("it belongs to another run")
         except (OSError, FrameError) as fault:
             self._selector.unregister(channel)
             channel.close()
-            self._note(f"dropped the client {address}: {fault}")
+            self._log(f"dropped the client {address}: {fault}")
             return
         self._selector.unregister(channel)
-        self._arrived(channel, hello.get("gpu"), more)
+        self._arrived(channel, hello.get("gpu"), documents)

@@ -1,6 +1,6 @@
-"""The plans of the processes of a prefill service, as files. Times are those of the testbed's clock.
+"""The configuration files of the processes of a prefill service. Times are those of the testbed's clock.
 
-Reading a GPU's plan takes only the standard library, because the plan is part of a rank's.
+This module imports only the standard library besides our own modules, because a rank's configuration contains a GPU's.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import PrefillSettings
 
 RENDEZVOUS_TIMEOUT_NS = 20_000_000_000
-"""Everything starts at once, on a machine with few cores. Training waits for none of it."""
+"""Long, because all processes start at once on a machine with few cores. Training does not wait for the rendezvous."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The address where a process of the service listens."""
+    """The host, IPv4 address and port where a process of the service listens."""
 
     host: str
     address: str
@@ -28,14 +28,14 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class GpuServingConfig:
-    """One GPU's part of a service.
+    """The configuration of one GPU of a service. Raises ValueError if ``stage`` is not below ``stages``.
 
-    Chunks from the stage before come in on ``listen``; ``following`` is the GPU of the next stage, None at the last.
-    Request r's KV cache goes to number ``r // datacenters`` of ``decodes``, in turns. ``kv_token_bytes``, of all of the
-    model's layers, and ``activation_token_bytes`` are what a token takes on the network. ``counts`` is a file that
-    receives what the worker counted. A ``pooled`` GPU does not train. ``training`` is what its plan, if there is one,
-    says of each iteration. With ``inference`` torch computes the layers of ``stage``; else they are replayed. Raises
-    ValueError for a stage that the model does not have.
+    A ``pooled`` GPU does not train. ``kv_token_bytes`` (all layers of the model together) and
+    ``activation_token_bytes`` are the bytes on the network for each token. The previous stage connects to ``listen``;
+    ``following`` is the GPU of the next stage, None at the last one. The KV cache of request r goes to decode host
+    ``r // datacenters`` modulo the number of ``decodes``. ``counts`` is the path of the file that receives the worker's
+    counts. ``training`` is the planned training iteration on this GPU, None if there is no plan. With ``inference``
+    torch computes the layers of ``stage``; without it they are replayed.
     """
 
     gpu: int
@@ -63,23 +63,23 @@ class GpuServingConfig:
 
     @property
     def layers(self) -> range:
-        """The model's layers that this GPU has."""
+        """The range of the model's layers on this GPU."""
         counts = self.model.stage_layers(self.stages)
         first = sum(counts[: self.stage])
         return range(first, first + counts[self.stage])
 
     def kv_sent_bytes(self, layers: int, tokens: int) -> int:
-        """Return the bytes of the KV cache of so many layers on the network, at least one."""
+        """Return the bytes on the network for the KV cache of ``tokens`` tokens in ``layers`` layers, at least 1."""
         return max(1, self.kv_token_bytes * tokens * layers // self.model.layers)
 
     def decode(self, request: int) -> int:
-        """Return the index in ``decodes`` of the host that continues a request."""
+        """Return the index in ``decodes`` of a request's decode host."""
         return request // self.datacenters % len(self.decodes)
 
 
 @dataclass(frozen=True)
 class PoolGpuConfig:
-    """A process for a GPU that does not train. Its spans go to ``span_log``."""
+    """The configuration of the process of a GPU that does not train. Its spans go to the file ``span_log``."""
 
     serving: GpuServingConfig
     host: str
@@ -91,15 +91,15 @@ class PoolGpuConfig:
     parent_pid: int | None = None
 
     def write(self, path: Path) -> None:
-        """Write the plan as JSON, readable by this user alone because of the token."""
+        """Write the configuration as JSON, readable only by this user because it contains the token."""
         write_plan(self, path)
 
 
 @dataclass(frozen=True)
 class DecodeConfig:
-    """A host that receives KV caches. ``counts`` is a file that receives how much came.
+    """The configuration of a decode host, which receives KV caches. Its counts go to the file ``counts``.
 
-    With ``inference`` the caches are real, and torch continues their sequences.
+    With ``inference`` the caches are real, and torch decodes their sequences.
     """
 
     listen: Endpoint
@@ -111,5 +111,5 @@ class DecodeConfig:
     inference: InferenceWork | None = None
 
     def write(self, path: Path) -> None:
-        """Write the plan as JSON, readable by this user alone because of the token."""
+        """Write the configuration as JSON, readable only by this user because it contains the token."""
         write_plan(self, path)

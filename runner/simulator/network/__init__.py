@@ -1,1 +1,1 @@
-"""Simulate the network: lines, channels, and who shares what."""
+"""Simulate the network: channels and the capacities that they share."""

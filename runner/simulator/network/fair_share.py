@@ -1,17 +1,17 @@
-"""Compute max-min fair rates: nobody can have more without somebody who has no more having less.
+"""Compute max-min fair rates: no flow can get more without another flow, which has no more, getting less.
 
-Bertsekas and Gallager, "Data Networks", 1992, section 6.5.2 (progressive filling). In whole bit/s, rounded down, so
-that no resource is ever above its capacity.
+Bertsekas and Gallager, "Data Networks", 1992, section 6.5.2 (progressive filling). Rates are in whole bit/s, rounded
+down, so that no resource exceeds its capacity.
 """
 
 from collections.abc import Mapping, Sequence
 
 
 def fair_rates_bps(flows: Sequence[Sequence[int]], capacities_bps: Mapping[int, int]) -> list[int]:
-    """Return the rate of each flow, given the resources that it crosses, at least one, by number.
+    """Return the rate of each flow, given the numbers of the resources that it crosses (at least one).
 
-    Among resources that run full at the same rate the one with the lowest number is filled first. A rate is 1 bit/s at
-    least.
+    Of resources that are saturated at the same rate, the one with the lowest number is filled first. A rate is at least
+    1 bit/s.
     """
     rates = [0] * len(flows)
     left_bps: dict[int, int] = {}

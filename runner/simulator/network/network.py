@@ -1,4 +1,4 @@
-"""Make the channels between ranks from a topology: what each crosses, and with whom it shares."""
+"""Create the channels between ranks from a topology, with the resources that each channel crosses and shares."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,32 +16,33 @@ from runner.tcp.window import LEAST_TIMEOUT_NS, TcpWindow, opened
 from testbed.network.topology import Topology
 
 Ends = tuple[StagePlace, StagePlace]
-"""The place that sends, and the place that receives."""
+"""The sending place and the receiving place."""
 
 _Hosts = tuple[str, str]
-"""The name of the host that sends, and that of the host that receives."""
+"""The names of the sending host and the receiving host."""
 
 Resource = tuple[str, str, str]
-"""A kind (``node_pair``, ``trunk``, ``port``) and its ends; a port has one, and an empty name."""
+"""A kind (``node_pair``, ``trunk`` or ``port``) and the names of its two ends. The second name of a port is empty."""
 
 _RESOURCES = {"node_pair": 0, "trunk": 1, "port": 2}
-"""Kinds in the order in which a transfer crosses them: each lets no more through to those behind it than it has."""
+"""The kinds in the order in which a transfer crosses them. Each limits what reaches the following ones."""
 
 _NOTICED_PART = 8
-"""Windows that let out less at once than this part of what the line holds are ignored: nobody waits for it."""
+"""Acknowledgements wait noticeably only behind windows of at least 1/8 of what the line holds in a round trip."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """The network of one simulation, from which its channels are made.
+    """The network of one simulation, which creates the channels.
 
-    Across the WAN the hosts of a node pair share its cap, and the pairs of two datacenters their trunk. All that goes
-    to one host, from wherever, shares its port; hosts do not slow down what they send. Each of these is shared between
-    node pairs, max-min, and what a node pair gets between its channels. Places on one host exchange at once.
+    Across the WAN the channels of a node pair share its cap, and the node pairs of two datacenters share their trunk.
+    Everything that is sent to a host shares the host's port; sending is not limited by a port. Each resource is shared
+    max-min between node pairs, and a node pair's rate is split between its channels. Transfers between places on one
+    host take no time.
 
-    ``equal_parts`` are as many as use each trunk alike, of which one is simulated, with its part of every trunk: the
-    places of the others stand for those of the first. ``dilation`` is that of an emulation to be compared with: TCP's
-    timers are the only thing that it does not slow down, so that they are shorter by it here.
+    Only one of ``equal_parts`` equal parts is simulated, with its share of every trunk; places of the other parts are
+    represented by those of the first. ``dilation`` is that of an emulation to compare with. An emulation does not
+    dilate TCP's timers, so they are divided by it here.
     """
 
     topology: Topology
@@ -52,7 +53,7 @@ class Network:
     dilation: float = 1.0
 
     def line(self, ends: Ends) -> Line:
-        """Return the line between the two, with all its rate: that of the narrowest of what a transfer crosses."""
+        """Return the line between two places, unshared: with the rate of the narrowest resource that it crosses."""
         one, other = ends
         if one.host == other.host:
             return Line(None, 0, self.effects.headers)
@@ -63,16 +64,16 @@ class Network:
 
     @property
     def intra_line(self) -> Line:
-        """The line that joins two hosts of one datacenter."""
+        """The line between two hosts of one datacenter."""
         return Line(self.topology.intra_rate_bps, self.topology.intra_latency_ns, self.effects.headers)
 
     def connections_between(self, ends: Ends) -> int:
-        """Return how many TCP connections join the two hosts."""
+        """Return the number of TCP connections between the two hosts."""
         hosts = (ends[0].host.name, ends[1].host.name)
         return self.connections[hosts if hosts in self.connections else hosts[::-1]]
 
     def window(self, ends: Ends) -> TcpWindow:
-        """Return the TCP connections between the two, as they are when they have just been opened."""
+        """Return the window of newly opened TCP connections between the two places."""
         return opened(
             self.line(ends),
             self.connections_between(ends),
@@ -83,9 +84,9 @@ class Network:
         )
 
     def channels(self, wanted: Iterable[Ends], events: EventQueue) -> dict[Ends, Channel]:
-        """Return a channel for each of ``wanted``, which are all that there will be.
+        """Return a channel for each of ``wanted``. These must be all channels of the simulation.
 
-        They begin in the first equal part.
+        They start at places of the first equal part.
         """
         ends = sorted(wanted, key=lambda pair: (pair[0].pipeline, pair[0].stage, pair[1].pipeline, pair[1].stage))
         crossed = {pair: self._resources(pair) for pair in ends}
@@ -93,13 +94,13 @@ class Network:
         numbers = {resource: number for number, resource in enumerate(sorted(binding))}
         capacity = SharedCapacity(events, {numbers[resource]: rate_bps for resource, rate_bps in binding.items()})
         users = Counter(resource for resources in crossed.values() for resource in resources if resource in binding)
-        meeting = self._rendezvous(ends)
+        opposites = self._opposites(ends)
         flows: dict[_Hosts, NodePairFlow] = {}
         channels: dict[Ends, Channel] = {}
         for pair in ends:
             own = [resource for resource in crossed[pair] if resource in binding]
             hosts = _hosts(pair)
-            if any(users[resource] > 1 for resource in own) or hosts in meeting:
+            if any(users[resource] > 1 for resource in own) or hosts in opposites:
                 if hosts not in flows:
                     flows[hosts] = NodePairFlow(len(flows), sorted(numbers[resource] for resource in own))
                 channels[pair] = SharedChannel(self.line(pair), self.window(pair), flows[hosts], capacity)
@@ -107,15 +108,15 @@ class Network:
                 whole = self.line(pair)
                 line = replace(whole, rate_bps=min((binding[resource] for resource in own), default=None))
                 channels[pair] = PrivateChannel(line, self.window(pair), whole)
-        for hosts, opposite in meeting.items():
+        for hosts, opposite in opposites.items():
             flows[hosts].opposite = flows[opposite]
         return channels
 
-    def _rendezvous(self, wanted: Iterable[Ends]) -> dict[_Hosts, _Hosts]:
-        """Return the node pairs whose acknowledgements may wait noticeably, each with the pair that they wait for.
+    def _opposites(self, wanted: Iterable[Ends]) -> dict[_Hosts, _Hosts]:
+        """Return the node pairs whose acknowledgements may wait noticeably, each with the opposite pair.
 
-        Acknowledgements wait behind that pair's bytes. That is where both directions are in use, with windows that let
-        out enough at once.
+        Acknowledgements wait behind the opposite pair's bytes. The wait is noticeable where both directions are in use
+        and a window lets out enough bytes at once.
         """
         let_out: Counter[_Hosts] = Counter()
         opposites: dict[_Hosts, _Hosts] = {}
@@ -134,13 +135,13 @@ class Network:
         }
 
     def _is_its_mirror(self, ends: Ends) -> bool:
-        """Return whether, of two equal parts, each sends to the other, alike: one direction stands for both."""
+        """Return whether ``ends`` join two equal parts that send to each other alike: one direction represents both."""
         one, other = ends
         mirror = self._in_first_part(other)
         return self.equal_parts == 2 and mirror.host != other.host and mirror.host == one.host
 
     def _resources(self, ends: Ends) -> dict[Resource, int]:
-        """Return the resources that a channel crosses and that have a limit, with their capacities in bit/s."""
+        """Return the limited resources that a channel crosses, with their capacities in bit/s."""
         one, other = ends
         if one.host == other.host:
             return {}
@@ -157,12 +158,12 @@ class Network:
         return found
 
     def _in_first_part(self, place: StagePlace) -> StagePlace:
-        """Return the place of the first equal part where the same happens at the same time."""
+        """Return the place of the first equal part that corresponds to ``place``."""
         pipelines = self.variant.placement.pipelines
         return pipelines[place.pipeline % (len(pipelines) // self.equal_parts)][place.stage]
 
     def _binding(self, crossed: Mapping[Ends, Mapping[Resource, int]]) -> dict[Resource, int]:
-        """Return the resources that can run full: one that carries all its node pairs at once does not count."""
+        """Return the resources that can be a bottleneck, without those that can carry all their node pairs at once."""
         capacities = {resource: bps for resources in crossed.values() for resource, bps in resources.items()}
         most_bps: dict[Resource, dict[tuple[str, str], int]] = {}
         for (one, other), resources in crossed.items():

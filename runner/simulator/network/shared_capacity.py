@@ -1,9 +1,9 @@
-"""Share resources that several node pairs cross, so that each gets its max-min fair share at every instant.
+"""Share resources between the node pairs that cross them: each gets its max-min fair share at every instant.
 
-A resource is a node pair, a trunk or a host's port. It is shared between node pairs, as the testbed's queues do it, and
-what a node pair gets is split evenly between its channels that send; what windows have let out all at once waits in
-line, first come, first served. Whenever node pairs have begun or stopped to send, the rates of all that they could
-affect are worked out anew, once for all that happens at one instant.
+A resource is a node pair, a trunk or a host's port. It is shared between node pairs, as by the testbed's queues. A node
+pair's rate is split evenly between its channels that send; bursts that windows have let out at once are served first
+come, first served. Whenever node pairs begin or stop sending, the rates of all affected node pairs are recomputed, once
+for all changes of one instant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,20 +17,20 @@ class Sender(Protocol):
     """A channel while it sends."""
 
     is_burst: bool
-    """Whether its windows have let out all at once that it sends now, so that it waits in line."""
+    """Whether its windows have let out at once what it sends now, so that it is served first come, first served."""
 
     def send_at(self, rate_bps: int, now_ns: int) -> None:
-        """Send at this rate from now on."""
+        """Send at ``rate_bps`` from now on."""
 
     def queued_bits_ns(self, now_ns: int) -> int:
-        """Return what its windows have let out and the line has not yet carried, in bits on the wire times 10^9."""
+        """Return what its windows have let out and the line has not carried yet, in wire bits x 10^9."""
 
 
 class NodePairFlow:
-    """All channels from one host to another; ``number`` breaks ties and differs between node pairs.
+    """All channels from one host to another. ``number`` is unique and breaks ties.
 
-    ``opposite`` are those of the other direction, among whose bytes acknowledgements wait; None where none waits
-    noticeably.
+    ``opposite`` is the flow of the other direction, behind whose bytes acknowledgements wait; None where the wait is
+    not noticeable.
     """
 
     __slots__ = ("number", "opposite", "rate_bps", "resources", "sending")
@@ -43,9 +43,9 @@ class NodePairFlow:
         self.opposite: NodePairFlow | None = None
 
     def acknowledged_later_ns(self, now_ns: int) -> int | None:
-        """Return how long an acknowledgement that comes now waits until what is queued before it has left.
+        """Return how long an acknowledgement sent now waits for the bytes queued before it.
 
-        None while the other direction sends and has not been told its rate.
+        Return None while the opposite direction sends but has no rate yet.
         """
         if self.opposite is None or not self.opposite.sending:
             return 0
@@ -54,9 +54,9 @@ class NodePairFlow:
         return sum(channel.queued_bits_ns(now_ns) for channel in self.opposite.sending) // self.opposite.rate_bps
 
     def split(self, now_ns: int) -> None:
-        """Give every channel that sends its part, in whole bit/s, at least 1.
+        """Set the rate of every channel that sends: an equal part in whole bit/s, at least 1.
 
-        Bursts wait in line: the first of them has the parts of all.
+        Bursts are served one after the other: the first one has the parts of all bursts.
         """
         part_bps = max(self.rate_bps // len(self.sending), 1)
         bursts = [channel for channel in self.sending if channel.is_burst]
@@ -71,8 +71,8 @@ class NodePairFlow:
 class SharedCapacity:
     """The resources of one simulation, by number, and the node pairs that send over each of them now.
 
-    A resource limits only while those that send could ask for more than it has, each of them at most for what the
-    narrowest other resource on its way lets through. One that limits nobody is not looked at.
+    A resource is limiting only while its senders could together use more than its capacity, where each sender uses at
+    most the capacity of the narrowest other resource on its path. Resources that are not limiting are ignored.
     """
 
     def __init__(self, events: EventQueue, capacities_bps: Mapping[int, int]) -> None:
@@ -85,7 +85,7 @@ class SharedCapacity:
         self._freed: set[int] = set()
 
     def begin(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
-        """Let ``channel`` send from now on, as one of ``flow``; it gets its rate before any time passes."""
+        """Let ``channel`` of ``flow`` send from now on. It gets its rate at the same instant."""
         flow.sending[channel] = None
         if len(flow.sending) == 1:
             if flow not in self._most_bps:
@@ -96,7 +96,7 @@ class SharedCapacity:
         self._touch(flow, now_ns)
 
     def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
-        """Handle that ``channel`` sends no more."""
+        """Handle that ``channel`` of ``flow`` has stopped sending."""
         del flow.sending[channel]
         if not flow.sending:
             flow.rate_bps = 0
@@ -108,9 +108,10 @@ class SharedCapacity:
         self._touch(flow, now_ns)
 
     def _most_of(self, flow: NodePairFlow, resource: int) -> int:
-        """Return what the rest of its way lets a flow ask of a resource: more than there is, where nothing else limits.
+        """Return the most that a flow can use of a resource, given the other resources on its path.
 
-        Of several that have the least, one has to limit: that with the lowest number.
+        That is more than the resource's capacity if no other one is narrower. Of equally narrow resources only the one
+        with the lowest number counts as limiting.
         """
         own_bps = self._capacities_bps[resource]
         return min(

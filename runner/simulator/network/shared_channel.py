@@ -1,6 +1,6 @@
-"""Simulate a channel that shares node pair, trunk or port with others: its rate changes while it sends.
+"""Simulate a channel that shares a node pair, trunk or port with others, so that its rate changes while it sends.
 
-Progress is counted in bits times 10^9, so that it is exact.
+Progress is counted in bits x 10^9, so that it is exact.
 """
 
 from array import array
@@ -15,11 +15,11 @@ from runner.tcp.window import BOUNDED, Delay, TcpWindow
 
 _BITS_NS = 8 * 10**9
 _MOST_STEPS = 1000
-"""Windows of one transfer that are looked at by themselves where only the other direction could hold them up."""
+"""The most windows of a transfer that are followed one by one only because the opposite direction may delay them."""
 
 
 class _Transfer(NamedTuple):
-    """A transfer, as it was queued."""
+    """A queued transfer: the arguments of ``Channel.queue``."""
 
     available_ns: int
     size_bytes: int
@@ -30,7 +30,7 @@ class _Transfer(NamedTuple):
 
 
 class SharedChannel:
-    """A ``Channel`` whose rate depends on who else sends; it is one of ``flow``."""
+    """A ``Channel`` of ``flow`` whose rate depends on the other senders."""
 
     def __init__(self, line: Line, window: TcpWindow, flow: NodePairFlow, capacity: SharedCapacity) -> None:
         self.line = line
@@ -72,7 +72,7 @@ class SharedChannel:
         accepted: Accepted | None = None,
         at_once: bool = True,
     ) -> None:
-        """Send as ``Channel.queue`` does; each is called when it is so."""
+        """Queue a transfer as ``Channel.queue`` says. ``left`` and ``accepted`` are called when it has happened."""
         self._waiting.append(_Transfer(available_ns, size_bytes, left, striping, accepted, at_once))
         self._queued += size_bytes
         if len(self._waiting) == 1:
@@ -88,7 +88,7 @@ class SharedChannel:
         self._capacity.events.at(max(transfer.available_ns, self._capacity.events.now_ns), self._go_on, None)
 
     def _go_on(self, now_ns: int, _: None) -> None:
-        """Begin the next stretch that the window allows, or wait until it does."""
+        """Begin the next stretch that the window allows, or wait until the window allows one."""
         if not self._unsent:
             self._end_transfer(now_ns)
             return
@@ -111,11 +111,11 @@ class SharedChannel:
         self._capacity.begin(self, self._flow, now_ns)
 
     def _report_if_accepted(self, allowed: int, now_ns: int) -> None:
-        """Tell that the windows let out all that is left, or let the stretch end when they will."""
+        """Call ``accepted`` if the windows let out all that is left, else end the stretch where they will."""
         accepted = self._waiting[0].accepted
         if accepted is None or self._is_accepted or allowed >= BOUNDED:
             return
-        # Beyond what keeps the line busy, windows let out what waits on its way.
+        # Bytes that windows let out beyond what keeps the line busy wait in queues on the path.
         waits = max(allowed - self._open_bytes, 0) if self._openly else allowed
         if self._unsent <= waits and self._window.lets_out(self._waiting[0].striping, now_ns):
             self._is_accepted = True
@@ -124,7 +124,7 @@ class SharedChannel:
             self._part = self._unsent - waits
 
     def send_at(self, rate_bps: int, now_ns: int) -> None:
-        """Let the stretch go at this rate from now on."""
+        """Send the stretch at ``rate_bps`` from now on."""
         if rate_bps == self._rate_bps:
             return
         self._progress(now_ns)
@@ -143,21 +143,21 @@ class SharedChannel:
         if self._first_ns is None:
             self._first_ns = now_ns
         if self._delay is not None:
-            self._capacity.events.at(now_ns + self.line.latency_ns, self._heard, (self._delay, False))
+            self._capacity.events.at(now_ns + self.line.latency_ns, self._set_delay, (self._delay, False))
 
-    def _heard(self, now_ns: int, what: tuple[Delay, bool]) -> None:
-        """Look how long the other end's first acknowledgement of a stretch waits."""
+    def _set_delay(self, now_ns: int, what: tuple[Delay, bool]) -> None:
+        """Set how long the first acknowledgement of a stretch, which is sent now, waits at the other end."""
         delay, asked_before = what
         later_ns = self._flow.acknowledged_later_ns(now_ns)
         if later_ns is None and not asked_before:
-            # The other direction goes on at this instant, and is told its rate at the end of it.
-            self._capacity.events.at(now_ns, self._heard, (delay, True))
+            # The opposite direction continues at this instant, and gets its rate at the end of it.
+            self._capacity.events.at(now_ns, self._set_delay, (delay, True))
         delay.later_ns = later_ns or 0
 
     def queued_bits_ns(self, now_ns: int) -> int:
-        """As ``Sender.queued_bits_ns``."""
+        """Return the value that ``Sender.queued_bits_ns`` describes."""
         gone_bits_ns = self._rate_bps * self._payload_share * (now_ns - self._since_ns)
-        # What has been acknowledged while the stretch left has let out more behind it, its own first bytes included.
+        # Acknowledgements during the stretch, also of its own first bytes, have let out more bytes behind it.
         begun_ns = now_ns if self._part_ns is None else self._part_ns
         acknowledged_ns = max(now_ns - begun_ns - self._window.rtt_ns, 0)
         own = min(self._rate_bps * self._payload_share * acknowledged_ns // self._bits_ns_per_byte, self._part)
@@ -185,7 +185,7 @@ class SharedChannel:
         else:
             self._window.sent(self._part_ns, now_ns, self._part, self._delay, limited=self._limited)
         self._unsent -= self._part
-        # A stretch ends on a whole nanosecond: one that only goes on had begun with the rest of the last one.
+        # A stretch ends on a whole nanosecond. One that only continues begins with the fraction left by the last one.
         self._carried_bits_ns = self._left_bits_ns if self._openly and self._unsent else 0
         self._capacity.stop(self, self._flow, now_ns)
         if self._unsent:
@@ -196,7 +196,7 @@ class SharedChannel:
     def _end_transfer(self, now_ns: int) -> None:
         transfer = self._waiting.popleft()
         first_ns = now_ns if self._first_ns is None else self._first_ns
-        # Each connection's first round goes when it is let out, although the transfer as a whole waits in line.
+        # Each connection sends its first round when its window lets it out, although the whole transfer waits in line.
         let_out_ns = now_ns if self._let_out_ns is None else self._let_out_ns
         others = bool(self._waiting)
         last_ns = self._window.last_byte_ns(let_out_ns, now_ns, transfer.striping, self.line)

@@ -1,4 +1,4 @@
-"""Simulate activations and gradients over stage boundaries, alone or shared by the pipelines of a DP-cell."""
+"""Simulate the transfers of activations and gradients over stage boundaries, alone or shared by a DP-cell."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,28 +9,29 @@ from runner.tcp.line import Line
 from runner.tcp.striping import Striping
 
 Arrived = Callable[[int, int, int, int], None]
-"""Called once all is known of a transfer: when its first byte left, its last one had left, and when each was there.
+"""Called once all times of a transfer are known, which may be in the future.
 
-That is (left first, left last, there first, there last); the times may lie ahead.
+The arguments are the times at which the first byte leaves, the last byte leaves, the first byte arrives, and the last
+byte arrives.
 """
 
 
 @dataclass(slots=True)
 class _Offer:
-    """A transfer on its way, and what is known so far of its shares."""
+    """A transfer under way, and the times known so far. ``missing`` counts the parts whose times are not known yet."""
 
     time_ns: int
     arrived: Arrived
     missing: int
     first_left_ns: int = -1
     last_left_ns: int = 0
-    first_there_ns: int = -1
-    last_there_ns: int = 0
+    first_arrival_ns: int = -1
+    last_arrival_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The part of a transfer that goes over the channel of one mate."""
+    """The part of a transfer that goes over the channel of one cell mate."""
 
     mate: int
     size_bytes: int
@@ -38,7 +39,7 @@ class _Part:
 
 
 class OwnTransfers:
-    """One direction of a boundary of one pipeline, over its own channel: transfers go in the order they are made."""
+    """One direction of a boundary of one pipeline, over its own channel. Transfers keep the order of ``offer``."""
 
     def __init__(self, channel: Channel, size_bytes: int, striping: Striping | None = None) -> None:
         self._channel = channel
@@ -46,7 +47,7 @@ class OwnTransfers:
         self._striping = striping
 
     def offer(self, now_ns: int, pipeline: int, microbatch: int, arrived: Arrived) -> None:
-        """Queue a transfer that has been made."""
+        """Queue a transfer."""
         latency_ns = self._channel.line.latency_ns
 
         def left(start_ns: int, end_ns: int) -> None:
@@ -59,17 +60,18 @@ class OwnTransfers:
 class SharedTransfers:
     """One direction of a boundary of a DP-cell under temporal sharing: the cell's pipelines take turns on all channels.
 
-    ``channels`` has one for each pipeline of the cell. A transfer of pipeline p is cut in as many equal parts; part q
-    goes from p to its mate q inside the datacenter (scatter), over q's channel, and on the far side to p (gather). The
-    legs overlap: a part may leave q once the first ``chunk_bytes`` of it are there, and is gathered but for the last
-    ones when its last byte arrives. Scattering takes ``A / C`` of the port's time of each mate, since a host may send
-    to several at full rate, and gathering ``A (C-1)/C`` of the receiver's. ``scatter`` and ``gather`` are the lines
-    between mates on either side, without a rate where mates share a host; what else comes to these ports is not slowed.
+    ``channels`` has one for each of the C pipelines of the DP-cell. A transfer of A bytes of pipeline p is cut into C
+    equal parts. Part q goes from p to cell mate q inside the datacenter (scatter), over q's channel, and on the far
+    side to p (gather). The three legs overlap: a part may leave q once its first ``chunk_bytes`` are there, and when
+    its last byte arrives on the far side all but the last chunk has been gathered. Scattering occupies the port of each
+    mate for ``A / C`` bytes, because a host may send to several hosts at full rate; gathering occupies the receiver's
+    port for ``A (C-1)/C`` bytes. ``scatter`` and ``gather`` are the lines between cell mates on either side, without a
+    rate where mates share a host. Other transfers to these ports are not slowed down.
 
-    With ``turns``, of (pipeline of the cell, microbatch), every channel takes the transfers in that order, and the next
-    one only when those before it have left. Without, it takes parts as the first chunk of each is there: what a mate
-    has of its own goes before what is still on its way to it. ``dealings`` hold how the chunks of each share go over
-    the connections of its node pair.
+    With ``turns``, a sequence of (pipeline of the DP-cell, microbatch), every channel takes the transfers in that
+    order, each one only after the previous ones have left. Without it, a channel takes a part when the part's first
+    chunk is there, so a mate's own parts go before parts still on their way to it. ``stripings`` has the striping of
+    each mate's part over the connections of its node pair.
     """
 
     events: EventQueue
@@ -84,7 +86,7 @@ class SharedTransfers:
     _position: int = 0
 
     def offer(self, now_ns: int, mate: int, microbatch: int, arrived: Arrived) -> None:
-        """Send a transfer that the cell's pipeline number ``mate`` has made; with ``turns``, once it is its turn."""
+        """Send a transfer of pipeline number ``mate`` of the DP-cell: at once, or with ``turns`` in its turn."""
         offer = _Offer(now_ns, arrived, len(self.channels))
         if not self.turns:
             self._send(mate, offer)
@@ -119,14 +121,14 @@ class SharedTransfers:
 
         def left(start_ns: int, end_ns: int) -> None:
             end_ns = max(end_ns, whole_ns)
-            there_ns, last_ns = start_ns + line.latency_ns, end_ns + line.latency_ns
+            first_ns, last_ns = start_ns + line.latency_ns, end_ns + line.latency_ns
             if mate != owner:
                 chunk_ns = self.gather.latency_ns + self.gather.duration_ns(self.chunk_bytes)
-                there_ns, last_ns = there_ns + chunk_ns, last_ns + chunk_ns
+                first_ns, last_ns = first_ns + chunk_ns, last_ns + chunk_ns
             offer.first_left_ns = start_ns if offer.first_left_ns < 0 else min(offer.first_left_ns, start_ns)
-            offer.first_there_ns = there_ns if offer.first_there_ns < 0 else min(offer.first_there_ns, there_ns)
+            offer.first_arrival_ns = first_ns if offer.first_arrival_ns < 0 else min(offer.first_arrival_ns, first_ns)
             offer.last_left_ns = max(offer.last_left_ns, end_ns)
-            offer.last_there_ns = max(offer.last_there_ns, last_ns)
+            offer.last_arrival_ns = max(offer.last_arrival_ns, last_ns)
             offer.missing -= 1
             if not offer.missing:
                 self._deliver(offer)
@@ -136,5 +138,5 @@ class SharedTransfers:
     def _deliver(self, offer: _Offer) -> None:
         count = len(self.channels)
         gathered_ns = self.gather.duration_ns(self.size_bytes * (count - 1) // count)
-        offer.last_there_ns = max(offer.last_there_ns, offer.first_there_ns + gathered_ns)
-        offer.arrived(offer.first_left_ns, offer.last_left_ns, offer.first_there_ns, offer.last_there_ns)
+        offer.last_arrival_ns = max(offer.last_arrival_ns, offer.first_arrival_ns + gathered_ns)
+        offer.arrived(offer.first_left_ns, offer.last_left_ns, offer.first_arrival_ns, offer.last_arrival_ns)

@@ -1,4 +1,4 @@
-"""Read off the channels what crossed the WAN, host by host."""
+"""Compute the traffic over the WAN of every node pair from the histories of the channels."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ Crossing = tuple[Ends, Channel]
 
 
 def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: int) -> tuple[WanTraffic, ...]:
-    """Return the traffic of every node pair, of all the equal parts of which the first one's channels are given."""
+    """Return the traffic of every node pair of all ``parts`` equal parts, given the channels of the first part."""
     pipelines = variant.placement.pipelines
     size = len(pipelines) // parts
     found: dict[tuple[str, str], list[Channel]] = {}
@@ -30,28 +30,28 @@ def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: 
             for place in pipeline
         }
         for (source, destination), first in traffic.items():
-            # A ring of all replicas has hosts of every part: it crosses the WAN only where there is one part.
+            # A ring of all replicas has hosts of every part. It crosses the WAN only where there is one part.
             ends = names.get(source, source), names.get(destination, destination)
             every.append(WanTraffic(*ends, first.times_ns, first.wire_bytes))
     return tuple(every)
 
 
 def part_sent(sizes: Column, moved_ns: Column, whole_ns: Column) -> Column:
-    """Return how much of each size has gone after so long of the whole time, rounded down."""
+    """Return how much of each size has been sent after ``moved_ns`` of ``whole_ns``, rounded down."""
     if not len(sizes) or int(sizes.max()) * int(whole_ns.max()) < 2**63:
         return sizes * moved_ns // whole_ns
-    # The product would not fit in 64 bits: what a double rounds is less than a billionth of the size.
+    # The product would overflow 64 bits. The rounding error of a double is less than a billionth of the size.
     return np.floor(sizes * (moved_ns / whole_ns)).astype(np.int64)
 
 
 def _cumulative(source: str, destination: str, channels: Sequence[Channel]) -> WanTraffic:
-    """Return the sum of several channels' histories, as a count that grows evenly between its times."""
+    """Return the sum of several channels' histories, as a byte count that grows linearly between its times."""
     line = channels[0].line
     history = np.concatenate([np.frombuffer(channel.history, np.int64).reshape(-1, 3) for channel in channels])
     begins, ends, sizes = history.T
     times = np.unique(np.concatenate((np.zeros(1, np.int64), begins, ends)))
     if len(channels) == 1:
-        # Stretches follow each other: what had left by then is the sum of those before.
+        # Stretches do not overlap: the bytes sent by a time are the sum of the stretches before it.
         sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
         payload = sums[np.searchsorted(ends, times, side="right")]
     else:
@@ -60,7 +60,7 @@ def _cumulative(source: str, destination: str, channels: Sequence[Channel]) -> W
 
 
 def _sent_by(times: Column, channel: Channel) -> Column:
-    """Return how much one channel had sent by each of these times: its stretches follow each other."""
+    """Return how much one channel, whose stretches do not overlap, had sent by each of ``times``."""
     begins, ends, sizes = np.frombuffer(channel.history, np.int64).reshape(-1, 3).T
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
     stretch = np.searchsorted(ends, times, side="right")

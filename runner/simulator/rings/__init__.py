@@ -1,1 +1,1 @@
-"""Simulate ring all-reduces."""
+"""Simulate the ring all-reduces of gradients."""

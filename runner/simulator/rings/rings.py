@@ -17,13 +17,13 @@ class Ring(Protocol):
     """The ring of one stage."""
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """Handle that the replica at that position of the ring is ready."""
+        """Handle that the replica at ``position`` of the ring is ready. Call ``done`` when its result is known."""
 
 
 def ring_ends(network: Network) -> dict[int, list[Ends]]:
     """Return the two places of each hop of each stage's ring, from each replica of the first equal part to the next.
 
-    Stages that have nothing to sum are left out, and all where there is one replica.
+    Stages without gradients are left out. With a single replica there are no rings.
     """
     variant = network.variant
     simulated = variant.pipelines // network.equal_parts
@@ -36,10 +36,10 @@ def ring_ends(network: Network) -> dict[int, list[Ends]]:
 
 
 class Rings:
-    """The rings of all stages, one a stage, of all replicas.
+    """The rings of all stages: one for each stage, of all its replicas.
 
-    A ring that shares nothing with anybody is worked out as a whole; any other goes event by event beside the rest.
-    Where fewer replicas are simulated than there are, these stand for the others by their position.
+    A ring that shares no resource is computed at once; any other one is simulated event by event. Where only one of
+    several equal parts is simulated, its replicas represent those at the same positions of the other parts.
     """
 
     def __init__(self, network: Network, channels: Mapping[Ends, Channel], events: EventQueue) -> None:
@@ -68,16 +68,16 @@ class Rings:
                 self._rings[stage] = shared
                 self._crossing += zip(ends, own, strict=True)
 
-    def sums(self, stage: int) -> bool:
-        """Return whether the replicas of that stage have something to sum."""
+    def has_gradients(self, stage: int) -> bool:
+        """Return whether the replicas of ``stage`` have gradients to all-reduce."""
         return stage in self._rings
 
     def join(self, stage: int, iteration: int, pipeline: int, now_ns: int, done: Done) -> None:
-        """Handle that the replica of that stage in that pipeline is ready; ``done`` is called when it has the sum."""
+        """Handle that the replica of ``stage`` in ``pipeline`` is ready. Call ``done`` when its result is known."""
         self._rings[stage].join(iteration, self._positions[stage][pipeline], now_ns, done)
 
     def crossed(self) -> list[Crossing]:
-        """Return the channels over the WAN that have carried something, each with its ends."""
+        """Return the channels over the WAN that have carried traffic, each with its ends."""
         every = [*self._crossing, *(crossing for ring in self._private for crossing in ring.crossed())]
         return [
             (pair, channel) for pair, channel in every if pair[0].datacenter != pair[1].datacenter and channel.history
@@ -87,9 +87,9 @@ class Rings:
 class _PrivateRing:
     """A ring over channels that carry nothing else.
 
-    Where lines and starts repeat after some positions, so does all that happens, and only so many are looked at: a
-    large ring of equal replicas costs no more than its steps. One that crosses the WAN is looked at as a whole, since
-    what crossed is asked for.
+    Where lines and start times repeat after some positions, only one period is computed, so the cost of a large ring
+    of equal replicas depends on its steps alone. A ring that crosses the WAN is computed as a whole, because the
+    traffic of every channel is needed.
     """
 
     def __init__(self, network: Network, ends: Sequence[Ends], cut: RingCut) -> None:
@@ -103,7 +103,7 @@ class _PrivateRing:
         self._waiting: dict[int, dict[int, tuple[int, Done]]] = {}
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """Handle as ``Ring.join`` does; all replicas are answered when the last one joins."""
+        """Do as ``Ring.join`` says. ``done`` of all replicas is called when the last one joins."""
         waiting = self._waiting.setdefault(iteration, {})
         waiting[position] = now_ns, done
         if len(waiting) < len(self._ends):
@@ -117,11 +117,11 @@ class _PrivateRing:
             waiting[each][1](start_ns, ends_ns[each % period])
 
     def crossed(self) -> list[Crossing]:
-        """Return its channels, each with its ends."""
+        """Return the ring's channels, each with its ends."""
         return list(zip(self._ends, self._channels, strict=False))
 
     def _period(self, ready_ns: Sequence[int]) -> int:
-        """Return after how many positions everything repeats, a multiple of what it was before."""
+        """Return after how many positions everything repeats. This is a multiple of the previous period."""
         replicas, before = len(ready_ns), len(self._channels) or 1
         if self._crosses_wan:
             return replicas
@@ -133,7 +133,7 @@ class _PrivateRing:
         )
 
     def _grow(self, period: int) -> None:
-        """Give each of the first ``period`` positions a channel of its own, in the state of the one it was like."""
+        """Give each of the first ``period`` positions its own channel, in the state of the one that represented it."""
         if not self._channels:
             pairs = self._ends[:period]
             self._channels = [PrivateChannel(self._network.line(pair), self._network.window(pair)) for pair in pairs]

@@ -1,7 +1,7 @@
-"""Simulate a ring all-reduce whose channels carry other traffic too: event by event, to share with all of it.
+"""Simulate a ring all-reduce whose channels share resources with other traffic, event by event.
 
-The rules are those of ``runner.simulator.rings.ring_all_reduce``; here each replica begins when it is ready, and what a
-step takes is known only when it has left.
+The rules are those of ``runner.simulator.rings.ring_all_reduce``. Here each replica begins when it is ready, and the
+duration of a step is known only when it has left.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,14 +11,14 @@ from runner.simulator.rings.ring_all_reduce import RingCut
 from runner.tcp.channel import Channel
 
 Done = Callable[[int, int], None]
-"""Called with when a replica became ready, and when it has the sum, which may lie ahead."""
+"""Called with the time at which a replica became ready and the time, possibly future, at which it has the result."""
 
 
 class SharedRing:
     """The replicas of one stage, in the ring's order.
 
-    ``channels[i]`` leads from position i to the next one, over ``connections[i]`` of TCP. Where there are more replicas
-    than channels are given, those given repeat all around the ring.
+    ``channels[i]`` leads from position i to the next one, over ``connections[i]`` TCP connections. If the ring has more
+    replicas than channels are given, the given ones repeat around the ring.
     """
 
     def __init__(
@@ -30,26 +30,26 @@ class SharedRing:
         self.events = events
         latencies_ns = [channel.line.latency_ns for channel in channels]
         round_ns = sum(latencies_ns) * cut.replicas // len(channels)
-        # Else what comes round the ring comes later than room for it does.
+        # Otherwise data takes longer around the ring than the report of free room, so no step ever waits for room.
         self.awaits_room = cut.window_holds_all and 2 * max(latencies_ns) > round_ns
         self.awaited = [cut.awaited(step) for step in range(cut.steps)] if self.awaits_room else []
         self._rounds: dict[int, _Round] = {}
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """Handle that the replica at that position is ready."""
+        """Handle that the replica at ``position`` is ready."""
         current = self._rounds.get(iteration)
         if current is None:
             current = self._rounds[iteration] = _Round(self)
         current.join(position, now_ns, done)
         if current.joined == len(self.channels):
-            # Whoever is still under way keeps it alive by the events to come.
+            # Pending events still refer to the round.
             del self._rounds[iteration]
 
 
 class _Round:
-    """One all-reduce: for each position the last step that has begun, is complete, or has come from the one before.
+    """One all-reduce. For each position it keeps the last step that has begun, is complete, or has arrived.
 
-    A step is complete once it has left and what it passes on has come whole.
+    A step is complete once it has left and the whole segment that it passes on has arrived.
     """
 
     def __init__(self, ring: SharedRing) -> None:
@@ -62,28 +62,28 @@ class _Round:
         self._begun = [-1] * count
         self._left: list[set[int]] = [set() for _ in range(count)]
         self._complete = [-1] * count
-        self._first_come = [-1] * count
-        self._whole_come = [-1] * count
+        self._first_arrived = [-1] * count
+        self._whole_arrived = [-1] * count
         self._accepted = [False] * count
         self._first_used = [-1] * count
         self._whole_used = [-1] * count
 
     def join(self, position: int, now_ns: int, done: Done) -> None:
-        """Handle that the replica at that position is ready."""
+        """Handle that the replica at ``position`` is ready."""
         self.joined += 1
         self._ready_ns[position], self._done[position] = now_ns, done
         self._report(position, now_ns)
         self._advance(position, now_ns)
 
     def _report(self, position: int, now_ns: int) -> None:
-        """Tell the replica before what has been used here."""
+        """Report to the previous replica what this one has used."""
         ring = self._ring
         if ring.awaits_room and self._ready_ns[position] >= 0:
             before = (position - 1) % self._count
-            used = before, self._first_come[position], self._whole_come[position]
-            ring.events.at(now_ns + ring.channels[before].line.latency_ns, self._told, used)
+            used = before, self._first_arrived[position], self._whole_arrived[position]
+            ring.events.at(now_ns + ring.channels[before].line.latency_ns, self._used_reported, used)
 
-    def _told(self, now_ns: int, what: tuple[int, int, int]) -> None:
+    def _used_reported(self, now_ns: int, what: tuple[int, int, int]) -> None:
         position, self._first_used[what[0]], self._whole_used[what[0]] = what
         self._advance(position, now_ns)
 
@@ -97,24 +97,26 @@ class _Round:
         return (self._whole_used if whole else self._first_used)[position] >= before
 
     def _advance(self, position: int, now_ns: int) -> None:
-        """Begin and complete as many steps of a position as what has come and left allows."""
+        """Begin and complete all steps of a position that are now possible."""
         if self._ready_ns[position] < 0:
             return
         steps = self._ring.cut.steps
         while (
             (step := self._begun[position] + 1) < steps
-            and self._first_come[position] >= step - 1
-            and self._whole_come[position] >= step - 2
+            and self._first_arrived[position] >= step - 1
+            and self._whole_arrived[position] >= step - 2
             and self._has_room(position, step)
         ):
             self._begin(position, step, now_ns)
-        while (step := self._complete[position] + 1) in self._left[position] and self._whole_come[position] >= step - 1:
+        while (step := self._complete[position] + 1) in self._left[position] and self._whole_arrived[
+            position
+        ] >= step - 1:
             self._complete[position] = step
             self._left[position].remove(step)
             latency_ns = self._ring.channels[position].line.latency_ns
-            self._ring.events.at(now_ns + latency_ns, self._whole, ((position + 1) % self._count, step))
+            self._ring.events.at(now_ns + latency_ns, self._segment_arrived, ((position + 1) % self._count, step))
         done = self._done[position]
-        if done is not None and self._accepted[position] and self._whole_come[position] == steps - 1:
+        if done is not None and self._accepted[position] and self._whole_arrived[position] == steps - 1:
             self._done[position] = None
             done(self._ready_ns[position], now_ns)
 
@@ -129,7 +131,9 @@ class _Round:
         def chunk_left(_: int, end_ns: int) -> None:
             nonlocal chunk_left_ns
             chunk_left_ns = end_ns
-            events.at(max(end_ns, events.now_ns) + latency_ns, self._first, ((position + 1) % self._count, step))
+            events.at(
+                max(end_ns, events.now_ns) + latency_ns, self._chunk_arrived, ((position + 1) % self._count, step)
+            )
             if not rest_bytes:
                 rest_left(_, end_ns)
 
@@ -144,14 +148,14 @@ class _Round:
         if rest_bytes:
             channel.queue(now_ns, rest_bytes, rest_left, rest, accepted=last, at_once=False)
 
-    def _first(self, now_ns: int, what: tuple[int, int]) -> None:
+    def _chunk_arrived(self, now_ns: int, what: tuple[int, int]) -> None:
         position, step = what
-        self._first_come[position] = max(self._first_come[position], step)
+        self._first_arrived[position] = max(self._first_arrived[position], step)
         self._report(position, now_ns)
         self._advance(position, now_ns)
 
-    def _whole(self, now_ns: int, what: tuple[int, int]) -> None:
-        position, self._whole_come[what[0]] = what
+    def _segment_arrived(self, now_ns: int, what: tuple[int, int]) -> None:
+        position, self._whole_arrived[what[0]] = what
         self._report(position, now_ns)
         self._advance(position, now_ns)
 

@@ -1,9 +1,9 @@
-"""Simulate a ring all-reduce of fewer bytes than replicas: most segments are empty, and nobody waits for those.
+"""Simulate a ring all-reduce of fewer bytes than replicas, where some segments are empty and are not sent.
 
-As ``workloads.transport.ring.ring_round`` cuts it, a segment is one byte or none. A replica passes a segment on as soon
-as it has come, and has the sum when all that it receives has come and all that it sends is on its way. As many segments
-as are not empty may be on their way to a replica, or wait there until it is ready: the next one waits until the replica
-has told the one before that there is room, in this iteration or the last.
+As ``workloads.transport.ring.ring_round`` cuts the data, a segment has one byte or none. A replica passes a segment on
+as soon as it has arrived. It has the result when it has received all its segments and all that it sends is on its way.
+At most as many segments as are not empty may be on their way to a replica or wait there. A further one waits until the
+replica has reported free room to the previous one, in this iteration or the last.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from workloads.transport.ring.ring_round import cut_segments
 
 
 class SparseRing:
-    """The replicas of one stage, in the ring's order; ``channels[i]`` leads from position i to the next one."""
+    """The replicas of one stage, in the ring's order. ``channels[i]`` leads from position i to the next one."""
 
     def __init__(self, channels: Sequence[Channel], size_bytes: int, events: EventQueue) -> None:
         self.channels = channels
@@ -29,22 +29,22 @@ class SparseRing:
         self._unsent: list[deque[tuple[_Round, int]]] = [deque() for _ in channels]
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """Handle that the replica at that position is ready."""
+        """Handle that the replica at ``position`` is ready."""
         current = self._rounds.get(iteration)
         if current is None:
             current = self._rounds[iteration] = _Round(self)
         current.join(position, now_ns, done)
         if current.joined == len(self.channels):
-            # Whoever is still under way keeps it alive by the events to come.
+            # Pending events still refer to the round.
             del self._rounds[iteration]
 
-    def send(self, whose: "_Round", position: int, step: int, now_ns: int) -> None:
-        """Send that step's segment to the next position once there is room for it."""
-        self._unsent[position].append((whose, step))
+    def send(self, ring_round: "_Round", position: int, step: int, now_ns: int) -> None:
+        """Send the segment of ``step`` to the next position once there is room for it."""
+        self._unsent[position].append((ring_round, step))
         self._send_next(position, now_ns)
 
     def give_credit(self, position: int, segments: int, now_ns: int) -> None:
-        """Tell the position before this one that so many segments have been used here."""
+        """Report to the previous position that ``segments`` segments have been used at this one."""
         before = (position - 1) % len(self.channels)
         self.events.at(now_ns + self.channels[before].line.latency_ns, self._credited, (before, segments))
 
@@ -57,18 +57,18 @@ class SparseRing:
         unsent, channel, events = self._unsent[position], self.channels[position], self.events
         while unsent and self._credit[position]:
             self._credit[position] -= 1
-            whose, step = unsent.popleft()
+            ring_round, step = unsent.popleft()
 
-            def left(_: int, end_ns: int, whose: "_Round" = whose, step: int = step) -> None:
+            def left(_: int, end_ns: int, ring_round: "_Round" = ring_round, step: int = step) -> None:
                 arrival_ns = max(end_ns, events.now_ns) + channel.line.latency_ns
-                events.at(arrival_ns, whose.come, ((position + 1) % len(self.channels), step))
+                events.at(arrival_ns, ring_round.arrived, ((position + 1) % len(self.channels), step))
 
             channel.queue(now_ns, 1, left)
-            whose.sent(position, now_ns)
+            ring_round.sent(position, now_ns)
 
 
 class _Round:
-    """One all-reduce: what each position still has to receive and to send, and what waits for it to be ready."""
+    """One all-reduce: what each position still has to receive and send, and which segments wait until it is ready."""
 
     def __init__(self, ring: SparseRing) -> None:
         self._ring = ring
@@ -86,7 +86,7 @@ class _Round:
                 self._receives[(segment + step + 1) % count] += 1
 
     def join(self, position: int, now_ns: int, done: Done) -> None:
-        """Handle that the replica at that position is ready."""
+        """Handle that the replica at ``position`` is ready."""
         self.joined += 1
         self._ready_ns[position], self._done[position] = now_ns, done
         if position in self._ring.segments:
@@ -100,8 +100,8 @@ class _Round:
         self._sends[position] -= 1
         self._end(position, now_ns)
 
-    def come(self, now_ns: int, what: tuple[int, int]) -> None:
-        """Handle that a position has received the segment that the one before it sent in that step."""
+    def arrived(self, now_ns: int, what: tuple[int, int]) -> None:
+        """Handle that a position has received the segment that the previous one sent in a step."""
         position, step = what
         if self._ready_ns[position] < 0:
             self._early[position].append(step)

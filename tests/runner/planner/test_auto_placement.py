@@ -1,4 +1,4 @@
-"""``placement: auto`` in an experiment: the planner is asked where the variant is resolved."""
+"""``placement: auto`` in an experiment: the planner chooses the places when the variant is resolved."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def test_pipelines_and_microbatches_stay_as_the_file_has_them() -> None:
     ]
 
 
-def test_each_swept_sweep_point_has_a_placement_of_its_own_and_the_file_stays_as_written() -> None:
+def test_each_sweep_point_has_its_own_placement_and_the_document_keeps_auto() -> None:
     sweep = {"topology.links.0.between": [["a", "b"], ["a", "c"]]}
     experiment = parsed(document({"a": 3, "b": 2, "c": 2}, 7, links=SLOW, variants=[AUTO], sweep=sweep))
     orders = [

@@ -1,4 +1,4 @@
-"""The bound against prices: below all of them, and equal where an iteration is nothing but what it counts."""
+"""The bound is below all prices, and equals the price where it accounts for the whole iteration."""
 
 from itertools import pairwise
 from typing import Any

@@ -23,7 +23,7 @@ def test_a_candidate_names_the_datacenter_of_each_stage() -> None:
     ],
 )
 def test_what_is_no_candidate_is_refused(cells: int, size: int, runs: tuple[tuple[str, int], ...]) -> None:
-    with pytest.raises(ValueError, match=r"below 1|comes once"):
+    with pytest.raises(ValueError, match=r"below 1|occurs twice"):
         Candidate(cells, size, runs)
 
 

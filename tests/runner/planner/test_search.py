@@ -69,7 +69,7 @@ def test_datacenters_that_are_alike_are_not_tried_in_each_others_place() -> None
     assert [candidate.datacenters for candidate in asked] == [("a", "b", "c")]
 
 
-def test_a_search_that_is_cut_off_says_so_and_has_the_greedy_answer_at_least() -> None:
+def test_a_search_that_is_cut_off_reports_it_and_returns_the_greedy_answer_at_least() -> None:
     task = task_of(document({"a": 3, "b": 5, "c": 4}, 4, variants=GPIPE))
     found = search_better(search_space(task), at_random(1), nothing_known, most_simulations=7)
     assert found.simulations == 7

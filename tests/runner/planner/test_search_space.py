@@ -48,7 +48,7 @@ def test_replicas_of_a_stage_share_a_datacenter_so_that_gpus_can_be_left_over() 
     assert free_gpus(network({"a": 2, "b": 7})) == {"a": 2, "b": 7}
 
 
-def test_cells_are_of_the_size_asked_for() -> None:
+def test_dp_cells_have_the_configured_size() -> None:
     asked = {"name": "atlas", "schedule": "atlas", "transport": {"sharing": "temporal", "pipelines_per_cell": 2}}
     space = search_space(task_of(document({"a": 8, "b": 8}, 3, variants=[asked])))
     assert space.pipelines == (2, 4)
@@ -60,7 +60,7 @@ def test_without_sharing_a_cell_is_one_pipeline() -> None:
     assert {(c.dp_cells, c.pipelines_per_cell) for c in every_candidate(space)} == {(1, 1), (2, 1), (3, 1)}
 
 
-def test_auto_makes_cells_no_larger_than_transfers_ask_for_and_none_where_nothing_crosses() -> None:
+def test_auto_makes_dp_cells_no_larger_than_transfers_need() -> None:
     # A transfer lasts 8.8 ms, 3 forwards: of 4 pipelines across the WAN none is a multiple of 3, and 4 are too many.
     space = search_space(
         task_of(document({"a": 8, "b": 4}, 2, compute={"forward": "3ms", "activation": "1MiB", "gradient": "1MiB"}))

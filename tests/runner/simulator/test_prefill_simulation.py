@@ -1,4 +1,4 @@
-"""Prefill beside a simulated training: what each does to the other."""
+"""Prefill beside simulated training, and the effect of each on the other."""
 
 from collections import Counter
 from itertools import pairwise
@@ -132,7 +132,7 @@ def test_the_same_input_gives_the_same_to_the_byte() -> None:
 
 
 @pytest.mark.parametrize(("schedule", "first"), [("atlas", 0), ("1f1b", 1)])
-def test_a_plan_made_ahead_tells_bubbles_before_any_iteration_has_shown_them(schedule: str, first: int) -> None:
+def test_a_plan_predicts_bubbles_before_the_first_iteration(schedule: str, first: int) -> None:
     transport = {"model": "ideal", "connections": "auto", "sharing": "temporal"}
     variants = [{"name": "any", "schedule": schedule, "transport": transport}]
     spans = simulated(point(variants=variants, **with_prefill(warmup=0)))[0].spans

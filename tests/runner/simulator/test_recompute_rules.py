@@ -1,4 +1,4 @@
-"""Varuna's two rules of when to recompute, simulated: two stages and two microbatches, worked out by hand."""
+"""Varuna's two rules of when to recompute, simulated: two stages and two microbatches, computed by hand."""
 
 import pytest
 

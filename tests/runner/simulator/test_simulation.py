@@ -25,7 +25,7 @@ def simulation() -> Simulation:
     return Simulation(SpanColumns.of_training(np.array(rows, np.int64)), (), {})
 
 
-def test_an_iteration_lasts_from_the_first_computation_to_the_last_sum_or_step(simulation: Simulation) -> None:
+def test_an_iteration_lasts_from_its_first_to_its_last_computation_or_all_reduce(simulation: Simulation) -> None:
     assert simulation.windows_ns == [(0, 58), (60, 80)]
     assert simulation.iteration_time_ns(0) == 39
     assert simulation.iteration_time_ns(1) == 20

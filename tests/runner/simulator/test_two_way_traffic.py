@@ -1,4 +1,4 @@
-"""Acknowledgements wait behind what the other direction sends: two full directions slow each other down."""
+"""Acknowledgements wait behind data of the other direction: two full directions slow each other down."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ LINE = Line(8_000_000, LATENCY_NS, headers=False)
 
 
 class TwoWays:
-    """Two hosts that send to each other over one line each way, with such windows."""
+    """Two hosts that send to each other over one line in each direction, with the given windows."""
 
     def __init__(self, *windows: TcpWindow, line: Line = LINE) -> None:
         self.events = EventQueue()
@@ -33,7 +33,7 @@ class TwoWays:
         ]
 
     def ends_ns(self, *transfers: tuple[int, int, int]) -> list[int]:
-        """When each transfer, of a direction, a time and a size, has left."""
+        """Return when each transfer, given by direction, time and size, has left."""
         found = [0] * len(transfers)
         for number, (direction, available_ns, size_bytes) in enumerate(transfers):
 

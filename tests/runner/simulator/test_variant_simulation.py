@@ -1,4 +1,4 @@
-"""What holds for every simulation, whatever is simulated."""
+"""Properties of every simulation."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -291,7 +291,7 @@ def test_what_replicas_far_apart_sum_crosses_the_wan() -> None:
         ("Reversed", r"^Reversed fails: it sends the gradient of stage 0 to stage 1$"),
     ],
 )
-def test_whatever_a_schedule_does_wrong_is_reported_in_one_line(schedule: str, text: str) -> None:
+def test_faults_of_a_schedule_are_reported_in_one_line(schedule: str, text: str) -> None:
     document = {
         "topology": {"datacenters": [{"name": "east", "hosts": 2}]},
         "model": {"hidden": 64, "context": 64},
@@ -332,7 +332,7 @@ class Stubborn(GPipe):
 
 
 class Raising(GPipe):
-    """GPipe that has lost something."""
+    """GPipe that raises an error."""
 
     def choose(self, stage: int) -> Action | None:
         raise KeyError("lost")

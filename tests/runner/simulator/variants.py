@@ -1,4 +1,4 @@
-"""Sweep points made from documents, and what tests read off their simulations."""
+"""Sweep points created from documents, and figures that tests read from their simulations."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +10,13 @@ from runner.simulator.simulation import KIND_CODES, Simulation
 
 
 def sweep_point(document: Mapping[str, Any]) -> SweepPoint:
-    """The only one of an experiment without a sweep."""
+    """Return the only sweep point of an experiment without a sweep."""
     (point,) = parse_experiment(document, "exp.yaml", Path()).points()
     return point
 
 
 def all_reduces_ns(simulation: Simulation) -> list[int]:
-    """How long each all-reduce took, from its replica's being ready on."""
+    """Return the duration of each all-reduce from the time at which its replica was ready."""
     spans = simulation.spans
     sums = spans.kind == KIND_CODES["all_reduce"]
     return [int(each) for each in spans.end_ns[sums] - spans.start_ns[sums]]

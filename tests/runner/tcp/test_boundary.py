@@ -1,4 +1,4 @@
-"""Transfers in a row over the connections of a boundary, as a plan takes them."""
+"""Successive transfers over the connections of a boundary, as a plan models them."""
 
 import pytest
 

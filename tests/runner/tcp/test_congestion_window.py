@@ -13,11 +13,11 @@ from testbed.network.tcp_settings import TcpSettings
 INITIAL = 14_480
 RTT_NS = 40_000_000
 HELD = 500_000
-"""What 100 Mbit/s carry in an RTT."""
+"""The bytes that 100 Mbit/s carry in an RTT."""
 
 
 def rounds(window: CongestionWindow, count: int) -> list[int]:
-    """How wide it is after so many rounds, in each of which all of it is sent and acknowledged."""
+    """Return the window after a number of rounds, in each of which all of it is sent and acknowledged."""
     sizes = []
     for _ in range(count):
         size_bytes = window.size_bytes

@@ -18,7 +18,7 @@ TIMEOUT_NS = 280_000_000
 
 
 def rounds(connections: Connections, striping: Striping, times_ns: Sequence[int]) -> list[int]:
-    """How many rounds the transfers that begin at those times wait for; each leaves at once."""
+    """Return how many rounds the transfers that begin at these times wait. Each leaves at once."""
     found = []
     for time_ns in times_ns:
         found.append(connections.waiting(striping, time_ns).rounds)
@@ -57,7 +57,9 @@ def test_a_connection_is_narrow_only_for_chunks_wider_than_its_full_window() -> 
 
 
 @given(st.integers(2, 64), st.integers(1, 200), st.integers(1, 300_000), st.sampled_from([None, WINDOW]))
-def test_nobody_waits_for_ever(connections: int, chunks: int, chunk_bytes: int, window: int | None) -> None:
+def test_waiting_rounds_decrease_to_those_of_the_full_window(
+    connections: int, chunks: int, chunk_bytes: int, window: int | None
+) -> None:
     striping = Striping(connections, chunks, chunk_bytes)
     most_bytes = -(-chunks // connections) * chunk_bytes
     found = rounds(Connections(connections, window, INITIAL), striping, range(20 * connections))
@@ -67,7 +69,7 @@ def test_nobody_waits_for_ever(connections: int, chunks: int, chunk_bytes: int, 
 
 
 def round_by_round(congestion: int, load_bytes: int) -> tuple[int, int]:
-    """The same for one connection, each round by itself: how many rounds it waits, and its window afterwards."""
+    """Compute the same round by round for one connection: the rounds that it waits, and its window afterwards."""
     count, sent, opening = 0, 0, congestion
     while sent + min(opening, WINDOW) < load_bytes:
         count, sent, opening = count + 1, sent + min(opening, WINDOW), 2 * opening
@@ -133,7 +135,7 @@ def test_the_last_byte_leaves_when_the_line_has_carried_the_last_round_of_all() 
     )
 
 
-@pytest.mark.parametrize("dealt", [True, False])
+@pytest.mark.parametrize("striped", [True, False])
 def test_the_narrowest_connection_delays_its_transfer_and_not_the_next(striped: bool) -> None:
     window = TcpWindow(RTT_NS, 12 * WINDOW, 12 * INITIAL, each=Connections(12, WINDOW, INITIAL))
     channel = PrivateChannel(Line(None, RTT_NS // 2, headers=False), window)

@@ -12,12 +12,12 @@ WINDOW = 64_000
 
 
 def fast(window: TcpWindow) -> PrivateChannel:
-    """A channel whose line takes no time: what a transfer takes, the window does."""
+    """Return a channel with an unlimited line, where only the window limits a transfer."""
     return PrivateChannel(Line(None, RTT_NS // 2, headers=False), window)
 
 
 def rounds(window: TcpWindow, size_bytes: int, at_ns: int = 0) -> int:
-    """In how many bursts, one RTT after another, so many bytes leave."""
+    """Return the number of bursts, one in each RTT, in which the bytes leave."""
     start_ns, end_ns = fast(window).transmit(at_ns, size_bytes)
     return (end_ns - start_ns) // RTT_NS + 1
 

@@ -1,4 +1,4 @@
-"""Small planning tasks, and prices that need no simulator: the makespan that Atlas plans, and what follows it."""
+"""Small planning tasks, and prices without a simulator: the makespan of Atlas's plan, then the all-reduce."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ ATLAS = {"name": "atlas", "schedule": "atlas", "transport": {"connections": "aut
 
 
 def document(gpus: dict[str, int], stages: int, **changes: Any) -> dict[str, Any]:
-    """Datacenters with so many hosts of one GPU, 10 ms of forward, 1 MiB over 1 Gbit/s and 10 ms from any to any."""
+    """Return an experiment: hosts of one GPU, 10 ms of forward, and 1 MiB over 1 Gbit/s and 10 ms between DCs."""
     return {
         "topology": {
             "datacenters": [{"name": name, "hosts": hosts} for name, hosts in gpus.items()],
@@ -80,7 +80,7 @@ def random_task(seed: int, schedule: str = "atlas", *, most_gpus: int = 8) -> Pl
 def planned_pricing(
     topology: Topology, resolve: Callable[[Candidate], ResolvedVariant], context: int, *_: object
 ) -> Pricing:
-    """In place of the simulator: the makespan of Atlas' plan, and the sum of gradients over a ring of replicas."""
+    """Price without the simulator: the makespan of Atlas's plan, and the all-reduce over a ring of replicas."""
 
     def price(candidate: Candidate) -> Price:
         variant = resolve(candidate)

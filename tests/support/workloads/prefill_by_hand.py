@@ -1,4 +1,4 @@
-"""Prefills over a pipeline of stages, a layer at a time, in whatever order of sequences and stages a test asks for."""
+"""Prefill over a pipeline of stages, one layer at a time, in any order of sequences and stages that a test chooses."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def tiny_stages(depth: int) -> list[InferenceStage]:
 
 
 def moved(payload: memoryview) -> memoryview:
-    """The bytes as another host has them."""
+    """Return a copy of the bytes, as another host has them."""
     return memoryview(bytearray(payload))
 
 
@@ -56,11 +56,11 @@ class PrefillByHand:
         self._running: list[PrefillChunk | None] = [None for _ in self.stages]
 
     def ready(self) -> list[int]:
-        """The stages that have a layer to run, now."""
+        """Return the stages that have a layer to run now."""
         return [stage for stage, inputs in enumerate(self._inputs) if inputs]
 
     def run_layer(self, stage: int) -> None:
-        """Run the next layer of the chunk at the head of a stage's queue; its last one sends what comes out on."""
+        """Run the next layer of the first chunk in a stage's queue. Its last layer sends the output on."""
         chunk = self._running[stage]
         if chunk is None:
             prior = self.caches[stage].tokens
@@ -78,7 +78,7 @@ class PrefillByHand:
             self._inputs[stage + 1].append(self.stages[stage + 1].hidden_states(moved(sent)))
 
     def give_up(self, stage: int) -> None:
-        """Forget how far a stage's chunk has come."""
+        """Abandon a stage's chunk, which begins again."""
         self._running[stage] = None
 
     def run(self) -> "PrefillByHand":

@@ -1,4 +1,4 @@
-"""What cut and interrupted inference is compared with: the whole model over the whole sequence at once, in fp64."""
+"""The reference for cut and interrupted inference: the whole model over the whole sequence at once, in fp64."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -32,7 +32,7 @@ def tiny_weights() -> dict[str, Array]:
 
 
 def one_shot(tokens: list[int]) -> Reference:
-    """Every sum written out: no cache, no chunk, no mask but that no token attends to one after it."""
+    """Compute every sum explicitly, without cache or chunks. No token attends to a later one."""
     weights = tiny_weights()
     x = weights["tokens.weight"][tokens]
     all_keys, all_values = [], []

@@ -37,7 +37,7 @@ def test_each_token_of_a_moved_cache_is_the_likeliest(prefill: PrefillByHand, to
     assert len(followers) == tokens
     logits = one_shot([*prefill.prompt, first, *followers]).logits
     for token, of_all in zip([first, *followers], logits[len(prefill.prompt) - 1 :], strict=False):
-        # Two tokens that are as likely but for rounding are both right.
+        # Two tokens that are equally likely except for rounding are both correct.
         assert of_all[token] == pytest.approx(of_all.max(), abs=1e-5)
 
 

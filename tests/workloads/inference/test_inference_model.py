@@ -52,7 +52,7 @@ def test_a_stage_sends_the_hidden_state_of_every_token() -> None:
 
 
 def flops_one_by_one(model: InferenceModel, tokens: int, prior_tokens: int) -> int:
-    """Of one layer: two operations for each number of each matrix a token's vector meets."""
+    """Count one layer's operations: two for each element of each matrix that multiplies a token's vector."""
     total = 0
     query_width, kv_width = model.heads * model.head_dim, model.kv_heads * model.head_dim
     for position in range(prior_tokens, prior_tokens + tokens):

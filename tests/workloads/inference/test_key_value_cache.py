@@ -12,7 +12,7 @@ from workloads.inference.key_value_cache import KVCache
 
 
 class ApartDevice(CpuDevice):
-    """A CPU with memory of its own, as a GPU has: whatever comes and goes is copied."""
+    """A CPU with separate memory, like a GPU: every transfer to or from it is a copy."""
 
     shares_memory = False
 

@@ -1,7 +1,7 @@
 from workloads.inference.prompt_tokens import prompt_tokens
 
 
-def test_a_prompt_is_the_same_for_whoever_asks() -> None:
+def test_a_prompt_is_the_same_in_every_process() -> None:
     assert prompt_tokens(3, 7, 40, 512) == prompt_tokens(3, 7, 40, 512)
 
 

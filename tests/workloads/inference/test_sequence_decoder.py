@@ -37,11 +37,11 @@ def finished(decoder: SequenceDecoder) -> dict[int, list[int]]:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 8])
-def test_parts_that_came_in_any_order_go_on_as_if_the_prompt_had_been_prefilled_here(depth: int) -> None:
+def test_cache_parts_may_arrive_in_any_order(depth: int) -> None:
     decoder = SequenceDecoder(WORK)
     came, first = parts(depth, 6)
     for layers, chunk, data in reversed(came):
-        decoder.cache_came(3, layers, chunk, data, first if chunk == 1 and layers.stop == TINY.layers else None)
+        decoder.add_cache_part(3, layers, chunk, data, first if chunk == 1 and layers.stop == TINY.layers else None)
     decoder.begin(3, 6)
     assert finished(decoder) == {3: expected(6)}
 
@@ -51,7 +51,7 @@ def test_sequences_go_on_in_the_order_in_which_they_were_begun_a_token_at_each_s
     came, first = parts(2, 6)
     for request in (4, 2):
         for layers, chunk, data in came:
-            decoder.cache_came(request, layers, chunk, data, first)
+            decoder.add_cache_part(request, layers, chunk, data, first)
         decoder.begin(request, 3)
     seen = []
     for _ in range(4):
@@ -64,7 +64,7 @@ def test_a_request_for_one_token_has_it_from_its_prefill() -> None:
     decoder = SequenceDecoder(WORK)
     came, first = parts(1, 6)
     for layers, chunk, data in came:
-        decoder.cache_came(0, layers, chunk, data, first)
+        decoder.add_cache_part(0, layers, chunk, data, first)
     decoder.begin(0, 1)
     assert finished(decoder) == {0: [first]}
 
@@ -74,7 +74,7 @@ def test_no_sequence_goes_on_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -
     decoder = SequenceDecoder(WORK)
     came, first = parts(1, 6)
     for layers, chunk, data in came:
-        decoder.cache_came(0, layers, chunk, data, first)
+        decoder.add_cache_part(0, layers, chunk, data, first)
     decoder.begin(0, 10**9)
     assert finished(decoder) == {0: expected(4)}
 
@@ -83,7 +83,7 @@ def test_a_cache_that_is_not_whole_is_refused() -> None:
     decoder = SequenceDecoder(WORK)
     came, first = parts(2, 6)
     for layers, chunk, data in came[:-1]:
-        decoder.cache_came(0, layers, chunk, data, first)
+        decoder.add_cache_part(0, layers, chunk, data, first)
     with pytest.raises(ValueError, match=r"^request 0: its cache is not whole$"):
         decoder.begin(0, 3)
 
@@ -91,6 +91,6 @@ def test_a_cache_that_is_not_whole_is_refused() -> None:
 def test_a_cache_without_its_first_token_is_refused() -> None:
     decoder = SequenceDecoder(WORK)
     for layers, chunk, data in parts(1, 6)[0]:
-        decoder.cache_came(0, layers, chunk, data, None)
+        decoder.add_cache_part(0, layers, chunk, data, None)
     with pytest.raises(ValueError, match=r"^request 0: its first token did not come"):
         decoder.begin(0, 3)

@@ -1,4 +1,4 @@
-"""Public traces and times, which the repository does not carry."""
+"""Public traces and times, which are not in the repository."""
 
 import os
 from pathlib import Path

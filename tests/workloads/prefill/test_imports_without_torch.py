@@ -1,4 +1,4 @@
-"""The controller of prefill is a process of its own, and starts without waiting for torch."""
+"""The prefill controller is a process of its own, and must start without importing torch."""
 
 import subprocess
 import sys

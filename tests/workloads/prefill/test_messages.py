@@ -23,5 +23,5 @@ def test_a_message_comes_out_of_json_as_it_went_in(message: Message) -> None:
     [{}, {"message": "Hello"}, {"message": "PieceDone", "request": 1}, {"message": "QueuePiece", "gpu": 1}],
 )
 def test_what_is_no_message_is_refused(document: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="no message of prefill"):
+    with pytest.raises(ValueError, match="not a prefill message"):
         from_document(document)

@@ -88,7 +88,7 @@ def test_no_chunk_fits_into_less_than_the_fixed_part_and_a_token(time_ns: int) -
         ((-1, 1, 1), "fixed_ns: -1 is no time"),
         ((1, math.nan, 1), "per_token_ns: nan is no time"),
         ((1, 1, math.inf), "per_token_pair_ns: inf is no time"),
-        ((1, 0, 0), "per_token_ns: 0, as is per_token_pair_ns"),
+        ((1, 0, 0), "per_token_ns: 0, and per_token_pair_ns is 0 too"),
     ],
 )
 def test_a_profile_that_cannot_be_names_its_field(figures: tuple[float, float, float], refusal: str) -> None:

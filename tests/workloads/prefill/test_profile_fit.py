@@ -70,7 +70,7 @@ def test_the_error_is_reported_of_every_point() -> None:
     assert error.p95 == 0.0
 
 
-def test_a_fit_says_that_it_is_measured_and_where() -> None:
+def test_a_fit_is_measured_and_names_its_source() -> None:
     fitted = fit_profile([(1, 10), (2, 20), (4, 41)], 1, source="three prompts")
     assert fitted.measured
     assert fitted.source == "three prompts"
@@ -105,11 +105,11 @@ def measured_points(public_data: Path, hardware: str, gpus: int) -> list[tuple[i
     return [(tokens, round(median(times) * 1e6)) for tokens, times in sorted(times_ms.items())]
 
 
-# The formula has no term for the time below which no prompt goes, however short: on more and faster GPUs, prompts of
-# 128 to 512 tokens take about the same, and there the fit misses most.
+# The formula has no term for the least time of any prompt, however short: on more and faster GPUs, prompts of
+# 128 to 512 tokens take about the same time, and the fit's error is largest there.
 @dataclass(frozen=True)
 class Met:
-    """What errors stay below, in parts of the measured time."""
+    """The upper bounds of the relative errors."""
 
     worst_fit: float
     mean_held_out: float
@@ -148,7 +148,7 @@ def test_the_estimate_for_an_a100_is_on_the_careful_side_of_published_times(publ
         assert 0.99 < ratio < 1.17
 
 
-def test_the_estimates_source_says_what_was_measured(public_data: Path) -> None:
+def test_the_estimates_source_states_the_measurements(public_data: Path) -> None:
     """58 to 67 % of two A100's peak, at 512 tokens and more."""
     model = INFERENCE_MODELS["llama-70b"]
     reached = [

@@ -33,10 +33,10 @@ def test_everybody_has_a_share_in_proportion_to_the_weight(weights: list[int], c
         assert weight or taker not in taken
 
 
-def test_requests_are_dealt_in_their_order_each_once() -> None:
+def test_requests_are_distributed_in_order_each_once() -> None:
     assert [request.number for _, request in striped(requests(50), [1, 2])] == list(range(50))
 
 
-def test_if_nobody_weighs_anything_nothing_can_be_dealt() -> None:
-    with pytest.raises(ValueError, match="nobody takes a request"):
+def test_requests_need_a_weight_above_zero() -> None:
+    with pytest.raises(ValueError, match="weights: none is above 0"):
         next(striped(requests(1), [0, 0]))

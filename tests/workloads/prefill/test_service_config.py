@@ -52,7 +52,7 @@ def test_a_policy_that_there_is_not_is_refused_by_its_field(tmp_path: Path) -> N
         read_plan(ServiceConfig, path)
 
 
-def test_requests_are_dealt_in_proportion_to_the_groups() -> None:
+def test_requests_are_distributed_in_proportion_to_the_groups() -> None:
     striped = [datacenter.name for datacenter, _ in islice(PLAN.arrivals(), 300)]
     assert striped.count("east") == 200
     assert all(striped[start : start + 3].count("west") == 1 for start in range(0, 300, 3))

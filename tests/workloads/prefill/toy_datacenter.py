@@ -1,4 +1,4 @@
-"""A DC in which training is a pattern with jitter, and everything takes exactly as long as it should.
+"""A DC in which training is a pattern with jitter, and everything else takes exactly its configured time.
 
 It drives the controller and the GPUs' fillers, and keeps its own account of memory and of what training went through.
 """
@@ -28,7 +28,7 @@ LARGE = GpuMemory(80 * 10**9, 20 * 10**9)
 
 @dataclass(frozen=True)
 class Pattern:
-    """What training does on one GPU in each iteration: idle for a while, then busy for a while, and so on."""
+    """One GPU's training iteration: alternating idle and busy times."""
 
     actions: tuple[tuple[int, int], ...]
     jitter_ns: int = 0

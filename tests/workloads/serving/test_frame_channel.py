@@ -21,7 +21,7 @@ def pair() -> Iterator[Pair]:
 
 
 def moved(sender: FrameChannel, receiver: FrameChannel) -> list[Document]:
-    """All documents that arrive until everything is sent and read."""
+    """Send and receive everything, and return all documents that arrive."""
     found = []
     while True:
         sender.flush()
@@ -127,7 +127,7 @@ def test_bytes_that_change_on_their_way_are_refused(keeping: Pair) -> None:
         moved(sender, receiver)
 
 
-def test_whoever_keeps_payloads_takes_none_from_a_stranger(keeping: Pair) -> None:
+def test_no_payload_is_kept_before_the_hello(keeping: Pair) -> None:
     sender, receiver = keeping
     sender.send({"hello": True}, memoryview(b"tensor"))
     with pytest.raises(FrameError, match="brings 6 bytes where none are expected"):

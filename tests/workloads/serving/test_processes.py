@@ -61,7 +61,7 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 
 class Service:
-    """The plans of a service with one group of two GPUs: those of two ranks, or of a pool."""
+    """The configurations of a service with one group of two GPUs: those of two ranks, or of a pool."""
 
     def __init__(self, folder: Path, policy: FillPolicy) -> None:
         self.folder = folder
@@ -149,7 +149,7 @@ class Service:
 
 
 def until(reached: Callable[[], bool]) -> None:
-    """Wait, however slow the machine."""
+    """Wait until a condition holds, also on a slow machine."""
     deadline_s = time.monotonic() + 60
     while not reached():
         assert time.monotonic() < deadline_s
@@ -157,7 +157,7 @@ def until(reached: Callable[[], bool]) -> None:
 
 
 def connections_at(end: Endpoint) -> int:
-    """How many connections a listener has accepted, or is about to: one of each GPU and one of the decode host."""
+    """Return how many connections a listener has accepted or will: one from each GPU and one from the decode host."""
     sockets = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     address = f"{int.from_bytes(socket.inet_aton(end.address), 'little'):08X}:{end.port:04X}"
     return sum(local == address and state == "01" for _, local, _, state, *_ in sockets)
@@ -205,7 +205,7 @@ def test_training_goes_on_when_the_controller_is_killed(tmp_path: Path, spawn: S
     controller, decode = service.start_servers(spawn)
     ranks = service.start_ranks(spawn)
     until(lambda: connections_at(service.gpus[0].controller) == len(ranks) + 1)
-    # All have met once it has had something prefilled.
+    # All processes are connected once a request has been prefilled.
     until(lambda: any(prefill_ns(log) for log in service.logs()))
     controller.kill()
     for status, errors in map(ended, ranks):
@@ -227,7 +227,7 @@ def test_training_does_not_wait_for_a_service_that_never_starts(tmp_path: Path, 
     assert all(log.complete for log in service.logs())
 
 
-def test_a_pool_serves_until_it_is_told_to_end(tmp_path: Path, spawn: Spawn) -> None:
+def test_a_pool_serves_until_sigterm(tmp_path: Path, spawn: Spawn) -> None:
     service = Service(tmp_path, FillPolicy.NONE)
     pool = []
     for gpu in service.gpus:
@@ -250,7 +250,7 @@ def test_a_pool_serves_until_it_is_told_to_end(tmp_path: Path, spawn: Spawn) -> 
         assert {span.kind for span in contents.spans} == {PREFILL}
 
 
-def test_a_caller_without_the_token_is_dropped_and_nobody_minds(tmp_path: Path, spawn: Spawn) -> None:
+def test_a_caller_without_the_token_is_dropped(tmp_path: Path, spawn: Spawn) -> None:
     service = Service(tmp_path, FillPolicy.PLANNED)
     controller, _ = service.start_servers(spawn)
     end = service.gpus[0].controller

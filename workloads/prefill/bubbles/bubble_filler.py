@@ -1,8 +1,8 @@
 """Fill one GPU's bubbles with prefill while training leaves it idle.
 
-The decision to start is made here, where training's next action is known first. Pieces are done in the controller's
-order. A run takes as many layers of one piece as end in time. When training wants the GPU, the layer under way is
-always the last one.
+The GPU itself decides when to start work, because it learns of training's next action first. Pieces run in the order
+in which the controller queued them. A run takes as many layers of one piece as end within the bubble. When training
+wants the GPU, the run ends with the layer under way.
 """
 
 from collections import deque
@@ -16,9 +16,9 @@ from workloads.prefill.prefill_settings import FillPolicy
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Some layers of a piece, one after the other without a break.
+    """Consecutive layers of a piece that run without a break.
 
-    ``tokens`` after ``prior_tokens`` of the prompt go through them: all of the piece's, unless it was cut here.
+    ``tokens`` after ``prior_tokens`` of the prompt go through them: all tokens of the piece, unless the piece was cut.
     """
 
     piece: Piece
@@ -32,7 +32,7 @@ class Run:
 
 @dataclass(slots=True)
 class _Queued:
-    """A piece that is not done. ``tokens`` go through the layers now, ``later_tokens`` through all of them after."""
+    """A piece that is not done. ``tokens`` go through the layers first, then ``later_tokens`` through all layers."""
 
     piece: Piece
     ready: bool
@@ -45,12 +45,13 @@ class _Queued:
 
 
 class BubbleFiller:
-    """The queue of one GPU, and whether training or prefill has the GPU now.
+    """The queue of pieces of one GPU, and whether training or prefill has the GPU.
 
-    Ask ``next_run`` whenever the GPU falls idle, a piece is queued or its input arrives. End each run that it returns
-    by one ``run_ended``. Training reports when it wants the GPU, and starts at the time that it is given.
+    Call ``next_run`` whenever the GPU becomes idle, a piece is queued or an input arrives. Call ``run_ended`` once for
+    each run that it returns. Call ``training_wants`` before each training action, and start the action at the time that
+    it returns.
 
-    A ``deadline overrun`` is a wait of training for prefill: ``deadline_overruns`` counts them, ``overrun_ns`` is their
+    A deadline overrun is a wait of training for prefill. ``deadline_overruns`` counts them; ``overrun_ns`` is their
     total length.
     """
 
@@ -72,15 +73,15 @@ class BubbleFiller:
         return len(self._queue)
 
     def enqueue(self, piece: Piece) -> None:
-        """Queue a piece, as the controller commanded. Later stages wait for its input, which may be here already."""
-        named = (piece.request, piece.chunk)
-        ready = piece.stage == 0 or named in self._early_inputs
-        self._early_inputs.discard(named)
+        """Queue a piece. After the first stage it waits for its input, which may have arrived already."""
+        input_key = (piece.request, piece.chunk)
+        ready = piece.stage == 0 or input_key in self._early_inputs
+        self._early_inputs.discard(input_key)
         layer_ns = self._profile.chunk_ns(1, piece.tokens, piece.prior_tokens)
         self._queue.append(_Queued(piece, ready, piece.tokens, piece.prior_tokens, piece.layers, layer_ns))
 
     def input_arrived(self, request: int, chunk: int) -> None:
-        """Mark the piece as ready: the activation of the stage before is here."""
+        """Mark the piece as ready: the activation of the previous stage has arrived."""
         for queued in self._queue:
             if queued.piece.request == request and queued.piece.chunk == chunk:
                 queued.ready = True
@@ -89,11 +90,11 @@ class BubbleFiller:
 
     @property
     def run_under_way(self) -> Run | None:
-        """The run on the GPU, with the end that it will have: shortened if training wants the GPU."""
+        """The run on the GPU, None if there is none. Its end is earlier once training wants the GPU."""
         return self._run
 
     def next_run(self, now_ns: int, *, idle: bool, most_layers: int | None = None) -> Run | None:
-        """Return the run to start now, of at most ``most_layers`` layers if given; None to leave the GPU idle."""
+        """Return the run to start now, with at most ``most_layers`` layers if given; None to leave the GPU idle."""
         if not idle or self._training or self._run is not None or not self._queue:
             return None
         head = self._queue[0]
@@ -115,9 +116,10 @@ class BubbleFiller:
         return self._run
 
     def run_ended(self, now_ns: int, layers: int | None = None) -> PieceDone | None:
-        """End the run, at its end or at the release time given to training. Returns the finished piece, if any.
+        """End the run, at its end or at the time that ``training_wants`` returned. Return the finished piece, if any.
 
-        ``layers`` is how many it really did, if that is known better than by the profile's times.
+        Pass ``layers``, the number of layers that ran, if it was measured and not derived from the profile's times.
+        Raises ValueError if no run is under way.
         """
         run, self._run = self._run, None
         if run is None:
@@ -140,9 +142,9 @@ class BubbleFiller:
         return PieceDone(piece.request, piece.stage, piece.chunk, head.started_ns, now_ns)
 
     def training_wants(self, now_ns: int) -> int:
-        """Let training have the GPU after the layer under way. Returns when that is; no run starts from now on.
+        """Give the GPU to training after the layer under way, and return when that layer ends. Start no further run.
 
-        The run under way, if any, is shortened to that moment; the layers that are left go back to the queue.
+        A run under way is shortened to that moment; its other layers go back to the queue.
         """
         self._training = True
         self.forecast.training_wanted(now_ns)
@@ -158,24 +160,24 @@ class BubbleFiller:
         return release_ns
 
     def training_started(self, now_ns: int, iteration: int, key: ActionKey) -> None:
-        """Record that training has the GPU for an action."""
+        """Record that training has started an action on the GPU."""
         self._training = True
         self.forecast.training_started(now_ns, iteration, key)
 
     def training_ended(self, now_ns: int, iteration: int, key: ActionKey) -> None:
-        """Record that training's action is over and the GPU is free."""
+        """Record that training's action has ended and the GPU is free."""
         self._training = False
         self.forecast.training_ended(now_ns, iteration, key)
 
     def training_over(self) -> None:
-        """Give the GPU up for ever: training will not come back. A GPU of a dedicated pool begins like this."""
+        """Record that training will not use the GPU any more. A GPU of a dedicated pool begins in this state."""
         self._training = False
         self.forecast.training_over()
 
     def _cut(self, head: _Queued) -> None:
-        """Cut a piece to fewer tokens, where not one layer fits into any bubble and none is done yet.
+        """Cut a piece to fewer tokens if none of its layers has run and one layer does not fit into any bubble.
 
-        The rest of the chunk follows, and to all others it is one piece with it.
+        The other tokens follow. Outside this class it remains one piece.
         """
         longest_ns = self.forecast.longest_bubble_ns
         if head.layers_left < head.piece.layers or head.layer_ns <= longest_ns:

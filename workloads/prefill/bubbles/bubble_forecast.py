@@ -1,16 +1,18 @@
-"""Predict when training needs a GPU next, from its plan and from its last iterations.
+"""Predict when training needs a GPU next, from the iteration plan and the last iterations.
 
-Training does the same again in every iteration, so the start of an action is predicted as this iteration's anchor, the
-start of its first action on this GPU, plus the time that usually lies between the two: the median over the last
-iterations of what was seen, which is the plan's offset and the median deviation from it. An iteration that runs ahead
-of that is expected to stay ahead by as much as its last action was; one that runs late is not expected to stay late.
-Beyond an iteration's last action the next anchor is one period away. The margin is how much earlier than predicted
-training really came: by a quantile of all actions, and before each action at least by that action's earliest, since
-some (the first backward, at the end of the longest bubble) vary more than all others.
+Training repeats the same actions in every iteration. The anchor of an iteration is the start of its first action on
+this GPU. An action is predicted to start at the anchor plus its median offset over the last iterations, or the plan's
+offset as long as none has been observed. An iteration that runs ahead of the prediction is expected to stay ahead by
+as much as its last action was; one that runs late is not expected to stay late. The next anchor is one period after
+this one.
 
-The first iterations are only watched. Their earlier half does not predict the later ones: connections have just been
-opened, and their windows still grow. The later half is compared with its own medians, taken once all of it has been
-seen, since nobody relied on predictions from one or two iterations.
+The margin covers how much earlier than predicted training came: a quantile over all actions, and for each action at
+least its own earliest, because some actions (the first backward, at the end of the longest bubble) vary more than the
+others.
+
+During the warm-up iterations no bubble is predicted. Their first half does not enter the medians, because connections
+have just been opened and their windows still grow. The second half is compared with its own medians once it is
+complete, because predictions from one or two iterations are not representative.
 """
 
 from collections import deque
@@ -23,14 +25,14 @@ from workloads.prefill.messages import ENDLESS_NS, BubbleReport
 from workloads.prefill.prefill_settings import PrefillSettings
 
 ActionKey = tuple[str, int]
-"""Kind and microbatch, which no two actions of an iteration share."""
+"""Kind and microbatch, unique within an iteration on one GPU."""
 
 _NEXT_ITERATION: ActionKey = ("next iteration", -1)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
-    """An action's start and end after the start of the iteration's first action on the GPU."""
+    """An action's start and end, in nanoseconds after the start of the iteration's first action on the GPU."""
 
     key: ActionKey
     start_ns: int
@@ -39,14 +41,14 @@ class PlannedAction:
 
 @dataclass(frozen=True)
 class IterationPlan:
-    """One iteration of training on one GPU, in order; the next begins ``period_ns`` after it."""
+    """The actions of one training iteration on one GPU, in order. The next iteration begins ``period_ns`` after it."""
 
     actions: tuple[PlannedAction, ...]
     period_ns: int
 
 
 class _History:
-    """The last values of something that is much the same in every iteration."""
+    """The last ``window`` values of a time that hardly changes between iterations."""
 
     __slots__ = ("_values",)
 
@@ -55,7 +57,7 @@ class _History:
 
     @property
     def early(self) -> list[int]:
-        """The amounts by which the values were below the median, no less than 0."""
+        """How far each value was below the median, at least 0."""
         median = self.median(0)
         return [max(0, median - value) for value in self._values]
 
@@ -67,10 +69,10 @@ class _History:
 
 
 class BubbleForecast:
-    """Predicts one GPU's bubbles from training's actions there, which are reported to it.
+    """Predicts one GPU's bubbles from the training actions reported to it.
 
-    Without ``plan`` the first whole iteration that is seen takes its place. Nothing is predicted before an anchor and a
-    period are known and the settings' first iterations are over.
+    Without ``plan`` the first complete iteration serves as the plan. Nothing is predicted before an anchor and a period
+    are known and the settings' ``warmup_iterations`` are over.
     """
 
     def __init__(self, settings: PrefillSettings, plan: IterationPlan | None = None) -> None:
@@ -100,11 +102,11 @@ class BubbleForecast:
         self._margin_ns = self._handover_ns
         self._earliest: dict[ActionKey, int] = {}
         self.longest_bubble_ns = 0
-        """Of the bubbles in one iteration, the margin taken off."""
+        """The length of the longest bubble in one iteration, the margin taken off."""
 
     @property
     def margin_ns(self) -> int:
-        """How long before training's predicted action a bubble ends, at least."""
+        """The least time between the end of a bubble and training's predicted action."""
         return self._margin_ns
 
     @property
@@ -113,15 +115,15 @@ class BubbleForecast:
         return self.margin_before(self._coming()[1])
 
     def margin_before(self, key: ActionKey) -> int:
-        """Return how long before a predicted action its bubble ends: longer if that one came earlier than others do."""
+        """Return how long before a predicted action its bubble ends: longer for an action that has come very early."""
         return max(self._margin_ns, self._handover_ns + self._earliest.get(key, 0))
 
     def training_wanted(self, now_ns: int) -> None:
-        """Record that training would start an action now, and may have to wait for the GPU."""
+        """Record that training is ready to start an action, and may have to wait for the GPU."""
         self._wanted_ns = now_ns
 
     def training_started(self, now_ns: int, iteration: int, key: ActionKey) -> None:
-        """Record an action's start; it counts from when the GPU was wanted for it, if that was reported."""
+        """Record an action's start. It counts from ``training_wanted``, if that was called before."""
         start_ns = now_ns if self._wanted_ns is None else self._wanted_ns
         self._wanted_ns = None
         if iteration != self._iteration:
@@ -137,18 +139,18 @@ class BubbleForecast:
             self._next += 1
 
     def training_ended(self, now_ns: int, iteration: int, key: ActionKey) -> None:
-        """Record that training has ended an action that it had started."""
+        """Record the end of a training action."""
         running, self._running = self._running, None
         if running is not None and running[0] == key and iteration == self._iteration:
             self._seen_durations[key] = now_ns - running[1]
 
     def training_over(self) -> None:
-        """Predict one endless bubble: training will not need this GPU any more, or never did."""
+        """Predict one endless bubble from now on, because training does not need this GPU any more, or never did."""
         self._over = True
         self.longest_bubble_ns = ENDLESS_NS
 
     def bubble_end(self, now_ns: int) -> int:
-        """Return when an idle GPU must be free, less the margin; ``now_ns`` if that is unknown or over."""
+        """Return when the current bubble ends, the margin taken off; ``now_ns`` if that is unknown or already past."""
         if self._over:
             return ENDLESS_NS
         if not self._known():
@@ -157,7 +159,7 @@ class BubbleForecast:
         return max(now_ns, self._anchor_ns + offset_ns - self._ahead_ns - self.margin_before(key))
 
     def bubbles(self, from_ns: int, until_ns: int) -> list[tuple[int, int]]:
-        """Return the bubbles predicted in that time, less the margin, clipped to it."""
+        """Return the bubbles predicted between ``from_ns`` and ``until_ns``, clipped to these, margins taken off."""
         if self._over:
             return [(from_ns, until_ns)] if from_ns < until_ns else []
         if not self._known() or not self._pattern:
@@ -173,7 +175,7 @@ class BubbleForecast:
         return found
 
     def report(self, gpu: int) -> BubbleReport | None:
-        """Return the report that the controller plans with, once an iteration; None while nothing is known."""
+        """Return the report for the controller, to be sent once an iteration; None while nothing is predicted."""
         if self._over:
             return BubbleReport(gpu, 0, 0, 0, ())
         if not self._known():
@@ -181,7 +183,7 @@ class BubbleForecast:
         return BubbleReport(gpu, self._anchor_ns, self._period_ns, self._margin_ns, self._pattern)
 
     def _coming(self) -> tuple[int, ActionKey]:
-        """Return when after the anchor training acts next, and what it does then."""
+        """Return the offset from the anchor of training's next action, and its key."""
         return self._order[self._next] if self._next < len(self._order) else (self._period_ns, _NEXT_ITERATION)
 
     def _known(self) -> bool:
@@ -198,7 +200,7 @@ class BubbleForecast:
         self._predict()
 
     def _learn(self, anchor_ns: int) -> None:
-        """End the iteration, as the next has begun, and learn from it."""
+        """Update medians and margins from the iteration that has ended, as the next one has begun at ``anchor_ns``."""
         self._seen += 1
         window = self._settings.window
         passed_ns = anchor_ns - self._anchor_ns
@@ -235,7 +237,7 @@ class BubbleForecast:
                 self._earliest[key] = max(early_ns, self._earliest.get(key, 0))
 
     def _early_when_watched(self) -> list[dict[ActionKey, int]]:
-        """Return how much earlier than predicted actions came, had the medians of the watched iterations been known."""
+        """Return for each warm-up iteration how much earlier its actions came than the medians of these iterations."""
         early = []
         for starts, period_early_ns in zip(self._watched, self._period.early, strict=True):
             ahead_ns = 0
@@ -255,7 +257,7 @@ class BubbleForecast:
         return early[max(0, ceil(len(early) * self._settings.early_quantile) - 1)]
 
     def _predict(self) -> None:
-        """Predict this iteration, and with it those after."""
+        """Predict the actions and bubbles of this iteration and the following ones."""
         nothing = _History(1)
         actions = []
         for key, planned in self._plan.items():
@@ -271,7 +273,7 @@ class BubbleForecast:
             self.longest_bubble_ns = longest(self._pattern)
 
     def _bubbles_between(self, actions: Sequence[tuple[int, int, ActionKey]]) -> tuple[tuple[int, int], ...]:
-        """Return the bubbles between ``actions`` in order, each a start, a duration and a key."""
+        """Return the bubbles between ``actions``, which are (start, duration, key) in order."""
         bubbles, free_ns = [], 0
         for start_ns, length_ns, key in (*actions, (self._period_ns, 0, _NEXT_ITERATION)):
             until_ns = start_ns - self.margin_before(key)

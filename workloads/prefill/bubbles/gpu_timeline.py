@@ -1,4 +1,4 @@
-"""One GPU's bubbles according to its last report, repeated for ever."""
+"""One GPU's bubbles according to its last report, repeated in every later period."""
 
 from bisect import bisect_right
 
@@ -7,9 +7,9 @@ from workloads.prefill.messages import ENDLESS_NS, BubbleReport
 
 
 class GpuTimeline:
-    """Places work in bubbles, layer by layer. It keeps no record of what was placed.
+    """Places work in a GPU's bubbles, layer by layer, without keeping a record of what was placed.
 
-    Before a report there is no bubble.
+    Before the first report there is no bubble.
     """
 
     def __init__(self) -> None:
@@ -18,12 +18,12 @@ class GpuTimeline:
         self._starts_ns: list[int] = []
         self._ends_ns: list[int] = []
         self.longest_ns = 0
-        """The longest bubble."""
+        """The length of the longest bubble."""
         self.bubble_ns = 0
-        """All bubbles of one period together."""
+        """The total length of all bubbles in one period."""
 
     def update(self, report: BubbleReport) -> None:
-        """Take the bubbles of ``report`` from now on."""
+        """Use the bubbles of ``report`` from now on."""
         self._anchor_ns, self._period_ns = report.anchor_ns, report.period_ns
         self._starts_ns = [start_ns for start_ns, _ in report.bubbles]
         self._ends_ns = [end_ns for _, end_ns in report.bubbles]
@@ -31,9 +31,10 @@ class GpuTimeline:
         self.longest_ns = longest(report.bubbles) if report.period_ns else ENDLESS_NS
 
     def place(self, from_ns: int, layers: int, layer_ns: int, until_ns: int) -> tuple[int, int] | None:
-        """Return when ``layers``, none before ``from_ns``, would start and end; None if not by ``until_ns``.
+        """Return the start and the end of ``layers`` layers placed from ``from_ns`` on.
 
-        A layer is never cut: one that does not end within a bubble goes to the next.
+        Return None if they would not end by ``until_ns``. A layer is never split: one that does not fit into the rest
+        of a bubble goes to the next bubble.
         """
         if layer_ns > self.longest_ns:
             return None
@@ -63,7 +64,10 @@ class GpuTimeline:
             index += 1
 
     def stretched_ns(self, from_ns: int, work_ns: int) -> int:
-        """Return when work would be done that uses its share of every bubble to the last nanosecond: a lower bound."""
+        """Estimate the end of ``work_ns`` of work begun at ``from_ns``, as if bubbles were spread evenly over time.
+
+        Layers that do not fit into the rest of a bubble are not accounted for.
+        """
         if not self._period_ns:
             return from_ns + work_ns if self.longest_ns else ENDLESS_NS
         return from_ns + work_ns * self._period_ns // self.bubble_ns if self.bubble_ns else ENDLESS_NS

@@ -1,4 +1,4 @@
-"""Compute the times of Atlas's plan: what each GPU of a cell does when, if everything takes what the profile says."""
+"""Compute when each GPU of a DP-cell runs which action by Atlas's plan, if all stage and boundary costs hold."""
 
 from collections import deque
 
@@ -12,62 +12,62 @@ _Place = tuple[int, int]
 
 
 class _Boundary:
-    """One direction of the links between two stages, of a pipeline or of the cell: transfers go one after the other."""
+    """One direction of a stage boundary, of one pipeline or shared by the DP-cell. Transfers are serialized."""
 
-    def __init__(self, profile: BoundaryCosts, turns: deque[tuple[int, int]] | None) -> None:
-        self._profile = profile
+    def __init__(self, costs: BoundaryCosts, turns: deque[tuple[int, int]] | None) -> None:
+        self._costs = costs
         self._turns = turns
         self._free_ns = 0
-        self._made: dict[tuple[int, int], int] = {}
+        self._ready: dict[tuple[int, int], int] = {}
 
-    def offer(self, turn: tuple[int, int], made_ns: int) -> list[tuple[tuple[int, int], int]]:
-        """Enter a transfer that is made. Returns those that can be placed now, each with its arrival."""
-        self._made[turn] = made_ns
+    def offer(self, turn: tuple[int, int], ready_ns: int) -> list[tuple[tuple[int, int], int]]:
+        """Queue a transfer that is ready to be sent. Return every transfer whose turn has come, with its arrival."""
+        self._ready[turn] = ready_ns
         order = deque([turn]) if self._turns is None else self._turns
         arrivals = []
-        while order and order[0] in self._made:
+        while order and order[0] in self._ready:
             first = order.popleft()
-            self._free_ns = max(self._free_ns, self._made.pop(first)) + self._profile.occupancy_ns
-            arrivals.append((first, self._free_ns + self._profile.latency_ns))
+            self._free_ns = max(self._free_ns, self._ready.pop(first)) + self._costs.occupancy_ns
+            arrivals.append((first, self._free_ns + self._costs.latency_ns))
         return arrivals
 
 
-def planned_iterations(plan: CellPlan, profile: CellCosts, after_ns: int) -> dict[_Place, IterationPlan]:
-    """Return the plan of each GPU, by pipeline and stage, its times counted from its own first action.
+def planned_iterations(plan: CellPlan, costs: CellCosts, after_ns: int) -> dict[_Place, IterationPlan]:
+    """Return the iteration plan of each GPU, by pipeline and stage. Times count from the GPU's own first action.
 
-    ``after_ns`` is from the last action's end to the next iteration's first action: sums and the optimizer. Raises
-    ValueError if the plan is not one of this profile.
+    ``after_ns`` is the time from the last action's end to the next iteration's first action: the all-reduces and the
+    optimizer. Raises ValueError if the plan's orders deadlock under these costs.
     """
-    stages = profile.shape.stages
+    stages = costs.shape.stages
     durations = {
-        ActionKind.FORWARD: profile.forward_ns,
-        ActionKind.RECOMPUTE: profile.recompute_ns,
-        ActionKind.BACKWARD: profile.backward_ns,
+        ActionKind.FORWARD: costs.forward_ns,
+        ActionKind.RECOMPUTE: costs.recompute_ns,
+        ActionKind.BACKWARD: costs.backward_ns,
     }
     links: dict[tuple[MessageKind, int, int], _Boundary] = {}
     for kind, turns in ((MessageKind.ACTIVATION, plan.activation_turns), (MessageKind.GRADIENT, plan.gradient_turns)):
-        for number, boundary in enumerate(profile.boundaries):
+        for number, boundary in enumerate(costs.boundaries):
             shared = _Boundary(boundary, deque(turns[number])) if boundary.shared else None
-            for pipeline in range(profile.pipelines):
+            for pipeline in range(costs.pipelines):
                 links[kind, number, pipeline] = shared or _Boundary(boundary, None)
-    left = {
+    remaining = {
         (pipeline, stage): deque(order)
         for pipeline, orders in enumerate(plan.orders)
         for stage, order in enumerate(orders)
     }
-    done: dict[_Place, list[PlannedAction]] = {place: [] for place in left}
-    there_ns: dict[tuple[_Place, MessageKind, int], int] = {}
-    asked = deque(left)
-    while asked:
-        place = asked.popleft()
+    done: dict[_Place, list[PlannedAction]] = {place: [] for place in remaining}
+    arrivals_ns: dict[tuple[_Place, MessageKind, int], int] = {}
+    pending = deque(remaining)
+    while pending:
+        place = pending.popleft()
         pipeline, stage = place
-        while left[place]:
-            action = left[place][0]
+        while remaining[place]:
+            action = remaining[place][0]
             awaited = _awaited(action, stage, stages)
-            arrival_ns = 0 if awaited is None else there_ns.get((place, awaited, action.microbatch))
+            arrival_ns = 0 if awaited is None else arrivals_ns.get((place, awaited, action.microbatch))
             if arrival_ns is None:
                 break
-            left[place].popleft()
+            remaining[place].popleft()
             start_ns = max(arrival_ns, done[place][-1].end_ns if done[place] else 0)
             end_ns = start_ns + durations[action.kind][stage]
             done[place].append(PlannedAction((action.kind.value, action.microbatch), start_ns, end_ns))
@@ -76,12 +76,12 @@ def planned_iterations(plan: CellPlan, profile: CellCosts, after_ns: int) -> dic
                 continue
             forward = sent is MessageKind.ACTIVATION
             link = links[sent, stage if forward else stage - 1, pipeline]
-            for (mate, microbatch), at_ns in link.offer((pipeline, action.microbatch), end_ns):
-                receiver = mate, stage + 1 if forward else stage - 1
-                there_ns[receiver, sent, microbatch] = at_ns
-                asked.append(receiver)
-    if any(left.values()):
-        raise ValueError("plan: its orders do not come to an end under this profile")
+            for (sender, microbatch), at_ns in link.offer((pipeline, action.microbatch), end_ns):
+                receiver = sender, stage + 1 if forward else stage - 1
+                arrivals_ns[receiver, sent, microbatch] = at_ns
+                pending.append(receiver)
+    if any(remaining.values()):
+        raise ValueError("plan: its orders do not come to an end under these costs")
     period_ns = max(actions[-1].end_ns for actions in done.values()) + after_ns
     return {place: IterationPlan(_from_the_first(actions), period_ns) for place, actions in done.items()}
 

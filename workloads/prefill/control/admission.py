@@ -1,4 +1,4 @@
-"""Choose which group takes a request in, if any does."""
+"""Choose the group that a request is admitted to, if any."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from workloads.prefill.prefill_settings import PrefillSettings
 
 @dataclass(frozen=True)
 class Admitted:
-    """An offer of the group that will prefill the prompt first. By ``promised_ns`` its KV cache will have moved."""
+    """An offer of a group to prefill a prompt. By ``promised_ns`` the KV cache will be at the decode host."""
 
     group: PrefillGroup
     planned: PlannedPrefill
@@ -21,7 +21,7 @@ class Admitted:
 
 
 class _Order:
-    """Groups in the order in which they will have done their work. The first is found in few steps."""
+    """Groups in order of the end of their planned work, in a heap."""
 
     def __init__(self, groups: Sequence[PrefillGroup]) -> None:
         self._groups = groups
@@ -29,7 +29,7 @@ class _Order:
         self._heap = sorted((key, place) for place, key in enumerate(self._keys))
 
     def update(self, place: int) -> None:
-        """Enter a group's changed plan."""
+        """Update a group's position after its plan has changed."""
         key = self._groups[place].timeline.horizon_ns
         if key != self._keys[place]:
             self._keys[place] = key
@@ -39,7 +39,7 @@ class _Order:
                 heappush(self._heap, (key, place))
 
     def places(self) -> Generator[int]:
-        """Yield the places of the groups, the one that ends first at the start. Close it before the next update."""
+        """Yield the places of the groups, the earliest end first. Close the generator before the next ``update``."""
         taken: list[tuple[int, int]] = []
         last = None
         try:
@@ -55,10 +55,10 @@ class _Order:
 
 
 class Admission:
-    """Admission to some groups, under one SLO.
+    """Admission to ``groups`` under one SLO.
 
-    A request is taken in only where every stage ends in time for training by the plan, where its memory can be
-    reserved for all of its life, and where its TTFT keeps the SLO.
+    A request is admitted only to a group whose planned work fits into its bubbles, where the request's memory can be
+    reserved for its whole lifetime, and where its TTFT meets the SLO.
     """
 
     def __init__(self, groups: Sequence[PrefillGroup], model: InferenceModel, settings: PrefillSettings) -> None:
@@ -69,14 +69,14 @@ class Admission:
         self._settings = settings
 
     def choose(self, now_ns: int, prompt_tokens: int, due_ns: int) -> Admitted | Reason:
-        """Return the offer of the group that ends first, among those whose work so far ends first.
+        """Return the earliest offer of the groups whose planned work ends first.
 
-        The settings limit the number of candidates. If no group takes the request, returns the reason that passes
-        soonest; ``NEVER_FITS`` only if that holds for each one.
+        The settings limit the number of these candidates. If no group takes the request, return the reason that may end
+        soonest; ``NEVER_FITS`` only if it applies to every group.
         """
         best: Admitted | None = None
         reasons: set[Reason] = set()
-        asked: list[int] = []
+        examined: list[int] = []
         candidates = 0
         order = self._order.places()
         for place in order:
@@ -87,14 +87,14 @@ class Admission:
                 break
             to_beat_ns = due_ns if best is None else best.promised_ns - 1
             offer = self.offer(group, now_ns, prompt_tokens, to_beat_ns)
-            asked.append(place)
+            examined.append(place)
             candidates += offer is not Reason.NEVER_FITS
             if isinstance(offer, Reason):
                 reasons.add(offer)
             else:
                 best = offer
         order.close()
-        for place in asked:
+        for place in examined:
             self._order.update(place)
         if best is not None:
             return best
@@ -102,7 +102,7 @@ class Admission:
         return next((reason for reason in order_of_reasons if reason in reasons), Reason.NEVER_FITS)
 
     def offer(self, group: PrefillGroup, now_ns: int, prompt_tokens: int, due_ns: int) -> Admitted | Reason:
-        """Return what one group can promise, or why it cannot."""
+        """Return the offer of one group, or the reason why it cannot take the request."""
         kv_ns = self.kv_transfer_ns(prompt_tokens)
         reason = group.memory_reason(prompt_tokens)
         if reason is not None:
@@ -113,9 +113,9 @@ class Admission:
         return Admitted(group, planned, planned.end_ns + kv_ns)
 
     def changed(self, group: PrefillGroup) -> None:
-        """Enter that a group has taken something in, or that its bubbles have changed."""
+        """Update the order after a group has admitted a request or its bubbles have changed."""
         self._order.update(self._places[group.number])
 
     def kv_transfer_ns(self, prompt_tokens: int) -> int:
-        """Estimate the time to move the whole KV cache on one path, none of it before the prefill's end: cautiously."""
+        """Return an upper estimate of the KV cache's transfer time: all of it after the prefill's end, on one path."""
         return self._settings.transfer_ns(self._model.kv_bytes(self._model.layers, prompt_tokens))

@@ -1,7 +1,7 @@
-"""Control the prefill of one DC: which requests are taken in, which GPUs do them, and the outcome of each.
+"""Control the prefill of one DC: admit requests, assign them to GPUs, and record the outcome of each.
 
-It receives events and answers with commands for GPUs. It reads no clock and keeps no connection, so that events of
-a simulation and messages of a network drive it alike.
+The controller receives events and returns commands for GPUs. It reads no clock and holds no connection, so a simulation
+and a networked process can both drive it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,14 @@ Commands = list[QueuePiece]
 
 
 class PrefillController:
-    """The controller of ``datacenter``, whose groups share no GPU.
+    """The controller of ``datacenter``. No GPU may be in two groups.
 
-    Bubbles come first; the pool, if there is one, takes what they do not; then a request waits, if it could still be in
-    time; else it is rejected. Under the policy ``none`` all goes to the pool. Under ``greedy`` bubbles are not known,
-    and every GPU counts as idle for ever.
+    A request is admitted to the bubbles if they can take it, else to the pool if there is one. Otherwise it waits as
+    long as it could still meet the SLO, and is then rejected. With the policy ``none`` all requests go to the pool.
+    With ``greedy`` no bubbles are predicted, and every GPU counts as always idle.
 
-    Every method takes the time and returns the commands that follow. Raises ValueError naming the field or GPU where
-    the groups do not fit together, or a GPU's memory does not hold the weights.
+    Every event method takes the current time and returns the resulting commands. The constructor raises ValueError
+    naming the field or GPU if a GPU is in two groups, or if the weights do not fit into a GPU's memory.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class PrefillController:
     ) -> None:
         gpus = [gpu for group in groups for gpu in group.gpus]
         if len(gpus) != len(set(gpus)):
-            raise ValueError("groups: a GPU stands in two of them, or twice in one")
+            raise ValueError("groups: a GPU is in two of them, or twice in one")
         self.datacenter = datacenter
         self._settings = settings
         self._times = ChunkTimes(model, profile, settings)
@@ -66,7 +66,7 @@ class PrefillController:
 
     @property
     def records(self) -> Mapping[int, RequestRecord]:
-        """Every request that has arrived, by its number."""
+        """The records of all requests that have arrived, by request number."""
         return self._records
 
     @property
@@ -79,7 +79,7 @@ class PrefillController:
         return count_outcomes(self._records.values(), self._settings.slo_ns)
 
     def arrived(self, now_ns: int, request: Request) -> Commands:
-        """Admit, hold or reject a new request. Raises ValueError if one of its number has come before."""
+        """Admit, hold or reject a new request. Raises ValueError if a request of this number has arrived before."""
         if request.number in self._records:
             raise ValueError(f"request {request.number} has arrived before")
         self.expire(now_ns)
@@ -92,7 +92,7 @@ class PrefillController:
         return []
 
     def bubbles_reported(self, now_ns: int, report: BubbleReport) -> Commands:
-        """Take in a GPU's report of its bubbles. The policies that do not plan ignore it."""
+        """Update the bubbles of a GPU, and admit held requests. Only the policy ``planned`` uses the report."""
         self.expire(now_ns)
         place = self._at_gpu.get(report.gpu)
         if place is None or self._settings.policy is FillPolicy.GREEDY:
@@ -103,7 +103,7 @@ class PrefillController:
         return self._retry(now_ns, group)
 
     def piece_done(self, now_ns: int, done: PieceDone) -> Commands:
-        """Record that a chunk has left a stage."""
+        """Record that a chunk has left a stage. Raises ValueError if the request has no unfinished pieces."""
         self.expire(now_ns)
         job = self._jobs.get(done.request)
         if job is None:
@@ -121,7 +121,7 @@ class PrefillController:
         return []
 
     def activation_arrived(self, now_ns: int, request: int, stage: int, chunk: int) -> Commands:
-        """Record that a chunk's activation is at ``stage``, and so no longer needed at the stage before."""
+        """Record that a chunk's activation has arrived at ``stage``. Free its memory at the previous stage."""
         self.expire(now_ns)
         job = self._jobs.get(request)
         if job is not None and not job.moved:
@@ -129,7 +129,10 @@ class PrefillController:
         return []
 
     def kv_moved(self, now_ns: int, request: int) -> Commands:
-        """Free the memory of a request whose whole KV cache is at its decode host."""
+        """Record that the whole KV cache of a request is at its decode host. Free the request's memory.
+
+        Raises ValueError if the request has no KV cache here.
+        """
         self.expire(now_ns)
         job = self._jobs.get(request)
         if job is None or job.moved:
@@ -141,7 +144,7 @@ class PrefillController:
         return self._retry(now_ns, job.group)
 
     def expire(self, now_ns: int) -> None:
-        """Reject requests that have waited until they cannot be in time any more. Every other method does so first."""
+        """Reject held requests that cannot meet the SLO any more. Every other event method calls this first."""
         for record in self._hold.expired(now_ns):
             record.outcome = Outcome.REJECTED
             if record.reason is Reason.FORECAST:
@@ -183,14 +186,14 @@ class PrefillController:
             record.reason = Reason.HOLD_FULL
 
     def _retry(self, now_ns: int, group: PrefillGroup) -> Commands:
-        """Offer those who wait longest to the one group that has changed, until it has no room."""
+        """Admit held requests to ``group``, which has changed, in order of arrival until one does not fit."""
         admission = self._pool if group.number in self._pooled else self._bubbles
         commands: Commands = []
         while (record := self._hold.first) is not None:
             due_ns = record.arrival_ns + self._settings.slo_ns
             offer = admission.offer(group, now_ns, record.prompt_tokens, due_ns)
             if isinstance(offer, Reason):
-                # Another group may still hold what this one never will.
+                # NEVER_FITS concerns this group alone: the request may still fit another one.
                 record.reason = record.reason if offer is Reason.NEVER_FITS else offer
                 break
             self._hold.remove(record)

@@ -1,12 +1,11 @@
-"""Plan the work of one group's GPUs, and when it will be done.
+"""Plan when each GPU of a group runs which chunk.
 
-Chunks go through the stages in the order in which requests were taken in: at stage j a chunk starts in a bubble of that
-GPU, after the chunk before it there, and after its activation has come from stage j - 1. Each GPU has a cursor behind
-its last piece, so that putting one more chunk there looks at the bubbles it uses and at no others.
+Chunks pass the stages in the order in which requests were admitted. At stage j a chunk starts in a bubble of that GPU,
+after the previous chunk there, and after its activation has arrived from stage j - 1. Each GPU has a cursor at the end
+of its last planned piece, so placing another chunk examines only the bubbles that it uses.
 
-The plan is kept close to reality by making it anew from the pieces that are not done, whenever a GPU has reported
-other bubbles, and once in a while when pieces end later than planned. A piece under way counts as a whole then, so the
-plan errs on the late side.
+The plan is recomputed from the unfinished pieces whenever a GPU has reported new bubbles, and at most once a second
+when pieces end later than planned. A piece under way then counts as not begun, so the plan errs on the late side.
 """
 
 from collections import deque
@@ -19,12 +18,16 @@ from workloads.prefill.control.prompt_chunks import Chunk, ChunkTimes
 from workloads.prefill.messages import ENDLESS_NS, BubbleReport
 
 _CORRECTED_AGAIN_NS = 1_000_000_000
-"""How soon a plan that nothing but late pieces speaks against is made anew."""
+"""The least time between two recomputations of the plan because of late pieces."""
 
 
 @dataclass(frozen=True)
 class PlannedPrefill:
-    """A prompt's chunks, the start of its first layer, the end of its last one, and the stages' cursors after them."""
+    """The plan of one prompt.
+
+    ``start_ns`` is the start of its first layer, ``end_ns`` the end of its last one. ``cursors_ns`` has each stage's
+    cursor after the prompt, ``ends_ns`` each chunk's end at each stage.
+    """
 
     chunks: tuple[Chunk, ...]
     start_ns: int
@@ -35,7 +38,7 @@ class PlannedPrefill:
 
 @dataclass(slots=True)
 class _Outstanding:
-    """A chunk that has not left its last stage; ``ready_ns`` is when the next stage has it."""
+    """A chunk that has not left the last stage. ``ready_ns`` is when it is at the next stage, ``ends_ns`` its plan."""
 
     request: int
     number: int
@@ -46,7 +49,7 @@ class _Outstanding:
 
 
 class GroupTimeline:
-    """The plan of one group, one stage on each GPU; ``stage_layers`` are how many layers each has."""
+    """The plan of one group with one stage on each GPU. ``stage_layers`` has the number of layers of each stage."""
 
     def __init__(self, stage_layers: tuple[int, ...], times: ChunkTimes, dispatch_ns: int) -> None:
         self._layers = stage_layers
@@ -63,7 +66,7 @@ class GroupTimeline:
 
     @property
     def horizon_ns(self) -> int:
-        """When all placed work is done, by the plan; never, where a GPU's bubbles are not known."""
+        """When all planned work is done; ``ENDLESS_NS`` while a GPU has no known bubble."""
         return max(self._cursors_ns) if self._longest_ns else ENDLESS_NS
 
     @property
@@ -72,13 +75,13 @@ class GroupTimeline:
         return len(self._outstanding)
 
     def report(self, stage: int, report: BubbleReport) -> None:
-        """Take the report of a stage's GPU on its bubbles."""
+        """Update the bubbles of a stage's GPU."""
         self._gpus[stage].update(report)
         self._longest_ns = min(gpu.longest_ns for gpu in self._gpus)
         self._stale = True
 
     def plan(self, now_ns: int, prompt_tokens: int, until_ns: int) -> PlannedPrefill | Reason:
-        """Plan a prompt that is taken in now. Returns the reason if it would not be prefilled by ``until_ns``."""
+        """Plan a prompt admitted now. Return the reason instead if it would not be prefilled by ``until_ns``."""
         if not self._longest_ns:
             return Reason.FORECAST
         self._correct(now_ns)
@@ -109,7 +112,7 @@ class GroupTimeline:
         return PlannedPrefill(tuple(chunks), first_ns, cursors_ns[-1], tuple(cursors_ns), tuple(ends_ns))
 
     def commit(self, now_ns: int, request: int, planned: PlannedPrefill) -> None:
-        """Take in what ``plan`` has just planned, with nothing taken in between."""
+        """Commit the result of the last ``plan``. Nothing else may have been committed since."""
         self._cursors_ns = list(planned.cursors_ns)
         for number, (chunk, ends_ns) in enumerate(zip(planned.chunks, planned.ends_ns, strict=True)):
             outstanding = _Outstanding(request, number, chunk, now_ns + self._dispatch_ns, ends_ns)
@@ -117,7 +120,7 @@ class GroupTimeline:
             self._by_chunk[request, number] = outstanding
 
     def piece_done(self, request: int, number: int, stage: int, ended_ns: int) -> None:
-        """Record that a chunk has left a stage. GPUs may report in any order: what is known already changes nothing."""
+        """Record that a chunk has left a stage. GPUs may report in any order; an outdated report changes nothing."""
         outstanding = self._by_chunk.get((request, number))
         if outstanding is None or stage < outstanding.stages_done:
             return
@@ -130,7 +133,7 @@ class GroupTimeline:
                 self._outstanding.popleft()
 
     def _correct(self, now_ns: int) -> None:
-        """Plan all work that is not done anew, to start from now, if there is a reason to."""
+        """Recompute the plan of all unfinished work from ``now_ns`` on, if bubbles have changed or pieces were late."""
         if not self._stale and not (self._slipped and now_ns - self._corrected_ns >= _CORRECTED_AGAIN_NS):
             return
         self._stale = self._slipped = False
@@ -149,5 +152,5 @@ class GroupTimeline:
     def _end_of(self, stage: int, from_ns: int, chunk: Chunk) -> int:
         gpu, layers = self._gpus[stage], self._layers[stage]
         placed = gpu.place(from_ns, layers, chunk.layer_ns, ENDLESS_NS)
-        # Bubbles have become shorter than one layer: the GPU will cut the chunk, in a way that is not known here.
+        # Bubbles have become shorter than one layer: the GPU will cut the chunk, at a place not known here.
         return placed[1] if placed else gpu.stretched_ns(from_ns, layers * chunk.layer_ns)

@@ -1,4 +1,4 @@
-"""Hold requests until there is memory or capacity for them."""
+"""Hold requests until memory and capacity are available."""
 
 from heapq import heappop, heappush
 
@@ -6,7 +6,7 @@ from workloads.prefill.control.outcome import RequestRecord
 
 
 class HoldQueue:
-    """At most ``limit`` requests, in the order in which they came. Each waits only while it could still be in time."""
+    """At most ``limit`` requests in order of arrival. Each waits only as long as it could still meet the SLO."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -18,25 +18,25 @@ class HoldQueue:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more may wait."""
+        """Whether no further request may wait."""
         return len(self._held) >= self._limit
 
     @property
     def first(self) -> RequestRecord | None:
-        """The record that has waited longest."""
+        """The request that has waited longest, None if none waits."""
         return next(iter(self._held.values()), None)
 
     def add(self, record: RequestRecord, last_start_ns: int) -> None:
-        """Let a request wait, which cannot be in time if it is taken in after ``last_start_ns``."""
+        """Hold a request, which misses the SLO if it is admitted after ``last_start_ns``."""
         self._held[record.number] = record
         heappush(self._last_starts, (last_start_ns, record.number))
 
     def remove(self, record: RequestRecord) -> None:
-        """Take the request out of the queue."""
+        """Remove a request from the queue."""
         del self._held[record.number]
 
     def expired(self, now_ns: int) -> list[RequestRecord]:
-        """Take out and return the requests that have waited too long."""
+        """Remove and return the requests whose last start is before ``now_ns``."""
         gone = []
         while self._last_starts and self._last_starts[0][0] < now_ns:
             record = self._held.pop(heappop(self._last_starts)[1], None)

@@ -1,4 +1,4 @@
-"""The outcome of each request."""
+"""The record and the outcome of each request, and counts of outcomes."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """The state of a request. It has exactly one at any time, and ``HELD`` is not final."""
+    """The state of a request. Every state but ``HELD`` is final."""
 
     HELD = "held"
     ADMITTED = "admitted"
@@ -18,9 +18,9 @@ class Outcome(StrEnum):
 class Reason(StrEnum):
     """The reason why a request is not admitted.
 
-    ``SLO``: it would be late. ``MEMORY``: a GPU has no room for it now. ``FORECAST``: no bubbles are known yet, which
-    is a reason to wait and never the last one. ``NEVER_FITS``: no GPU could hold it, or no bubble one layer of one
-    token. ``HOLD_FULL``: too many wait already.
+    ``SLO``: it would miss the SLO. ``MEMORY``: a GPU has too little free memory now. ``FORECAST``: no bubbles are known
+    yet; this is a reason to hold a request, never to reject it. ``NEVER_FITS``: it exceeds a GPU's memory in every
+    group, or one layer of one token exceeds every bubble. ``HOLD_FULL``: the hold queue is full.
     """
 
     SLO = "slo"
@@ -32,11 +32,12 @@ class Reason(StrEnum):
 
 @dataclass(slots=True)
 class RequestRecord:
-    """One request's way through a DC's prefill; a time is None until it has come.
+    """The record of one request in a DC's prefill service. A time is None until it is known.
 
-    ``group`` counts the controller's groups, its pool's after the others. ``reason`` is why a request was rejected or
-    is held. ``was_held``: it waited for admission. ``promised_ns`` is when, at admission, its KV cache was
-    predicted to be at the decode host. ``started_ns``: its first layer. ``prefilled_ns``: its last layer was done.
+    ``group`` is the index of the controller's group; those of the pool come last. ``reason`` is why the request was
+    rejected or is held. ``was_held``: it waited for admission. ``promised_ns`` is when its KV cache was predicted, at
+    admission, to be at the decode host; ``kv_moved_ns`` is when it was there. ``started_ns`` is the start of its first
+    layer, ``prefilled_ns`` the end of its last one.
     """
 
     number: int
@@ -71,11 +72,11 @@ class RequestRecord:
 
 
 def count_outcomes(records: Iterable[RequestRecord], slo_ns: int) -> dict[str, int]:
-    """Count the requests by outcome, rejections by their reason as in ``rejected_slo``.
+    """Count the requests by outcome, and rejected ones by reason, as in ``rejected_slo``. These add up to all requests.
 
-    Beside these, which add up to all requests, ``late`` counts those taken in whose TTFT came out above ``slo_ns``,
-    ``broken_promises`` those that came later than promised, ``unfinished`` those taken in whose KV cache has not
-    moved, and ``was_held`` those that waited for admission.
+    In addition, ``late`` counts admitted requests with a TTFT above ``slo_ns``, ``broken_promises`` those whose KV
+    cache moved later than promised, ``unfinished`` those whose KV cache has not moved, and ``was_held`` all requests
+    that waited for admission.
     """
     counts: Counter[str] = Counter()
     for record in records:

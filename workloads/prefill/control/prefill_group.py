@@ -1,4 +1,4 @@
-"""Some GPUs of one DC that prefill together, each holding one stage of the model."""
+"""A prefill group: GPUs of one DC that prefill together, each holding one stage of the model."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from workloads.prefill.prefill_settings import PrefillSettings
 
 @dataclass(frozen=True)
 class GroupGpus:
-    """The GPUs of a group in the order of its stages, each with its memory.
+    """The GPUs of a group in the order of its stages, and the memory of each.
 
-    ``pooled``: they do not train, and serve what is off-loaded.
+    ``pooled``: the GPUs do not train; they serve off-loaded requests.
     """
 
     gpus: tuple[int, ...]
@@ -24,7 +24,7 @@ class GroupGpus:
 
 
 class PrefillGroup:
-    """One group's plan and its memory. Raises ValueError naming the GPU where the weights do not fit."""
+    """One group's timeline and memory. Raises ValueError naming a GPU whose memory does not hold the weights."""
 
     def __init__(
         self, number: int, group: GroupGpus, model: InferenceModel, times: ChunkTimes, settings: PrefillSettings
@@ -44,16 +44,16 @@ class PrefillGroup:
                 raise ValueError(f"gpu {gpu}: {fault}") from None
 
     def request_bytes(self, stage: int, prompt_tokens: int) -> int:
-        """Return the most bytes that a request may have on a stage's GPU at one time, whatever waits for whatever.
+        """Return the largest number of bytes that a request may occupy on a stage's GPU at one time.
 
-        That is its KV cache, and the activations of all chunks that may wait to be computed, or to be sent.
+        That is its KV cache, plus the activations of all chunks, which may all be waiting to be computed or sent.
         """
         boundaries = (stage > 0) + (stage < self._last)
         activations = boundaries * self._model.activation_bytes(prompt_tokens)
         return self._model.kv_bytes(self.layers[stage], prompt_tokens) + activations
 
     def memory_reason(self, prompt_tokens: int) -> Reason | None:
-        """Return why the request has no room here, None if it has."""
+        """Return why the request does not fit into this group's memory, None if it fits."""
         reason = None
         for stage, ledger in enumerate(self.ledgers):
             size_bytes = self.request_bytes(stage, prompt_tokens)
@@ -64,7 +64,7 @@ class PrefillGroup:
         return reason
 
     def take_in(self, now_ns: int, request: int, prompt_tokens: int, planned: PlannedPrefill) -> list[QueuePiece]:
-        """Reserve the memory and keep the plan. Returns the commands for the GPUs."""
+        """Reserve the memory and commit the plan. Return the commands for the GPUs."""
         for stage, ledger in enumerate(self.ledgers):
             ledger.reserve(request, self.request_bytes(stage, prompt_tokens))
         self.timeline.commit(now_ns, request, planned)
@@ -88,15 +88,15 @@ class PrefillGroup:
         ]
 
     def activation_used(self, request: int, stage: int, activation_bytes: int) -> None:
-        """Free a chunk's input or output, which that stage does not need any more."""
+        """Free a chunk's input or output, which the stage does not need any more."""
         self.ledgers[stage].release(request, activation_bytes)
 
     def kv_moved(self, request: int) -> None:
-        """Free all memory of the request here."""
+        """Free all memory of the request on this group's GPUs."""
         for ledger in self.ledgers:
             ledger.release_all(request)
 
 
 def working_bytes(model: InferenceModel, tokens: int) -> int:
-    """Return the bytes of one layer for ``tokens`` at once: input, output, and the two wide products of its SwiGLU."""
+    """Return the working bytes of a layer for a chunk of ``tokens``: input, output, and the two products of SwiGLU."""
     return 2 * model.activation_bytes(tokens) + 2 * tokens * model.feed_forward * model.bytes_per_element

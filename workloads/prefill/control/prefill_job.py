@@ -1,4 +1,4 @@
-"""The progress of a request that was taken in."""
+"""The progress of an admitted request."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from workloads.prefill.control.prompt_chunks import Chunk
 
 @dataclass(slots=True)
 class PrefillJob:
-    """A request that was taken in, until its pieces are done and its KV cache has moved, in whatever order."""
+    """An admitted request, kept until all its pieces are done and its KV cache has moved. Either may happen first."""
 
     record: RequestRecord
     group: PrefillGroup

@@ -10,7 +10,10 @@ from workloads.prefill.prefill_settings import PrefillSettings
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some tokens of a prompt, with the time of one layer and the time of moving them from stage to stage."""
+    """``tokens`` tokens of a prompt after ``prior_tokens``.
+
+    One layer takes ``layer_ns``. The activation, ``activation_bytes``, moves to the next stage in ``transfer_ns``.
+    """
 
     tokens: int
     prior_tokens: int
@@ -20,7 +23,7 @@ class Chunk:
 
 
 class ChunkTimes:
-    """Cuts chunks of one model, and times them by one profile."""
+    """Cuts prompts into chunks for one model, and computes their times by one profile."""
 
     def __init__(self, model: InferenceModel, profile: PrefillProfile, settings: PrefillSettings) -> None:
         self._chunk_tokens = settings.chunk_tokens
@@ -35,9 +38,9 @@ class ChunkTimes:
         self._chunk = chunk
 
     def next_chunk(self, prompt_tokens: int, prior_tokens: int, longest_bubble_ns: int) -> Chunk | None:
-        """Return the chunk after ``prior_tokens``: of the usual size, or as large as fits the longest bubble.
+        """Return the chunk after ``prior_tokens``: the configured size, or smaller if needed for the longest bubble.
 
-        One layer of it must fit. Returns None if not even one token's layer fits.
+        One layer of the chunk must fit into that bubble. Returns None if not even a chunk of one token fits.
         """
         chunk = self._chunk(min(self._chunk_tokens, prompt_tokens - prior_tokens), prior_tokens)
         if chunk.layer_ns <= longest_bubble_ns:
@@ -46,7 +49,7 @@ class ChunkTimes:
         return self._chunk(tokens, prior_tokens) if tokens else None
 
     def layer_ns(self, prompt_tokens: int) -> int:
-        """Return the time of all of a prompt in one layer, in chunks of the usual size."""
+        """Return the time of a whole prompt in one layer, in chunks of the configured size."""
         step = self._chunk_tokens
         return sum(
             self._chunk(min(step, prompt_tokens - prior), prior).layer_ns for prior in range(0, prompt_tokens, step)

@@ -1,4 +1,4 @@
 """Sources of requests: traces of public services, and arrivals drawn from a seed.
 
-Every source is open loop: when a request arrives never depends on when another was served.
+Every source is open loop: the arrival of a request never depends on when another one was served.
 """

@@ -1,7 +1,8 @@
 """Draw arrivals from a seed: gaps of a Poisson process, or of a Gamma distribution for burstier or steadier ones.
 
-Arrivals and lengths come from two streams of the seed: another rate keeps the lengths of every request and the pattern
-of gaps, and other lengths keep the arrivals. The same seed gives the same requests with the same version of numpy.
+Arrivals and lengths come from two random streams of the seed. Changing the rate keeps the length of every request and
+the pattern of gaps; changing the lengths keeps the arrivals. The same seed gives the same requests with the same
+version of numpy.
 """
 
 import math
@@ -23,9 +24,9 @@ DrawGaps = Callable[[Generator, int], NDArray[np.float64]]
 
 
 def poisson(rate_per_s: float, lengths: Lengths, *, seed: int, duration_ns: int | None = None) -> Iterator[Request]:
-    """Yield the requests of a Poisson process: gaps are exponential, the one before the first arrival too.
+    """Yield the requests of a Poisson process: all gaps are exponential, including the one before the first arrival.
 
-    Endless, or the arrivals before ``duration_ns``. Raises ValueError naming the argument.
+    Yield the arrivals before ``duration_ns``, or without end if it is None. Raises ValueError naming the argument.
     """
     mean_gap_ns = _mean_gap_ns(rate_per_s)
     return _requests(lambda random, count: random.exponential(mean_gap_ns, count), lengths, seed, duration_ns)
@@ -34,12 +35,14 @@ def poisson(rate_per_s: float, lengths: Lengths, *, seed: int, duration_ns: int 
 def gamma(
     rate_per_s: float, cv: float, lengths: Lengths, *, seed: int, duration_ns: int | None = None
 ) -> Iterator[Request]:
-    """Yield requests with Gamma gaps of shape 1 / cv^2 and mean 1 / rate; ``cv`` is standard deviation over mean.
+    """Yield requests with Gamma gaps of shape 1 / cv^2 and mean 1 / rate. ``cv`` is standard deviation / mean.
 
-    Above 1 arrivals are burstier than Poisson's (which has cv = 1), below it steadier. The gap before the first
-    arrival is one like the others: with t the mean gap, a duration T has about T / t + (cv^2 - 1) / 2 arrivals.
+    With ``cv`` above 1 arrivals are burstier than those of a Poisson process (cv = 1), below 1 they are steadier. The
+    gap before the first arrival has the same distribution, so with a mean gap t a duration T has about
+    T / t + (cv^2 - 1) / 2 arrivals.
 
-    Endless, or the arrivals before ``duration_ns``. Raises ValueError naming the argument; a cv is 0.01 to 100.
+    Yield the arrivals before ``duration_ns``, or without end if it is None. Raises ValueError naming the argument;
+    ``cv`` is 0.01 to 100.
     """
     mean_gap_ns = _mean_gap_ns(rate_per_s)
     if not LEAST_CV <= cv <= MOST_CV:
@@ -71,7 +74,7 @@ def _endless_or_until(
         gaps = draw_gaps(for_gaps, _DRAWN_AT_ONCE).tolist()
         prompts, outputs = lengths.draw(for_lengths, _DRAWN_AT_ONCE)
         for gap_ns, prompt_tokens, output_tokens in zip(gaps, prompts.tolist(), outputs.tolist(), strict=True):
-            # Python's integers have no end: the rarest gap at the lowest rate is beyond 64 bits.
+            # Python's integers do not overflow; at the lowest rate a rare gap exceeds 64 bits.
             arrival_ns += round(gap_ns)
             if duration_ns is not None and arrival_ns >= duration_ns:
                 return

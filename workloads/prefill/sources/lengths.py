@@ -1,4 +1,4 @@
-"""Draw the lengths of prompts and outputs, where arrivals are drawn and have no lengths of their own."""
+"""Draw the lengths of prompts and outputs for arrivals that are drawn too, and so have no lengths from a trace."""
 
 import math
 from collections.abc import Iterable
@@ -33,12 +33,12 @@ class FixedLengths:
         _check_counts(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
 
     def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
-        """Return the one length, without drawing."""
+        """Return ``count`` times the fixed lengths."""
         return np.full(count, self.prompt_tokens), np.full(count, self.output_tokens)
 
 
 class EmpiricalLengths:
-    """Lengths of a trace's requests, drawn with replacement: prompt and output of one request stay together.
+    """Lengths drawn from a trace's requests with replacement. Prompt and output of a request stay together.
 
     Raises ValueError if there are no requests.
     """
@@ -50,17 +50,17 @@ class EmpiricalLengths:
         self._prompts, self._outputs = np.array(pairs, dtype=np.int64).T
 
     def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
-        """Draw both lengths of requests, each request of the trace as likely as any other."""
+        """Draw ``count`` requests of the trace with equal probability, and return their lengths."""
         chosen = random.integers(len(self._prompts), size=count)
         return self._prompts[chosen], self._outputs[chosen]
 
 
 @dataclass(frozen=True)
 class LogNormalLengths:
-    """Prompts and outputs from a log-normal distribution each, rounded, of at least 1 and at most ``most_tokens``.
+    """Prompts and outputs, each from a log-normal distribution, rounded and clipped to 1 to ``most_tokens``.
 
     A ``spread`` is the geometric standard deviation: two thirds of the lengths lie between median / spread and
-    median x spread, and with a spread of 1 all are the median. Raises ValueError naming the field.
+    median x spread, and with a spread of 1 all lengths are the median. Raises ValueError naming the field.
     """
 
     prompt_median: int
@@ -73,10 +73,10 @@ class LogNormalLengths:
         _check_counts(prompt_median=self.prompt_median, output_median=self.output_median, most_tokens=self.most_tokens)
         for name, spread in (("prompt_spread", self.prompt_spread), ("output_spread", self.output_spread)):
             if not (spread >= 1 and math.isfinite(spread)):
-                raise ValueError(f"{name}: {spread} is below 1, where every length is the median")
+                raise ValueError(f"{name}: {spread} is below 1 or not finite; with 1 every length is the median")
 
     def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
-        """Draw prompts first, then outputs, each independent of the other."""
+        """Draw all prompts, then all outputs, independently of each other."""
         return (
             self._drawn(random, count, self.prompt_median, self.prompt_spread),
             self._drawn(random, count, self.output_median, self.output_spread),
@@ -84,7 +84,7 @@ class LogNormalLengths:
 
     def _drawn(self, random: Generator, count: int, median: int, spread: float) -> TokenCounts:
         logarithms = math.log(median) + math.log(spread) * random.standard_normal(count)
-        # Cut while it is a logarithm still: a length beyond the range of numbers is never computed.
+        # Clip the logarithm, so that exp never overflows.
         lengths = np.rint(np.exp(np.minimum(logarithms, math.log(self.most_tokens))))
         return np.clip(lengths, 1, self.most_tokens).astype(np.int64)
 

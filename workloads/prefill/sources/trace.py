@@ -10,9 +10,9 @@ from workloads.prefill.request import Request
 
 @dataclass(frozen=True)
 class Trace:
-    """Requests in order of arrival, the first at 0; ``skipped`` counts the lines that were unusable and skipped.
+    """Requests numbered in order of arrival, the first at 0. ``skipped`` counts the unusable lines that were skipped.
 
-    Raises ValueError if the requests are none, or are not numbered and ordered so.
+    Raises ValueError if there are no requests, or if they are not numbered and ordered like this.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Trace:
 
     @property
     def mean_rate_per_s(self) -> float:
-        """The gaps between arrivals over the time they take: infinite for a burst, 0 for one request alone."""
+        """The number of gaps between arrivals / ``span_ns``: infinite for one burst, 0 for a single request."""
         gaps = len(self.requests) - 1
         if self.span_ns:
             return gaps / (self.span_ns / 1e9)
@@ -47,10 +47,10 @@ class Trace:
 def scaled(trace: Trace, rate_per_s: float) -> Trace:
     """Return the trace with every gap stretched by one factor, so that its mean rate is ``rate_per_s``.
 
-    Order, lengths and the shape of bursts stay; arrivals are rounded to the nanosecond, each from its exact value.
+    Order, lengths and the relative gaps stay. Each arrival is rounded to the nanosecond from its exact value.
 
-    Raises ValueError for a rate that is not above zero, and InputError, one line, for a trace without any rate: one
-    request, or all at one moment.
+    Raises ValueError for a rate that is not above zero, and InputError, one line, for a trace that has no rate: a
+    single request, or all requests at one moment.
     """
     if not (rate_per_s > 0 and math.isfinite(rate_per_s)):
         raise ValueError(f"rate_per_s: {rate_per_s} is no rate above zero")

@@ -1,4 +1,4 @@
-"""Read published traces: Azure's CSV and Mooncake's JSONL, told apart by the beginning of the file."""
+"""Read published traces: Azure's CSV and Mooncake's JSONL, distinguished by the first line of the file."""
 
 from array import array
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from workloads.prefill.sources.trace_line import AZURE_HEADER, ParsedLine, Trace
 
 MAX_LINE_BYTES = 2**20
 LONGEST_TICK_NS = 3 * 10**9
-"""The coarsest clock that is known: Mooncake's trace has ticks of 3 s."""
+"""The tick of the coarsest known clock: that of Mooncake's trace, 3 s."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -24,19 +24,18 @@ Nanoseconds = NDArray[np.int64]
 
 
 def read_trace(path: Path, *, skip_bad_lines: bool = False, spread_ticks: bool = True) -> Trace:
-    """Read a trace in either format; its name is the file's, without the suffix.
+    """Read a trace in either format. The trace's name is the file's, without the suffix.
 
-    Empty lines are skipped. A line that is unusable is refused, or counted with ``skip_bad_lines``. Lines out of order,
-    as the logs of several servers yield when put together, are sorted by their arrival, those of one moment in the
-    file's order.
+    Empty lines are skipped. An unusable line is an error, or is skipped and counted with ``skip_bad_lines``. Lines out
+    of order (merged logs of several servers) are sorted by arrival; lines of one moment keep the file's order.
 
-    Mooncake's clock ticks every 3 s, and all requests of a tick bear its time. They are spread evenly from their tick
-    on, over the shortest time between two ticks of the file (at most 3 s), because the clock and not the users make a
-    burst every 3 s. That makes arrivals more even than they were, so queues come out short; with ``spread_ticks`` off
-    they stay a burst, and queues come out long. A file of one tick alone shows no distance, and stays as it is.
+    Mooncake's clock ticks every 3 s, and all requests of a tick have the same time. With ``spread_ticks`` they are
+    spread evenly from their tick on, over the shortest time between two ticks of the file (at most 3 s), because the
+    clock and not the users cause a burst every 3 s. Arrivals are then more even than they were, and queues too short;
+    without ``spread_ticks`` they stay a burst, and queues are too long. A file with a single tick is not spread.
 
-    One line at a time is held as text, the rest as numbers. Raises InputError, one line: ``FILE:LINE: reason`` for an
-    unusable line, and likewise for a file that cannot be read, is in neither format, or has no request.
+    Only one line at a time is held as text, the rest as numbers. Raises InputError, one line: ``FILE:LINE: reason`` for
+    an unusable line; also for a file that cannot be read, is in neither format, or has no request.
     """
     moments, prompts, outputs = array("q"), array("q"), array("q")
     skipped = 0
@@ -63,10 +62,10 @@ def read_trace(path: Path, *, skip_bad_lines: bool = False, spread_ticks: bool =
 
 
 def spread_evenly(moments_ns: Nanoseconds) -> Nanoseconds:
-    """Return moments in order, those of each tick spread evenly from the tick on, in their order.
+    """Return sorted moments with those of each tick spread evenly from the tick on, in their order.
 
-    They are spread over the shortest time between two ticks that differ, at most ``LONGEST_TICK_NS``, and thus never
-    reach the tick after.
+    They are spread over the shortest time between two different ticks, at most ``LONGEST_TICK_NS``, and so never reach
+    the next tick.
     """
     ticks, first, counts = np.unique(moments_ns, return_index=True, return_counts=True)
     if len(ticks) < 2:
@@ -77,7 +76,7 @@ def spread_evenly(moments_ns: Nanoseconds) -> Nanoseconds:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield lines that are not empty, without their end, with their number; of one too long, a byte above the limit."""
+    """Yield the number and the text of each non-empty line, without its end. A line too long is cut above the limit."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 2):
         number += 1
@@ -91,7 +90,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _format_and_lines(path: Path, file: BinaryIO) -> tuple[TraceFormat, Iterator[tuple[int, bytes]]]:
-    """Return the format that the file's first line shows, and the lines that hold requests."""
+    """Return the file's format, recognized by its first line, and the lines that hold requests."""
     lines = _lines(file)
     first = next(lines, None)
     if first is None:
@@ -120,7 +119,7 @@ def _trace(name: str, columns: tuple["array[int]", "array[int]", "array[int]"], 
     arrivals = moments - moments[0]
     if spread:
         arrivals = spread_evenly(arrivals)
-    # The columns pass in small parts: as lists of numbers they would take more than the requests themselves.
+    # Convert the columns in small parts: as lists they would take more memory than the requests themselves.
     return Trace(name, tuple(_requests(arrivals, prompts, outputs)), skipped)
 
 

@@ -1,7 +1,7 @@
-"""Parse one line of a trace, in each of the formats that are read.
+"""Parse one line of a trace, in each supported format.
 
-A format turns a line into a moment in nanoseconds, which counts from anywhere, and the tokens of prompt and output.
-Any other line raises ValueError, with the reason in one line. No time passes through a floating-point number.
+A parser returns the arrival in nanoseconds (from an arbitrary origin), the prompt's tokens and the output's tokens. It
+raises ValueError, one line, for an unusable line. Times are never converted to floating point.
 """
 
 import json
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 MAX_TOKENS = 10**9
-"""More tokens in one request are a mistake of the file."""
+"""A request with more tokens is an error in the file."""
 
 AZURE_HEADER = b"TIMESTAMP,ContextTokens,GeneratedTokens"
 
@@ -30,7 +30,7 @@ ParsedLine = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class TraceFormat:
-    """A format and its parser; ``ticked`` if it rounds arrivals to the ticks of a coarse clock."""
+    """A format and its parser. ``ticked``: arrivals are rounded to the ticks of a coarse clock."""
 
     name: str
     parse: Callable[[bytes], ParsedLine]
@@ -39,16 +39,16 @@ class TraceFormat:
 
 
 def format_of(first_line: bytes) -> TraceFormat | None:
-    """Return the format that a file begins in, None if it is none of them."""
+    """Return the format of a file by its first line, None if it is unknown."""
     if first_line == AZURE_HEADER:
         return AZURE
     return MOONCAKE if first_line.startswith(b"{") else None
 
 
 def parse_azure(line: bytes) -> ParsedLine:
-    """Parse ``2023-11-16 18:17:03.9799600,4808,10``: a moment in UTC, prompt, output.
+    """Parse ``2023-11-16 18:17:03.9799600,4808,10``: time in UTC, prompt tokens, output tokens.
 
-    The moment has up to nine fractional digits. The zone may be written out, as ``+00:00`` or ``Z``.
+    The time has up to nine fractional digits. The zone may be written out, as ``+00:00`` or ``Z``.
     """
     match = _AZURE_LINE.fullmatch(line)
     if match is None:
@@ -68,7 +68,7 @@ def parse_azure(line: bytes) -> ParsedLine:
 
 
 def parse_mooncake(line: bytes) -> ParsedLine:
-    """Parse ``{"timestamp": 27000, "input_length": 6955, "output_length": 52}``: milliseconds, prompt, output.
+    """Parse ``{"timestamp": 27000, "input_length": 6955, "output_length": 52}``: ms, prompt tokens, output tokens.
 
     Other fields are ignored.
     """
@@ -100,7 +100,7 @@ MOONCAKE = TraceFormat("Mooncake JSONL", parse_mooncake, has_header=False, ticke
 
 @lru_cache(maxsize=64)
 def _midnight_ns(day: bytes) -> int:
-    """Return the start of a day, in nanoseconds from 1970 on."""
+    """Return the start of a day, in nanoseconds since 1970."""
     text = day.decode()
     try:
         parsed = date.fromisoformat(text)
@@ -112,7 +112,7 @@ def _midnight_ns(day: bytes) -> int:
 
 
 def _azure_reason(line: bytes) -> str:
-    """Return why a line does not have the form of the format."""
+    """Return why a line does not match the Azure format."""
     columns = line.split(b",")
     if len(columns) != _AZURE_COLUMNS:
         return f"{len(columns)} columns, {_AZURE_COLUMNS} are wanted: {AZURE_HEADER.decode()}"
@@ -138,6 +138,6 @@ def _token_count(field: str, tokens: int) -> int:
 
 
 def _shown(value: object) -> str:
-    """Return a value of the file as a message shows it: on one line, and short."""
+    """Return a value of the file for an error message: on one line, and shortened."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

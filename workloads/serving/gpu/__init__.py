@@ -1,1 +1,1 @@
-"""Share a GPU between training and prefill."""
+"""Share GPUs between training and prefill."""

@@ -1,7 +1,7 @@
-"""One GPU that training and prefill take in turns, where torch computes both. Training always wins.
+"""One GPU that training and prefill share, where torch computes both. Training has priority.
 
-The worker's thread computes, one layer after the other, and looks at its connections between two of them. A layer
-cannot be broken off: training that comes while one is under way waits for its end, however long that takes.
+The worker's thread computes prefill one layer at a time, and serves its connections between layers. A layer cannot be
+interrupted: training waits for the end of a layer under way, however long that takes.
 """
 
 import os
@@ -16,10 +16,10 @@ from workloads.serving.gpu.shared_gpu import SharedGpu
 
 
 class ComputedGpu(SharedGpu):
-    """A GPU whose prefill ``prefill`` really computes. ``filler`` plans with the times of its profile.
+    """A GPU whose prefill is computed by ``prefill``. ``filler`` plans with the times of its profile.
 
-    Each layer is a span of its own, with its measured start and end. A deadline overrun is as long as training's thread
-    really waited: from its claim until it went on.
+    Each layer is a span of its own, with measured start and end. A deadline overrun is measured: the time that
+    training's thread waited after its claim.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ComputedGpu(SharedGpu):
     # Training's thread
 
     def claim(self) -> None:
-        """Block until the GPU is training's: at once, or at the end of the layer under way."""
+        """Block until training has the GPU: not at all, or until the end of the layer under way."""
         with self._released:
             self._idle = False
             self._filler.training_wants(self._clock())
@@ -51,7 +51,7 @@ class ComputedGpu(SharedGpu):
                 self._layer_over(self._clock())
 
     def idle(self) -> None:
-        """Let prefill have the GPU, as training waits for others, until training claims it again."""
+        """Let prefill use the GPU while training waits for others, until training claims it again."""
         if not self._idle:
             with self._lock:
                 self._idle = True
@@ -60,20 +60,20 @@ class ComputedGpu(SharedGpu):
     # The worker's thread
 
     def input_arrived(self, request: int, chunk: int, payload: memoryview | None) -> None:
-        """Take the activation of the stage before. Raises ValueError if it brings no bytes."""
+        """Take the activation of the previous stage. Raises ValueError if ``payload`` is None."""
         if payload is None:
             raise ValueError(f"request {request}: chunk {chunk} came without its activation")
         self._prefill.input_arrived(request, chunk, payload)
         super().input_arrived(request, chunk, payload)
 
     def take_results(self, piece: Piece) -> PieceResults:
-        """Return the results of a finished piece, once."""
+        """Return the results of a finished piece. Call it once for each piece."""
         return self._prefill.take_results(piece)
 
     def advance(self) -> list[PieceDone | BubbleReport]:
-        """Compute a layer, if there is one and training leaves the time. Returns the messages for the controller.
+        """Compute one layer if one is due and training leaves the time. Return the messages for the controller.
 
-        ``news`` wakes the worker again at once when a layer has been computed.
+        After a layer, ``news`` wakes the worker again at once.
         """
         with self._lock:
             run = None
@@ -83,11 +83,11 @@ class ComputedGpu(SharedGpu):
         if run is not None:
             self._compute(run)
         with self._lock:
-            text, self._outbox = self._outbox, []
-        return text
+            messages, self._outbox = self._outbox, []
+        return messages
 
     def stop(self) -> None:
-        """Begin no layer any more."""
+        """Begin no further layer."""
         with self._lock:
             self._stopped = True
 
@@ -96,7 +96,7 @@ class ComputedGpu(SharedGpu):
         try:
             span_ns = self._prefill.run_layer(run)
         finally:
-            # Training must not wait for a layer that failed.
+            # Release training even if the layer has failed.
             with self._released:
                 self._computing = False
                 self._layers_done = 0 if span_ns is None else 1
@@ -111,7 +111,7 @@ class ComputedGpu(SharedGpu):
     def _layer_over(self, now_ns: int) -> None:
         done = self._filler.run_ended(now_ns, self._layers_done)
         if done is not None:
-            self._tell(done)
+            self._queue_message(done)
 
     def _wake(self) -> None:
         os.eventfd_write(self.news, 1)

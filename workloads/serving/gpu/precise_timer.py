@@ -1,4 +1,4 @@
-"""Wake a selector at a moment, to the microsecond: epoll's own timeout counts milliseconds."""
+"""Wake a selector with microsecond precision, because epoll's timeout has a resolution of one millisecond."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ class _Setting(ctypes.Structure):
 
 
 class PreciseTimer:
-    """A timerfd. Any thread may set it; the last setting holds. Raises OSError where the kernel refuses."""
+    """A timerfd. Any thread may set it; the last setting counts. Raises OSError if the kernel refuses."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -25,18 +25,18 @@ class PreciseTimer:
             raise OSError(ctypes.get_errno(), "timerfd_create")
 
     def fileno(self) -> int:
-        """Return the descriptor, readable from the set moment on, until ``passed``."""
+        """Return the descriptor, which is readable from the set time until ``passed`` is called."""
         return int(self._descriptor)
 
     def set(self, at_ns: int) -> None:
-        """Wake at that CLOCK_MONOTONIC time, at once if it is over."""
+        """Wake the selector at the CLOCK_MONOTONIC time ``at_ns``, at once if it is in the past."""
         seconds, nanoseconds = divmod(max(1, at_ns), 1_000_000_000)
         setting = _Setting(value=_Time(seconds, nanoseconds))
         if self._libc.timerfd_settime(self._descriptor, _ABSOLUTE, ctypes.byref(setting), None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
     def passed(self) -> None:
-        """Clear the wake-up: the descriptor is unreadable until the timer is set again."""
+        """Clear the wake-up. The descriptor is not readable until the timer has been set again."""
         try:
             os.read(self._descriptor, 8)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""One GPU's share of a model's layers, and the prompts that are on their way through it."""
+"""Compute the prefill of one GPU's layers with torch, for all prompts under way."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,10 +21,10 @@ _WARM_UP_TOKENS = 8
 
 @dataclass(frozen=True)
 class PieceResults:
-    """The results of a piece, as bytes: the ``activation`` for the next stage, or the ``first_token`` at the end.
+    """The results of a piece.
 
-    ``cache`` is the piece's part of the KV cache, as ``KVCache.chunk_bytes`` has it. ``activation`` is None at the last
-    stage, ``first_token`` before a prompt's last token has left it.
+    ``activation`` has the bytes for the next stage, None at the last stage. ``cache`` is the piece's part of the KV
+    cache, from ``KVCache.chunk_bytes``. ``first_token`` is set by a prompt's last piece at the last stage, else None.
     """
 
     activation: memoryview | None
@@ -33,14 +33,14 @@ class PieceResults:
 
     @property
     def activation_bytes(self) -> memoryview:
-        """The activation, of a stage that is not the last."""
+        """The activation, which every stage but the last has."""
         assert self.activation is not None
         return self.activation
 
 
 @dataclass(slots=True)
 class _Sequence:
-    """One request here. ``chunk`` is on its way through the layers, ``outputs`` are those of each piece so far."""
+    """One request on this GPU. ``chunk`` is the one being computed, ``outputs`` has the outputs so far by piece."""
 
     cache: KVCache
     chunk: PrefillChunk | None = None
@@ -50,12 +50,12 @@ class _Sequence:
 class PrefillCompute:
     """Computes the layers ``layers`` of the work's model, beside training's computation.
 
-    On a GPU everything runs on a stream of its own. A sequence has its cache from its first layer here until its last
-    piece has been taken. On construction the weights are made and every kernel has run once. Then all calls come from
-    one thread.
+    On a GPU everything runs on a separate stream. A sequence has a cache from its first layer here until the results of
+    its last piece have been taken. The constructor creates the weights and runs every kernel once. After that, all
+    calls must come from one thread.
 
-    The number of torch's threads is set for the whole process. Raises ValueError for a device that is not there, or
-    layers that the model has not.
+    The number of torch's threads is set for the whole process. Raises ValueError if the device is not available, or if
+    the model does not have these layers.
     """
 
     def __init__(self, work: InferenceWork, layers: range) -> None:
@@ -72,14 +72,14 @@ class PrefillCompute:
         self.time_chunks(_WARM_UP_TOKENS, 2)
 
     def input_arrived(self, request: int, chunk: int, payload: memoryview) -> None:
-        """Keep the activation that the stage before has sent; on the CPU in the payload's own memory."""
+        """Keep the activation from the previous stage, on the CPU without a copy of ``payload``."""
         with self._stream():
             self._inputs[request, chunk] = self._stage.hidden_states(payload)
 
     def run_layer(self, run: Run) -> tuple[int, int]:
-        """Compute the next layer of the run's tokens. Returns its start and end in CLOCK_MONOTONIC nanoseconds.
+        """Compute the next layer of the run's tokens. Return its start and end in CLOCK_MONOTONIC nanoseconds.
 
-        Raises ValueError where the tokens are not the next of their sequence, KeyError where they have not arrived.
+        Raises ValueError if the tokens are not the next ones of their sequence, KeyError if they have not arrived.
         """
         piece = run.piece
         if piece.request not in self._sequences:
@@ -100,7 +100,7 @@ class PrefillCompute:
     def take_results(self, piece: Piece) -> PieceResults:
         """Return the results of ``piece``, all of whose layers have run. A sequence's last piece frees its cache.
 
-        The pieces of a sequence are taken in order; the next one may have begun, or be over.
+        Take the pieces of a sequence in order. The next piece may already have begun or ended.
         """
         sequence = self._sequences[piece.request]
         outputs = sequence.outputs.pop(piece.chunk)
@@ -117,7 +117,7 @@ class PrefillCompute:
         return PieceResults(activation, cache, first_token)
 
     def time_chunks(self, tokens: int, chunks: int) -> list[int]:
-        """Compute a made-up prompt of ``chunks`` chunks. Returns the mean nanoseconds of each chunk in a layer."""
+        """Compute a dummy prompt of ``chunks`` chunks. Return each chunk's mean time in one layer, in nanoseconds."""
         taken_ns = []
         with self._stream():
             cache = self._stage.new_cache(tokens * chunks)

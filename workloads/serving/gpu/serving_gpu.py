@@ -1,4 +1,4 @@
-"""Make the GPU of a plan."""
+"""Create the GPU that a configuration describes."""
 
 from workloads.prefill.bubbles.bubble_filler import BubbleFiller
 from workloads.prefill.bubbles.bubble_forecast import BubbleForecast
@@ -7,17 +7,17 @@ from workloads.serving.gpu.shared_gpu import SharedGpu
 from workloads.serving.serving_configs import GpuServingConfig
 
 
-def serving_gpu(plan: GpuServingConfig) -> SharedGpu:
-    """Return the GPU of ``plan``. One of the pool predicts nothing, and does each piece as soon as it can.
+def serving_gpu(config: GpuServingConfig) -> SharedGpu:
+    """Return the GPU of ``config``. A GPU of the pool predicts nothing and runs each piece as soon as it can.
 
-    Where torch computes, the weights are made here. Raises ValueError for a device that is not there.
+    Where torch computes, the weights are created here. Raises ValueError if the device is not available.
     """
-    policy = FillPolicy.GREEDY if plan.pooled else plan.settings.policy
-    filler = BubbleFiller(BubbleForecast(plan.settings, plan.training), plan.profile, policy)
-    if plan.inference is None:
-        return SharedGpu(plan.gpu, filler)
-    # What replays starts in tens of milliseconds because it never loads torch.
+    policy = FillPolicy.GREEDY if config.pooled else config.settings.policy
+    filler = BubbleFiller(BubbleForecast(config.settings, config.training), config.profile, policy)
+    if config.inference is None:
+        return SharedGpu(config.gpu, filler)
+    # Import torch only if it is needed: a process that replays starts in tens of milliseconds.
     from workloads.serving.gpu.computed_gpu import ComputedGpu  # noqa: PLC0415
     from workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
 
-    return ComputedGpu(plan.gpu, filler, PrefillCompute(plan.inference, plan.layers))
+    return ComputedGpu(config.gpu, filler, PrefillCompute(config.inference, config.layers))

@@ -1,8 +1,8 @@
-"""One GPU that training and prefill take in turns. Training always wins.
+"""One GPU that training and prefill share, where prefill is replayed. Training has priority.
 
-A run of prefill occupies the GPU from its start until its end and needs no thread meanwhile: when training comes, the
-layer at which the run ends is known from its times alone. So training's thread never waits for the worker's. It waits
-only for the GPU itself, where training comes back earlier than predicted.
+A replayed run occupies the GPU from its start to its end without using a thread. When training claims the GPU, the
+layer at which the run ends follows from the run's times alone. So training's thread never waits for the worker's
+thread, only for the GPU itself, if training comes back earlier than predicted.
 """
 
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PrefillSpan:
-    """Layers of one request without a break, while training was in ``iteration``. CLOCK_MONOTONIC nanoseconds."""
+    """Consecutive layers of one request, run while training was in ``iteration``. CLOCK_MONOTONIC nanoseconds."""
 
     request: int
     iteration: int
@@ -32,11 +32,11 @@ class PrefillSpan:
 
 
 class SharedGpu(TrainingGpu):
-    """The GPU ``number`` and the pieces that ``filler`` has for it. Prefill is replayed: it takes its time, and no GPU.
+    """The GPU ``number``, whose pieces are queued in ``filler``. Prefill is replayed: it takes time but no real GPU.
 
-    Training's thread calls the methods of TrainingGpu, and ``idle`` before it waits for anything; the worker calls all
-    others. ``timer`` and ``news`` (an eventfd) wake the worker: when a run is over, and when there is something to
-    report. No method holds the lock while it waits.
+    Training's thread calls the methods of TrainingGpu, and ``idle`` before it waits for anything; the worker calls the
+    other methods. ``timer`` wakes the worker when a run is over, ``news`` (an eventfd) when there is a message for the
+    controller. No method holds the lock while it waits.
     """
 
     def __init__(self, number: int, filler: BubbleFiller, clock: Callable[[], int] = time.monotonic_ns) -> None:
@@ -58,7 +58,7 @@ class SharedGpu(TrainingGpu):
     # Training's thread
 
     def claim(self) -> None:
-        """Block until the GPU is training's: at once, or at the end of the layer under way."""
+        """Block until training has the GPU: not at all, or until the end of the layer under way."""
         with self._lock:
             self._idle = False
             now_ns = self._clock()
@@ -75,7 +75,7 @@ class SharedGpu(TrainingGpu):
             self._end_run(now_ns)
 
     def began(self, start_ns: int, iteration: int, kind: str, microbatch: int) -> None:
-        """Record the start of an action of training, which goes on meanwhile."""
+        """Record the start of a training action, and queue a bubble report once an iteration."""
         with self._lock:
             self._iteration, self._action = iteration, (kind, microbatch)
             self._filler.training_started(start_ns, iteration, self._action)
@@ -83,15 +83,15 @@ class SharedGpu(TrainingGpu):
                 self._reported = iteration
                 if (report := self._filler.forecast.report(self.number)) is not None:
                     self._margins_ns.append(report.margin_ns)
-                    self._tell(report)
+                    self._queue_message(report)
 
     def ended(self, end_ns: int) -> None:
-        """Record the end of training's action."""
+        """Record the end of the training action."""
         with self._lock:
             self._filler.training_ended(end_ns, self._iteration, self._action)
 
     def idle(self) -> None:
-        """Let prefill have the GPU, as training waits for others, until training claims it again."""
+        """Let prefill use the GPU while training waits for others, until training claims it again."""
         if self._idle:
             return
         with self._lock:
@@ -99,7 +99,7 @@ class SharedGpu(TrainingGpu):
             self._fill(self._clock())
 
     def take_spans(self) -> list[PrefillSpan]:
-        """Return the spans of prefill since the last call."""
+        """Return the prefill spans since the last call."""
         with self._lock:
             taken, self._spans = self._spans, []
         return taken
@@ -107,30 +107,30 @@ class SharedGpu(TrainingGpu):
     # The worker's thread
 
     def never_trained(self) -> None:
-        """Let prefill have the GPU for ever: nobody trains here."""
+        """Let prefill use the GPU all the time, because nothing trains on it."""
         with self._lock:
             self._filler.training_over()
             self._idle = True
             report = self._filler.forecast.report(self.number)
             assert report is not None
-            self._tell(report)
+            self._queue_message(report)
 
     def enqueue(self, piece: Piece) -> None:
-        """Queue a piece, as the controller commanded."""
+        """Queue a piece that the controller has sent."""
         with self._lock:
             self._filler.enqueue(piece)
 
     def input_arrived(self, request: int, chunk: int, payload: memoryview | None) -> None:
-        """Take the activation of the stage before, with ``payload`` if one was computed."""
+        """Take the activation of the previous stage. ``payload`` is None where prefill is replayed."""
         with self._lock:
             self._filler.input_arrived(request, chunk)
 
     def take_results(self, _piece: Piece) -> "PieceResults | None":
-        """Return the results of a finished piece, once; None where it is replayed."""
+        """Return the results of a finished piece: None, because prefill is replayed."""
         return None
 
     def advance(self) -> list[PieceDone | BubbleReport]:
-        """End the run that is over, start the next one, and return the messages for the controller."""
+        """End a run that is over, start the next one, and return the messages for the controller."""
         with self._lock:
             if self._idle and not self._stopped:
                 now_ns = self._clock()
@@ -138,11 +138,11 @@ class SharedGpu(TrainingGpu):
                 if run is not None and run.end_ns <= now_ns:
                     self._end_run(run.end_ns)
                 self._fill(now_ns)
-            text, self._outbox = self._outbox, []
-        return text
+            messages, self._outbox = self._outbox, []
+        return messages
 
     def stop(self) -> None:
-        """Start no run any more. Of the one under way the layers that are over count."""
+        """Start no further run. Of a run under way only the finished layers count."""
         with self._lock:
             self._stopped = True
             run = self._filler.run_under_way
@@ -152,7 +152,7 @@ class SharedGpu(TrainingGpu):
                 self._filler.run_ended(run.start_ns + layers * run.layer_ns, 0)
 
     def counts(self) -> dict[str, int | list[int]]:
-        """Return how often and for how long training had to wait, and the margins of its iterations."""
+        """Return the number and total length (ns) of deadline overruns, and the margin (ns) of each iteration."""
         filler = self._filler
         return {
             "deadline_overruns": filler.deadline_overruns,
@@ -173,12 +173,12 @@ class SharedGpu(TrainingGpu):
         done = self._filler.run_ended(end_ns)
         self._keep_span(run.piece.request, run.start_ns, end_ns if run.layers else run.start_ns)
         if done is not None:
-            self._tell(done)
+            self._queue_message(done)
 
     def _keep_span(self, request: int, start_ns: int, end_ns: int) -> None:
         if start_ns < end_ns:
             self._spans.append(PrefillSpan(request, self._iteration, start_ns, end_ns))
 
-    def _tell(self, message: PieceDone | BubbleReport) -> None:
+    def _queue_message(self, message: PieceDone | BubbleReport) -> None:
         self._outbox.append(message)
         os.eventfd_write(self.news, 1)

@@ -34,10 +34,8 @@ def test_no_resource_is_above_its_capacity(flows: list[list[int]], capacities: l
 
 
 @given(flows_of, capacities)
-def test_whoever_could_have_more_would_take_it_from_somebody_who_has_no_more(
-    flows: list[list[int]], capacities: list[int]
-) -> None:
-    """Max-min fairness: every flow crosses a full resource on which nobody has more than it."""
+def test_rates_are_max_min_fair(flows: list[list[int]], capacities: list[int]) -> None:
+    """Max-min fairness: every flow crosses a full resource on which no other flow has a higher rate."""
     rates = fair_rates_bps(flows, dict(enumerate(capacities)))
     for resources, rate in zip(flows, rates, strict=True):
         bottlenecks = []
@@ -53,7 +51,7 @@ def test_whoever_could_have_more_would_take_it_from_somebody_who_has_no_more(
 def test_equal_copies_on_a_resource_have_what_one_has_on_its_part_of_it(
     flows: list[list[int]], capacities: list[int], copies: int
 ) -> None:
-    """What lets one of several equal DP-cells stand for all, to the bit."""
+    """The property by which one of several equal DP-cells can represent all, to the bit."""
     shared = fair_rates_bps(flows * copies, dict(enumerate(capacities)))
     alone = fair_rates_bps(flows, {index: capacity // copies for index, capacity in enumerate(capacities)})
     assert shared == alone * copies

@@ -1,4 +1,4 @@
-"""Who shares what: node pairs, trunks and ports, between node pairs first and then between channels."""
+"""Node pairs, trunks and ports are shared first between node pairs and then between channels."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def network(*, gpus: int = 4, window: str = "6MiB", effects: TcpEffects = IDEAL,
 
 
 def seconds(of: Network, transfers: dict[tuple[str, str], int]) -> list[float]:
-    """When transfers of a megabyte, all made at once, have left: so many from one GPU's place to another's."""
+    """Return when simultaneous transfers of 1 MB have left, given their number from one GPU's place to another's."""
     places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
     events = EventQueue()
     wanted: dict[Ends, int] = {(places[one], places[other]): count for (one, other), count in transfers.items()}
@@ -66,7 +66,7 @@ def test_what_windows_have_let_out_at_once_waits_in_line() -> None:
     limits: dict[str, Any] = {"wan": {"node_pair_rate": "8Mbit", "latency": "1ms"}}
     effects = TcpEffects(window=True, slow_start=False, headers=False)
     assert seconds(network(window=wide, effects=effects, **limits), transfers) == [1.0, 2.0]
-    # What windows let out bit by bit takes turns.
+    # Data that windows let out gradually is interleaved.
     assert seconds(network(window=narrow, effects=effects, **limits), transfers)[0] > 1.9
 
 
@@ -86,7 +86,7 @@ def test_what_a_host_sends_to_several_is_not_limited_by_its_own_port() -> None:
     assert seconds(of, {("east-0.0", "east-1.0"): 1, ("east-0.1", "west-0.0"): 1}) == [1.0, 1.0]
 
 
-def test_a_port_wider_than_all_that_can_come_to_it_limits_nobody() -> None:
+def test_a_port_wider_than_all_its_senders_does_not_limit() -> None:
     of = network(intra={"rate": "80Mbit"}, wan={"node_pair_rate": "8Mbit"})
     arriving = {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-0.1"): 1}
     assert seconds(of, arriving) == [1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Rates that are worked out only where something has changed, and can limit, are those of all flows together."""
+"""Rates recomputed only for changed and limiting resources equal those computed for all flows together."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacit
 
 
 class Channel:
-    """One that notes its rate."""
+    """A sender that records its rate."""
 
     rate_bps = 0
     is_burst = False

@@ -11,7 +11,7 @@ from runner.tcp.window import TcpWindow
 MS = 10**6
 FREE = Line(None, 0, headers=False)
 RATE_BPS = 8 * 10**9
-"""Carries a byte a nanosecond."""
+"""A line that carries one byte per nanosecond."""
 
 
 def channel(latency_ns: int = 0) -> PrivateChannel:
@@ -25,11 +25,11 @@ def shared(
 
 
 Offer = tuple[int, int, int]
-"""When, by whom, and of which microbatch."""
+"""Time, mate and microbatch of a transfer."""
 
 
 def told_of(transfers: SharedTransfers | OwnTransfers, offers: list[Offer]) -> dict[tuple[int, int], int]:
-    """When the last byte of each (mate, microbatch) is there."""
+    """Return when the last byte of each (mate, microbatch) arrives."""
     there: dict[tuple[int, int], int] = {}
 
     def note(which: tuple[int, int], _left: int, _gone: int, _there: int, whole_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""What crossed is counted exactly where 64 bits hold the products, and never beyond what was sent."""
+"""Traffic is counted exactly where the products fit in 64 bits, and never exceeds what was sent."""
 
 import numpy as np
 import pytest

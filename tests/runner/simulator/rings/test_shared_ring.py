@@ -1,4 +1,4 @@
-"""Rings that share: alone they take what arithmetic gives, together what the line between them carries."""
+"""Rings on shared lines: alone they take the computed time, together the time that the shared line allows."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def window(latency_ns: int, *, narrow: bool) -> TcpWindow:
     st.integers(0, 10**8),
     st.booleans(),
 )
-def test_a_ring_whose_lines_nobody_else_uses_takes_what_a_private_one_does(
+def test_a_ring_without_other_traffic_takes_as_long_as_a_private_ring(
     replicas: list[tuple[int, int]], size_bytes: int, latency_ns: int, narrow: bool
 ) -> None:
     starts_ns = [start_ns for start_ns, _ in replicas]
@@ -112,7 +112,7 @@ def test_a_ring_slows_the_activations_on_its_line_and_they_slow_it() -> None:
 
 
 def ring_ends_ns(latencies_ms: list[int], cut: RingCut) -> list[int]:
-    """When each replica of a ring over lines of such latencies and any rate is through, all ready at once."""
+    """Return when each replica of a ring over lines of these latencies and unlimited rate ends, all ready at once."""
     events = EventQueue()
     channels = [
         PrivateChannel(Line(None, latency_ms * 1_000_000, headers=False), TcpWindow(0, None, None))
@@ -152,5 +152,5 @@ def test_a_replica_is_through_when_windows_have_let_its_last_bytes_out() -> None
 
     chunk_ns = 262_144_000
     assert ends_ns(10**7) == [1_300_000_000 + latency_ns, 300_000_000 + chunk_ns + 500_000_000 + 2 * latency_ns]
-    # Where nothing bounds a window, nothing tells when the line is somebody else's.
+    # Without a window nothing shows when the line is used by others.
     assert ends_ns(None)[1] >= 1_300_000_000

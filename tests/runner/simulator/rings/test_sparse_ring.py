@@ -1,4 +1,4 @@
-"""Rings of fewer bytes than replicas: who passes nothing on waits for nobody, and room is told back."""
+"""Rings of fewer bytes than replicas: replicas do not wait for empty segments, and report free room."""
 
 from runner.simulator.equal_parts import equal_parts
 from runner.simulator.event_queue import EventQueue
@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 def ends_ms(latencies_ms: list[int], size_bytes: int, *iterations: list[int]) -> list[list[float]]:
-    """When each replica is through, if it is ready at its time in each iteration."""
+    """Return when each replica has the result, given when it is ready in each iteration."""
     events = EventQueue()
     channels = [
         PrivateChannel(Line(None, latency_ms * MS, headers=False), TcpWindow(2 * latency_ms * MS, None, None))
@@ -37,8 +37,8 @@ def ends_ms(latencies_ms: list[int], size_bytes: int, *iterations: list[int]) ->
     return found
 
 
-def test_one_byte_goes_round_from_whoever_has_it() -> None:
-    # The last of three has the byte: it hears of it on the way to the sum, the first one twice.
+def test_a_single_byte_goes_around_the_ring() -> None:
+    # The last of three replicas has the byte.
     assert ends_ms([10, 10, 10], 1, [0, 0, 0]) == [[40, 20, 30]]
 
 

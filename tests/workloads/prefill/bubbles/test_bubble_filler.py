@@ -16,7 +16,7 @@ def piece(request: int = 0, *, stage: int = 0, chunk: int = 0, tokens: int = 30,
 
 
 def after_the_forward(policy: FillPolicy = FillPolicy.PLANNED) -> BubbleFiller:
-    """A GPU that is free from 100 to 1100."""
+    """A GPU with a bubble from 100 to 1100."""
     forecast = BubbleForecast(PrefillSettings(slo_ns=1, switch_ns=0, warmup_iterations=0), PLAN)
     filler = BubbleFiller(forecast, TEN_A_TOKEN, policy)
     assert filler.training_wants(0) == 0

@@ -102,7 +102,7 @@ def test_the_forecast_keeps_an_iterations_lead_and_not_its_delay() -> None:
     assert forecast.bubble_end(367) == 400 - forecast.margin_ns
 
 
-def test_what_came_early_widens_the_margin_and_is_forgotten_after_the_window() -> None:
+def test_early_actions_widen_the_margin_until_they_leave_the_window() -> None:
     forecast = BubbleForecast(SETTINGS, PLAN)
     train(forecast, 0, [0, 50])
     train(forecast, 1, [100, 138])
@@ -113,7 +113,7 @@ def test_what_came_early_widens_the_margin_and_is_forgotten_after_the_window() -
     assert margins == [12 + 3, 12 + 3, 12 + 3, 3, 3]
 
 
-def test_the_margin_is_the_asked_quantile() -> None:
+def test_the_margin_is_the_configured_quantile() -> None:
     forecast = BubbleForecast(PrefillSettings(slo_ns=1, switch_ns=0, early_quantile=0.5, window=3), PLAN)
     train(forecast, 0, [0, 50])
     train(forecast, 1, [100, 140])
@@ -122,7 +122,7 @@ def test_the_margin_is_the_asked_quantile() -> None:
 
 
 def test_an_action_that_had_to_wait_counts_from_when_it_wanted_the_gpu() -> None:
-    """Else the delay of one iteration would be the prediction of the next, and grow."""
+    """Otherwise the delay of one iteration would enter the prediction of the next one, and grow."""
     forecast = BubbleForecast(SETTINGS, PLAN)
     for iteration in range(4):
         base_ns = 100 * iteration

@@ -15,7 +15,7 @@ S = 1_000_000_000
 
 
 def groups_of(own: PrefillSettings, memories: list[GpuMemory], period_ns: int = 100 * MS) -> list[PrefillGroup]:
-    """Each a GPU that is free for the second half of its period, the second GPU a little later than the first."""
+    """Return groups of one GPU each, idle in the second half of its period, the second GPU a little later."""
     times = ChunkTimes(LLAMA, A100, own)
     groups = []
     for number, memory in enumerate(memories):

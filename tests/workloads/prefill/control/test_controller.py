@@ -1,4 +1,4 @@
-"""What holds for the controller and the fillers together, whatever the arrivals and the bubbles."""
+"""Properties of the controller and the fillers together, for random arrivals and bubbles."""
 
 import time
 from collections.abc import Sequence
@@ -135,7 +135,7 @@ def test_at_saturation_predicted_bubbles_are_full(depth: int) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 8])
-def test_a_prompt_longer_than_any_bubble_is_chunked_and_comes_when_it_was_told(depth: int) -> None:
+def test_a_prompt_longer_than_any_bubble_is_chunked_and_on_time(depth: int) -> None:
     small = [Pattern(((6 * MS, 30 * MS), (9 * MS, 20 * MS), (3 * MS, 40 * MS))) for _ in range(depth)]
     toy = ToyDatacenter(watching_briefly(slo_ns=120 * S, chunk_tokens=8192), [small], iterations=1200, kv_ns=0)
     requests = [Request(0, S, 20_000, 1), Request(1, S, 900, 1)]
@@ -242,7 +242,7 @@ def test_one_that_waits_for_a_forecast_in_vain_is_late_in_the_end() -> None:
 
 
 def test_the_plan_follows_bubbles_that_shrink() -> None:
-    """Greedy filling plans as if GPUs were idle for ever; what pieces really take keeps its backlog bounded."""
+    """Greedy filling plans as if GPUs were always idle. Measured ends of pieces keep its backlog bounded."""
     own = watching_briefly(slo_ns=3 * S, policy=FillPolicy.GREEDY)
     toy = ToyDatacenter(own, [[typical(0)]], iterations=20)
     requests = steady(20, 40, (1000, 2000))
@@ -254,7 +254,7 @@ def test_the_plan_follows_bubbles_that_shrink() -> None:
 
 
 def one_group(depth: int, own: PrefillSettings = SETTINGS, room_mb: int = 5000) -> PrefillController:
-    """GPUs that are free for 90 ms of every 100, with some room beside the weights."""
+    """GPUs that are idle for 90 ms of every 100 ms, with some free memory beside the weights."""
     weights = LLAMA.weight_bytes(LLAMA.stage_layers(depth)[0], embedding=True, head=depth == 1)
     memory = GpuMemory(weights + room_mb * 10**6, 0)
     parts = [GroupGpus(tuple(range(depth)), (memory,) * depth)]
@@ -264,7 +264,7 @@ def one_group(depth: int, own: PrefillSettings = SETTINGS, room_mb: int = 5000) 
     return controller
 
 
-def test_what_an_activation_took_is_free_at_each_stage_as_soon_as_it_is_not_needed() -> None:
+def test_activation_memory_is_freed_once_it_is_not_needed() -> None:
     controller = one_group(2)
     sender, receiver = controller.groups[0].ledgers
     controller.arrived(0, Request(0, 0, 700, 1))
@@ -301,7 +301,7 @@ def test_messages_of_different_hosts_may_overtake_each_other() -> None:
     assert (record.queue_ns, record.ttft_without_kv_ns, record.ttft_ns) == (10 * MS, 60 * MS, 90 * MS)
 
 
-def test_what_was_never_asked_for_or_has_happened_before_is_refused() -> None:
+def test_unknown_and_repeated_events_are_refused() -> None:
     controller = one_group(1)
     controller.arrived(0, Request(0, 0, 400, 1))
     with pytest.raises(ValueError, match="request 0 has arrived before"):
@@ -315,7 +315,7 @@ def test_what_was_never_asked_for_or_has_happened_before_is_refused() -> None:
 
 def test_groups_that_share_a_gpu_and_weights_that_do_not_fit_are_refused_by_name() -> None:
     memory = GpuMemory(80 * 10**9, 0)
-    with pytest.raises(ValueError, match=r"^groups: a GPU stands in two"):
+    with pytest.raises(ValueError, match=r"^groups: a GPU is in two"):
         PrefillController("dc", [GroupGpus((0,), (memory,)), GroupGpus((0,), (memory,))], LLAMA, A100, SETTINGS)
     with pytest.raises(ValueError, match=r"^gpu 3: memory: .* take a deeper pipeline"):
         PrefillController("dc", [GroupGpus((3,), (GpuMemory(10**10, 0),))], LLAMA, A100, SETTINGS)

@@ -10,13 +10,13 @@ S = 1_000_000_000
 ONE_A_TOKEN = PrefillProfile(fixed_ns=0, per_token_ns=1, per_token_pair_ns=0, source="paper", measured=False)
 SETTINGS = PrefillSettings(slo_ns=1, chunk_tokens=10, transfer_latency_ns=5, transfer_rate_bps=10**15)
 TRANSFER_NS = 6
-"""Five of latency, and less than one for a chunk's bytes."""
+"""5 ns of latency, and less than 1 ns for a chunk's bytes, rounded up."""
 
 
 def group(
     depth: int, bubbles: tuple[tuple[int, int], ...] = ((0, 100),), *, period_ns: int = 100, dispatch_ns: int = 0
 ) -> GroupTimeline:
-    """Two layers a stage."""
+    """Return a group with two layers at each stage."""
     times = ChunkTimes(INFERENCE_MODELS["llama-tiny"], ONE_A_TOKEN, SETTINGS)
     made = GroupTimeline((2,) * depth, times, dispatch_ns)
     for stage in range(depth):
@@ -75,7 +75,7 @@ def test_the_reason_is_reported_where_there_is_no_plan() -> None:
     assert made.horizon_ns == ENDLESS_NS
 
 
-def test_a_prompt_of_which_not_one_token_fits_is_told_so() -> None:
+def test_a_prompt_of_which_not_one_token_fits_never_fits() -> None:
     slow = PrefillProfile(fixed_ns=50, per_token_ns=1, per_token_pair_ns=0, source="paper", measured=False)
     made = GroupTimeline((2,), ChunkTimes(INFERENCE_MODELS["llama-tiny"], slow, SETTINGS), 0)
     made.report(0, BubbleReport(0, 0, 100, 0, ((0, 50),)))
@@ -102,7 +102,7 @@ def test_pieces_that_end_late_correct_the_plan_once_in_a_while() -> None:
     assert planned(made, 2 * S, 10).start_ns == 2 * S + 20, "the second chunk is still to be done"
 
 
-def test_pieces_may_be_told_in_any_order_and_leave_at_their_last_stage() -> None:
+def test_pieces_may_be_reported_in_any_order() -> None:
     made = group(2)
     made.commit(0, 0, planned(made, 0, 20))
     made.piece_done(0, 1, 1, 60)

@@ -41,7 +41,7 @@ def test_weights_that_do_not_fit_beside_training_are_refused_with_a_remedy() -> 
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=40))
-def test_the_bound_holds_whatever_is_asked(steps: list[tuple[int, int]]) -> None:
+def test_reservations_never_exceed_the_memory(steps: list[tuple[int, int]]) -> None:
     ledger = MemoryLedger(GpuMemory(100, 10), 10)
     held: dict[int, int] = {}
     for request, size_bytes in steps:

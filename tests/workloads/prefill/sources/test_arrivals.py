@@ -58,7 +58,7 @@ def test_a_duration_takes_exactly_the_arrivals_before_it(seed: int, rate_per_s: 
 # Bounds of four standard errors, at a fixed seed each: of a mean, CV / sqrt(n); of a count over a duration likewise.
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rate_per_s", [0.1, 4.0, 2000.0])
-def test_poisson_has_the_mean_rate_asked_and_a_cv_of_one(seed: int, rate_per_s: float) -> None:
+def test_poisson_has_the_configured_mean_rate_and_a_cv_of_one(seed: int, rate_per_s: float) -> None:
     gaps = gaps_s(poisson(rate_per_s, FIXED, seed=seed), 20_000)
     assert gaps.mean() * rate_per_s == pytest.approx(1, abs=4 / math.sqrt(20_000))
     assert gaps.std() / gaps.mean() == pytest.approx(1, abs=0.05)
@@ -66,7 +66,7 @@ def test_poisson_has_the_mean_rate_asked_and_a_cv_of_one(seed: int, rate_per_s: 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("cv", [0.2, 1.0, 3.0])
-def test_gamma_has_the_mean_rate_and_the_cv_asked(seed: int, cv: float) -> None:
+def test_gamma_has_the_configured_mean_rate_and_cv(seed: int, cv: float) -> None:
     gaps = gaps_s(gamma(4.0, cv, FIXED, seed=seed), 40_000)
     assert gaps.mean() * 4 == pytest.approx(1, abs=4 * cv / math.sqrt(40_000))
     assert gaps.std() / gaps.mean() == pytest.approx(cv, rel=0.08)

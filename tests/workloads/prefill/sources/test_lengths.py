@@ -22,7 +22,7 @@ def test_empirical_lengths_keep_prompt_and_output_of_a_request_together() -> Non
     assert all(abs(drawn.count(pair) - 1000) < 110 for pair in pairs)
 
 
-def test_log_normal_lengths_have_the_median_and_the_spread_asked() -> None:
+def test_log_normal_lengths_have_the_configured_median_and_spread() -> None:
     prompts, outputs = LogNormalLengths(1000, 2.0, 50, 3.0, 10**9).draw(np.random.default_rng(0), 40_000)
     for drawn, median, spread in ((prompts, 1000, 2.0), (outputs, 50, 3.0)):
         assert np.median(drawn) == pytest.approx(median, rel=0.03)

@@ -17,7 +17,7 @@ traces = st.lists(st.integers(0, 10**13), min_size=1, max_size=60).map(lambda ga
 moving_traces = traces.filter(lambda trace: trace.span_ns > 0)
 
 
-def test_a_trace_tells_its_span_and_its_mean_rate() -> None:
+def test_a_trace_has_a_span_and_a_mean_rate() -> None:
     assert trace_of([0, 10**9, 4 * 10**9]).span_ns == 4 * 10**9
     assert trace_of([0, 10**9, 4 * 10**9]).mean_rate_per_s == 0.5
     assert trace_of([0, 0]).mean_rate_per_s == math.inf
@@ -25,7 +25,7 @@ def test_a_trace_tells_its_span_and_its_mean_rate() -> None:
 
 
 @given(moving_traces, st.floats(1e-3, 1e3))
-def test_a_scaled_trace_has_the_mean_rate_asked(trace: Trace, rate_per_s: float) -> None:
+def test_a_scaled_trace_has_the_configured_mean_rate(trace: Trace, rate_per_s: float) -> None:
     expected_ns = (len(trace.requests) - 1) / rate_per_s * 1e9
     assert scaled(trace, rate_per_s).span_ns == pytest.approx(expected_ns, rel=1e-12, abs=0.5)
 

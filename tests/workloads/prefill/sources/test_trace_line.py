@@ -73,7 +73,7 @@ def test_fraction_and_zone_may_be_written_or_left_out(moment: str) -> None:
         ("\x00\xff,1,1", r"TIMESTAMP: '\x00ÿ' is not like 2023-11-16 18:17:03.9799600"),
     ],
 )  # fmt: skip
-def test_an_azure_line_that_is_unusable_says_why(line: str, reason: str) -> None:
+def test_an_unusable_azure_line_names_the_reason(line: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r".") as text:
         parse_azure(line.encode())
     assert str(text.value) == reason
@@ -107,14 +107,14 @@ def test_a_mooncake_line_is_read_in_milliseconds(timestamp_ms: int, prompt: int,
     ],
     ids=lambda text: text[:50],
 )  # fmt: skip
-def test_a_mooncake_line_that_is_unusable_says_why(line: str, reason: str) -> None:
+def test_an_unusable_mooncake_line_names_the_reason(line: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r".") as reported:
         parse_mooncake(line.encode())
     assert str(reported.value) == reason
 
 
 @given(st.binary(max_size=60))
-def test_no_line_whatever_it_holds_is_more_than_a_reason_in_one_line(line: bytes) -> None:
+def test_random_bytes_are_refused_in_one_line(line: bytes) -> None:
     for parse in (parse_azure, parse_mooncake):
         with pytest.raises(ValueError, match=r".") as text:
             parse(line)

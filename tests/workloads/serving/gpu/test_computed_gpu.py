@@ -1,4 +1,4 @@
-"""GPUs whose layers are computed: what training waits for, and what becomes of prompts that it interrupts anywhere."""
+"""GPUs whose layers are computed: training's waits, and the results of prompts that it interrupts anywhere."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ class Clock:
 
 
 class SlowLayers:
-    """Stands for torch: each layer begins when it is asked for, and ends when the test says so."""
+    """Replaces torch: each layer begins when it is run, and ends when the test releases it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -201,7 +201,7 @@ def decoder() -> SequenceDecoder:
 
 
 class Watch:
-    """A GPU's computation, and the layers that it was asked for."""
+    """A GPU's computation that records the layers that it runs."""
 
     def __init__(self, compute: PrefillCompute) -> None:
         self._compute = compute
@@ -229,7 +229,7 @@ class Group:
         self._training = [0] * depth
 
     def queue(self, request: int, chunks: Sequence[int]) -> None:
-        """A prompt cut into chunks of so many tokens."""
+        """Cut a prompt into chunks of the given sizes."""
         counts, prior = TINY.stage_layers(len(self.gpus)), 0
         for number, tokens in enumerate(chunks):
             last = number == len(chunks) - 1
@@ -240,7 +240,7 @@ class Group:
             prior += tokens
 
     def run(self) -> None:
-        """Until all pieces are done: each next event is a training's claim and action, or some layers of one GPU."""
+        """Run until all pieces are done. Each event is a claim and an action of training, or some layers on a GPU."""
         for gpu in self.gpus:
             gpu.idle()
         while self.pieces:
@@ -256,7 +256,7 @@ class Group:
                         self._pass_on(self.pieces.pop((done.request, stage, done.chunk)))
 
     def run_in_periodic_bubbles(self, bubble_ns: int) -> list[Run]:
-        """Until all pieces are done, in bubbles that are all alike; the layers that were computed, of all stages."""
+        """Run until all pieces are done, in equal bubbles. Return the computed layers of all stages."""
         watches = [Watch(compute) for compute in self.computes]
         for gpu, watch in zip(self.gpus, watches, strict=True):
             gpu._prefill = watch  # type: ignore[assignment]
@@ -290,7 +290,7 @@ class Group:
 
 
 def assert_equals_one_shot(group: Group, request: int, tokens: int) -> None:
-    """The keys and values within 1e-5, and each token as likely as the likeliest, but for rounding."""
+    """Assert keys and values equal within 1e-5, and each token as likely as the most likely one except for rounding."""
     prompt = prompt_tokens(SEED, request, tokens, TINY.vocabulary)
     expected = one_shot(prompt)
     by_layer: dict[int, list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]] = {}
@@ -303,7 +303,7 @@ def assert_equals_one_shot(group: Group, request: int, tokens: int) -> None:
         np.testing.assert_allclose(np.concatenate(by_layer[layer], axis=1), both, rtol=1e-5, atol=1e-5)
     host = decoder()
     for layers, chunk, made in group.made[request]:
-        host.cache_came(request, layers, chunk, memoryview(bytearray(made.cache)), made.first_token)
+        host.add_cache_part(request, layers, chunk, memoryview(bytearray(made.cache)), made.first_token)
     host.begin(request, 4)
     while host.busy:
         host.step()

@@ -22,7 +22,7 @@ def piece(*, chunk: int = 0, tokens: int = TOKENS, prior: int = 0, layers: int =
 
 
 def computed(compute: PrefillCompute, of: Piece, cuts: Sequence[int]) -> PieceResults:
-    """The piece's results, its tokens taken through all layers in parts of so many."""
+    """Compute a piece's tokens in parts of the given sizes through all layers, and return the piece's results."""
     prior = of.prior_tokens
     for tokens in cuts:
         for _ in range(of.layers):
@@ -84,7 +84,7 @@ def test_later_stages_need_what_the_stage_before_has_sent() -> None:
     assert made.first_token == computed(PrefillCompute(WORK, range(LAYERS)), piece(), [TOKENS]).first_token
 
 
-def test_chunks_that_nobody_has_asked_for_are_timed_and_leave_nothing() -> None:
+def test_dummy_chunks_are_timed_and_leave_no_state() -> None:
     compute = PrefillCompute(WORK, range(3))
     assert len(compute.time_chunks(16, 4)) == 4
     assert all(time_ns > 0 for time_ns in compute.time_chunks(1, 2))

@@ -1,4 +1,4 @@
-"""One GPU whose clock the test turns. A layer of any piece takes a millisecond."""
+"""One GPU with a clock that the test sets. A layer of any piece takes 1 ms."""
 
 import pytest
 
@@ -16,7 +16,7 @@ ITERATION_NS, ACTION_NS = 50 * MS, 10 * MS
 
 
 class Clock:
-    """Never stands still while somebody waits for it."""
+    """A clock that the test sets. It counts how often it is read."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -28,6 +28,8 @@ class Clock:
 
 
 class PassingClock(Clock):
+    """A clock that advances whenever it is read, so that a thread that waits for it makes progress."""
+
     def __call__(self) -> int:
         self.now_ns += MS // 4
         return self.now_ns
@@ -48,7 +50,7 @@ def greedy(clock: Clock) -> SharedGpu:
     return gpu(clock, FillPolicy.GREEDY)
 
 
-def test_nothing_runs_before_training_says_that_it_waits(clock: Clock, greedy: SharedGpu) -> None:
+def test_nothing_runs_before_training_is_idle(clock: Clock, greedy: SharedGpu) -> None:
     greedy.enqueue(PIECE)
     assert greedy.advance() == []
     clock.now_ns = 10 * MS
@@ -59,7 +61,7 @@ def test_nothing_runs_before_training_says_that_it_waits(clock: Clock, greedy: S
     assert greedy.take_spans() == [PrefillSpan(7, 0, 10 * MS, 14 * MS)]
 
 
-def test_a_run_ends_when_its_time_is_over_however_late_anybody_looks(clock: Clock, greedy: SharedGpu) -> None:
+def test_a_run_ends_on_time_however_late_it_is_polled(clock: Clock, greedy: SharedGpu) -> None:
     greedy.enqueue(PIECE)
     greedy.idle()
     clock.now_ns = 90 * MS
@@ -145,7 +147,7 @@ def test_once_stopped_only_whole_layers_that_are_over_count(clock: Clock, greedy
     assert greedy.take_spans() == []
 
 
-def test_a_gpu_that_never_trains_says_so_and_runs_at_once(clock: Clock, greedy: SharedGpu) -> None:
+def test_a_gpu_that_never_trains_reports_so_and_runs_at_once(clock: Clock, greedy: SharedGpu) -> None:
     greedy.never_trained()
     assert greedy.advance() == [BubbleReport(3, 0, 0, 0, ())]
     greedy.enqueue(PIECE)

@@ -10,7 +10,6 @@ from types import ModuleType
 
 import pytest
 
-import results.report.charts
 from results.report import report
 from results.report.report import write_report, write_report_figures
 from tests.docs.pages import DOCS, blocks

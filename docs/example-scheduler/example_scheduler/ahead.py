@@ -10,9 +10,9 @@ from workloads.schedules.pipeline_shape import PipelineShape
 class Ahead(FixedOrder):
     """1F1B with ``ahead`` (default 1) more warm-up forwards than ``1f1b`` at every stage but the last.
 
-    In 1F1B, stage s of S waits for the gradient of its first microbatch after S - s forwards. Each forward more covers
-    some of the round trip that the gradient needs on top, at the price of one more microbatch held in memory. The
-    shape's memory bound shortens the warm-up. Raises ValueError for less than 0.
+    In 1F1B, stage s of S waits for the gradient of its first microbatch after S - s forwards. Each additional forward
+    covers some of the round trip that the gradient also needs, and holds one more microbatch in memory. The shape's
+    memory bound shortens the warm-up. Raise ValueError if ``ahead`` is below 0.
     """
 
     def __init__(self, shape: PipelineShape, *, ahead: int = 1) -> None:
@@ -24,7 +24,7 @@ class Ahead(FixedOrder):
     def warmup(self, stage: int) -> int:
         """Return how many forwards ``stage`` runs before its first backward.
 
-        Never more than any stage before it may hold: that one would wait for a gradient, and this one for an
+        Never more than any earlier stage may hold: the earlier stage would wait for a gradient, and this one for an
         activation.
         """
         last = self.shape.stages - 1

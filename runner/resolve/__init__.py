@@ -1,1 +1,1 @@
-"""From what was written to what runs: places, connections, times, plans."""
+"""Resolve an experiment into what runs: placements, connections, stage costs and plans."""

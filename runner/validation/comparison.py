@@ -57,8 +57,8 @@ def compare(run: Run, simulate: Simulate) -> tuple[Comparison, ...]:
     for trial in run.trials:
         if (trial.point, trial.variant) not in known:
             raise InputError(
-                f"{one_line(str(run.path))}: its experiment has no point {trial.point} with variant {trial.variant!r}, "
-                "of which it has a trial: remove that trial's folder"
+                f"{one_line(str(run.path))}: its experiment has no sweep point {trial.point} with variant "
+                f"{trial.variant!r}, of which it has a trial: remove that trial's folder"
             )
     calibrated = calibrated_points(run.calibration)
     return tuple(_compare(run, row, points[row.point], row.point in calibrated, simulate) for row in headline(run))

@@ -1,1 +1,1 @@
-"""Refuse what could not run."""
+"""Check that a resolved experiment can run."""

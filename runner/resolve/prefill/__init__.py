@@ -1,1 +1,1 @@
-"""Resolve the prefill that a variant serves."""
+"""Resolve the prefill service of a variant."""

@@ -104,7 +104,7 @@ def test_the_report_shows_plan_and_outcome_and_warns_of_the_worst(
     plan = real_plan(trial)
     plan["computing_s"][2] /= 2
     outcome = against(0.8, plan)
-    assert plan_warnings([outcome])[0].startswith("1 trial of 1 with a plan took more than 5")
+    assert plan_warnings([outcome])[0].startswith("1 trial of 1 with a plan deviated from it by more than 5")
     write_report([trial.parents[3]], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "Plan against outcome" in page

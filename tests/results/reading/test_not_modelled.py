@@ -83,7 +83,7 @@ def test_a_simulation_of_an_earlier_version_had_neither_loss_nor_jitter() -> Non
 def test_a_report_warns_of_stages_that_were_placed_without(tmp_path: Path) -> None:
     written = {"field": "topology.wan.loss", "asked": "1%", "links": [["east", "west"]], "variants": []}
     points = [{"index": 0, "sweep_point": {"topology.wan.latency": "10ms"}, "planned_without": [written]}]
-    (text,) = warnings(made(tmp_path, {("10ms", "atlas"): flat(1.0)}, points=points))
+    (text,) = warnings(made(tmp_path, {("10ms", "atlas"): flat(1.0)}, sweep_points=points))
     assert text == (
         "The planner, which simulates, placed stages without loss 1% (east-west): with it another placement may be "
         "better."

@@ -62,7 +62,7 @@ def real_plan(trial: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("factor", [0.96, 1.0, 1.04])
-def test_an_outcome_within_tolerance_is_asked_nothing(factor: float, against: AskPlan, trial: Path) -> None:
+def test_an_outcome_within_tolerance_has_no_causes(factor: float, against: AskPlan, trial: Path) -> None:
     outcome = against(factor, real_plan(trial))
     assert outcome.difference == pytest.approx(1 / factor - 1)
     assert outcome.causes == ()

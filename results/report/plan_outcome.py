@@ -87,8 +87,8 @@ def plan_warnings(outcomes: Sequence[PlanOutcome]) -> list[str]:
     worst = max(differing, key=lambda outcome: abs(outcome.difference))
     at = f" at {worst.where}" if worst.where else ""
     return [
-        f"{count_text(len(differing), 'trial')} of {len(outcomes)} with a plan took over "
-        f"{percent_text(TOLERANCE)} more or less time than planned, worst {worst.variant}{at}: "
+        f"{count_text(len(differing), 'trial')} of {len(outcomes)} with a plan deviated from it by more than "
+        f"{percent_text(TOLERANCE)}, worst {worst.variant}{at}: "
         f"{seconds_text(worst.outcome_s)} where {seconds_text(worst.planned_s)} were planned: "
         f"{'; '.join(worst.causes)}."
     ]

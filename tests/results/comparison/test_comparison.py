@@ -47,7 +47,7 @@ def test_nothing_in_common_is_no_data_even_if_that_is_allowed(tmp_path: Path) ->
     assert (comparison.verdict, comparison.judgements) == ("no_data", ())
 
 
-def test_a_slice_that_only_one_run_has_stands_in_the_way_until_it_is_allowed(tmp_path: Path) -> None:
+def test_a_sweep_point_of_only_one_run_is_refused_until_it_is_allowed(tmp_path: Path) -> None:
     a, b = times(x=1.0, y=1.0), {**times(x=1.0), ("20ms", "x"): flat(1.0)}
     refused = against(tmp_path, a, b)
     assert refused.verdict == "not_comparable"
@@ -68,7 +68,7 @@ def test_allowing_a_field_allows_what_lies_below_it_and_nothing_beside(tmp_path:
         assert against(tmp_path, a, a, work_ns=1001, allow=(allow,)).verdict == verdict
 
 
-def test_one_condition_of_the_wan_is_allowed_by_its_name(tmp_path: Path) -> None:
+def test_one_impairment_of_the_wan_is_allowed_by_its_name(tmp_path: Path) -> None:
     slower = {"latency_ns": lambda _: 11_000_000}
     for allow, verdict in (("topology.wan.rate", "not_comparable"), ("topology.wan.latency", "same")):
         assert against(tmp_path, times(x=1.0), times(x=1.0), allow=(allow,), **slower).verdict == verdict
@@ -100,7 +100,7 @@ def test_the_document_is_json_that_a_script_can_rely_on(tmp_path: Path) -> None:
     assert document["differences"] == document["warnings"] == document["unpaired"] == []
 
 
-def test_the_document_lists_what_stands_in_the_way(tmp_path: Path) -> None:
+def test_the_document_lists_refused_differences(tmp_path: Path) -> None:
     document = against(tmp_path, times(x=1.0, y=1.0), times(x=1.0), seed=1, allow=("seed",)).document()
     assert document["verdict"] == "not_comparable"
     assert document["sweep_points"] == []
@@ -158,7 +158,7 @@ def test_one_repeat_in_virtual_time_is_judged_by_what_it_repeats_within(tmp_path
 
 
 @pytest.mark.parametrize("drawn", [{"loss": 0.01}, {"jitter_ns": 1000}])
-def test_packets_whose_fate_is_drawn_take_repeats_in_virtual_time_too(tmp_path: Path, drawn: dict[str, Any]) -> None:
+def test_random_impairments_need_repeats_in_virtual_time_too(tmp_path: Path, drawn: dict[str, Any]) -> None:
     runs = [made(tmp_path, {("10ms", "x"): [[1.0]]}, clock="virtual") for _ in range(2)]
     for run in runs:
         run.manifest["sweep_points"][0]["wan"][0].update(drawn)

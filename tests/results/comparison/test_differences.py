@@ -77,11 +77,11 @@ def test_what_a_sweep_replaces_counts_sweep_point_by_sweep_point(tmp_path: Path)
     ]
 
 
-def test_a_profile_of_the_same_name_with_other_figures_is_another_profile(tmp_path: Path) -> None:
+def test_a_compute_profile_with_other_figures_is_refused_despite_its_name(tmp_path: Path) -> None:
     assert fields(tmp_path, work_ns=1001) == {"compute.work.forward_ns": ("[1000, 1000]", "[1001, 1001]")}
 
 
-def test_a_variant_that_cuts_the_training_otherwise_computes_otherwise(tmp_path: Path) -> None:
+def test_variants_that_divide_the_training_differently_may_have_other_stage_costs(tmp_path: Path) -> None:
     variants = [{"name": "atlas", "schedule": "by atlas", "training": {"stages": 1, "pipelines": 2}}]
     assert fields(tmp_path, work_ns=1001, experiment={"variants": variants}) == {}
 
@@ -91,7 +91,7 @@ def test_failed_calibration_is_reported_with_its_links(tmp_path: Path) -> None:
     assert failed == {"calibration": ("within tolerance", "outside tolerance: east to west")}
 
 
-def test_links_that_were_never_measured_are_not_as_asked_either(tmp_path: Path) -> None:
+def test_links_without_calibration_are_refused(tmp_path: Path) -> None:
     a, b = made(tmp_path, TIMES), made(tmp_path, TIMES)
     for file in (b.path / "calibration").iterdir():
         file.unlink()
@@ -112,7 +112,7 @@ def test_an_incomplete_run_is_reported_with_the_remedy(tmp_path: Path) -> None:
     assert "--resume" in difference.remedy
 
 
-def test_how_a_variant_is_run_is_under_test_and_never_in_the_way(tmp_path: Path) -> None:
+def test_differences_between_paired_variants_are_never_refused(tmp_path: Path) -> None:
     variants = [{"name": "atlas", "schedule": "by atlas", "transport": {"connections": 8}}]
     a, b = made(tmp_path, TIMES), made(tmp_path, TIMES, experiment={"variants": variants})
     assert found(a, b) == []

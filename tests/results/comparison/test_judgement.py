@@ -120,7 +120,7 @@ def test_iterations_of_one_trial_are_not_taken_for_repeats() -> None:
     ("ratio", "floor", "verdict"),
     [(1.05, 0.01, "regressed"), (0.95, 0.01, "improved"), (1.005, 0.01, "same"), (1.025, 0.01, "unclear")],
 )
-def test_a_lone_repeat_is_judged_by_the_noise_that_was_measured(ratio: float, floor: float, verdict: str) -> None:
+def test_one_repeat_is_judged_by_the_measured_noise(ratio: float, floor: float, verdict: str) -> None:
     judgement = judge(pair([[1.0]], [[ratio]]), margin=0.02, noise_floor=floor)
     assert (judgement.verdict, judgement.interval, judgement.margin) == (verdict, None, 0.02)
     assert "1 repeat, no interval" in judgement.reading

@@ -42,7 +42,7 @@ def test_escaped_text_has_nothing_that_markdown_or_html_reads(text: str) -> None
     assert shown.isprintable()
 
 
-def test_what_stands_in_the_way_is_listed_with_the_way_round_it(tmp_path: Path) -> None:
+def test_refused_differences_are_listed_with_the_option_that_allows_them(tmp_path: Path) -> None:
     text = markdown(compared(tmp_path, {("10ms", "x"): flat(1.0)}, {("20ms", "x"): flat(1.0)}))
     assert "not comparable" in text
     assert "--allow FIELD" in text

@@ -33,7 +33,7 @@ def test_what_only_one_run_has_is_reported(tmp_path: Path) -> None:
     ]
 
 
-def test_a_sweep_point_of_which_no_trial_finished_stays_in_sight(tmp_path: Path) -> None:
+def test_a_sweep_point_without_a_finished_trial_is_paired(tmp_path: Path) -> None:
     times = {("10ms", "atlas"): flat(1.0), ("20ms", "atlas"): flat(1.0)}
     a, b = made(tmp_path, times), made(tmp_path, {**times, ("20ms", "atlas"): []})
     assert [pair.b.median_s for pair in pair_runs(a, b).pairs] == [1.0, None]

@@ -57,7 +57,9 @@ def test_the_facts_name_what_decides_the_figures(build_run: BuildRun) -> None:
 
 
 @pytest.mark.parametrize("manifest", [{}, {"sysctls": {"east-0": {"a": 1}}}, {"experiment": None, "training": None}])
-def test_a_manifest_that_says_little_is_shown_as_far_as_it_goes(tmp_path: Path, manifest: dict[str, object]) -> None:
+def test_an_incomplete_manifest_is_described_without_the_absent_parts(
+    tmp_path: Path, manifest: dict[str, object]
+) -> None:
     run = results.load(RunStore.create(tmp_path, "bare", manifest, "c0ffee").path)
     assert what_was_run(run) == ""
     assert dict(facts(run))["configuration hash"] == "c0ffee"
@@ -77,7 +79,7 @@ def test_a_saturated_machine_is_reported_with_the_worst_variant(build_run: Build
     assert "saturated for 40%" in text
 
 
-def test_a_network_that_kept_its_core_busy_is_reported_though_another_core_was_idle(build_run: BuildRun) -> None:
+def test_a_busy_network_core_is_reported_even_if_other_cores_are_idle(build_run: BuildRun) -> None:
     run = results.load(build_run())
     loads = iter([0.3, None, 0.85])
     trials = [

@@ -54,14 +54,14 @@ def test_when_it_all_happened_does_not_matter(spans: list[Computation], later: i
 
 
 @given(computations())
-def test_without_the_others_nothing_is_contended(spans: list[Computation]) -> None:
+def test_a_seat_alone_is_never_contended(spans: list[Computation]) -> None:
     for seat in range(5):
         own = [span for span in spans if span[1] == seat]
         assert contended(own) == [0] * len(own)
 
 
 @given(st.lists(st.tuples(moments, moments).map(sorted), min_size=1, max_size=8), st.data())
-def test_two_seats_are_in_the_way_of_each_other_for_equally_long(one: list[list[int]], data: st.DataObject) -> None:
+def test_contention_between_two_seats_is_symmetric(one: list[list[int]], data: st.DataObject) -> None:
     other = data.draw(st.lists(st.tuples(moments, moments).map(sorted), min_size=1, max_size=8))
 
     def disjoint(spans: list[list[int]]) -> list[tuple[int, int]]:
@@ -108,7 +108,7 @@ def test_spans_on_different_devices_have_nothing_to_do_with_each_other() -> None
     assert found["contended_ns"].sum() == 0
 
 
-def test_a_device_tells_what_was_contended_and_how_much_longer_it_took() -> None:
+def test_device_contention_has_share_and_slowdown() -> None:
     (found,) = device_contention(SPANS, ONE_GPU, Window(0, 1000))
     assert (found.device, found.seats, found.spans, found.contended_spans) == ("GPU-1", 2, 5, 3)
     assert (found.busy_ns, found.computed_ns, found.contended_ns) == (500, 570, 140)
@@ -117,17 +117,17 @@ def test_a_device_tells_what_was_contended_and_how_much_longer_it_took() -> None
     assert found.slowdown == pytest.approx((1.2 + 1.5) / 2)
 
 
-def test_contention_counts_spans_of_the_window_against_any_that_overlap_them() -> None:
+def test_contention_counts_spans_that_begin_in_the_window() -> None:
     (found,) = device_contention(SPANS, ONE_GPU, Window(250, 1000))
     assert (found.spans, found.contended_ns) == (3, 120)
 
 
-def test_where_nobody_told_of_a_device_there_is_none() -> None:
+def test_without_devices_or_spans_there_is_no_contention() -> None:
     assert device_contention(SPANS, {}, Window(0, 1000)) == []
     assert device_contention(SPANS.iloc[:0], ONE_GPU, Window(0, 1000)) == []
 
 
-def test_a_seat_is_where_its_rank_found_itself_and_else_where_it_was_put() -> None:
+def test_a_reported_device_takes_precedence_over_the_assigned_one() -> None:
     facts = {
         "gpu_assignment": [
             {"host": "east-0", "gpu": 0, "uuid": "GPU-1", "share": 1.0},

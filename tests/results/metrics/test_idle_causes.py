@@ -23,7 +23,7 @@ def west(spans: pd.DataFrame, window: Window, host: str = "west-0") -> dict[str,
     return {cause: int(found[cause]) for cause in IDLE_CAUSES if found[cause]}
 
 
-def test_idle_waits_for_the_activation_until_it_is_made_then_for_the_link(
+def test_an_activation_is_awaited_until_computed_and_then_the_link_until_it_arrives(
     spans: MakeSpans,
 ) -> None:
     frame = spans(
@@ -76,7 +76,7 @@ def test_idle_before_the_first_computation_is_fill_and_after_the_last_is_drain(
     assert west(frame, window, "east-0") == {"gradient": 40, "link": 5}
 
 
-def test_summing_gradients_takes_its_time_from_whatever_gap_it_lies_in(spans: MakeSpans) -> None:
+def test_the_all_reduce_is_a_cause_in_any_gap(spans: MakeSpans) -> None:
     frame = spans(
         ("forward", 0, 10, HERE),
         ("all_reduce", 15, 35, HERE),
@@ -153,7 +153,7 @@ def test_prefill_only_ever_takes_from_a_cause_and_adds_to_none(
     assert (metrics.idle_causes(frame, window) <= metrics.idle_causes(without, window)).all(axis=None)
 
 
-def test_what_is_prefilled_in_a_gap_is_taken_out_of_the_part_it_lies_in(spans: MakeSpans) -> None:
+def test_prefill_in_a_gap_is_subtracted_from_the_part_it_lies_in(spans: MakeSpans) -> None:
     frame = spans(
         ("forward", 0, 10, HERE),
         ("forward", 10, 50, {"microbatch": 1}),
@@ -165,7 +165,7 @@ def test_what_is_prefilled_in_a_gap_is_taken_out_of_the_part_it_lies_in(spans: M
     assert west(frame, Window(12, 85)) == {"activation": 30 - 22, "link": 70 - 60, "schedule": 75 - 70}
 
 
-def test_prefill_while_gradients_are_summed_leaves_the_rest_of_that_time(spans: MakeSpans) -> None:
+def test_prefill_during_the_all_reduce_is_subtracted_from_it(spans: MakeSpans) -> None:
     frame = spans(
         ("backward", 0, 10, HERE),
         ("all_reduce", 10, 30, HERE),

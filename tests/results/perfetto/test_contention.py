@@ -16,7 +16,7 @@ def test_computation_that_shares_a_device_is_contended_and_nothing_else_is() -> 
     assert contention_of(of, FACTS).tolist() == [40, 40, 10, 10, 0, 0]
 
 
-def test_a_trial_that_tells_of_no_devices_has_no_contention() -> None:
+def test_a_trial_without_devices_has_no_contention() -> None:
     of = spans({"host": "e0"}, {"host": "w0"})
     assert contention_of(of, {}).tolist() == [0, 0]
     assert contention_of(spans(), FACTS).tolist() == []

@@ -66,7 +66,7 @@ def test_the_throughput_over_time_is_what_was_sent(pieces: list[tuple[int, int]]
     assert kbit * 1000 / 8 == pytest.approx(sent[-1], abs=0.5 * 1000 / 8 * times[-1] / 1e9 + 1e-6, rel=1e-9)
 
 
-def test_a_counter_cut_to_an_iteration_begins_with_what_held_then_and_ends_at_zero() -> None:
+def test_a_cut_counter_begins_with_the_valid_value_and_ends_at_zero() -> None:
     times, values = counters.within(column([0, 10, 20, 30]), column([5, 6, 7, 8]), 15, 25)
     assert (times.tolist(), values.tolist()) == ([15, 20, 25], [6, 7, 0])
 
@@ -115,7 +115,7 @@ def test_a_trial_without_samples_has_no_counters() -> None:
     assert list(link_steps(samples(), 0, 10)) == []
 
 
-def test_what_nvml_told_of_a_gpu_holds_until_it_tells_again() -> None:
+def test_an_nvml_sample_is_valid_until_the_next_one() -> None:
     rows = [
         GpuSample(time_ns, device, utilization, None, 412.5, 1_980_000_000, None, 54, "")._asdict()
         for time_ns, device, utilization in ((0, "GPU-2", 0.5), (0, "GPU-1", None), (200 * MS, "GPU-2", 0.25))

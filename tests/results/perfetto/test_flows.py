@@ -23,7 +23,7 @@ def test_an_activation_goes_to_the_next_stage_and_a_gradient_to_the_one_before()
 
 
 @pytest.mark.parametrize("field", ["pipeline", "iteration", "microbatch"])
-def test_what_is_received_of_something_else_is_not_its_receive(field: str) -> None:
+def test_a_receive_of_another_tensor_is_not_matched(field: str) -> None:
     of = spans(send(0, 10, 20), receive(1, 15, 30, **{field: 1}))
     assert pairs(match_transfers(of)) == []
 
@@ -33,7 +33,7 @@ def test_a_send_without_its_receive_gets_no_arrow_nor_the_reverse() -> None:
     assert pairs(match_transfers(of)) == []
 
 
-def test_what_was_not_said_to_be_an_activation_or_a_gradient_gets_no_arrow() -> None:
+def test_a_transfer_of_an_unknown_tensor_gets_no_arrow() -> None:
     assert pairs(match_transfers(spans(send(0, 10, 20, tensor=""), receive(1, 15, 30, tensor="")))) == []
 
 

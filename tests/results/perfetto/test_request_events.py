@@ -58,7 +58,7 @@ def test_a_rejected_request_has_no_length_and_one_that_is_held_lasts_until_the_e
     assert pairs(held)[1:3] == [("b", "request 0", 1_000), ("e", "request 0", 10_000)]
 
 
-def test_of_an_iteration_only_what_was_there_meanwhile_is_shown_and_cut_to_it() -> None:
+def test_requests_are_cut_to_the_selected_iteration() -> None:
     later = {"request": 1, "arrival_ns": 9_000, "started_ns": 9_100, "prefilled_ns": 9_200, "kv_moved_ns": 9_300}
     assert pairs({}, later, begin_ns=3_000, end_ns=5_500)[1:-1] == [
         ("b", "request 0", 3_000),

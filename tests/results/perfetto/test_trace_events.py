@@ -29,7 +29,7 @@ def test_integers_over_1000_are_written_exactly(values: list[int]) -> None:
     assert all(text[-4] == "." for text in lines)
 
 
-def test_a_span_is_a_slice_that_says_all_of_it() -> None:
+def test_a_slice_has_all_fields_of_its_span() -> None:
     of = spans(
         {"kind": "backward_weight", "pipeline": 1, "stage": 2, "iteration": 3, "microbatch": 4, "end_ns": 1_000_007},
         {"kind": "all_reduce", "microbatch": -1, "size_bytes": 9},
@@ -61,7 +61,7 @@ def test_a_span_is_a_slice_that_says_all_of_it() -> None:
     ]  # fmt: skip
 
 
-def test_a_span_that_shared_its_device_says_for_how_long() -> None:
+def test_a_slice_has_the_contended_time_of_its_span() -> None:
     of = spans({"start_ns": 0, "end_ns": 5_000}, {"start_ns": 9_000, "end_ns": 10_000})
     shared, alone = events(slice_events(of, of.gpu, of.gpu, of.start_ns, np.array([1_250, 0])))
     assert shared["args"]["contended_us"] == Decimal("1.250")

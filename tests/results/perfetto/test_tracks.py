@@ -48,7 +48,7 @@ def test_hosts_stand_by_datacenter_in_the_order_of_stages() -> None:
     assert named(tracks, "process") == ["trials", "east / e0", "east / e1", "west / w0", "west / w1"]
 
 
-def test_a_host_that_a_later_trial_brings_stands_with_its_datacenter() -> None:
+def test_a_host_of_a_later_trial_is_grouped_with_its_datacenter() -> None:
     tracks = Tracks()
     tracks.of_spans(spans(host("east", "e0", 0), host("west", "w0", 1)))
     process, _ = tracks.of_spans(spans(host("east", "e9", 0), host("west", "w0", 1)))
@@ -146,7 +146,7 @@ def test_prefills_stand_with_the_computation_unless_they_overlap_it() -> None:
     assert threads_of(beside) == ["GPU 0", "GPU 0 prefills 1", "GPU 0", "GPU 1"]
 
 
-def test_a_pool_s_hosts_which_have_no_stage_stand_after_those_that_train() -> None:
+def test_hosts_of_a_pool_come_after_those_that_train() -> None:
     tracks = Tracks()
     pool = {"kind": "prefill", "pipeline": -1}
     tracks.of_spans(
@@ -155,7 +155,7 @@ def test_a_pool_s_hosts_which_have_no_stage_stand_after_those_that_train() -> No
     assert named(tracks, "process") == ["trials", "east / e0", "west / w0", "west / w1", "west / serving"]
 
 
-def test_a_datacenter_s_requests_stand_before_the_hosts() -> None:
+def test_requests_come_before_the_hosts_in_the_trace() -> None:
     tracks = Tracks()
     tracks.of_spans(spans(host("east", "e0", 0)))
     assert tracks.of_requests("east") == tracks.of_requests("east") != tracks.of_requests("west")

@@ -78,7 +78,7 @@ def test_below_three_repeats_there_is_no_interval_and_the_row_says_why(
     assert "Fewer than 3 repeats have no interval" in interval_note(rows)
 
 
-def test_the_note_tells_what_an_interval_is_made_of(build_run: BuildRun) -> None:
+def test_the_note_explains_the_interval(build_run: BuildRun) -> None:
     three, five = (
         interval_note(headline(results.load(build_run(repeats=repeats, latencies=("10ms",))))) for repeats in (3, 5)
     )
@@ -88,7 +88,7 @@ def test_the_note_tells_what_an_interval_is_made_of(build_run: BuildRun) -> None
     assert "hardly more than their range" not in five
 
 
-def test_a_row_tells_in_how_many_repeats_the_machine_was_saturated(build_run: BuildRun) -> None:
+def test_a_row_has_the_number_of_saturated_repeats(build_run: BuildRun) -> None:
     run = results.load(build_run(repeats=2, latencies=("10ms",), variants=("x",)))
     loads: list[dict[str, float | None]] = [{"saturated": 0.02, "network": 0.7}, {"saturated": 0.05, "network": None}]
     trials = (

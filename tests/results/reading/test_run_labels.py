@@ -35,5 +35,5 @@ LATER, NEXT_DAY = "a-20260102T090405Z-c0ffeec0", "a-20260103T030405Z-c0ffeec0"
         ([run("a", "same"), run("a", "same"), run("a", LATER)], ["a, same, #1", "a, same, #2", "a, 090405Z"]),
     ],
 )
-def test_runs_are_called_as_short_as_tells_them_apart(runs: list[Run], labels: list[str]) -> None:
+def test_runs_have_the_shortest_unique_labels(runs: list[Run], labels: list[str]) -> None:
     assert run_labels(runs) == labels

@@ -38,7 +38,7 @@ def test_of_several_repeats_the_busiest_is_reported_and_how_many_there_were() ->
     assert Saturation.of([facts(saturated=0.9)]).mark.replace("\u00a0", " ") == "all cores 90.0 %"
 
 
-def test_a_saturated_repeat_counts_more_than_a_busier_one_that_kept_up() -> None:
+def test_the_worst_repeat_is_a_saturated_one_even_if_another_was_busier() -> None:
     found = Saturation.of([facts(saturated=0.0, network=0.55), facts(saturated=0.2)])
     assert found.mark.replace("\u00a0", " ") == "all cores 20.0 % in 1 of 2 repeats"
 

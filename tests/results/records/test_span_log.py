@@ -23,7 +23,7 @@ def test_a_completed_log_reads_back_as_written(tmp_path: Path) -> None:
     assert contents.complete
 
 
-def test_a_log_that_is_there_can_be_read_however_early(tmp_path: Path) -> None:
+def test_a_log_has_its_header_as_soon_as_it_exists(tmp_path: Path) -> None:
     logs = [tmp_path / f"{number}.spans" for number in range(200)]
     writer = get_context("fork").Process(target=lambda: [SpanLog(log, HEADER) for log in logs])
     writer.start()
@@ -99,7 +99,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         read_span_log(tmp_path / "rank.spans")
 
 
-def test_what_a_rank_knows_of_its_device_reads_back(tmp_path: Path) -> None:
+def test_the_record_of_a_device_reads_back(tmp_path: Path) -> None:
     record = DeviceRecord("GPU-1", "NVIDIA H200", 5, 6, 7, 8, 9, check_iteration=1, check_spans_ns=11)
     log = SpanLog(tmp_path / "rank.spans", HEADER)
     log.record(FORWARD)

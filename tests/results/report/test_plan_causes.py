@@ -59,7 +59,7 @@ def test_transfers_that_are_slow_without_a_pause_started_no_slower() -> None:
     assert "contention" not in text
 
 
-def test_contention_is_named_where_another_cell_sent_between_the_same_datacenters() -> None:
+def test_contention_is_named_if_another_dp_cell_sent_between_the_same_datacenters() -> None:
     spans = [*transfer(0, 0, 200), *transfer(0, 50, 200, pipeline=1)]
     (text,) = causes(*spans, transfer_s=0.1)
     assert "contention" in text
@@ -67,7 +67,7 @@ def test_contention_is_named_where_another_cell_sent_between_the_same_datacenter
     assert "contention" not in of_one_cell
 
 
-def test_strict_order_is_named_where_a_gpu_stood_idle_beside_a_message_that_was_there() -> None:
+def test_strict_order_is_named_if_a_gpu_was_idle_though_a_message_had_arrived() -> None:
     early = [*transfer(0, 0, 100)[:2], *transfer(1, 100, 100)]
     late = span("forward", 1, 0, 400, 401)
     (text,) = causes(*early, late, transfer_s=0.1)

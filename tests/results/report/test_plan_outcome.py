@@ -62,7 +62,7 @@ def real_plan(trial: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("factor", [0.96, 1.0, 1.04])
-def test_an_outcome_within_tolerance_is_asked_nothing(factor: float, against: AskPlan, trial: Path) -> None:
+def test_an_outcome_within_tolerance_has_no_causes(factor: float, against: AskPlan, trial: Path) -> None:
     outcome = against(factor, real_plan(trial))
     assert outcome.difference == pytest.approx(1 / factor - 1)
     assert outcome.causes == ()
@@ -104,7 +104,7 @@ def test_the_report_shows_plan_and_outcome_and_warns_of_the_worst(
     plan = real_plan(trial)
     plan["computing_s"][2] /= 2
     outcome = against(0.8, plan)
-    assert plan_warnings([outcome])[0].startswith("1 trial of 1 with a plan took more than 5")
+    assert plan_warnings([outcome])[0].startswith("1 trial of 1 with a plan deviated from it by more than 5")
     write_report([trial.parents[3]], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "Plan against outcome" in page

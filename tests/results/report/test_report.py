@@ -183,7 +183,7 @@ def test_a_run_among_several_whose_calibration_failed_says_so_before_any_figure(
     assert page.text.index("Calibration is missing or failed in new") < page.text.index("iteration time")
 
 
-def test_characters_that_nobody_sees_are_spelled_out(build_run: BuildRun, tmp_path: Path) -> None:
+def test_invisible_characters_are_spelled_out_on_the_page(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(tmp_path, build_run(variants=("\u202eright to left", "bell\a")))
     assert "[U+202E]right to left" in page.text
     assert "bell[U+0007]" in page.text

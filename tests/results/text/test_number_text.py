@@ -28,7 +28,7 @@ def test_three_significant_digits_are_kept(value: float, text: str) -> None:
     ("amount", "text"),
     [(None, "n/a"), (0.5, "0.500"), (12, "12.0"), (8_503, "8.50 thousand"), (29.2e6, "29.2 million")],
 )
-def test_large_amounts_are_said_in_words(amount: float | None, text: str) -> None:
+def test_large_amounts_have_a_word_for_their_unit(amount: float | None, text: str) -> None:
     assert number_text.amount_text(amount).replace("\u00a0", " ") == text
 
 
@@ -53,7 +53,7 @@ def test_fractions_and_ratios() -> None:
 
 
 @pytest.mark.parametrize("unknown", [None, float("nan")])
-def test_what_is_unknown_says_so(unknown: float | None) -> None:
+def test_an_unknown_figure_is_n_a(unknown: float | None) -> None:
     texts = (number_text.seconds_text, number_text.size_text, number_text.percent_text, number_text.ratio_text)
     assert [text(unknown) for text in texts] == ["n/a"] * 4
 
@@ -78,6 +78,6 @@ def test_a_long_name_keeps_its_ends() -> None:
     assert number_text.shortened("\u202ex", 20) == "[U+202E]x"
 
 
-def test_what_nobody_sees_is_spelled_out() -> None:
+def test_invisible_characters_are_spelled_out() -> None:
     assert number_text.visible("a\u202eb\x07c\u2066\td\n") == "a[U+202E]b[U+0007]c[U+2066]\td\n"
     assert number_text.visible("é☃ \u05d0\u00a0µ") == "é☃ \u05d0\u00a0µ"

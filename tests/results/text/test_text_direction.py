@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from results.text.text_direction import isolated
 
 
-def test_only_right_to_left_phrases_stand_between_isolates() -> None:
+def test_only_right_to_left_phrases_are_isolated() -> None:
     assert (
         isolated("100 ms with \u0627لعربية هن\u0627, 50 ms") == "100 ms with \u2068\u0627لعربية هن\u0627\u2069, 50 ms"
     )

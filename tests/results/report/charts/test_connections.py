@@ -51,6 +51,6 @@ def test_connections_inside_a_datacenter_alone_are_no_chart(run: Run) -> None:
     assert connections_chart({"": replace(run, tcp_samples=inside)}, Styles.of({"": run.variants}), "a") is None
 
 
-def test_a_run_whose_connections_were_not_asked_has_no_chart(build_run: BuildRun) -> None:
+def test_a_run_without_samples_of_connections_has_no_chart(build_run: BuildRun) -> None:
     run = results.load(build_run())
     assert connections_chart({"": run}, Styles.of({"": run.variants}), "a") is None

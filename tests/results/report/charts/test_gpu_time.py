@@ -32,7 +32,7 @@ def test_colours_of_the_parts_differ_and_so_do_patterns_of_the_causes() -> None:
     assert len({style.hatch for style in styles[1:]}) == len(PARTS) - 1
 
 
-def test_the_reading_tells_training_and_the_largest_cause_of_idling() -> None:
+def test_the_reading_has_training_and_the_largest_idle_cause() -> None:
     chart = gpu_time_chart([shares(0, "gpipe", training=60, link=30, fill_drain=10)], 1, "a")
     assert chart is not None
     assert chart.reading.replace("\u00a0", " ") == (
@@ -48,7 +48,7 @@ def test_prefill_has_a_part_of_its_own_in_the_bar_and_the_reading() -> None:
     assert "trained for 60.0 %, prefilled for 30.0 % and idled most, 10.0 %" in chart.reading.replace("\u00a0", " ")
 
 
-def test_runs_stand_below_each_other_variant_by_variant() -> None:
+def test_bars_of_several_runs_are_grouped_by_variant() -> None:
     own = [shares(0, variant, run, training=1) for run in ("old", "new") for variant in ("gpipe", "atlas")]
     chart = gpu_time_chart(own, 1, "a")
     assert chart is not None

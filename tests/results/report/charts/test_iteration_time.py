@@ -127,7 +127,7 @@ def test_the_reading_says_what_the_farthest_latency_costs() -> None:
     )
 
 
-def test_the_reading_is_honest_where_the_first_variant_wins() -> None:
+def test_the_reading_names_the_first_variant_if_it_is_the_fastest() -> None:
     chart = iteration_time_chart([row(0, "gpipe", 2.0), row(0, "atlas", 3.0)], STYLES, "a")
     assert chart is not None
     assert chart.reading.replace("\u00a0", " ") == "gpipe is the fastest, 2.00 s an iteration; atlas takes 1.50x that."

@@ -103,7 +103,7 @@ def test_counters_that_are_read_late_make_no_link_faster_than_it_is(run: Run) ->
     assert coarse.rates_bps.max() < 102.1e6
 
 
-def test_what_is_drawn_of_an_emulation_has_no_bins_that_reading_late_could_distort(run: Run) -> None:
+def test_an_emulation_is_drawn_in_bins_that_late_readings_do_not_distort(run: Run) -> None:
     chart = chart_of(only=run)
     (text,) = re.findall(r"as means over ([0-9.]+).ms", chart.reading)
     assert float(text) >= PEAK_BIN_NS / 1e6

@@ -88,7 +88,7 @@ def test_prefill_is_drawn_in_the_bubbles_until_the_iteration_ends_and_is_reporte
     assert "including prefill, of the time with filled" in chart.reading
 
 
-def test_a_pool_s_gpus_which_have_no_stage_stand_last_in_their_datacenter(build_run: BuildRun) -> None:
+def test_gpus_of_a_pool_come_last_in_their_datacenter(build_run: BuildRun) -> None:
     run = results.load(build_run(variants=("alone", "filled"), latencies=("40ms",), prefill={"filled": 20.0}))
     own = run.spans[(run.spans["variant"] == "filled") & (run.spans["kind"] == "prefill")]
     pool = own[own["host"] == "west-1"].assign(host="west-serving-0", rank=6, pipeline=-1, stage=-1)

@@ -23,7 +23,7 @@ def served(build_run: BuildRun) -> Run:
     return results.load(build_run(variants=variants, latencies=("10ms",), repeats=5, prefill={"filled": 10.0}))
 
 
-def test_a_variant_is_held_against_the_one_that_is_the_same_without_prefill(served: Run) -> None:
+def test_a_variant_is_compared_with_the_equal_one_without_prefill(served: Run) -> None:
     (found,) = impacts(served)
     assert (found.without, found.variant, found.pairs, found.verdict) == ("atlas", "filled", 5, WITHIN)
     assert found.interval is not None
@@ -74,7 +74,7 @@ def test_one_pair_in_virtual_time_is_enough_by_what_it_repeats_within(served: Ru
     assert replace(found, ratio=1 + MARGIN - 0.001).verdict == UNDECIDED
 
 
-def test_variants_that_differ_in_more_than_prefill_are_not_held_against_each_other(served: Run) -> None:
+def test_variants_that_differ_in_more_than_prefill_are_not_compared(served: Run) -> None:
     manifest: Mapping[str, Any] = {
         **served.manifest,
         "experiment": {"variants": [{"name": name, "schedule": name, "prefill": None} for name in served.variants]},
@@ -104,5 +104,5 @@ def test_the_whole_interval_has_to_lie_within_the_margin(interval: tuple[float, 
     assert impact(*interval).verdict == verdict
 
 
-def test_without_an_interval_nothing_can_be_told() -> None:
+def test_without_an_interval_the_verdict_is_undecided() -> None:
     assert impact(1, 1, interval=None).words == "undecided"

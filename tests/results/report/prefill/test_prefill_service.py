@@ -51,7 +51,7 @@ def test_a_variant_that_does_not_serve_has_none_and_a_pool_without_bubbles_has_o
     assert (row.policy, row.pool_gpus, row.gpus) == ("none", 2, 8)
 
 
-def test_overruns_are_summed_over_repeats_and_unknown_where_a_trial_does_not_tell(served: Run) -> None:
+def test_overruns_are_summed_over_repeats_and_unknown_if_a_trial_lacks_them(served: Run) -> None:
     assert prefill_rows(with_facts(served, deadline_overruns=3))[0].deadline_overruns == 6
     assert prefill_rows(with_facts(served, deadline_overruns=None))[0].deadline_overruns is None
 
@@ -60,7 +60,7 @@ def test_without_prefill_there_is_no_section(build_run: BuildRun) -> None:
     assert prefill_section(*prefill_of({"": results.load(build_run())}), shares=[]) is None
 
 
-def test_the_section_tells_what_share_was_taken_in_and_whether_training_waited(served: Run) -> None:
+def test_the_section_has_the_accepted_share_and_deadline_overruns(served: Run) -> None:
     section = prefill_section(*prefill_of({"": served}), shares=[])
     assert section is not None
     assert "none of these answered later" in section.outcomes

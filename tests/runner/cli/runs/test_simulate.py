@@ -159,7 +159,7 @@ def test_torch_s_times_are_a_profile_s_and_the_report_says_so() -> None:
     assert done.exit_code == 0, done.output
     assert "torch does not run in a simulation: a compute profile gives its times" in done.stderr
     (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
-    assert "Torch did not run: its times are those of the compute profile cpu" in page
+    assert "Torch did not run: its times come from the compute profile cpu" in page
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_what_a_gpu_does_differs_in_lightness_and_not_only_in_hue() -> None:
     assert all((high + 0.05) / (low + 0.05) > 1.5 for low, high in pairwise(lightness))
 
 
-def test_four_runs_have_a_line_each_and_peers_differ_in_filling() -> None:
+def test_four_runs_have_a_line_each_and_alternate_in_filling() -> None:
     styles = Styles.of({f"run {number}": ["gpipe"] for number in range(4)})
     assert len({style.line for style in styles.runs.values()}) == 4
     assert all(one.filled != other.filled for one, other in pairwise(styles.runs.values()))

@@ -1,4 +1,4 @@
-"""One rank: ``python -m workloads.rank PLAN.json`` runs one stage of one pipeline on one GPU.
+"""One rank: ``python -m workloads.rank CONFIG.json`` runs one stage of one pipeline on one GPU.
 
 A rank asks its schedule for the next action, computes it, exchanges activations and gradients with the neighbour
 stages, and all-reduces its gradients with the other replicas of its stage. All ranks begin at the same instant. After
@@ -332,7 +332,7 @@ def _all_reduce_factory(
 def main(arguments: list[str]) -> int:
     """Run the rank configured by the file named on the command line. Return the exit status."""
     if len(arguments) != 1:
-        _print_line("wanbed rank", "usage: python -m workloads.rank PLAN.json")
+        _print_line("wanbed rank", "usage: python -m workloads.rank CONFIG.json")
         return 1
     prefix = "wanbed rank"
     try:

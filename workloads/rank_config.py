@@ -13,7 +13,7 @@ from workloads.compute.backends.backend import (
     ComputeConfig,
     load_backend,
 )
-from workloads.plan_file import read_plan, write_plan
+from workloads.config_file import read_config, write_config
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.serving.serving_configs import GpuServingConfig
 from workloads.transport.frames.frame import RUN_TOKEN_BYTES
@@ -122,9 +122,9 @@ class RankConfig:
 
     def write(self, path: Path) -> None:
         """Write the configuration as JSON, readable only by this user because of the token."""
-        write_plan(self, path)
+        write_config(self, path)
 
 
 def read_rank_config(path: Path) -> RankConfig:
     """Read a file of ``RankConfig.write``. Raise ValueError, one line with path and field; OSError if unreadable."""
-    return read_plan(RankConfig, path)
+    return read_config(RankConfig, path)

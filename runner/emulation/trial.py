@@ -18,7 +18,7 @@ from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import run_ranks
 from runner.emulation.ranks.start_gate import StartGate
 from runner.emulation.serving.prefill_measurement import measured_profile
-from runner.emulation.serving.serving_configs import plan_serving
+from runner.emulation.serving.serving_configs import configure_serving
 from runner.emulation.serving.serving_outcome import gather
 from runner.emulation.serving.serving_processes import serving
 from runner.emulation.telemetry.samplers import SAMPLERS
@@ -81,12 +81,12 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
                 service = replace(service, profile=measured_profile(testbed, service, folder, setting.parent_pid))
             # A plan is made with times of a profile, and torch takes its own.
             ahead = planned_bubbles(point.topology, variant) if service.inference is None else {}
-            serves = plan_serving(service, setting, ahead)
+            serves = configure_serving(service, setting, ahead)
         with (
             sampling(SAMPLERS, testbed, setting.epoch_ns, trial.dilation) as samples,
             serving(testbed, () if serves is None else serves.processes, folder) as faults,
         ):
-            if variant.peer:
+            if variant.is_baseline:
                 run_ranks(testbed, BASELINE_RANK, configure_baseline(point, variant, setting), folder, meanwhile)
             else:
                 plans = configure_ranks(point, variant, setting, None if serves is None else serves.gpus)

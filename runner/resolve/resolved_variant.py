@@ -21,8 +21,8 @@ class ResolvedVariant:
     """A variant that can run.
 
     ``memory_bound`` is how many microbatches a stage may hold at once, None for no limit. ``schedule`` is the path of
-    the schedule's class, or the name of a baseline schedule of torch (``peer`` is then true). ``pipelines_per_cell`` is
-    1 without sharing. ``plan`` is the plan of every DP-cell, None unless the schedule is planned. ``clock`` is the
+    the schedule's class, or the name of a baseline of torch, ``is_baseline``. ``pipelines_per_cell`` is 1 without
+    sharing. ``plan`` is the plan of every DP-cell, None unless the schedule is planned. ``clock`` is the
     experiment's. ``service`` is the prefill service beside the training, None for none.
     """
 
@@ -32,7 +32,7 @@ class ResolvedVariant:
     memory_bound: int | None
     work: StageCosts
     schedule: str
-    peer: bool
+    is_baseline: bool
     pipelines_per_cell: int
     plan: CellPlan | None
     clock: Clock
@@ -96,7 +96,7 @@ class ResolvedVariant:
                 for first in range(0, self.pipelines, self.pipelines_per_cell):
                     mates = [placement.rank(replicas[pipeline]) for pipeline in self.cell(first)]
                     found |= set(combinations(mates, 2))
-            if any(self.work.gradient_bytes) or self.peer:
+            if any(self.work.gradient_bytes) or self.is_baseline:
                 ring = [placement.rank(place) for place in placement.ring(stage)]
                 found |= {(min(pair), max(pair)) for pair in pairwise([*ring, *ring[:1]])}
         places = placement.places

@@ -104,7 +104,7 @@ def test_a_module_runs_on_the_host_within_a_group_and_its_end_is_seen(hosts: Hos
         group.start(start, tmp_path / "words")
         assert group.first_failure(partial(group.wait_for_any, 30)) == 0
         assert group.statuses() == [1]
-        assert group.stderr_tail(0) == "wanbed rank: usage: python -m workloads.rank PLAN.json"
+        assert group.stderr_tail(0) == "wanbed rank: usage: python -m workloads.rank CONFIG.json"
     assert recorded(tmp_path) == [("west-0", ["workloads.rank"])]
 
 

@@ -59,7 +59,7 @@ def test_a_module_runs_there_as_the_child_of_the_networks_process(
     parent = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
     assert parent == network.module_parent
     assert process.wait(30) == 1
-    assert (tmp_path / "words").read_text() == "wanbed rank: usage: python -m workloads.rank PLAN.json\n"
+    assert (tmp_path / "words").read_text() == "wanbed rank: usage: python -m workloads.rank CONFIG.json\n"
 
 
 def test_a_process_by_which_others_join_is_in_the_hosts_network(host: NetworkHost) -> None:

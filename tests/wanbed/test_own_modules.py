@@ -63,8 +63,8 @@ def test_the_command_works_through_to_its_report(run_among_theirs: Run, tmp_path
 @pytest.mark.parametrize(
     ("module", "text"),
     [
-        ("workloads.rank", "wanbed rank: usage: python -m workloads.rank PLAN.json"),
-        ("workloads.serving.pool_process", "usage: python -m workloads.serving.pool_process PLAN.json"),
+        ("workloads.rank", "wanbed rank: usage: python -m workloads.rank CONFIG.json"),
+        ("workloads.serving.pool_process", "usage: python -m workloads.serving.pool_process CONFIG.json"),
     ],
 )
 def test_a_process_on_a_host_runs_our_module(run_among_theirs: Run, module: str, text: str) -> None:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from workloads.config_file import read_config, write_config
 from workloads.model.gpt_config import GptConfig, bytes_per_element
-from workloads.plan_file import read_plan, write_plan
 
 TORCH_GPIPE, TORCH_1F1B, TORCH_ZB, TORCH_DDP = BASELINE_SCHEDULES = (
     "torch-gpipe",
@@ -107,7 +107,7 @@ class BaselineConfig:
 
     def write(self, path: Path) -> None:
         """Write the configuration as JSON."""
-        write_plan(self, path)
+        write_config(self, path)
 
 
 def check_baseline_shape(schedule: str, stages: int, microbatches: int) -> None:
@@ -128,4 +128,4 @@ def check_baseline_shape(schedule: str, stages: int, microbatches: int) -> None:
 
 def read_baseline_config(path: Path) -> BaselineConfig:
     """Read a file of ``BaselineConfig.write``. Raise ValueError with path and field, OSError if it is unreadable."""
-    return read_plan(BaselineConfig, path)
+    return read_config(BaselineConfig, path)

@@ -1,4 +1,4 @@
-"""One rank of a torch baseline: ``python -m workloads.baselines.torch_rank PLAN.json`` trains a stage or a replica.
+"""One rank of a torch baseline: ``python -m workloads.baselines.torch_rank CONFIG.json`` trains a stage or a replica.
 
 torch trains over Gloo, by a schedule of ``torch.distributed.pipelining`` or by ``DistributedDataParallel``. The rank
 logs spans of its computation, but none of its transfers, which torch does not report. The exit status is 0 if all ranks
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     """Run the rank configured by the file named on the command line. Return the exit status 0, or end the process."""
     prefix = "wanbed torch rank"
     if len(arguments) != 1:
-        die(f"{prefix}: usage: python -m workloads.baselines.torch_rank PLAN.json")
+        die(f"{prefix}: usage: python -m workloads.baselines.torch_rank CONFIG.json")
     try:
         rank_config = read_baseline_config(Path(arguments[0]))
         prefix = f"wanbed torch rank {rank_config.rank} ({rank_config.host})"

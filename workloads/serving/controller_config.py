@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.plan_file import write_plan
+from workloads.config_file import write_config
 from workloads.prefill.service_config import DatacenterService, ServiceConfig
 from workloads.serving.serving_configs import Endpoint
 
@@ -36,4 +36,4 @@ class ControllerConfig:
 
     def write(self, path: Path) -> None:
         """Write the configuration as JSON, readable only by this user because it contains the run's token."""
-        write_plan(self, path)
+        write_config(self, path)

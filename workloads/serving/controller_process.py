@@ -1,4 +1,4 @@
-"""A datacenter's prefill controller: ``python -m workloads.serving.controller_process PLAN.json``.
+"""A datacenter's prefill controller: ``python -m workloads.serving.controller_process CONFIG.json``.
 
 The process runs a ``PrefillController`` and sends its commands to the GPUs. Requests arrive open loop from the moment
 at which the first GPU connects, which is when training begins. The process ends when every training GPU has sent its
@@ -19,8 +19,8 @@ from typing import Any
 
 from ground.atomic_write import write_whole
 from workloads.compute.timer_slack import wake_precisely
+from workloads.config_file import read_config
 from workloads.parent_process import die_with_parent
-from workloads.plan_file import read_plan
 from workloads.prefill.control.controller import Commands, PrefillController
 from workloads.prefill.control.outcome import RequestRecord
 from workloads.prefill.messages import BubbleReport, PieceDone, from_document, to_document
@@ -166,10 +166,10 @@ class ControllerProcess:
 def main(arguments: list[str]) -> int:
     """Run the controller whose configuration file is named on the command line. Return the exit status."""
     if len(arguments) != 1:
-        _log("usage: python -m workloads.serving.controller_process PLAN.json")
+        _log("usage: python -m workloads.serving.controller_process CONFIG.json")
         return 1
     try:
-        config = read_plan(ControllerConfig, Path(arguments[0]))
+        config = read_config(ControllerConfig, Path(arguments[0]))
         if config.parent_pid is not None:
             die_with_parent(config.parent_pid)
         wake_precisely()

@@ -1,4 +1,4 @@
-"""A host that receives KV caches: ``python -m workloads.serving.decode_process PLAN.json``.
+"""A host that receives KV caches: ``python -m workloads.serving.decode_process CONFIG.json``.
 
 The process reports each request whose whole KV cache has arrived to the controller. If the caches are real, it then
 decodes as many tokens as the controller's answer says. It ends when the controller has closed its connection, or on
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workloads.config_file import read_config
 from workloads.parent_process import die_with_parent
-from workloads.plan_file import read_plan
 from workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
 from workloads.serving.peer_channel import PeerChannel
 from workloads.serving.rendezvous import Listener, ServingError, call, send_hello
@@ -122,10 +122,10 @@ def _decoder(config: DecodeConfig) -> "SequenceDecoder | None":
 def main(arguments: list[str]) -> int:
     """Run the decode host whose configuration file is named on the command line. Return the exit status."""
     if len(arguments) != 1:
-        _log("usage: python -m workloads.serving.decode_process PLAN.json")
+        _log("usage: python -m workloads.serving.decode_process CONFIG.json")
         return 1
     try:
-        config = read_plan(DecodeConfig, Path(arguments[0]))
+        config = read_config(DecodeConfig, Path(arguments[0]))
         if config.parent_pid is not None:
             die_with_parent(config.parent_pid)
         process = DecodeProcess(config)

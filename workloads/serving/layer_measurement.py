@@ -1,6 +1,6 @@
 """Measure how long a model's layer takes on this machine, before a prefill service starts.
 
-Run it as ``python -m workloads.serving.layer_measurement PLAN.json``.
+Run it as ``python -m workloads.serving.layer_measurement CONFIG.json``.
 
 The exit status is 0 after the result has been written, else 1 with one line on standard error.
 """
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_low
 
+from workloads.config_file import read_config, write_config
 from workloads.inference.inference_work import InferenceWork
 from workloads.parent_process import die_with_parent
-from workloads.plan_file import read_plan, write_plan
 from workloads.prefill.profile_fit import TimedChunk
 
 CHUNKS = 4
@@ -39,7 +39,7 @@ class MeasurementConfig:
 
     def write(self, path: Path) -> None:
         """Write the configuration as JSON."""
-        write_plan(self, path)
+        write_config(self, path)
 
 
 def measure(config: MeasurementConfig) -> list[TimedChunk]:
@@ -60,10 +60,10 @@ def measure(config: MeasurementConfig) -> list[TimedChunk]:
 def main(arguments: list[str]) -> int:
     """Run the measurement whose configuration file is named on the command line. Return the exit status."""
     if len(arguments) != 1:
-        _log("usage: python -m workloads.serving.layer_measurement PLAN.json")
+        _log("usage: python -m workloads.serving.layer_measurement CONFIG.json")
         return 1
     try:
-        config = read_plan(MeasurementConfig, Path(arguments[0]))
+        config = read_config(MeasurementConfig, Path(arguments[0]))
         if config.parent_pid is not None:
             die_with_parent(config.parent_pid)
         Path(config.result).write_text(json.dumps(measure(config)), encoding="utf-8")

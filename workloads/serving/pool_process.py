@@ -1,4 +1,4 @@
-"""A GPU that only prefills: ``python -m workloads.serving.pool_process PLAN.json``.
+"""A GPU that only prefills: ``python -m workloads.serving.pool_process CONFIG.json``.
 
 The process ends when the controller has closed its connection, or on SIGTERM, with exit status 0. On a failure it exits
 with status 1 and one line on standard error.
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
+from workloads.config_file import read_config
 from workloads.parent_process import die_with_parent
-from workloads.plan_file import read_plan
 from workloads.serving.gpu.gpu_worker import GpuWorker
 from workloads.serving.gpu.serving_gpu import serving_gpu
 from workloads.serving.serving_configs import PoolGpuConfig
@@ -39,10 +39,10 @@ def run_pool_gpu(config: PoolGpuConfig) -> None:
 def main(arguments: list[str]) -> int:
     """Run the GPU whose configuration file is named on the command line. Return the exit status."""
     if len(arguments) != 1:
-        _log("usage: python -m workloads.serving.pool_process PLAN.json")
+        _log("usage: python -m workloads.serving.pool_process CONFIG.json")
         return 1
     try:
-        config = read_plan(PoolGpuConfig, Path(arguments[0]))
+        config = read_config(PoolGpuConfig, Path(arguments[0]))
         if config.parent_pid is not None:
             die_with_parent(config.parent_pid)
         run_pool_gpu(config)

@@ -6,9 +6,9 @@ This module imports only the standard library besides our own modules, because a
 from dataclasses import dataclass
 from pathlib import Path
 
+from workloads.config_file import write_config
 from workloads.inference.inference_model import InferenceModel
 from workloads.inference.inference_work import InferenceWork
-from workloads.plan_file import write_plan
 from workloads.prefill.bubbles.bubble_forecast import IterationPlan
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import PrefillSettings
@@ -92,7 +92,7 @@ class PoolGpuConfig:
 
     def write(self, path: Path) -> None:
         """Write the configuration as JSON, readable only by this user because it contains the token."""
-        write_plan(self, path)
+        write_config(self, path)
 
 
 @dataclass(frozen=True)
@@ -112,4 +112,4 @@ class DecodeConfig:
 
     def write(self, path: Path) -> None:
         """Write the configuration as JSON, readable only by this user because it contains the token."""
-        write_plan(self, path)
+        write_config(self, path)

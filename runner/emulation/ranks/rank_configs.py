@@ -148,7 +148,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
 def _collective(
     point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace
 ) -> CollectiveConfig | None:
-    if variant.peer or variant.transport.all_reduce == RING:
+    if variant.is_baseline or variant.transport.all_reduce == RING:
         return None
     replicas = variant.placement.replicas(place.stage)
     return CollectiveConfig(

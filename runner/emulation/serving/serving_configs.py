@@ -67,7 +67,7 @@ class ServingConfigs:
     decode_counts: Mapping[str, Path]
 
 
-def plan_serving(
+def configure_serving(
     service: ServiceConfig, setting: SharedConfig, training: Mapping[int, IterationPlan] | None = None
 ) -> ServingConfigs:
     """Return the configurations of all processes of ``service``.

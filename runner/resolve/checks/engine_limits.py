@@ -72,7 +72,7 @@ def _check_virtual_time(spec: ExperimentSpec, source: str) -> None:
 
 def _check_simulation(variants: Sequence[ResolvedVariant], source: str) -> None:
     for position, variant in enumerate(variants):
-        if variant.peer:
+        if variant.is_baseline:
             raise InputError(
                 f"{source}: variants.{position}.schedule: {variant.schedule} is run by torch itself and is not "
                 "simulated: leave the variant out, or give engine: emulate"

@@ -36,7 +36,7 @@ def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVari
                     f"{source}: prefill.{name}: where torch computes, what it has made is sent: leave {name} out, or "
                     "give compute: {kind: replay}"
                 )
-        if variant.peer and service.settings.policy is not FillPolicy.NONE:
+        if variant.is_baseline and service.settings.policy is not FillPolicy.NONE:
             raise InputError(
                 f"{source}: variants.{position}.prefill: {variant.schedule} is run by torch itself, whose bubbles are "
                 "not filled: give the variant prefill: none, or another schedule"

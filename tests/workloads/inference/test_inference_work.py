@@ -3,17 +3,17 @@ from pathlib import Path
 
 import pytest
 
+from workloads.config_file import read_config, write_config
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
-from workloads.plan_file import read_plan, write_plan
 
 TINY = INFERENCE_MODELS["llama-tiny"]
 WORK = InferenceWork(TINY, 3, "cpu", 2)
 
 
 def test_it_goes_through_a_file(tmp_path: Path) -> None:
-    write_plan(WORK, tmp_path / "work.json")
-    assert read_plan(InferenceWork, tmp_path / "work.json") == WORK
+    write_config(WORK, tmp_path / "work.json")
+    assert read_config(InferenceWork, tmp_path / "work.json") == WORK
 
 
 @pytest.mark.parametrize(("name", "precision"), [("llama-tiny", "fp32"), ("llama-8b", "bf16")])

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from workloads.config_file import read_config, write_config
 from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.plan_file import read_plan, write_plan
 from workloads.prefill.control.memory_ledger import GpuMemory
 from workloads.prefill.control.prefill_group import GroupGpus
 from workloads.prefill.prefill_profile import PrefillProfile
@@ -40,16 +40,16 @@ PLAN = ServiceConfig(
 
 
 def test_a_plan_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
-    write_plan(PLAN, tmp_path / "plan.json")
-    assert read_plan(ServiceConfig, tmp_path / "plan.json") == PLAN
+    write_config(PLAN, tmp_path / "plan.json")
+    assert read_config(ServiceConfig, tmp_path / "plan.json") == PLAN
 
 
 def test_a_policy_that_there_is_not_is_refused_by_its_field(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    write_plan(PLAN, path)
+    write_config(PLAN, path)
     path.write_text(path.read_text().replace('"greedy"', '"gredy"'))
     with pytest.raises(ValueError, match=r"settings\.policy: 'gredy' is none of none, planned, greedy"):
-        read_plan(ServiceConfig, path)
+        read_config(ServiceConfig, path)
 
 
 def test_requests_are_distributed_in_proportion_to_the_groups() -> None:

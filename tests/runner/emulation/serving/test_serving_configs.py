@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
-from runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingConfigs, plan_serving
+from runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingConfigs, configure_serving
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.network.address_book import AddressBook
 from workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
+from workloads.config_file import read_config
 from workloads.inference.inference_work import InferenceWork
-from workloads.plan_file import read_plan
 from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
 from workloads.prefill.prefill_profile import UNMEASURED
 from workloads.prefill.service_config import ServiceConfig
@@ -58,7 +58,7 @@ def planned(**variant: Any) -> tuple[ServiceConfig, ServingConfigs, list[RankCon
         parent_pid=7,
     )
     assert one.service is not None
-    serving = plan_serving(one.service, setting, {0: ITERATION})
+    serving = configure_serving(one.service, setting, {0: ITERATION})
     return one.service, serving, configure_ranks(point, one, setting, serving.gpus)
 
 
@@ -131,7 +131,7 @@ def test_the_controller_plans_from_the_same_service_as_the_gpus(tmp_path: Path) 
     _, serving, _ = planned()
     plan = serving.processes[0].config
     plan.write(tmp_path / "plan.json")
-    read = read_plan(ControllerConfig, tmp_path / "plan.json")
+    read = read_config(ControllerConfig, tmp_path / "plan.json")
     assert read == plan
     assert read.service.settings == serving.gpus[0].settings
 
@@ -144,7 +144,7 @@ def test_pool_gpus_have_their_own_processes(tmp_path: Path) -> None:
     assert [process.host for process in pool] == ["east-serving-0", "east-serving-1"]
     for process in pool:
         process.config.write(tmp_path / "plan.json")
-        assert read_plan(PoolGpuConfig, tmp_path / "plan.json") == process.config
+        assert read_config(PoolGpuConfig, tmp_path / "plan.json") == process.config
         assert isinstance(process.config, PoolGpuConfig)
         assert process.config.serving.pooled
         assert process.config.serving.gpu >= len(ranks)
@@ -157,7 +157,7 @@ def test_with_torch_processes_get_the_inference_work_and_a_longer_rendezvous(
     work = InferenceWork(service.model, seed=4, device="cpu")
     addresses = AddressBook(one_point().topology, slot=3)
     setting = SharedConfig(addresses, {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
-    serving = plan_serving(replace(service, inference=work), setting)
+    serving = configure_serving(replace(service, inference=work), setting)
     for datacenter in service.datacenters:
         for group in datacenter.groups:
             layers = [serving.gpus[gpu].layers for gpu in group.gpus]
@@ -166,11 +166,11 @@ def test_with_torch_processes_get_the_inference_work_and_a_longer_rendezvous(
     assert {plan.inference for plan in (*serving.gpus.values(), *decodes)} == {work}
     assert {plan.rendezvous_timeout_ns for plan in (*serving.gpus.values(), *decodes)} == {TORCH_RENDEZVOUS_NS}
     decodes[0].write(tmp_path / "decode.json")
-    assert read_plan(DecodeConfig, tmp_path / "decode.json") == decodes[0]
+    assert read_config(DecodeConfig, tmp_path / "decode.json") == decodes[0]
 
 
 def test_an_unmeasured_profile_raises_value_error() -> None:
     service, _, _ = planned()
     setting = SharedConfig(AddressBook(one_point().topology, slot=3), {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
     with pytest.raises(ValueError, match=r"^profile: it is still to be measured$"):
-        plan_serving(replace(service, profile=UNMEASURED), setting)
+        configure_serving(replace(service, profile=UNMEASURED), setting)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.plan_file import read_plan, write_plan
+from workloads.config_file import read_config, write_config
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,8 @@ class Named:
 
 def test_tuples_of_one_length_come_back_each_element_as_what_it_was(tmp_path: Path) -> None:
     plan = Named(("forward", 3), ((1, 2), (3, 4)))
-    write_plan(plan, tmp_path / "plan.json")
-    assert read_plan(Named, tmp_path / "plan.json") == plan
+    write_config(plan, tmp_path / "plan.json")
+    assert read_config(Named, tmp_path / "plan.json") == plan
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_a_tuple_that_is_not_as_declared_is_refused_by_its_place(tmp_path: Path,
     path = tmp_path / "plan.json"
     path.write_text(written)
     with pytest.raises(ValueError, match="^" + str(path) + ": " + fault.replace(".", r"\.") + "$"):
-        read_plan(Named, path)
+        read_config(Named, path)

@@ -168,7 +168,7 @@ def _text(text: str) -> Text:
 def _show(comparison: Comparison, console: Console) -> None:
     checked = comparison.check
     if checked.refused:
-        console.print(_differences("What stands in the way; --allow FIELD accepts one", checked.refused))
+        console.print(_differences("Differences that forbid a comparison; --allow FIELD accepts one", checked.refused))
         for remedy in dict.fromkeys(f"{each.field}: {each.remedy}" for each in checked.refused if each.remedy):
             console.print(_text(remedy), soft_wrap=True)
     if checked.allowed:

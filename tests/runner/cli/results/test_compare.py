@@ -58,7 +58,7 @@ def test_what_cannot_be_compared_is_reported_field_by_field_and_can_be_allowed(t
     assert done.exit_code == 3
     fields = [each["field"] for each in json.loads(done.stdout)["differences"]]
     assert fields == ["dilation", "seed", "calibration"]
-    assert "calibration: wanbed calibrate FILE tells" in compare(a, b).stdout
+    assert "calibration: wanbed calibrate FILE shows" in compare(a, b).stdout
     allowed = [word for field in fields for word in ("--allow", field)]
     assert compare(a, b, *allowed).exit_code == 0
 

@@ -128,7 +128,7 @@ def test_the_simulator_loads_neither_netlink_nor_mininet_nor_torch_nor_matplotli
 @pytest.mark.parametrize("folder", sorted({path.parent for path in module_files()}), ids=str)
 def test_a_folder_holds_a_dozen_modules_at_most(folder: Path) -> None:
     modules = [path for path in folder.glob("*.py") if path.name not in {"__init__.py", "__main__.py"}]
-    assert len(modules) <= (13 if folder.name == "schedules" else 12)
+    assert len(modules) <= 12
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ from workloads.compute.timer_slack import wake_precisely
 from workloads.message import Message
 from workloads.parent_process import die_with_parent
 from workloads.rank_config import RankConfig, read_rank_config
-from workloads.schedules.class_path import create_schedule
-from workloads.schedules.schedule import Schedule, ScheduleError
+from workloads.schedules.schedule import Schedule, ScheduleError, create_schedule
 from workloads.serving.gpu.gpu_worker import GpuWorker, WorkerThread
 from workloads.serving.gpu.serving_gpu import serving_gpu
 from workloads.serving.gpu.shared_gpu import SharedGpu

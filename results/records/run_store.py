@@ -27,8 +27,9 @@ from typing import Any
 from uuid import uuid4
 
 from ground.atomic_write import PARTIAL, write_whole, written_whole
+from results.records.documents import Manifest, TrialFacts
 from results.records.schema import CALIBRATION, SPANS, CalibrationRow, write_table, write_tables
-from results.records.schema_upgrade import EARLIER_POINT_NAME
+from results.records.schema_upgrade import EARLIER_POINT_NAME, upgraded_document
 from results.records.span_log import SpanLogContents
 from results.records.trial_columns import TrialCounters, TrialSpans
 from results.records.trial_id import TrialId
@@ -79,8 +80,11 @@ def point_path(folder: Path, point: int, suffix: str = "") -> Path:
     return earlier if earlier.exists() else folder / f"point-{point:03d}{suffix}"
 
 
-def _write_json(path: Path, document: Mapping[str, Any]) -> None:
-    write_whole(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+def _write_document(path: Path, document: Mapping[str, Any], kind: type[Manifest | TrialFacts]) -> None:
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # What no reader would take is not written.
+    kind.model_validate_json(text)
+    write_whole(path, text)
 
 
 def _finite(text: str) -> float:
@@ -130,7 +134,7 @@ class RunStore:
                 continue
         created = {"name": name, "run_id": uuid4().hex, "created": now.isoformat(timespec="seconds")}
         store = cls(path, {**created, **manifest, "config_hash": config_hash, "complete": False})
-        _write_json(path / MANIFEST, store.manifest)
+        _write_document(path / MANIFEST, store.manifest, Manifest)
         return store
 
     @classmethod
@@ -146,7 +150,7 @@ class RunStore:
     def update_manifest(self, facts: Mapping[str, Any]) -> None:
         """Add facts to the manifest, or replace them."""
         self._manifest |= facts
-        _write_json(self.path / MANIFEST, self._manifest)
+        _write_document(self.path / MANIFEST, upgraded_document(self._manifest), Manifest)
 
     def finish(self, facts: Mapping[str, Any] | None = None) -> None:
         """Mark the run complete, and stamp when it ended."""
@@ -211,7 +215,7 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
         elif rows or table.always:
             write_table(partial / table.file, table.columns, [(*trial.id, *row) for row in rows])
     own = {"sweep_point": trial.id.point, "variant": trial.id.variant, "repeat": trial.id.repeat}
-    _write_json(partial / TRIAL_FACTS, {**trial.facts, **own})
+    _write_document(partial / TRIAL_FACTS, {**trial.facts, **own}, TrialFacts)
     return partial.rename(path)
 
 

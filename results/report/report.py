@@ -15,13 +15,13 @@ from results.report.calibration_table import CalibrationTable, calibration_table
 from results.report.charts.chart import Chart
 from results.report.charts.drawing.colours import Styles
 from results.report.charts.paper import write_figures
-from results.report.cut_connections import cut_warnings
 from results.report.device_table import DeviceTable, device_table
 from results.report.page_templates import page_environment
 from results.report.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
 from results.report.prefill.prefill_section import prefill_of, prefill_section
 from results.report.report_charts import ReportCharts, report_charts
 from results.text import number_text
+from results.text.number_text import count_text, percent_text
 from results.text.text_direction import isolated
 
 MAX_OPEN_POINTS = 40
@@ -155,4 +155,23 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         links_reading=links_reading(run),
         facts=facts(run),
         configuration=json.dumps(run.manifest.get("experiment") or {}, indent=2, ensure_ascii=False, default=str),
+    )
+
+
+def cut_warnings(run: Run) -> list[str]:
+    """Return one warning for each variant that is limited at any node pair, with its worst one; empty if none is."""
+    found: dict[str, list[tuple[float, str, str, int]]] = {}
+    for trial in run.trials:
+        for one, other, wanted, carried in trial.facts.get("connections_cut") or ():
+            found.setdefault(trial.variant, []).append((float(carried), str(one), str(other), int(wanted)))
+    return [_line(variant, cuts) for variant, cuts in found.items()]
+
+
+def _line(variant: str, cuts: list[tuple[float, str, str, int]]) -> str:
+    carried, one, other, wanted = min(cuts)
+    pairs = len({(one, other) for _, one, other, _ in cuts})
+    return (
+        f"connections: auto of {variant} reached the limit of connections between two hosts, in "
+        f"{count_text(pairs, 'node pair')}: {wanted} would fill the cap between {one} and {other}; the allowed "
+        f"connections carry at most {percent_text(carried)} of it."
     )

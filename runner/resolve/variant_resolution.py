@@ -17,11 +17,10 @@ from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import StageCosts, stage_costs
 from testbed.network.topology import Topology
 from workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP, check_baseline_shape
-from workloads.schedules.class_path import create_schedule, load_schedule
 from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, options_for
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
 from workloads.schedules.registry import schedule_class_path
-from workloads.schedules.schedule import Schedule
+from workloads.schedules.schedule import Schedule, create_schedule, load_schedule
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from runner.simulator.network.transfers import Arrived
 from runner.simulator.simulation import KIND_CODES, NO_PEER
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.class_path import load_schedule
-from workloads.schedules.schedule import Schedule, ScheduleError
+from workloads.schedules.schedule import Schedule, ScheduleError, load_schedule
 
 _LAST_EVENTS = 5
 _NO_MICROBATCH = -1

@@ -8,14 +8,28 @@ have done all iterations; otherwise 1, with one line on stderr. If a rank is los
 import logging
 import os
 import sys
+import threading
 import time
 import traceback
 import warnings
 from pathlib import Path
+from typing import NoReturn
 
 from workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
-from workloads.baselines.fatal_error import die
 from workloads.parent_process import die_with_parent
+
+_fatal = threading.Lock()
+
+
+def die(line: str) -> NoReturn:
+    """Print ``line`` on stderr and end this process with status 1, even if other threads wait.
+
+    Any thread may call it; only the first call prints. The process group is not shut down in order, because that would
+    wait for a peer that may be lost. The kernel closes the connections, so that the other ranks notice.
+    """
+    _fatal.acquire()
+    print(line, file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def prepare_process(rank_config: BaselineConfig) -> None:

@@ -11,9 +11,8 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from ground.strict_model import InputError
-from workloads.schedules.class_path import create_schedule
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import Schedule
+from workloads.schedules.schedule import Schedule, create_schedule
 
 ENTRY_POINT_GROUP = "wanbed.schedules"
 

@@ -7,9 +7,11 @@ same decisions on every engine. One object serves one iteration of one pipeline.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from ground.class_path import load_subclass
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -155,3 +157,17 @@ class Schedule(ABC):
     def gradient_there(self, stage: int, microbatch: int) -> bool:
         """Return whether the gradient of ``microbatch`` has arrived. The last stage computes its own: always True."""
         return stage == self.shape.stages - 1 or microbatch in self._stages[stage].messages[MessageKind.GRADIENT]
+
+
+def load_schedule(class_path: str) -> type[Schedule]:
+    """Return the schedule class at ``"package.module:Class"``. Raise ValueError with the path and the fault."""
+    return load_subclass(class_path, Schedule)
+
+
+def create_schedule(class_path: str, shape: PipelineShape, options: Mapping[str, object]) -> Schedule:
+    """Create a schedule for one iteration. Raise ValueError if the path, the options or the shape are not valid."""
+    schedule_class = load_schedule(class_path)
+    try:
+        return schedule_class(shape, **options)
+    except TypeError as mismatch:
+        raise ValueError(f"{class_path}: {mismatch}") from mismatch

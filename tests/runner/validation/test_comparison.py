@@ -105,5 +105,5 @@ def test_a_trial_that_the_experiment_does_not_have_is_refused(tmp_path: Path) ->
     for entry in manifest["sweep_points"]:
         entry["variants"] = {}
     file.write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(InputError, match=r"has no point 0 with variant .* remove that trial's folder"):
+    with pytest.raises(InputError, match=r"has no sweep point 0 with variant .* remove that trial's folder"):
         compare(load(path), constant(1.0))

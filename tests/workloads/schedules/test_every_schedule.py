@@ -7,12 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workloads.schedules.class_path import load_schedule
 from workloads.schedules.gpipe import GPipe
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
-from workloads.schedules.schedule import Schedule
+from workloads.schedules.schedule import Schedule, load_schedule
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
 SCHEDULES: dict[str, str] = PROJECT["project"]["entry-points"]["wanbed.schedules"]

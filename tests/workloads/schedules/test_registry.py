@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from ground.strict_model import InputError
-from workloads.schedules.class_path import create_schedule, load_schedule
 from workloads.schedules.gpipe import GPipe
 from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.registry import schedule_by_name, schedule_class_path, schedule_names
+from workloads.schedules.schedule import create_schedule, load_schedule
 
 SHAPE = PipelineShape(2, 4)
 

@@ -5,18 +5,30 @@ and a networked process can both drive it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from workloads.inference.inference_model import InferenceModel
 from workloads.prefill.control.admission import Admission, Admitted
 from workloads.prefill.control.hold_queue import HoldQueue
 from workloads.prefill.control.outcome import Outcome, Reason, RequestRecord, count_outcomes
 from workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup
-from workloads.prefill.control.prefill_job import PrefillJob
-from workloads.prefill.control.prompt_chunks import ChunkTimes
+from workloads.prefill.control.prompt_chunks import Chunk, ChunkTimes
 from workloads.prefill.messages import BubbleReport, PieceDone, QueuePiece
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 from workloads.prefill.request import Request
+
+
+@dataclass(slots=True)
+class PrefillJob:
+    """An admitted request, kept until all its pieces are done and its KV cache has moved. Either may happen first."""
+
+    record: RequestRecord
+    group: PrefillGroup
+    chunks: tuple[Chunk, ...]
+    pieces_left: int
+    moved: bool = False
+
 
 Commands = list[QueuePiece]
 

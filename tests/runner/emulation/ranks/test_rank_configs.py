@@ -18,8 +18,8 @@ from workloads.compute.replay import ReplayDurations
 from workloads.message import Message, MessageKind
 from workloads.rank_config import RankConfig, read_rank_config
 from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.class_path import create_schedule
 from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.schedule import create_schedule
 from workloads.transport.frames.frame import CHUNK_BYTES
 
 MS = 1_000_000

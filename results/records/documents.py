@@ -1,0 +1,170 @@
+"""Define a run's JSON documents, manifest.json and trial.json: they are checked when written and when read.
+
+Only fields that something reads are listed here, and of these only a few are required: older and newer runs have
+others.
+"""
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
+
+from ground.impairments import IMPAIRMENTS
+
+Int32 = Annotated[int, Field(ge=0, lt=2**31)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[int, Field(gt=0, lt=2**63)]
+Number = Annotated[float, Field(ge=0, lt=2**63, allow_inf_nan=False)]
+Factor = Annotated[float, Field(gt=0, lt=2**63, allow_inf_nan=False)]
+Document = dict[str, Any]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class _Facts(BaseModel):
+    """A part of a document. Types are exact, null means unknown where allowed, and unlisted fields may be anything."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+def _with_impairments(model: type[_Model]) -> type[_Model]:
+    """Add what a link does to packets to its facts."""
+    fields: dict[str, Any] = {each.field: (Number | None, None) for each in IMPAIRMENTS}
+    return create_model(model.__name__, __base__=model, **fields)
+
+
+@_with_impairments
+class _Link(_Facts):
+    between: Annotated[list[str], Field(min_length=2, max_length=2)]
+    latency_ns: Number | None = None
+    rate_bps: Number | None = None
+    node_pair_rate_bps: Number | None = None
+
+
+class _ResolvedVariant(_Facts):
+    work: Document | None = None
+
+
+class _NotModelled(_Facts):
+    field: str
+    asked: str
+    links: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
+    variants: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _concerns_links_or_variants(self) -> "_NotModelled":
+        if bool(self.links) == bool(self.variants):
+            raise ValueError("it concerns either links or variants")
+        return self
+
+
+class _SweepPoint(_Facts):
+    index: Int32
+    sweep_point: dict[str, str]
+    tokens_per_iteration: Count | None = None
+    wan: list[_Link] | None = None
+    not_modelled: list[_NotModelled] | None = None
+    planned_without: list[_NotModelled] | None = None
+    variants: dict[str, _ResolvedVariant | None] | None = None
+
+
+class _Variant(_Facts):
+    name: str
+    training: Document | None = None
+
+
+class _Datacenter(_Facts):
+    name: str
+    hosts: Count = 1
+
+
+class _Topology(_Facts):
+    datacenters: list[_Datacenter] | None = None
+
+
+class _Experiment(_Facts):
+    topology: _Topology | None = None
+    variants: list[_Variant] | None = None
+    repeats: Positive | None = None
+
+    @field_validator("topology", mode="before")
+    @classmethod
+    def _left_to_the_parser_of_experiments(cls, topology: object) -> object:
+        return topology if isinstance(topology, dict) else None
+
+
+class _Substrate(_Facts):
+    name: str | None = None
+    reason: str | None = None
+    kernel: str | None = None
+
+
+class _VirtualTime(_Facts):
+    kernel: str | None = None
+    configuration_hash: str | None = None
+
+
+class _Git(_Facts):
+    revision: str | None = None
+    dirty: bool | None = None
+
+
+class _Host(_Facts):
+    memory_bytes: Count | None = None
+
+
+class _Settings(_Facts):
+    """The settings that a trial may record itself in place of the manifest."""
+
+    engine: str | None = None
+    clock: str | None = None
+    dilation: Factor | None = None
+    warmup_iterations: Int32 | None = None
+    tokens_per_iteration: Count | None = None
+
+
+class Manifest(_Settings):
+    """manifest.json: what was run, on what."""
+
+    name: str
+    created: str
+    config_hash: str
+    complete: bool
+    ended: str | None = None
+    repeats: Positive | None = None
+    seed: int | None = None
+    experiment: _Experiment | None = None
+    variants: list[_Variant] = Field(default_factory=list)
+    sweep_points: list[_SweepPoint] = Field(default_factory=list)
+    training: Document | None = None
+    substrate: _Substrate | None = None
+    virtual_time: _VirtualTime | None = None
+    git: _Git | None = None
+    host: _Host | None = None
+    versions: Document | None = None
+    sysctls: Document | None = None
+    offloads: Document | None = None
+
+
+class _MachineLoad(_Facts):
+    saturated: Number | None = None
+    network: Number | None = None
+
+
+class _Prefill(_Facts):
+    policy: str | None = None
+    pool_gpus: Int32 | None = None
+    slo_ns: Count | None = None
+    deadline_overruns: Count | None = None
+    overrun_ns: Count | None = None
+
+
+class TrialFacts(_Settings):
+    """trial.json: what holds for one trial alone."""
+
+    sweep_point: Int32
+    variant: str
+    repeat: Int32
+    machine_load: _MachineLoad | None = None
+    torch_times_of_profile: str | None = None
+    prefill: _Prefill | None = None
+    connections: list[Annotated[list[str | int], Field(min_length=3, max_length=3)]] | None = None

@@ -87,17 +87,17 @@ class GpuAtHand(DeviceAtHand):
 
 
 @contextmanager
-def device_at_hand(asked: str) -> Iterator[DeviceAtHand]:
+def device_at_hand(requested: str) -> Iterator[DeviceAtHand]:
     """Yield the device of that name (auto, cpu or cuda). Of several GPUs, it is the first that CUDA would see.
 
     The device is valid inside the block. Raise InputError for an unknown name. Raise MissingError if cuda is requested
     and there is no GPU, or if NVML cannot report a GPU's clocks.
     """
-    if asked not in DEVICES:
-        raise InputError(f"--device: {asked!r} is none of {', '.join(DEVICES)}")
-    gpus = () if asked == "cpu" else visible_gpus(machine_gpus(), os.environ.get(VISIBLE_DEVICES))
+    if requested not in DEVICES:
+        raise InputError(f"--device: {requested!r} is none of {', '.join(DEVICES)}")
+    gpus = () if requested == "cpu" else visible_gpus(machine_gpus(), os.environ.get(VISIBLE_DEVICES))
     if not gpus:
-        if asked == "cuda":
+        if requested == "cuda":
             raise MissingError("--device cuda: this machine offers no NVIDIA GPU: bring one, or give --device cpu")
         yield CpuAtHand()
         return

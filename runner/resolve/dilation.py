@@ -19,7 +19,7 @@ class CapacityError(Exception):
 
 
 def choose_dilation(
-    demand_bps: int, capacity_bps: int, asked: float | Literal["auto"], *, real_time: bool = False
+    demand_bps: int, capacity_bps: int, configured: float | Literal["auto"], *, real_time: bool = False
 ) -> float:
     """Return the dilation factor k.
 
@@ -31,8 +31,8 @@ def choose_dilation(
     With ``real_time`` (torch computes) nothing can be dilated. Raise CapacityError if ``auto`` would need more than 10
     (more than 1 with ``real_time``). Raise ValueError for a capacity that is not above 0.
     """
-    if asked != "auto":
-        return float(asked)
+    if configured != "auto":
+        return float(configured)
     if capacity_bps <= 0:
         raise ValueError(f"a capacity of {capacity_bps} bit/s is no measurement")
     tenths = -(-demand_bps * 10 * 100 // (USABLE_PERCENT * capacity_bps))

@@ -9,7 +9,7 @@ from itertools import pairwise
 from ground.strict_model import InputError
 from testbed.network.topology import Datacenter, Host, Topology
 
-Asked = Sequence[str] | Sequence[Sequence[str]]
+ConfiguredPlacement = Sequence[str] | Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def place_stages(
     topology: Topology,
     stages: int,
     pipelines: int = 1,
-    asked: Asked | None = None,
+    configured: ConfiguredPlacement | None = None,
     *,
     whole_replicas: bool = False,
     source: str = "placement",
@@ -106,16 +106,16 @@ def place_stages(
     Datacenters take consecutive stages, in the topology's order, as evenly as their GPUs allow. A remainder goes to
     the first datacenters; stages that do not fit into one go to those with free GPUs. All replicas of a stage are in
     one datacenter, so that their all-reduce does not cross the WAN. With ``whole_replicas`` the same rule spreads the
-    pipelines, each inside one datacenter. ``asked`` replaces the rule: it names the datacenter of each stage, in one
-    list for all pipelines or one list for each. Inside a datacenter the same rule spreads a pipeline's stages over the
-    hosts, one pipeline after the other.
+    pipelines, each inside one datacenter. ``configured`` replaces the rule: it names the datacenter of each stage, in
+    one list for all pipelines or one list for each. Inside a datacenter the same rule spreads a pipeline's stages over
+    the hosts, one pipeline after the other.
 
-    Raise InputError, one line that starts with ``source``, for more stages than GPUs, and for a list in ``asked`` with
-    a wrong length, an unknown datacenter, or more stages in a datacenter than it has GPUs.
+    Raise InputError, one line that starts with ``source``, for more stages than GPUs, and for a configured list with a
+    wrong length, an unknown datacenter, or more stages in a datacenter than it has GPUs.
     """
     gpus = [_gpus(datacenter) for datacenter in topology.datacenters]
-    if asked is not None:
-        homes = _asked_homes(topology, stages, pipelines, asked, source)
+    if configured is not None:
+        homes = _configured_homes(topology, stages, pipelines, configured, source)
     elif whole_replicas:
         room = [count // stages for count in gpus]
         rule = "each pipeline inside one datacenter"
@@ -154,14 +154,16 @@ def _check_room(topology: Topology, stages: int, pipelines: int, *, fits: bool, 
         )
 
 
-def _asked_homes(topology: Topology, stages: int, pipelines: int, asked: Asked, source: str) -> list[Sequence[str]]:
+def _configured_homes(
+    topology: Topology, stages: int, pipelines: int, configured: ConfiguredPlacement, source: str
+) -> list[Sequence[str]]:
     """Return the configured datacenter of each stage of each pipeline."""
     homes: list[Sequence[str]] = []
-    for names in asked:
+    for names in configured:
         if not isinstance(names, str):
             homes.append(names)
     if not homes:
-        homes = [[name for name in asked if isinstance(name, str)]] * pipelines
+        homes = [[name for name in configured if isinstance(name, str)]] * pipelines
         where = [source] * pipelines
     else:
         where = [f"{source}.{pipeline}" for pipeline in range(len(homes))]

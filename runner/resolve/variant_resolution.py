@@ -11,7 +11,7 @@ from runner.resolve.boundary_costs import pipelines_to_share
 from runner.resolve.cell_costs import cell_costs
 from runner.resolve.checks.all_reduce_check import check_all_reduce
 from runner.resolve.checks.trial_extent import check_extent
-from runner.resolve.placement import Asked, Placement, place_stages
+from runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
 from runner.resolve.prefill.prefill_resolution import with_service
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import StageCosts, stage_costs
@@ -106,14 +106,14 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> Resolved
     cut = training_cut(spec, variant, topology, whole_replicas, source)
     if peer:
         _check_baseline(spec, variant, cut, here)
-    asked: Asked | None = variant.placement
+    configured: ConfiguredPlacement | None = variant.placement
     if isinstance(where, Layout):
-        cut, asked = replace(cut, stages=where.stages, pipelines=where.pipelines), where.placement
+        cut, configured = replace(cut, stages=where.stages, pipelines=where.pipelines), where.placement
     elif variant.placement == AUTO:
-        asked = where(written, cut.pipelines)
-    place_source = f"{source}: training.stages" if asked is None else f"{here}.placement"
+        configured = where(written, cut.pipelines)
+    place_source = f"{source}: training.stages" if configured is None else f"{here}.placement"
     placement = place_stages(
-        topology, cut.stages, cut.pipelines, asked, whole_replicas=whole_replicas, source=place_source
+        topology, cut.stages, cut.pipelines, configured, whole_replicas=whole_replicas, source=place_source
     )
     check_all_reduce(spec, variant, placement, here)
     work = stage_costs(spec, cut.stages, cut.pipelines, source, directory)

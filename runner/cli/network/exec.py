@@ -77,7 +77,7 @@ def exec_(
 
 def _check_no_wan(clock: str, substrate: str) -> None:
     if substrate != "auto":
-        raise InputError("--no-wan: no substrate shapes anything then: leave --substrate out")
+        raise InputError("--no-wan: no substrate adds impairments then: leave --substrate out")
     if clock == "virtual":
         raise InputError("--no-wan: what nothing limits takes no virtual time: leave it out, or give --clock real")
 

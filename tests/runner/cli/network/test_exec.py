@@ -85,7 +85,7 @@ def test_hosts_without_a_wan_have_no_substrate(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(EXPERIMENT))
     done = CliRunner().invoke(app, ["exec", str(file), "east-0", "--no-wan", "--substrate", "guest", "--", "true"])
     assert done.exit_code == 2
-    assert done.stderr == "wanbed: --no-wan: no substrate shapes anything then: leave --substrate out\n"
+    assert done.stderr == "wanbed: --no-wan: no substrate adds impairments then: leave --substrate out\n"
 
 
 def test_hosts_without_a_wan_have_no_virtual_time(tmp_path: Path) -> None:

@@ -196,10 +196,7 @@ class _Seating:
 
 
 def _check_memory(
-    datacenters: Sequence[DatacenterService],
-    model: InferenceModel,
-    times: ChunkTimes,
-    settings: PrefillSettings,
+    datacenters: Sequence[DatacenterService], model: InferenceModel, times: ChunkTimes, settings: PrefillSettings
 ) -> None:
     """Raise InputError if the weights do not fit beside training. One group of each kind stands for all."""
     checked = set()

@@ -1,5 +1,7 @@
 """Validate what users write: models are frozen and refuse unknown fields; an error is one line with its remedy."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
@@ -9,6 +11,25 @@ from pydantic_core import ErrorDetails
 
 class InputError(Exception):
     """The user's input is unusable; the message is one line naming place, field and remedy. Exit status 2."""
+
+
+class LocatedError(InputError):
+    """The message names a place outside the file that is being read: another file's line, an option. Never prefixed."""
+
+
+@contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Put ``prefix`` in front of the message of any InputError that is raised inside, except a LocatedError.
+
+    A check names the field only. The code that knows the file or the sweep point puts it in front, once, in this way.
+    """
+    try:
+        yield
+    except LocatedError:
+        raise
+    except InputError as refusal:
+        refusal.args = (f"{prefix}{refusal}",)
+        raise
 
 
 class StrictModel(BaseModel):

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from ground.shown_text import MAX_DIGITS, one_line, shown
-from ground.strict_model import InputError
+from ground.strict_model import InputError, prefixed
 
 MAX_FILE_BYTES = 2**20
 MAX_VALUES = 100_000
@@ -134,11 +134,11 @@ def _unshared(value: Any) -> Any:
     return value
 
 
-def parse_yaml(text: str, source: str) -> Any:
+def parse_yaml(text: str) -> Any:
     """Parse one YAML document into a tree.
 
     Raise InputError for a text that is not YAML, exceeds the bounds, or has keys that repeat or are not text. The
-    message is one line that starts with ``source`` and gives the line number where it is known.
+    message is one line and gives the line number where it is known.
     """
     try:
         loader = _BoundedLoader(text)
@@ -150,14 +150,12 @@ def parse_yaml(text: str, source: str) -> Any:
         place = f"line {fault.problem_mark.line + 1}: " if fault.problem_mark else ""
         reported = one_line(fault.problem or fault.context or "unreadable")
         not_yaml = "" if isinstance(fault, _Fault) else "not YAML: "
-        raise InputError(f"{source}: {place}{not_yaml}{reported}") from None
+        raise InputError(f"{place}{not_yaml}{reported}") from None
     except yaml.reader.ReaderError as fault:
         line = text.count("\n", 0, fault.position) + 1
-        raise InputError(f"{source}: line {line}: a control character, which YAML does not allow: remove it") from None
+        raise InputError(f"line {line}: a control character, which YAML does not allow: remove it") from None
     except (ValueError, OverflowError):
-        raise InputError(
-            f"{source}: a value that looks like a number cannot be read as one: put it in quotes"
-        ) from None
+        raise InputError("a value that looks like a number cannot be read as one: put it in quotes") from None
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -184,9 +182,10 @@ def read_text(path: Path) -> str:
 
 
 def parse_document(text: str, source: str) -> dict[str, Any]:
-    """Parse one YAML document that is a mapping. Raise InputError as ``parse_yaml`` does."""
-    document = parse_yaml(text, source)
-    if not isinstance(document, dict):
-        found = "empty" if document is None else f"a {'list' if isinstance(document, list) else 'single value'}"
-        raise InputError(f"{source}: {found}, not a mapping: write fields like `name: value`")
-    return document
+    """Parse one YAML document that is a mapping. Raise InputError as ``parse_yaml`` does, with ``source`` in front."""
+    with prefixed(f"{source}: "):
+        document = parse_yaml(text)
+        if not isinstance(document, dict):
+            found = "empty" if document is None else f"a {'list' if isinstance(document, list) else 'single value'}"
+            raise InputError(f"{found}, not a mapping: write fields like `name: value`")
+        return document

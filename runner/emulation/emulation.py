@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ground.strict_model import prefixed
 from results.reading.saturation import MachineLoad
 from results.records.run_store import RunStore
 from results.records.schema import CalibrationRow
@@ -44,7 +45,8 @@ def emulate(
         pending = [trial for trial in point.trials() if not store.has_trial(*trial)]
         if not pending:
             continue
-        gpus = provision_gpus(point, source)
+        with prefixed(f"{source}: "):
+            gpus = provision_gpus(point)
         with bring_up(point.topology.dilated(dilation), substrate=substrate, source=source, gpus=gpus) as testbed:
             _remember(store, point, testbed)
             _calibrate(store, point, testbed, dilation, log)

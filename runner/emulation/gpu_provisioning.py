@@ -10,20 +10,20 @@ from testbed.gpus.nvml import BINDING_INSTALL
 from testbed.kernel.missing import MissingError
 
 
-def provision_gpus(point: SweepPoint, source: str) -> GpuAssignment | None:
+def provision_gpus(point: SweepPoint) -> GpuAssignment | None:
     """Return the real GPUs of every host of a sweep point, None if nothing computes on a GPU.
 
-    Nothing does if the back end uses no device, if the device is cpu, or if it is auto and there is no GPU. ``source``
-    is the experiment file, for error messages. Raise InputError for more emulated GPUs than the machine has, unless
-    ``compute.sharing`` allows it. Raise MissingError if the device is cuda and there is no GPU, if a GPU has no known
-    UUID, or if there are too few GPUs for a variant that all-reduces over NCCL.
+    Nothing does if the back end uses no device, if the device is cpu, or if it is auto and there is no GPU.
+    Raise InputError for more emulated GPUs than the machine has, unless ``compute.sharing`` allows it. Raise
+    MissingError if the device is cuda and there is no GPU, if a GPU has no known UUID, or if there are too few GPUs for
+    a variant that all-reduces over NCCL.
     """
-    gpus = _assigned(point, source)
+    gpus = _assigned(point)
     check_collective_gpus(point.variants, gpus)
     return gpus
 
 
-def _assigned(point: SweepPoint, source: str) -> GpuAssignment | None:
+def _assigned(point: SweepPoint) -> GpuAssignment | None:
     compute = point.spec.compute
     if not compute.backend.on_device or compute.device == "cpu":
         return None
@@ -38,10 +38,10 @@ def _assigned(point: SweepPoint, source: str) -> GpuAssignment | None:
     uuids = [gpu.uuid for gpu in gpus if gpu.uuid is not None]
     if len(uuids) < len(gpus):
         raise MissingError(f"hosts get their GPUs by UUID, which cannot be read here: {BINDING_INSTALL}")
-    return assign_gpus(point.topology, uuids, sharing=compute.sharing or 1, source=source)
+    return assign_gpus(point.topology, uuids, sharing=compute.sharing or 1)
 
 
-def check_gpus(experiment: Experiment, source: str) -> None:
+def check_gpus(experiment: Experiment) -> None:
     """Raise the error of ``provision_gpus`` for any sweep point, before anything is started."""
     for point in experiment.points():
-        provision_gpus(point, source)
+        provision_gpus(point)

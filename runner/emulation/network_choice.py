@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ground.strict_model import prefixed
 from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.gpus.gpu_assignment import GpuAssignment
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 def emulated_points(path: Path, overrides: Sequence[str]) -> tuple[SweepPoint, ...]:
     """Return the sweep points of an experiment. Raise InputError if one of their networks cannot be emulated."""
     points = load_experiment(path, overrides, trains=False).points()
-    for point in points:
-        check_can_be_emulated(point.topology, f"{path}: topology")
+    with prefixed(f"{path}: "):
+        for point in points:
+            check_can_be_emulated(point.topology)
     return points
 
 

@@ -12,18 +12,17 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, JsonValue
 
 from ground.shown_text import one_line, shortened, shown
-from ground.strict_model import InputError
+from ground.strict_model import InputError, prefixed
 from ground.yaml_document import parse_yaml
 from runner.experiment.model import ExperimentSpec
 
 Steps = tuple[str, ...]
 
 
-def parse_path(text: str, source: str) -> Steps:
+def parse_path(text: str) -> Steps:
     """Split a path into its steps and check that the models have such a field.
 
-    Raise InputError, one line that starts with ``source``, for an unknown step. The message names the nearest known
-    field.
+    Raise InputError for an unknown step. The message names the nearest known field.
     """
     head, _, rest = text.partition(".")
     steps = (head, rest) if head == "sweep" and rest else tuple(text.split("."))
@@ -32,7 +31,7 @@ def parse_path(text: str, source: str) -> Steps:
         below = [found for annotation in annotations for found in _below(annotation, step)]
         if not below:
             where = ".".join(steps[:position])
-            raise InputError(f"{source}: {_unknown(step, where, annotations)}")
+            raise InputError(_unknown(step, where, annotations))
         annotations = below
     return steps
 
@@ -81,35 +80,35 @@ def _is_index(step: str) -> bool:
     return step.isascii() and step.isdecimal()
 
 
-def with_value(document: Any, path: Steps, value: Any, source: str) -> Any:
+def with_value(document: Any, path: Steps, value: Any) -> Any:
     """Return a copy of ``document`` with ``value`` at ``path``.
 
-    Absent sections are created, absent list entries are not. Raise InputError, one line that starts with ``source``,
-    for an index beyond the end of a list and for a step below a single value.
+    Absent sections are created, absent list entries are not. Raise InputError for an index beyond the end of a list and
+    for a step below a single value.
     """
-    return _with_value(document, path, value, source, ())
+    return _with_value(document, path, value, ())
 
 
-def _with_value(document: Any, path: Steps, value: Any, source: str, above: Steps) -> Any:
+def _with_value(document: Any, path: Steps, value: Any, above: Steps) -> Any:
     if not path:
         return value
     step, where = path[0], ".".join(above)
     below = (*above, step)
     if isinstance(document, list):
         if not _is_index(step):
-            raise InputError(f"{source}: {where} is a list here, {step!r} is no index: count from 0")
+            raise InputError(f"{where} is a list here, {step!r} is no index: count from 0")
         if len(step) > 9 or int(step) >= len(document):
-            raise InputError(f"{source}: {where} has {_entries(len(document))} here, there is no {step}")
+            raise InputError(f"{where} has {_entries(len(document))} here, there is no {step}")
         position = int(step)
-        changed = _with_value(document[position], path[1:], value, source, below)
+        changed = _with_value(document[position], path[1:], value, below)
         return [*document[:position], changed, *document[position + 1 :]]
     if document is None and _is_index(step):
-        raise InputError(f"{source}: {where} has no entries here, there is no {step}: set {where} as a whole")
+        raise InputError(f"{where} has no entries here, there is no {step}: set {where} as a whole")
     if document is None:
         document = {}
     if not isinstance(document, Mapping):
-        raise InputError(f"{source}: {where} is the single value {shown(document)} here: set {where} itself")
-    return {**document, step: _with_value(document.get(step), path[1:], value, source, below)}
+        raise InputError(f"{where} is the single value {shown(document)} here: set {where} itself")
+    return {**document, step: _with_value(document.get(step), path[1:], value, below)}
 
 
 def _entries(count: int) -> str:
@@ -127,9 +126,8 @@ def with_override(document: Any, override: str) -> Any:
 
     Raise InputError, one line that starts with ``--set``.
     """
-    source = override_source(override)
     path, equals, value = override.partition("=")
-    if not equals:
-        raise InputError(f"{source}: no value given, write it like topology.wan.latency=10ms")
-    steps = parse_path(path.strip(), source)
-    return with_value(document, steps, parse_yaml(value, source), source)
+    with prefixed(f"{override_source(override)}: "):
+        if not equals:
+            raise InputError("no value given, write it like topology.wan.latency=10ms")
+        return with_value(document, parse_path(path.strip()), parse_yaml(value))

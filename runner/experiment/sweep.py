@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from ground.strict_model import InputError
+from ground.strict_model import InputError, prefixed
 from runner.experiment.field_path import Steps, parse_path
 
 MAX_SWEEP_POINTS = 1000
@@ -21,10 +21,10 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def swept_paths(sweep: Mapping[str, Sequence[Any]], source: str) -> dict[str, Steps]:
+def swept_paths(sweep: Mapping[str, Sequence[Any]]) -> dict[str, Steps]:
     """Return the steps of every swept path, in alphabetical order of the paths.
 
-    Raise InputError, one line that starts with ``source``, for:
+    Raise InputError for:
 
     - a path that does not exist (with the nearest name), or a field that is the same for the whole run;
     - two paths of which one lies inside the other;
@@ -33,26 +33,28 @@ def swept_paths(sweep: Mapping[str, Sequence[Any]], source: str) -> dict[str, St
     """
     paths: dict[str, Steps] = {}
     for path in sorted(sweep):
-        where = f"{source}: sweep: {path}"
-        steps = parse_path(path, where)
-        if steps[0] in _ONE_FOR_THE_RUN and (steps[0] != "variants" or len(steps) < 3 or steps[2] == "name"):
-            raise InputError(f"{where}: a run has one for all its sweep points, leave it out of the sweep")
-        for other, earlier in paths.items():
-            if steps[: len(earlier)] == earlier or earlier[: len(steps)] == steps:
-                raise InputError(f"{where}: is swept by {other} as well, leave one of them out")
-        texts = [value_text(value) for value in sweep[path]]
-        for position, text in enumerate(texts):
-            if text in texts[:position]:
-                raise InputError(f"{where}: the value {text!r} is there twice, leave one of them out")
-            if not text.isprintable():
-                raise InputError(f"{where}: the value {text!r} has unprintable characters")
-        paths[path] = steps
+        with prefixed(f"sweep: {path}: "):
+            paths[path] = _steps(path, sweep[path], paths)
     points = prod(len(values) for values in sweep.values())
     if points > MAX_SWEEP_POINTS:
-        raise InputError(
-            f"{source}: sweep: {points} sweep points, more than the {MAX_SWEEP_POINTS} that one run takes: split it"
-        )
+        raise InputError(f"sweep: {points} sweep points, more than the {MAX_SWEEP_POINTS} that one run takes: split it")
     return paths
+
+
+def _steps(path: str, values: Sequence[Any], earlier_paths: Mapping[str, Steps]) -> Steps:
+    steps = parse_path(path)
+    if steps[0] in _ONE_FOR_THE_RUN and (steps[0] != "variants" or len(steps) < 3 or steps[2] == "name"):
+        raise InputError("a run has one for all its sweep points, leave it out of the sweep")
+    for other, earlier in earlier_paths.items():
+        if steps[: len(earlier)] == earlier or earlier[: len(steps)] == steps:
+            raise InputError(f"is swept by {other} as well, leave one of them out")
+    texts = [value_text(value) for value in values]
+    for position, text in enumerate(texts):
+        if text in texts[:position]:
+            raise InputError(f"the value {text!r} is there twice, leave one of them out")
+        if not text.isprintable():
+            raise InputError(f"the value {text!r} has unprintable characters")
+    return steps
 
 
 def combinations(sweep: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Any], ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ground.shown_text import one_line, shortened
-from ground.strict_model import InputError, parse_model
+from ground.strict_model import InputError, parse_model, prefixed
 from ground.yaml_document import read_document
 from netem_profiles.preset import load_preset
 from runner.experiment.field_path import override_source, with_override, with_value
@@ -52,10 +52,8 @@ def with_topology_inline(document: Mapping[str, Any], directory: Path, source: s
     if not isinstance(written, str):
         return document
     path = directory / written
-    try:
+    with prefixed(f"{source}: topology: "):
         topology = read_document(path)
-    except InputError as refusal:
-        raise InputError(f"{source}: topology: {refusal}") from None
     parse_model(TopologySpec, topology, one_line(str(path)))
     return {**document, "topology": topology}
 
@@ -68,7 +66,8 @@ def sweep_point_specs(
     Raise InputError, one line with source, field and remedy, for an invalid sweep, and for the first sweep point with
     invalid fields or an invalid network.
     """
-    paths = swept_paths(spec.sweep, source)
+    with prefixed(f"{source}: "):
+        paths = swept_paths(spec.sweep)
     for index, values in enumerate(combinations(spec.sweep)):
         texts = {path: value_text(value) for path, value in values.items()}
         here = (
@@ -78,38 +77,39 @@ def sweep_point_specs(
         )
         swept = document
         for path, value in values.items():
-            swept = with_value(swept, paths[path], value, f"{source}: sweep: {path}")
-        own = parse_model(ExperimentSpec, with_topology_inline(swept, directory, here), here)
-        yield SweepPointSpec(index, texts, own, _resolve_wan(own.topology, here, directory), here)
+            with prefixed(f"{source}: sweep: {path}: "):
+                swept = with_value(swept, paths[path], value)
+        own = parse_model(ExperimentSpec, with_topology_inline(swept, directory, here), here) if texts else spec
+        with prefixed(f"{here}: "):
+            topology = _resolve_wan(own.topology, directory)
+        yield SweepPointSpec(index, texts, own, topology, here)
 
 
 def _file_name(path: Path) -> str:
     return path.stem if path.stem.isprintable() and len(path.stem) <= 80 else "experiment"
 
 
-def _resolve_wan(spec: TopologySpec, source: str, directory: Path) -> Topology:
+def _resolve_wan(spec: TopologySpec, directory: Path) -> Topology:
     names = [datacenter.name for datacenter in spec.datacenters]
     linked = {frozenset(link.between) for link in spec.links}
     pairs = len(names) * (len(names) - 1) // 2
     if len(names) == 1 and (spec.wan is not None or spec.profile is not None):
         field = "wan" if spec.wan is not None else "profile"
-        raise InputError(
-            f"{source}: topology.{field}: one datacenter has no WAN: leave {field} out or add a datacenter"
-        )
+        raise InputError(f"topology.{field}: one datacenter has no WAN: leave {field} out or add a datacenter")
     if spec.wan is None and spec.profile is None and len(linked) < pairs:
         raise InputError(
-            f"{source}: topology.wan: no network between the datacenters is given: give wan, like "
+            "topology.wan: no network between the datacenters is given: give wan, like "
             "{latency: 40ms, rate: 10Gbit}, or a profile"
         )
-    return resolve_topology(spec, _profile(spec, names, source, directory), source=f"{source}: topology")
+    return resolve_topology(spec, _profile(spec, names, directory))
 
 
 def _profile(
-    spec: TopologySpec, names: Iterable[str], source: str, directory: Path
+    spec: TopologySpec, names: Iterable[str], directory: Path
 ) -> Mapping[frozenset[str], LinkConditions] | None:
     if spec.profile is None:
         return None
     try:
         return load_preset(spec.profile, tuple(names), relative_to=directory)
     except InputError as refusal:
-        raise InputError(f"{source}: topology.profile: {str(refusal).removeprefix('profile: ')}") from None
+        raise InputError(f"topology.profile: {str(refusal).removeprefix('profile: ')}") from None

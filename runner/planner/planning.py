@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from ground.strict_model import InputError
+from ground.strict_model import LocatedError
 from runner.experiment.model import Clock, TransportSpec
 from runner.planner.algorithm1 import greedy_candidates
 from runner.planner.bound import IterationBound, tokens_per_s
@@ -38,7 +38,7 @@ class PlanningTask:
 
     ``pipelines`` is their number, None if the planner is to choose it too. ``options`` are the schedule's options as
     JSON. ``work`` has the stage costs of several pipelines, unless there is only one. ``resolve`` converts a candidate
-    to a variant that can be simulated. ``source`` starts error messages.
+    to a variant that can be simulated.
     """
 
     topology: Topology
@@ -54,7 +54,6 @@ class PlanningTask:
     work: StageCosts
     iterations: PricedIterations
     resolve: Callable[[Candidate], ResolvedVariant] = field(compare=False)
-    source: str = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,8 @@ def plan(
     The better search prices at most ``most_simulations`` candidates (default: as many as take about a minute). It also
     prices the greedy candidates of up to ``runners_up`` other numbers of DP-cells. ``pricing`` replaces the simulator.
 
-    Raises InputError, one line: starting with the task's source if no number of pipelines fits, and naming the option
-    if there are too many candidates for an exhaustive search.
+    Raises InputError, one line: naming the field if no number of pipelines fits, and the option if there are too many
+    candidates for an exhaustive search.
     """
     space = search_space(task)
     if pricing is None:
@@ -144,7 +143,7 @@ def _search(
     try:
         return search_exhaustively(space, pricing)
     except TooManyCandidatesError as refusal:
-        raise InputError(f"--search exhaustive: {refusal}: give --search better") from None
+        raise LocatedError(f"--search exhaustive: {refusal}: give --search better") from None
 
 
 def _affordable_simulations(task: PlanningTask, space: SearchSpace) -> int:
@@ -165,7 +164,7 @@ def search_space(task: PlanningTask) -> SearchSpace:
     pipelines = range(step, most + 1, step) if task.pipelines is None else (task.pipelines,)
     if not pipelines or pipelines[-1] > most:
         # place_stages raises the error that an experiment with such a placement gets.
-        place_stages(task.topology, task.stages, task.pipelines or step, source=task.source)
+        place_stages(task.topology, task.stages, task.pipelines or step)
     return SearchSpace(gpus, task.stages, tuple(pipelines), _cell_size(task), alike_before(task.topology))
 
 
@@ -178,7 +177,7 @@ def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
         if isinstance(transport.pipelines_per_cell, int):
             return transport.pipelines_per_cell
         homes = [name for name, stages in runs for _ in range(stages)]
-        placement = place_stages(task.topology, task.stages, pipelines, homes, source=task.source)
+        placement = place_stages(task.topology, task.stages, pipelines, homes)
         cell = pipelines_to_share(task.topology, placement, transport, task.work, clock=task.clock)
         if task.pipelines is not None:
             return cell

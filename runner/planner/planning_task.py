@@ -8,7 +8,8 @@ from runner.planner.planning import PlanningTask, planned_placement
 from runner.planner.pricing import PricedIterations
 from runner.planner.search_space import most_pipelines
 from runner.resolve.stage_costs import stage_costs
-from runner.resolve.variant_resolution import Layout, WrittenVariant, resolve_variant, schedule_class, training_cut
+from runner.resolve.variant_resolution import Layout, resolve_variant, schedule_class, training_cut
+from runner.resolve.written_variant import WrittenVariant
 from workloads.baselines.baseline_config import BASELINE_SCHEDULES
 
 
@@ -20,19 +21,20 @@ def planned_places(written: WrittenVariant, pipelines: int) -> tuple[str, ...]:
 def planning_task(written: WrittenVariant, *, pipelines: int | None) -> PlanningTask:
     """Return the planner's task for a variant with this number of ``pipelines``, None for any number.
 
-    Raises InputError, one line that starts with the variant's source, if the planner cannot place it.
+    Raises InputError if the planner cannot place it.
     """
-    spec, topology, source = written.spec, written.topology, written.source
-    variant, here = spec.variants[written.position], f"{source}: variants.{written.position}"
+    spec, topology, variant = written.spec, written.topology, written.variant
     if variant.schedule in BASELINE_SCHEDULES:
-        raise InputError(f"{here}.schedule: {variant.schedule} is a baseline, which is not simulated: it has no plan")
-    schedule = schedule_class(variant, here)
+        raise InputError(
+            f"{written.field}.schedule: {variant.schedule} is a baseline, which is not simulated: it has no plan"
+        )
+    schedule = schedule_class(written)
     if schedule.whole_replicas:
         raise InputError(
-            f"{here}.schedule: {variant.schedule} places whole replicas, and stages are planned: take a schedule that "
-            "cuts the model into stages"
+            f"{written.field}.schedule: {variant.schedule} places whole replicas, and stages are planned: take a "
+            "schedule that cuts the model into stages"
         )
-    cut = training_cut(spec, variant, topology, schedule.whole_replicas, source)
+    cut = training_cut(written, whole_replicas=schedule.whole_replicas)
     return PlanningTask(
         topology,
         cut.stages,
@@ -44,12 +46,9 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         spec.clock,
         schedule,
         json.dumps(variant.options, sort_keys=True),
-        stage_costs(
-            spec, cut.stages, pipelines or max(most_pipelines(topology, cut.stages), 1), source, written.directory
-        ),
+        stage_costs(spec, cut.stages, pipelines or max(most_pipelines(topology, cut.stages), 1), written.directory),
         PricedIterations.of(spec.training.iterations, spec.training.warmup),
         lambda candidate: resolve_variant(written, _layout(candidate)),
-        f"{source}: training.stages",
     )
 
 

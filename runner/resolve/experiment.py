@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ground.shown_text import one_line
-from ground.strict_model import InputError, parse_model
+from ground.strict_model import InputError, parse_model, prefixed
 from results.records.trial_id import TrialId
 from runner.experiment.model import ExperimentSpec
 from runner.experiment.sweep import MAX_TRIALS
@@ -138,7 +138,8 @@ def resolve_experiment(
     for point in sweep_point_specs(spec, document, source, directory):
         places += len(point.topology.hosts)
         _check_places(places, f"{source}: topology.datacenters")
-        resolved = _resolve_point(point, directory, choose, trains=trains)
+        with prefixed(f"{point.source}: "):
+            resolved = _resolve_point(point, directory, choose, trains=trains)
         places += sum(len(variant.placement.places) for variant in resolved.variants)
         _check_places(places, f"{source}: training.stages")
         points.append(resolved)
@@ -151,50 +152,50 @@ def resolve_experiment(
     return Experiment(spec, tuple(points))
 
 
-def _check_places(places: int, source: str) -> None:
+def _check_places(places: int, field: str) -> None:
     if places > MAX_PLACES:
         raise InputError(
-            f"{source}: {places} hosts and GPUs that compute a stage, over all sweep points and variants, more than "
+            f"{field}: {places} hosts and GPUs that compute a stage, over all sweep points and variants, more than "
             f"{MAX_PLACES}: give fewer hosts, sweep points or variants"
         )
 
 
 def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, trains: bool) -> SweepPoint:
-    spec, source, training = point.spec, point.source, point.spec.training
+    spec, training = point.spec, point.spec.training
     if trains:
-        check_packets_arrive(spec.topology, point.topology, source)
+        check_packets_arrive(spec.topology, point.topology)
     if training.iterations <= training.warmup:
         raise InputError(
-            f"{source}: training.iterations: {training.iterations}, of which {training.warmup} warm up, leaves none to "
+            f"training.iterations: {training.iterations}, of which {training.warmup} warm up, leaves none to "
             "measure: give more iterations than warmup"
         )
     checked = spec.compute.check_iteration
     if checked is not None and checked >= training.warmup:
         raise InputError(
-            f"{source}: compute.check_iteration: {checked} is measured, and the profiler slows what it watches: "
+            f"compute.check_iteration: {checked} is measured, and the profiler slows what it watches: "
             f"take one of the {training.warmup} of the warm-up, counted from 0, or give a larger training.warmup"
         )
     backend = spec.compute.backend
     if backend.real_time and spec.dilation not in {"auto", 1}:
-        raise InputError(f"{source}: dilation: what {backend.title} computes cannot be dilated: give 1 or auto")
-    variants = resolve_variants(spec, point.topology, source, directory, choose)
-    check_engine(spec, point.topology, variants, source)
-    return SweepPoint(point.index, point.values, spec, point.topology, variants, _text(spec, source, directory))
+        raise InputError(f"dilation: what {backend.title} computes cannot be dilated: give 1 or auto")
+    variants = resolve_variants(spec, point.topology, directory, choose)
+    check_engine(spec, point.topology, variants)
+    return SweepPoint(point.index, point.values, spec, point.topology, variants, _text(spec, directory))
 
 
-def _text(spec: ExperimentSpec, source: str, directory: Path) -> Path | None:
+def _text(spec: ExperimentSpec, directory: Path) -> Path | None:
     if spec.training.text is None:
         return None
     if not spec.compute.backend.trains:
         title = spec.compute.backend.title
-        raise InputError(f"{source}: training.text: {title} reads no text: give compute: {{kind: torch}}")
+        raise InputError(f"training.text: {title} reads no text: give compute: {{kind: torch}}")
     path = directory / spec.training.text
     if not path.is_file():
-        raise InputError(f"{source}: training.text: {one_line(str(path))} is no file: give the path of a text")
+        raise InputError(f"training.text: {one_line(str(path))} is no file: give the path of a text")
     needed_bytes = spec.model.context + 1
     if path.stat().st_size < needed_bytes:
         raise InputError(
-            f"{source}: training.text: {one_line(str(path))} holds {path.stat().st_size} bytes, a sequence and the "
+            f"training.text: {one_line(str(path))} holds {path.stat().st_size} bytes, a sequence and the "
             f"token after it take {needed_bytes}: give a longer text, or a model of a shorter context"
         )
     return path.resolve()

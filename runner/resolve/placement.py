@@ -99,7 +99,6 @@ def place_stages(
     configured: ConfiguredPlacement | None = None,
     *,
     whole_replicas: bool = False,
-    source: str = "placement",
 ) -> Placement:
     """Place each of ``stages`` stages of each of ``pipelines`` pipelines on a GPU.
 
@@ -110,21 +109,21 @@ def place_stages(
     one list for all pipelines or one list for each. Inside a datacenter the same rule spreads a pipeline's stages over
     the hosts, one pipeline after the other.
 
-    Raise InputError, one line that starts with ``source``, for more stages than GPUs, and for a configured list with a
-    wrong length, an unknown datacenter, or more stages in a datacenter than it has GPUs.
+    Raise InputError, which names ``training.stages`` for more stages than GPUs, and ``placement`` for a configured list
+    with a wrong length, an unknown datacenter, or more stages in a datacenter than it has GPUs.
     """
     gpus = [_gpus(datacenter) for datacenter in topology.datacenters]
     if configured is not None:
-        homes = _configured_homes(topology, stages, pipelines, configured, source)
+        homes = _configured_homes(topology, stages, pipelines, configured)
     elif whole_replicas:
         room = [count // stages for count in gpus]
         rule = "each pipeline inside one datacenter"
-        _check_room(topology, stages, pipelines, fits=sum(room) >= pipelines, rule=rule, source=source)
+        _check_room(topology, stages, pipelines, fits=sum(room) >= pipelines, rule=rule)
         homes = [[name] * stages for name in _named_shares(topology, pipelines, room)]
     else:
         room = [count // pipelines for count in gpus]
         rule = "replicas of a stage in one datacenter"
-        _check_room(topology, stages, pipelines, fits=sum(room) >= stages, rule=rule, source=source)
+        _check_room(topology, stages, pipelines, fits=sum(room) >= stages, rule=rule)
         homes = [_named_shares(topology, stages, room)] * pipelines
     seats = {
         datacenter.name: iter(_seats(datacenter, sum(names.count(datacenter.name) for names in homes)))
@@ -138,24 +137,24 @@ def place_stages(
     )
 
 
-def _check_room(topology: Topology, stages: int, pipelines: int, *, fits: bool, rule: str, source: str) -> None:
+def _check_room(topology: Topology, stages: int, pipelines: int, *, fits: bool, rule: str) -> None:
     gpus = {datacenter.name: _gpus(datacenter) for datacenter in topology.datacenters}
     available = ", ".join(f"{name} {count}" for name, count in gpus.items())
     wanted = f"{stages} stages" if pipelines == 1 else f"{pipelines} pipelines of {stages} stages"
     if stages * pipelines > sum(gpus.values()):
         raise InputError(
-            f"{source}: {wanted} need {stages * pipelines} GPUs, one each, and the hosts have {sum(gpus.values())} "
-            f"({available}): add hosts or use fewer stages"
+            f"training.stages: {wanted} need {stages * pipelines} GPUs, one each, and the hosts have "
+            f"{sum(gpus.values())} ({available}): add hosts or use fewer stages"
         )
     if not fits:
         raise InputError(
-            f"{source}: {wanted}, {rule}, do not fit the GPUs of the datacenters ({available}): add hosts, use fewer "
-            "stages, or give a placement"
+            f"training.stages: {wanted}, {rule}, do not fit the GPUs of the datacenters ({available}): add hosts, use "
+            "fewer stages, or give a placement"
         )
 
 
 def _configured_homes(
-    topology: Topology, stages: int, pipelines: int, configured: ConfiguredPlacement, source: str
+    topology: Topology, stages: int, pipelines: int, configured: ConfiguredPlacement
 ) -> list[Sequence[str]]:
     """Return the configured datacenter of each stage of each pipeline."""
     homes: list[Sequence[str]] = []
@@ -164,11 +163,11 @@ def _configured_homes(
             homes.append(names)
     if not homes:
         homes = [[name for name in configured if isinstance(name, str)]] * pipelines
-        where = [source] * pipelines
+        where = ["placement"] * pipelines
     else:
-        where = [f"{source}.{pipeline}" for pipeline in range(len(homes))]
+        where = [f"placement.{pipeline}" for pipeline in range(len(homes))]
     if len(homes) != pipelines:
-        raise InputError(f"{source}: {len(homes)} lists for {pipelines} pipelines, give one for each, or a single one")
+        raise InputError(f"placement: {len(homes)} lists for {pipelines} pipelines, give one for each, or a single one")
     known = [datacenter.name for datacenter in topology.datacenters]
     for names, place in zip(homes, where, strict=True):
         if len(names) != stages:
@@ -182,7 +181,7 @@ def _configured_homes(
         wanted, available = sum(list(names).count(datacenter.name) for names in homes), _gpus(datacenter)
         if wanted > available:
             raise InputError(
-                f"{source}: {wanted} stages in {datacenter.name}, whose hosts have {available} GPUs: add hosts there "
+                f"placement: {wanted} stages in {datacenter.name}, whose hosts have {available} GPUs: add hosts there "
                 "or place stages elsewhere"
             )
     return homes

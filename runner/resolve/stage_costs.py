@@ -75,29 +75,29 @@ class StageCosts:
         return {name: list(values) for name, values in asdict(self).items()}
 
 
-def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, source: str, directory: Path) -> StageCosts:
+def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, directory: Path) -> StageCosts:
     """Return the costs of every stage of a model split into ``stages`` stages.
 
     A compute profile given as a path is read relative to ``directory``. Gradients are 0 bytes for a single pipeline,
-    unless the file gives them. Raise InputError, one line that starts with ``source``, for lists of the wrong length,
-    missing dimensions of the model, and a profile that does not fit.
+    unless the file gives them. Raise InputError for lists of the wrong length, missing dimensions of the model, and a
+    profile that does not fit.
     """
     compute, backend, name = spec.compute, spec.compute.backend, spec.compute.times_profile
     if name is None:
-        return _written(spec, stages, pipelines, source)
-    config = model_config(spec, backend.title if backend.trains else "a compute profile", source)
-    _check_layers(config, stages, source)
+        return _written(spec, stages, pipelines)
+    config = model_config(spec, backend.title if backend.trains else "a compute profile")
+    _check_layers(config, stages)
     try:
         profile = load_profile(name, relative_to=directory)
         times = profile.stage_times(config, stages)
     except InputError as refusal:
-        raise InputError(f"{source}: compute.profile: {str(refusal).removeprefix('compute.profile: ')}") from None
+        raise InputError(f"compute.profile: {str(refusal).removeprefix('compute.profile: ')}") from None
     if not backend.real_time and profile.precision != spec.training.precision:
         raise InputError(
-            f"{source}: training.precision: {spec.training.precision}, where the profile {name} holds for "
+            f"training.precision: {spec.training.precision}, where the profile {name} holds for "
             f"{profile.precision}: give that precision, or another profile"
         )
-    _check_profile_times(times, name, source)
+    _check_profile_times(times, name)
     checkpointing = compute.checkpointing is not False
     return StageCosts(
         forward_ns=tuple(stage.forward_ns for stage in times),
@@ -106,39 +106,34 @@ def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, source: str, 
         backward_weight_ns=tuple(stage.backward_weight_ns for stage in times),
         recompute_ns=tuple(stage.recompute_ns if checkpointing else 0 for stage in times),
         optimizer_ns=tuple(stage.optimizer_ns for stage in times),
-        activation_bytes=_activation_bytes(spec, stages, source),
-        gradient_bytes=_gradient_bytes(spec, stages, pipelines, source),
+        activation_bytes=_activation_bytes(spec, stages),
+        gradient_bytes=_gradient_bytes(spec, stages, pipelines),
     )
 
 
-def model_config(spec: ExperimentSpec, needed_by: str, source: str) -> GptConfig:
-    """Return the model with all its dimensions.
-
-    Raise InputError, one line that starts with ``source``, if a dimension is missing or invalid.
-    """
+def model_config(spec: ExperimentSpec, needed_by: str) -> GptConfig:
+    """Return the model with all its dimensions. Raise InputError if a dimension is missing or invalid."""
     try:
         config = spec.model.config
     except ValueError as fault:
-        raise InputError(f"{source}: model.{fault}") from None
+        raise InputError(f"model.{fault}") from None
     if config is None:
         missing = [name for name in ("layers", "heads", "vocabulary") if getattr(spec.model, name) is None]
-        raise InputError(f"{source}: model: {needed_by} needs its {', '.join(missing)} too")
+        raise InputError(f"model: {needed_by} needs its {', '.join(missing)} too")
     return config
 
 
-def _written(spec: ExperimentSpec, stages: int, pipelines: int, source: str) -> StageCosts:
+def _written(spec: ExperimentSpec, stages: int, pipelines: int) -> StageCosts:
     def each(name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
         value = getattr(spec.compute, name)
-        return _each(default if value is None else value, stages, "stages", f"{source}: compute.{name}")
+        return _each(default if value is None else value, stages, "stages", f"compute.{name}")
 
     forward_ns = each("forward")
     backward_ns = each("backward", tuple(2 * duration_ns for duration_ns in forward_ns))
     backward_weight_ns = each("backward_weight", tuple(duration_ns // 2 for duration_ns in backward_ns))
     for stage, (part_ns, whole_ns) in enumerate(zip(backward_weight_ns, backward_ns, strict=True)):
         if part_ns > whole_ns:
-            raise InputError(
-                f"{source}: compute.backward_weight: at stage {stage} longer than the backward that it is part of"
-            )
+            raise InputError(f"compute.backward_weight: at stage {stage} longer than the backward that it is part of")
     return StageCosts(
         forward_ns,
         backward_ns,
@@ -146,63 +141,63 @@ def _written(spec: ExperimentSpec, stages: int, pipelines: int, source: str) -> 
         backward_weight_ns,
         each("recompute"),
         each("optimizer"),
-        _activation_bytes(spec, stages, source),
-        _gradient_bytes(spec, stages, pipelines, source),
+        _activation_bytes(spec, stages),
+        _gradient_bytes(spec, stages, pipelines),
     )
 
 
-def _check_profile_times(times: Sequence[MeasuredStageCosts], profile: str, source: str) -> None:
+def _check_profile_times(times: Sequence[MeasuredStageCosts], profile: str) -> None:
     for stage, stage_times in enumerate(times):
         for name, duration_ns in asdict(stage_times).items():
             if duration_ns > MAX_DURATION_NS:
                 raise InputError(
-                    f"{source}: compute.profile: by {profile} the {name.removesuffix('_ns')} of stage {stage} takes "
+                    f"compute.profile: by {profile} the {name.removesuffix('_ns')} of stage {stage} takes "
                     f"{duration_ns / 1e9:.3g} s, more than {format_duration(MAX_DURATION_NS)}: take a smaller model, "
                     "more stages or another profile"
                 )
 
 
-def _check_model_bytes(size_bytes: int, field: str, source: str) -> None:
+def _check_model_bytes(size_bytes: int, field: str) -> None:
     """Raise InputError if the model's dimensions give more than the largest size that ``field`` may have."""
     if size_bytes > MAX_SIZE_BYTES:
         raise InputError(
-            f"{source}: model: its dimensions make {size_bytes / 2**30:.3g} GiB of {field}, more than "
+            f"model: its dimensions make {size_bytes / 2**30:.3g} GiB of {field}, more than "
             f"{format_size(MAX_SIZE_BYTES)}: take a smaller model, or give compute.{field}"
         )
 
 
-def _activation_bytes(spec: ExperimentSpec, stages: int, source: str) -> tuple[int, ...]:
+def _activation_bytes(spec: ExperimentSpec, stages: int) -> tuple[int, ...]:
     size_bytes = spec.compute.activation
     if size_bytes is None:
         size_bytes = spec.model.context * spec.model.hidden * bytes_per_element(spec.training.precision)
         if stages > 1:
-            _check_model_bytes(size_bytes, "activation", source)
-    return _each(size_bytes, stages - 1, "boundaries between stages", f"{source}: compute.activation")
+            _check_model_bytes(size_bytes, "activation")
+    return _each(size_bytes, stages - 1, "boundaries between stages", "compute.activation")
 
 
-def _gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int, source: str) -> tuple[int, ...]:
+def _gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int) -> tuple[int, ...]:
     if spec.compute.gradient is not None:
-        return _each(spec.compute.gradient, stages, "stages", f"{source}: compute.gradient")
+        return _each(spec.compute.gradient, stages, "stages", "compute.gradient")
     if pipelines == 1:
         return (0,) * stages
-    config = model_config(spec, "the all-reduce of gradients (or give compute.gradient)", source)
-    _check_layers(config, stages, source)
+    config = model_config(spec, "the all-reduce of gradients (or give compute.gradient)")
+    _check_layers(config, stages)
     gradient_bytes = tuple(config.gradient_bytes(stage, stages, spec.training.precision) for stage in range(stages))
-    _check_model_bytes(max(gradient_bytes), "gradient", source)
+    _check_model_bytes(max(gradient_bytes), "gradient")
     return gradient_bytes
 
 
-def _check_layers(config: GptConfig, stages: int, source: str) -> None:
+def _check_layers(config: GptConfig, stages: int) -> None:
     if stages > config.layers:
         raise InputError(
-            f"{source}: training.stages: {stages} stages of a model of {config.layers} layers: use fewer stages, or "
+            f"training.stages: {stages} stages of a model of {config.layers} layers: use fewer stages, or "
             "give the model more layers"
         )
 
 
-def _each(value: int | tuple[int, ...], count: int, what: str, source: str) -> tuple[int, ...]:
+def _each(value: int | tuple[int, ...], count: int, what: str, field: str) -> tuple[int, ...]:
     if not isinstance(value, tuple):
         return (value,) * count
     if len(value) != count:
-        raise InputError(f"{source}: a list of {len(value)} for {count} {what}: give one for each, or a single value")
+        raise InputError(f"{field}: a list of {len(value)} for {count} {what}: give one for each, or a single value")
     return value

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ground.strict_model import InputError
-from runner.experiment.model import MAX_STAGES, Clock, ExperimentSpec, TransportSpec, VariantSpec
+from ground.strict_model import InputError, prefixed
+from runner.experiment.model import MAX_STAGES, ExperimentSpec
 from runner.experiment.quantities import AUTO
 from runner.resolve.boundary_costs import pipelines_to_share
 from runner.resolve.cell_costs import cell_costs
@@ -15,6 +15,7 @@ from runner.resolve.placement import ConfiguredPlacement, Placement, place_stage
 from runner.resolve.prefill.prefill_resolution import with_service
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import StageCosts, stage_costs
+from runner.resolve.written_variant import WrittenVariant
 from testbed.network.topology import Topology
 from workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP, check_baseline_shape
 from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, options_for
@@ -43,20 +44,6 @@ class Layout:
     placement: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class WrittenVariant:
-    """A variant of the experiment file at one sweep point, by its position in ``variants``.
-
-    ``source`` starts error messages. Relative paths start at ``directory``.
-    """
-
-    spec: ExperimentSpec
-    position: int
-    topology: Topology
-    source: str
-    directory: Path
-
-
 Choose = Callable[[WrittenVariant, int], tuple[str, ...]]
 """A function that returns the datacenter of each stage of a variant with ``placement: auto``.
 
@@ -65,27 +52,19 @@ Its second argument is the number of pipelines.
 
 
 def resolve_variants(
-    spec: ExperimentSpec, topology: Topology, source: str, directory: Path, choose: Choose
+    spec: ExperimentSpec, topology: Topology, directory: Path, choose: Choose
 ) -> tuple[ResolvedVariant, ...]:
     """Return the variants of a sweep point, resolved.
 
-    Raise InputError, one line that starts with ``source``, for a variant that cannot run, and if two variants train on
-    different numbers of sequences an iteration, because they could not be compared.
+    Raise InputError for a variant that cannot run, and if two variants train on different numbers of sequences an
+    iteration, because they could not be compared.
     """
-    resolved = tuple(
-        with_service(
-            resolve_variant(WrittenVariant(spec, position, topology, source, directory), choose),
-            spec,
-            topology,
-            source,
-            directory,
-        )
-        for position in range(len(spec.variants))
-    )
+    written = [WrittenVariant(spec, position, topology, directory) for position in range(len(spec.variants))]
+    resolved = tuple(with_service(resolve_variant(each, choose), each) for each in written)
     for position, variant in enumerate(resolved):
         if variant.sequences_per_iteration != resolved[0].sequences_per_iteration:
             raise InputError(
-                f"{source}: variants.{position}.training: {variant.pipelines} pipelines of {variant.microbatches} "
+                f"variants.{position}.training: {variant.pipelines} pipelines of {variant.microbatches} "
                 f"microbatches train on {variant.sequences_per_iteration} sequences an iteration, "
                 f"{resolved[0].name!r} on {resolved[0].sequences_per_iteration}: to be compared they need the same"
             )
@@ -95,33 +74,30 @@ def resolve_variants(
 def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> ResolvedVariant:
     """Return the variant, resolved. A ``Layout`` replaces its stages, pipelines, DP-cells and placement.
 
-    Raise InputError, one line that starts with the variant's ``source``, if it cannot run.
+    Raise InputError if it cannot run.
     """
-    spec, topology, source, directory = written.spec, written.topology, written.source, written.directory
-    variant, here = spec.variants[written.position], f"{source}: variants.{written.position}"
+    spec, topology, variant = written.spec, written.topology, written.variant
     peer = variant.schedule in BASELINE_SCHEDULES
-    schedule = None if peer else schedule_class(variant, here)
+    schedule = None if peer else schedule_class(written)
     whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas
-    cut = training_cut(spec, variant, topology, whole_replicas, source)
+    cut = training_cut(written, whole_replicas=whole_replicas)
     if peer:
-        _check_baseline(spec, variant, cut, here)
+        _check_baseline(written, cut)
     configured: ConfiguredPlacement | None = variant.placement
     if isinstance(where, Layout):
         cut, configured = replace(cut, stages=where.stages, pipelines=where.pipelines), where.placement
     elif variant.placement == AUTO:
         configured = where(written, cut.pipelines)
-    place_source = f"{source}: training.stages" if configured is None else f"{here}.placement"
-    placement = place_stages(
-        topology, cut.stages, cut.pipelines, configured, whole_replicas=whole_replicas, source=place_source
-    )
-    check_all_reduce(spec, variant, placement, here)
-    work = stage_costs(spec, cut.stages, cut.pipelines, source, directory)
-    check_extent(spec, topology, placement, variant.transport, work, microbatches=cut.microbatches, source=source)
+    with prefixed("" if configured is None else f"{written.field}."):
+        placement = place_stages(topology, cut.stages, cut.pipelines, configured, whole_replicas=whole_replicas)
+    check_all_reduce(written, placement)
+    work = stage_costs(spec, cut.stages, cut.pipelines, written.directory)
+    check_extent(written, placement, work, cut.microbatches)
     if isinstance(where, Layout):
         pipelines_per_cell = where.pipelines_per_cell
     else:
-        pipelines_per_cell = _pipelines_per_cell(topology, placement, variant.transport, work, here, clock=spec.clock)
-    _check_cells(placement, pipelines_per_cell, here)
+        pipelines_per_cell = _pipelines_per_cell(written, placement, work)
+    _check_cells(written, placement, pipelines_per_cell)
     resolved = ResolvedVariant(
         variant,
         placement,
@@ -136,21 +112,19 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> Resolved
     )
     if schedule is None:
         return resolved
-    return replace(resolved, plan=_checked_plan(schedule, cell_costs(topology, resolved), variant, f"{here}.schedule"))
+    return replace(resolved, plan=_checked_plan(written, schedule, cell_costs(topology, resolved)))
 
 
-def training_cut(
-    spec: ExperimentSpec, variant: VariantSpec, topology: Topology, whole_replicas: bool, source: str
-) -> TrainingCut:
+def training_cut(written: WrittenVariant, *, whole_replicas: bool) -> TrainingCut:
     """Return the training dimensions of a variant. The default of ``stages`` is as many as the GPUs allow."""
-    own, common = variant.training, spec.training
+    own, common = written.variant.training, written.spec.training
     pipelines = own.pipelines or common.pipelines
-    gpus = [sum(host.gpus for host in datacenter.hosts) for datacenter in topology.datacenters]
+    gpus = [sum(host.gpus for host in datacenter.hosts) for datacenter in written.topology.datacenters]
     room = sum(gpus) // pipelines if whole_replicas else sum(count // pipelines for count in gpus)
     stages = own.stages or common.stages or max(room, 1)
     if stages > MAX_STAGES:
         raise InputError(
-            f"{source}: training.stages: the hosts have {stages} GPUs, more than the {MAX_STAGES} stages there can be: "
+            f"training.stages: the hosts have {stages} GPUs, more than the {MAX_STAGES} stages there can be: "
             "give how many to use"
         )
     return TrainingCut(
@@ -161,19 +135,21 @@ def training_cut(
     )
 
 
-def schedule_class(variant: VariantSpec, here: str) -> type[Schedule]:
-    """Return the class of a variant's schedule. Raise InputError, one line that starts with ``here``, if none loads."""
-    path = schedule_class_path(variant.schedule, f"{here}.schedule", also=BASELINE_SCHEDULES)
+def schedule_class(written: WrittenVariant) -> type[Schedule]:
+    """Return the class of a variant's schedule. Raise InputError if none loads."""
+    with prefixed(f"{written.field}."):
+        path = schedule_class_path(written.variant.schedule, also=BASELINE_SCHEDULES)
     try:
         return load_schedule(path)
     except ValueError as refusal:
-        raise InputError(f"{here}.schedule: {refusal}") from None
+        raise InputError(f"{written.field}.schedule: {refusal}") from None
 
 
-def _check_baseline(spec: ExperimentSpec, variant: VariantSpec, cut: TrainingCut, here: str) -> None:
-    if not spec.compute.backend.torch_schedules:
+def _check_baseline(written: WrittenVariant, cut: TrainingCut) -> None:
+    compute, variant, here = written.spec.compute, written.variant, written.field
+    if not compute.backend.torch_schedules:
         raise InputError(f"{here}.schedule: {variant.schedule} is torch's own: give compute: {{kind: torch}}")
-    if spec.compute.checkpointing is not False:
+    if compute.checkpointing is not False:
         raise InputError(
             f"{here}.schedule: {variant.schedule} keeps its activations, so that the others should too: give "
             "compute.checkpointing: false"
@@ -194,23 +170,22 @@ def _check_baseline(spec: ExperimentSpec, variant: VariantSpec, cut: TrainingCut
             raise InputError(f"{here}.transport.{name}: torch's Gloo makes its own connections: leave {name} out")
 
 
-def _pipelines_per_cell(
-    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, here: str, *, clock: Clock
-) -> int:
+def _pipelines_per_cell(written: WrittenVariant, placement: Placement, work: StageCosts) -> int:
+    transport = written.variant.transport
     if transport.sharing == "none":
         return 1
     configured, pipelines = transport.pipelines_per_cell, len(placement.pipelines)
     if configured == "auto":
-        return pipelines_to_share(topology, placement, transport, work, clock=clock)
+        return pipelines_to_share(written.topology, placement, transport, work, clock=written.spec.clock)
     if pipelines % configured:
         raise InputError(
-            f"{here}.transport.pipelines_per_cell: DP-cells of {configured} do not divide {pipelines} pipelines: give "
-            "a divisor"
+            f"{written.field}.transport.pipelines_per_cell: DP-cells of {configured} do not divide {pipelines} "
+            "pipelines: give a divisor"
         )
     return configured
 
 
-def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> None:
+def _check_cells(written: WrittenVariant, placement: Placement, pipelines_per_cell: int) -> None:
     """Raise InputError if cell mates that share a boundary are in several datacenters.
 
     They forward each other's transfers, which must not cross the WAN.
@@ -224,25 +199,26 @@ def _check_cells(placement: Placement, pipelines_per_cell: int, here: str) -> No
                 homes = {place.datacenter for place in replicas[first : first + pipelines_per_cell]}
                 if len(homes) > 1:
                     raise InputError(
-                        f"{here}.transport.sharing: the replicas of stage {stage} in one DP-cell are in "
+                        f"{written.field}.transport.sharing: the replicas of stage {stage} in one DP-cell are in "
                         f"{' and '.join(sorted(homes))}: place them in one datacenter, or give sharing: none"
                     )
 
 
-def _checked_plan(schedule: type[Schedule], costs: CellCosts, variant: VariantSpec, source: str) -> CellPlan | None:
+def _checked_plan(written: WrittenVariant, schedule: type[Schedule], costs: CellCosts) -> CellPlan | None:
     """Return the plan of a planned schedule, None for any other. Raise InputError if the schedule cannot be made."""
-    path = f"{schedule.__module__}:{schedule.__qualname__}"
+    path, field = f"{schedule.__module__}:{schedule.__qualname__}", f"{written.field}.schedule"
+    options = written.variant.options
     try:
         if not issubclass(schedule, PlannedSchedule):
-            create_schedule(path, costs.shape, variant.options)
+            create_schedule(path, costs.shape, options)
             return None
-        plan = schedule.plan(costs, **variant.options)
+        plan = schedule.plan(costs, **options)
         create_schedule(path, costs.shape, options_for(plan, 0))
     except TypeError as mismatch:
-        raise InputError(f"{source}: {path}: {mismatch}") from None
+        raise InputError(f"{field}: {path}: {mismatch}") from None
     except ValueError as refusal:
-        raise InputError(f"{source}: {refusal}") from None
+        raise InputError(f"{field}: {refusal}") from None
     except Exception as fault:
         # A schedule of another package may raise anything.
-        raise InputError(f"{source}: {path}: {type(fault).__name__}: {fault}") from fault
+        raise InputError(f"{field}: {path}: {type(fault).__name__}: {fault}") from fault
     return plan

@@ -56,12 +56,11 @@ class GpuAssignment:
         ]
 
 
-def assign_gpus(topology: Topology, uuids: Sequence[str], *, sharing: int = 1, source: str) -> GpuAssignment:
+def assign_gpus(topology: Topology, uuids: Sequence[str], *, sharing: int = 1) -> GpuAssignment:
     """Assign a real GPU to every GPU of every host, serving hosts included; at most ``sharing`` share a real one.
 
     Real GPUs are assigned round-robin: the GPUs of one host differ as far as there are enough real ones, and the
-    numbers of sharers of two real GPUs differ by at most one. Raise InputError, one line that starts with ``source``,
-    if there are too few.
+    numbers of sharers of two real GPUs differ by at most one. Raise InputError if there are too few.
     """
     wanted = {host.name: host.gpus + host.serving_gpus for host in topology.hosts}
     count = sum(wanted.values())
@@ -71,8 +70,8 @@ def assign_gpus(topology: Topology, uuids: Sequence[str], *, sharing: int = 1, s
         has = f"{len(uuids)} GPU{'' if len(uuids) == 1 else 's'}"
         shared = f", each shared by {sharing} at most" if sharing > 1 else ""
         raise InputError(
-            f"{source}: compute.sharing: the hosts have {count} GPUs and this machine {has}{shared}: {remedy}, use "
-            "fewer hosts, or give compute.device: cpu"
+            f"compute.sharing: the hosts have {count} GPUs and this machine {has}{shared}: {remedy}, use fewer "
+            "hosts, or give compute.device: cpu"
         )
     in_turn = (uuids[seat % len(uuids)] for seat in range(count))
     return GpuAssignment({host: tuple(next(in_turn) for _ in range(gpus)) for host, gpus in wanted.items()})

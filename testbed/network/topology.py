@@ -269,33 +269,31 @@ class Topology:
         )
 
 
-def check_can_be_emulated(topology: Topology, source: str = "topology") -> None:
-    """Raise InputError, one line that starts with ``source``, if a datacenter has more hosts than addresses."""
+def check_can_be_emulated(topology: Topology) -> None:
+    """Raise InputError if a datacenter has more hosts than addresses."""
     for position, datacenter in enumerate(topology.datacenters):
         if len(datacenter.hosts) > MAX_EMULATED_HOSTS_PER_DATACENTER:
             raise InputError(
-                f"{source}.datacenters.{position}.hosts: {len(datacenter.hosts)} hosts, where an emulated datacenter "
+                f"topology.datacenters.{position}.hosts: {len(datacenter.hosts)} hosts, where an emulated datacenter "
                 f"has {MAX_EMULATED_HOSTS_PER_DATACENTER} at most: take fewer, or simulate"
             )
 
 
-def resolve_topology(
-    spec: TopologySpec, preset: Mapping[frozenset[str], LinkConditions] | None = None, *, source: str = "topology"
-) -> Topology:
+def resolve_topology(spec: TopologySpec, preset: Mapping[frozenset[str], LinkConditions] | None = None) -> Topology:
     """Fill in every default.
 
     ``preset`` has the link of each pair of datacenters and is given if and only if ``spec.profile`` is set. Raise
-    InputError, one line that starts with ``source``, for names that clash, links between unknown datacenters, two
-    entries for one pair, pairs that the preset does not cover, and a jitter above the latency.
+    InputError for names that clash, links between unknown datacenters, two entries for one pair, pairs that the preset
+    does not cover, and a jitter above the latency.
     """
     names = [datacenter.name for datacenter in spec.datacenters]
     for position, name in enumerate(names):
         if name in names[:position]:
-            raise InputError(f"{source}.datacenters.{position}.name: {name!r} is given twice, give each its own name")
+            raise InputError(f"topology.datacenters.{position}.name: {name!r} is given twice, give each its own name")
     default = conditions_of(spec.wan or WanSpec())
     overrides: dict[frozenset[str], LinkSpec] = {}
     for position, link in enumerate(spec.links):
-        where = f"{source}.links.{position}.between"
+        where = f"topology.links.{position}.between"
         pair = frozenset(link.between)
         for end in link.between:
             if end not in names:
@@ -306,21 +304,21 @@ def resolve_topology(
             raise InputError(f"{where}: this pair has an entry already, merge the two")
         overrides[pair] = link
     if preset is not None and spec.wan is not None:
-        raise InputError(f"{source}.profile: a network preset replaces wan, leave one of them out")
+        raise InputError("topology.profile: a network preset replaces wan, leave one of them out")
 
     def resolved(one: str, other: str) -> LinkConditions:
         pair = frozenset((one, other))
         base = default if preset is None else preset.get(pair)
         if base is None:
             raise InputError(
-                f"{source}.datacenters: the network preset {spec.profile!r} has no figures for {one} and {other}, "
+                f"topology.datacenters: the network preset {spec.profile!r} has no figures for {one} and {other}, "
                 "name the datacenters after its regions"
             )
         conditions = conditions_of(overrides[pair], base) if pair in overrides else base
         for each, value in conditions.impairments.items():
             if each.is_duration and value > conditions.latency_ns:
                 raise InputError(
-                    f"{source}: the {each.label} between {one} and {other}, {format_duration(value)}, is above "
+                    f"topology: the {each.label} between {one} and {other}, {format_duration(value)}, is above "
                     f"their latency of {format_duration(conditions.latency_ns)}: no packet arrives before it was sent"
                 )
         return conditions
@@ -341,7 +339,7 @@ def resolve_topology(
     )
     hosts = [host.name for datacenter in datacenters for host in datacenter.hosts]
     if len(set(hosts)) != len(hosts):
-        raise InputError(f"{source}.datacenters: two hosts get one name, rename a datacenter that ends in a number")
+        raise InputError("topology.datacenters: two hosts get one name, rename a datacenter that ends in a number")
     return Topology(
         datacenters,
         spec.intra.latency,

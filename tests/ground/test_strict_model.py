@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from ground.strict_model import InputError, StrictModel, parse_model
+from ground.strict_model import InputError, LocatedError, StrictModel, parse_model, prefixed
 from ground.units import DurationNs
 from testbed.network.topology import TopologySpec
 
@@ -72,3 +72,19 @@ def test_a_negative_latency_is_refused_with_its_path() -> None:
     document = {"datacenters": [{"name": "east", "hosts": 1}], "wan": {"latency": "-1ms"}}
     with pytest.raises(InputError, match=r"^wan\.yaml: wan\.latency: '-1ms' is negative"):
         parse_model(TopologySpec, document, "wan.yaml")
+
+
+def test_a_prefix_goes_in_front_of_an_error_and_an_outer_one_before_it() -> None:
+    cause = OSError("the cause")
+    with pytest.raises(InputError) as caught, prefixed("exp.yaml: "), prefixed("variants.0."):
+        raise InputError("schedule: unknown") from cause
+    assert str(caught.value) == "exp.yaml: variants.0.schedule: unknown"
+    assert caught.value.__cause__ is cause
+
+
+@pytest.mark.parametrize("error", [LocatedError("trace.csv:7: bad"), ValueError("bad")])
+def test_other_errors_get_no_prefix(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, prefixed("exp.yaml: "):
+        raise error
+    assert caught.value is error
+    assert "exp.yaml" not in str(error)

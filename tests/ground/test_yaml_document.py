@@ -20,23 +20,22 @@ TREES = st.recursive(SCALARS, lambda below: st.lists(below, max_size=4) | st.dic
 
 def refusal(text: str) -> str:
     with pytest.raises(InputError) as caught:
-        parse_yaml(text, "exp.yaml")
+        parse_yaml(text)
     line = str(caught.value)
-    assert line.startswith("exp.yaml: ")
     assert line.isprintable()
     return line
 
 
 @given(TREES)
 def test_what_yaml_writes_is_read_back(tree: Any) -> None:
-    assert parse_yaml(yaml.safe_dump(tree, allow_unicode=True), "exp.yaml") == tree
+    assert parse_yaml(yaml.safe_dump(tree, allow_unicode=True)) == tree
 
 
 def test_anchors_and_merges_are_written_out() -> None:
     text = (
         "base: &base {rate: 1Gbit, latency: 1ms}\nmore: &more {<<: *base, rate: 2Gbit}\nlast: {<<: [*more], loss: 1%}"
     )
-    assert parse_yaml(text, "exp.yaml") == {
+    assert parse_yaml(text) == {
         "base": {"rate": "1Gbit", "latency": "1ms"},
         "more": {"rate": "2Gbit", "latency": "1ms"},
         "last": {"rate": "2Gbit", "latency": "1ms", "loss": "1%"},
@@ -44,14 +43,14 @@ def test_anchors_and_merges_are_written_out() -> None:
 
 
 def test_two_aliases_of_a_value_are_two_values() -> None:
-    document = parse_yaml("one: &a [1]\nother: *a", "exp.yaml")
+    document = parse_yaml("one: &a [1]\nother: *a")
     document["one"].append(2)
     assert document["other"] == [1]
 
 
 @pytest.mark.parametrize("text", ["2024-01-01", "=", "1e3", "40ms"])
 def test_what_only_looks_like_another_type_is_text(text: str) -> None:
-    assert parse_yaml(f"a: {text}", "exp.yaml") == {"a": text}
+    assert parse_yaml(f"a: {text}") == {"a": text}
 
 
 def bomb(levels: int, width: int) -> str:
@@ -74,12 +73,12 @@ def test_a_bomb_of_merges_is_refused() -> None:
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
-    assert refusal("a: &a [1, *a]") == "exp.yaml: line 1: an alias is inside the value that it refers to"
+    assert refusal("a: &a [1, *a]") == "line 1: an alias is inside the value that it refers to"
 
 
 def test_deep_nesting_is_refused() -> None:
     assert f"line 1: nested more than {MAX_DEPTH} deep" in refusal("[" * 50_000)
-    assert parse_yaml("[" * MAX_DEPTH + "]" * MAX_DEPTH, "exp.yaml")
+    assert parse_yaml("[" * MAX_DEPTH + "]" * MAX_DEPTH)
 
 
 def test_a_ladder_of_aliases_is_refused() -> None:
@@ -110,14 +109,14 @@ def test_a_ladder_of_aliases_is_refused() -> None:
     ],
 )
 def test_bad_yaml_is_refused_in_one_line_with_its_place(text: str, line: str) -> None:
-    assert refusal(text).startswith(f"exp.yaml: {line}")
+    assert refusal(text).startswith(line)
 
 
 @given(st.text(alphabet="ab:&*<>[]{}-!?|'\"#,% \n\t0.9=~", max_size=40))
 def test_any_text_is_a_tree_or_one_line(text: str) -> None:
     line = ""
     try:
-        parse_yaml(text, "exp.yaml")
+        parse_yaml(text)
     except InputError as refused:
         line = str(refused)
     assert line.isprintable()

@@ -22,20 +22,20 @@ def schedule_names() -> tuple[str, ...]:
     return tuple(sorted({entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}))
 
 
-def schedule_class_path(name: str, source: str = "schedule", *, also: Sequence[str] = ()) -> str:
+def schedule_class_path(name: str, *, also: Sequence[str] = ()) -> str:
     """Return ``"package.module:Class"`` of the schedule of that name.
 
-    ``also`` are further names, handled by the caller, that the error message offers too. Raise InputError, one line
-    that starts with ``source``, if no package or several have that name.
+    ``also`` are further names, handled by the caller, that the error message offers too. Raise InputError if no package
+    or several have that name.
     """
     paths = set(_paths(name, tuple(sys.path)))
     if len(paths) > 1:
-        raise InputError(f"{source}: several packages bring a schedule {name!r} ({', '.join(sorted(paths))}), keep one")
+        raise InputError(f"schedule: several packages bring a schedule {name!r} ({', '.join(sorted(paths))}), keep one")
     if not paths:
         names = sorted((*schedule_names(), *also))
         near = get_close_matches(name, names, n=1)
         remedy = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-        raise InputError(f"{source}: no schedule {name!r}, {remedy}")
+        raise InputError(f"schedule: no schedule {name!r}, {remedy}")
     return paths.pop()
 
 
@@ -45,15 +45,13 @@ def _paths(name: str, _searched: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(entry.value for entry in entry_points(group=ENTRY_POINT_GROUP, name=name))
 
 
-def schedule_by_name(
-    name: str, shape: PipelineShape, options: Mapping[str, object] | None = None, source: str = "schedule"
-) -> Schedule:
+def schedule_by_name(name: str, shape: PipelineShape, options: Mapping[str, object] | None = None) -> Schedule:
     """Create a schedule for one iteration of one pipeline.
 
-    Raise InputError, one line that starts with ``source``, for an unknown name, a class that cannot be loaded, or
-    options or a shape that the schedule refuses.
+    Raise InputError for an unknown name, a class that cannot be loaded, or options or a shape that the schedule
+    refuses.
     """
     try:
-        return create_schedule(schedule_class_path(name, source), shape, options or {})
+        return create_schedule(schedule_class_path(name), shape, options or {})
     except ValueError as refusal:
-        raise InputError(f"{source}: {refusal}") from None
+        raise InputError(f"schedule: {refusal}") from None

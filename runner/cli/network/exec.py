@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import typer
 
-from ground.strict_model import InputError
+from ground.strict_model import InputError, prefixed
 from runner.cli.arguments import Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.cli.exit_status import one_line_errors
 from runner.emulation.gpu_provisioning import provision_gpus
@@ -69,7 +69,8 @@ def exec_(
             print(f"wanbed: on testbed {joined.identifier}, which is up already", file=sys.stderr)
             status = _run(joined, host, command, others)
         else:
-            gpus = provision_gpus(point, str(file))
+            with prefixed(f"{file}: "):
+                gpus = provision_gpus(point)
             with network_up(point.topology, substrate, file, gpus=gpus, shaped=not no_wan) as testbed:
                 status = _run(testbed, host, command, others)
     raise typer.Exit(status)

@@ -2,6 +2,7 @@
 
 import sys
 
+from ground.strict_model import prefixed
 from runner.cli.arguments import ExperimentFile, Overrides, SubstrateName
 from runner.cli.exit_status import one_line_errors
 from runner.emulation.gpu_provisioning import provision_gpus
@@ -25,7 +26,9 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
 
     with one_line_errors():
         point = first_point(file, overrides or [])
-        with network_up(point.topology, substrate, file, gpus=provision_gpus(point, str(file))) as testbed:
+        with prefixed(f"{file}: "):
+            gpus = provision_gpus(point)
+        with network_up(point.topology, substrate, file, gpus=gpus) as testbed:
             assert isinstance(testbed.network, EmulatedNetwork), "only Mininet's hosts have its prompt"
             hosts = ", ".join(node.name for node in testbed.network.hosts)
             print(f"wanbed: up on the {testbed.facts.name} substrate: {hosts}", file=sys.stderr)

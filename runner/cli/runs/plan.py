@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ground.strict_model import InputError, parse_model
+from ground.strict_model import InputError, parse_model, prefixed
 from results.reading.not_modelled import NotModelled, not_modelled_text
 from results.text.number_text import count_text, list_text, percent_text, seconds_text, size_text, three_digits
 from runner.cli.arguments import AsJson, ExperimentFile, Overrides
@@ -23,7 +23,7 @@ from runner.planner.candidate import Priced, Runs
 from runner.planner.planning import Plan, PlanningTask, SearchName, plan
 from runner.planner.planning_task import planning_task
 from runner.resolve.checks.engine_limits import check_packets_arrive
-from runner.resolve.variant_resolution import WrittenVariant
+from runner.resolve.written_variant import WrittenVariant
 from runner.runs.cut_connections import cut_line, cuts_of
 from runner.runs.not_modelled import as_written, left_to_times, simulated_without
 
@@ -64,11 +64,11 @@ def plan_(
             log(line)
         for point in points:
             position = _position(point, variant)
-            task = planning_task(
-                WrittenVariant(point.spec, position, point.topology, point.source, file.parent), pipelines=None
-            )
-            with Console(stderr=True).status("simulating candidates"):
-                found = plan(task, chosen_search, most_simulations=simulations, runners_up=_RUNNERS_UP)
+            written = WrittenVariant(point.spec, position, point.topology, file.parent)
+            with prefixed(f"{point.source}: "):
+                task = planning_task(written, pipelines=None)
+                with Console(stderr=True).status("simulating candidates"):
+                    found = plan(task, chosen_search, most_simulations=simulations, runners_up=_RUNNERS_UP)
             name = point.spec.variants[position].name
             cuts = cuts_of(point.topology, task.resolve(found.chosen.candidate))
             if cuts:
@@ -97,7 +97,8 @@ def _points(file: Path, overrides: Sequence[str]) -> Iterator[SweepPointSpec]:
     """Yield every sweep point of the file without placing stages: its ``training.pipelines`` need not fit."""
     document, source = read_experiment(file, overrides)
     for point in sweep_point_specs(parse_model(ExperimentSpec, document, source), document, source, file.parent):
-        check_packets_arrive(point.spec.topology, point.topology, point.source)
+        with prefixed(f"{point.source}: "):
+            check_packets_arrive(point.spec.topology, point.topology)
         yield point
 
 

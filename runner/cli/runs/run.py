@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ground.strict_model import InputError
+from ground.strict_model import InputError, prefixed
 from results.reading.not_modelled import not_modelled_text
 from results.records.run_store import RunStore
 from runner.cli.arguments import (
@@ -150,7 +150,8 @@ def _emulated_run(
     for point in experiment.points():
         if (missing := point.spec.compute.backend.missing()) is not None:
             raise MissingError(missing)
-    check_gpus(experiment, source)
+    with prefixed(f"{source}: "):
+        check_gpus(experiment)
     if store is None:
         check_runs_folder(runs)
         dilation = decide_dilation(experiment.points(), substrate)

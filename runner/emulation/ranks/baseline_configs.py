@@ -29,7 +29,7 @@ def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: Sha
                 microbatches=variant.microbatches,
                 iterations=spec.training.iterations,
                 schedule=variant.schedule,
-                config=model_config(spec, "torch", "model"),
+                config=model_config(spec, "torch"),
                 precision=spec.training.precision,
                 seed=spec.seed,
                 learning_rate=spec.training.learning_rate,

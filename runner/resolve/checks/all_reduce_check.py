@@ -3,25 +3,26 @@
 from collections.abc import Sequence
 
 from ground.strict_model import InputError
-from runner.experiment.model import ExperimentSpec, VariantSpec
 from runner.resolve.placement import Placement
 from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.written_variant import WrittenVariant
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.kernel.missing import MissingError
 
 RING, NCCL = "ring", "nccl"
 
 
-def check_all_reduce(spec: ExperimentSpec, variant: VariantSpec, placement: Placement, here: str) -> None:
-    """Raise InputError, one line that starts with ``here``, if the variant cannot use its ``all_reduce``."""
-    collective, where = variant.transport.all_reduce, f"{here}.transport.all_reduce"
+def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
+    """Raise InputError if the variant cannot use its ``all_reduce``."""
+    compute, collective = written.spec.compute, written.variant.transport.all_reduce
+    where = f"{written.field}.transport.all_reduce"
     if collective == RING:
         return
-    if not spec.compute.backend.sums_on_device:
+    if not compute.backend.sums_on_device:
         raise InputError(
             f"{where}: {collective} all-reduces what torch computes: give compute: {{kind: torch}}, or leave it out"
         )
-    if collective == NCCL and spec.compute.device == "cpu":
+    if collective == NCCL and compute.device == "cpu":
         raise InputError(f"{where}: nccl all-reduces between GPUs: give compute.device: cuda, or leave it out")
     if len(placement.pipelines) == 1:
         raise InputError(

@@ -12,30 +12,30 @@ from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.network.topology import Topology, TopologySpec, check_can_be_emulated
 
 
-def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant], source: str) -> None:
-    """Raise InputError, one line that starts with ``source``, for what the experiment's engine cannot run.
+def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
+    """Raise InputError for what the experiment's engine cannot run.
 
     An emulation has no more hosts than addresses and no ideal transport, and no prefill within torch's baseline
     schedules. In virtual time compute must not take real time, and there is no dilation. A simulation cannot run
     torch's baseline schedules; it accepts any clock and any dilation.
     """
     if spec.engine == "simulate":
-        _check_simulation(variants, source)
+        _check_simulation(variants)
         return
-    check_can_be_emulated(topology, f"{source}: topology")
+    check_can_be_emulated(topology)
     if spec.clock == "virtual":
-        _check_virtual_time(spec, source)
+        _check_virtual_time(spec)
     for position, variant in enumerate(variants):
         if variant.transport.model == "ideal":
             raise InputError(
-                f"{source}: variants.{position}.transport.model: only a simulation has ideal transport: leave it out, "
+                f"variants.{position}.transport.model: only a simulation has ideal transport: leave it out, "
                 "or give engine: simulate"
             )
-    check_computed_prefill(spec, variants, source)
+    check_computed_prefill(spec, variants)
 
 
-def check_packets_arrive(spec: TopologySpec, topology: Topology, source: str) -> None:
-    """Raise InputError, one line that starts with ``source``, for a link that loses or corrupts every packet.
+def check_packets_arrive(spec: TopologySpec, topology: Topology) -> None:
+    """Raise InputError for a link that loses or corrupts every packet.
 
     No engine can train over such a link. ``spec`` is the specification that ``topology`` was resolved from.
     """
@@ -44,7 +44,7 @@ def check_packets_arrive(spec: TopologySpec, topology: Topology, source: str) ->
             if each.if_all and value >= 1:
                 one, other = link.between
                 raise InputError(
-                    f"{source}: {_field(spec, link.between, each.name)}: 100% between {one} and {other}: "
+                    f"{_field(spec, link.between, each.name)}: 100% between {one} and {other}: "
                     f"{each.if_all}, and nothing can be trained: give less"
                 )
 
@@ -57,23 +57,23 @@ def _field(spec: TopologySpec, between: tuple[str, str], name: str) -> str:
     return f"topology.wan.{name}" if spec.profile is None else "topology.profile"
 
 
-def _check_virtual_time(spec: ExperimentSpec, source: str) -> None:
+def _check_virtual_time(spec: ExperimentSpec) -> None:
     backend = spec.compute.backend
     if backend.real_time:
         raise InputError(
-            f"{source}: compute.kind: in virtual time computation is free, {backend.title}'s would take none: give "
+            f"compute.kind: in virtual time computation is free, {backend.title}'s would take none: give "
             "kind: replay, or clock: real"
         )
     if spec.dilation not in {"auto", 1}:
         raise InputError(
-            f"{source}: dilation: virtual time carries every rate, it is never dilated: give 1 or auto, or clock: real"
+            "dilation: virtual time carries every rate, it is never dilated: give 1 or auto, or clock: real"
         )
 
 
-def _check_simulation(variants: Sequence[ResolvedVariant], source: str) -> None:
+def _check_simulation(variants: Sequence[ResolvedVariant]) -> None:
     for position, variant in enumerate(variants):
         if variant.is_baseline:
             raise InputError(
-                f"{source}: variants.{position}.schedule: {variant.schedule} is run by torch itself and is not "
+                f"variants.{position}.schedule: {variant.schedule} is run by torch itself and is not "
                 "simulated: leave the variant out, or give engine: emulate"
             )

@@ -14,6 +14,7 @@ from runner.experiment.model import ExperimentSpec, TransportSpec
 from runner.resolve.connection_count import count_connections, tcp_settings
 from runner.resolve.placement import Pair, Placement, StagePlace
 from runner.resolve.stage_costs import StageCosts
+from runner.resolve.written_variant import WrittenVariant
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.topology import Topology
 
@@ -54,52 +55,44 @@ class _Path:
         return self.latency_ns + leaving_ns + rounds * 2 * self.latency_ns
 
 
-def check_extent(
-    spec: ExperimentSpec,
-    topology: Topology,
-    placement: Placement,
-    transport: TransportSpec,
-    work: StageCosts,
-    *,
-    microbatches: int,
-    source: str,
-) -> None:
-    """Raise InputError, one line that starts with ``source``, for a trial beyond the limits of this module.
+def check_extent(written: WrittenVariant, placement: Placement, work: StageCosts, microbatches: int) -> None:
+    """Raise InputError for a trial beyond the limits of this module.
 
     The duration assumes that all work runs one after the other; no schedule takes longer. The number of pipelines per
     DP-cell is ignored, because it is computed later, from transfers that must be within the limits already.
     """
-    paths = _Paths(spec, topology, transport)
+    spec, transport = written.spec, written.variant.transport
+    paths = _Paths(spec, written.topology, transport)
     iterations = spec.training.iterations
     pipelines, stages = len(placement.pipelines), placement.stages
-    _check_spans(work, microbatches * pipelines * iterations, source)
+    _check_spans(work, microbatches * pipelines * iterations)
     computing_ns = iterations * pipelines * sum(_stage_ns(work, stage, microbatches) for stage in range(stages))
-    _check_time(computing_ns, "compute.forward" if spec.compute.profile is None else "compute.profile", source)
+    _check_time(computing_ns, "compute.forward" if spec.compute.profile is None else "compute.profile")
     transfers = 2 * microbatches * iterations
     sent_ns = sent_bytes = 0
     for boundary, size_bytes in enumerate(work.activation_bytes):
         for path, count in paths.between(placement.pipelines, boundary).items():
-            _check_windows(path.windows(size_bytes) * transfers // 2, "compute.activation", source)
+            _check_windows(path.windows(size_bytes) * transfers // 2, "compute.activation")
             legs_ns = path.transfer_ns(size_bytes)
             if transport.sharing != "none":
                 legs_ns += 2 * paths.intra.transfer_ns(size_bytes)
             sent_ns += transfers * count * legs_ns
             sent_bytes += transfers * count * size_bytes
-    _check_time(computing_ns + sent_ns, "compute.activation", source)
-    _check_bytes(sent_bytes, "compute.activation", source)
+    _check_time(computing_ns + sent_ns, "compute.activation")
+    _check_bytes(sent_bytes, "compute.activation")
     steps = 2 * (pipelines - 1)
     for stage, size_bytes in enumerate(work.gradient_bytes if pipelines > 1 else ()):
         segment_bytes = -(-size_bytes // pipelines)
         ring = placement.ring(stage)
         for path, count in paths.of(zip(ring, (*ring[1:], ring[0]), strict=True)).items():
-            _check_windows(path.windows(segment_bytes) * steps * iterations, "compute.gradient", source)
+            _check_windows(path.windows(segment_bytes) * steps * iterations, "compute.gradient")
             sent_ns += iterations * steps * count * path.transfer_ns(segment_bytes)
             sent_bytes += iterations * steps * count * segment_bytes
-    _check_time(computing_ns + sent_ns, "compute.gradient", source)
-    _check_bytes(sent_bytes, "compute.gradient", source)
+    _check_time(computing_ns + sent_ns, "compute.gradient")
+    _check_bytes(sent_bytes, "compute.gradient")
     if spec.prefill is not None and spec.prefill.drawn and spec.prefill.rate is not None:
         least_ns = iterations * microbatches * max(map(sum, zip(work.forward_ns, work.backward_ns, strict=True)))
-        _check_requests(spec.prefill.rate * least_ns / 1e9, source)
+        _check_requests(spec.prefill.rate * least_ns / 1e9)
 
 
 class _Paths:
@@ -148,42 +141,42 @@ def _stage_ns(work: StageCosts, stage: int, microbatches: int) -> int:
     return microbatches * one_ns + work.optimizer_ns[stage]
 
 
-def _check_time(time_ns: int, field: str, source: str) -> None:
+def _check_time(time_ns: int, field: str) -> None:
     if time_ns > MAX_TRIAL_NS:
         raise InputError(
-            f"{source}: {field}: one after the other, all work takes {time_ns / _YEAR_NS:.3g} years, and "
+            f"{field}: one after the other, all work takes {time_ns / _YEAR_NS:.3g} years, and "
             f"{MAX_TRIAL_NS // _YEAR_NS} at most are run: give less of it, or fewer microbatches or iterations"
         )
 
 
-def _check_bytes(size_bytes: int, field: str, source: str) -> None:
+def _check_bytes(size_bytes: int, field: str) -> None:
     if size_bytes > MAX_TRIAL_BYTES:
         raise InputError(
-            f"{source}: {field}: {size_bytes / 2**60:.3g} EiB are sent in all, more than {MAX_TRIAL_BYTES // 2**60}: "
+            f"{field}: {size_bytes / 2**60:.3g} EiB are sent in all, more than {MAX_TRIAL_BYTES // 2**60}: "
             "give less of it, or fewer microbatches or iterations"
         )
 
 
-def _check_windows(windows: int, field: str, source: str) -> None:
+def _check_windows(windows: int, field: str) -> None:
     if windows > MAX_WINDOWS:
         raise InputError(
-            f"{source}: {field}: one connection or group of them fills {windows} windows one after the other, more "
+            f"{field}: one connection or group of them fills {windows} windows one after the other, more "
             f"than {MAX_WINDOWS}: give less of it, a larger transport.window, or more connections"
         )
 
 
-def _check_spans(work: StageCosts, microbatches: int, source: str) -> None:
+def _check_spans(work: StageCosts, microbatches: int) -> None:
     spans = microbatches * (_LEAST_SPANS_PER_MICROBATCH * work.stages + sum(work.recomputes) + 4 * (work.stages - 1))
     if spans > MAX_SPANS:
         raise InputError(
-            f"{source}: training.iterations: {spans:.3g} spans to keep, more than {MAX_SPANS:.3g}: give fewer "
+            f"training.iterations: {spans:.3g} spans to keep, more than {MAX_SPANS:.3g}: give fewer "
             "iterations or microbatches, pipelines or stages"
         )
 
 
-def _check_requests(requests: float, source: str) -> None:
+def _check_requests(requests: float) -> None:
     if requests > MAX_REQUESTS:
         raise InputError(
-            f"{source}: prefill.rate: {requests:.3g} requests or more come while this trains, {MAX_REQUESTS:.3g} at "
+            f"prefill.rate: {requests:.3g} requests or more come while this trains, {MAX_REQUESTS:.3g} at "
             "most are kept: give a lower rate, or fewer iterations"
         )

@@ -20,8 +20,8 @@ def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork
     return InferenceWork(model, spec.seed, spec.compute.device or "auto", spec.compute.threads or 1)
 
 
-def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVariant], source: str) -> None:
-    """Raise InputError, one line that starts with ``source``, for prefill that torch cannot compute in bubbles.
+def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVariant]) -> None:
+    """Raise InputError for prefill that torch cannot compute in bubbles.
 
     The tensors that torch makes have a fixed size, so ``kv`` and ``activation`` cannot be configured. The ranks of
     torch's baseline schedules are not this project's, so their bubbles cannot be filled.
@@ -33,12 +33,12 @@ def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVari
         for name in ("kv", "activation"):
             if getattr(spec.prefill, name) is not None:
                 raise InputError(
-                    f"{source}: prefill.{name}: where torch computes, what it has made is sent: leave {name} out, or "
+                    f"prefill.{name}: where torch computes, what it has made is sent: leave {name} out, or "
                     "give compute: {kind: replay}"
                 )
         if variant.is_baseline and service.settings.policy is not FillPolicy.NONE:
             raise InputError(
-                f"{source}: variants.{position}.prefill: {variant.schedule} is run by torch itself, whose bubbles are "
+                f"variants.{position}.prefill: {variant.schedule} is run by torch itself, whose bubbles are "
                 "not filled: give the variant prefill: none, or another schedule"
             )
 

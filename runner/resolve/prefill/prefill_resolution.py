@@ -8,12 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from ground.shown_text import one_line
-from ground.strict_model import InputError
-from runner.experiment.model import ExperimentSpec, TransportSpec
+from ground.strict_model import InputError, prefixed
+from runner.experiment.model import TransportSpec
 from runner.experiment.prefill_spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
 from runner.resolve.placement import StagePlace
 from runner.resolve.prefill.computed_prefill import inference_work
 from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.written_variant import WrittenVariant
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.topology import Datacenter, Topology
 from workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
@@ -34,32 +35,30 @@ UNLIMITED_BPS = 10**15
 _PROMPT, _OUTPUT = TokenCount(1024), TokenCount(128)
 
 
-def with_service(
-    variant: ResolvedVariant, spec: ExperimentSpec, topology: Topology, source: str, directory: Path
-) -> ResolvedVariant:
-    """Return the variant with its prefill service, if it has one.
+def with_service(variant: ResolvedVariant, written: WrittenVariant) -> ResolvedVariant:
+    """Return the variant, resolved from ``written``, with its prefill service, if it has one.
 
-    Paths of a trace and a profile are relative to ``directory``. Raise InputError, one line with file, field and
-    remedy.
+    Raise InputError, one line with field and remedy.
     """
-    prefill, written = spec.prefill, variant.spec
+    spec, topology, directory = written.spec, written.topology, written.directory
+    prefill = spec.prefill
     if prefill is None:
         return variant
-    policy = FillPolicy(written.prefill or FillPolicy.PLANNED)
-    if policy is FillPolicy.NONE and not written.pool:
+    policy = FillPolicy(variant.spec.prefill or FillPolicy.PLANNED)
+    if policy is FillPolicy.NONE and not variant.spec.pool:
         return variant
     model = INFERENCE_MODELS[prefill.model]
     inference = inference_work(spec, model)
-    profile = _profile(prefill.profile, model, source, directory, computed=inference is not None)
-    settings = _settings(prefill, policy, model, topology, written.transport)
-    datacenters = _Seating(variant, spec, policy, topology, source).datacenters()
-    _check_memory(datacenters, model, ChunkTimes(model, profile, settings), settings, source)
+    profile = _profile(prefill.profile, model, directory, computed=inference is not None)
+    settings = _settings(prefill, policy, model, topology, variant.transport)
+    datacenters = _Seating(variant, written, policy).datacenters()
+    _check_memory(datacenters, model, ChunkTimes(model, profile, settings), settings)
     service = ServiceConfig(
         datacenters,
         model,
         profile,
         settings,
-        _request_source(prefill, spec.seed, source, directory),
+        _request_source(prefill, spec.seed, directory),
         prefill.depth,
         prefill.kv or model.kv_bytes(model.layers, 1),
         prefill.activation or model.activation_bytes(1),
@@ -68,13 +67,11 @@ def with_service(
     return replace(variant, service=service)
 
 
-def _profile(
-    name_or_path: str, model: InferenceModel, source: str, directory: Path, *, computed: bool
-) -> PrefillProfile:
+def _profile(name_or_path: str, model: InferenceModel, directory: Path, *, computed: bool) -> PrefillProfile:
     if name_or_path == MEASURED:
         if not computed:
             raise InputError(
-                f"{source}: prefill.profile: {MEASURED}: there are times to measure where torch computes on a testbed: "
+                f"prefill.profile: {MEASURED}: there are times to measure where torch computes on a testbed: "
                 "give compute: {kind: torch} and engine: emulate, or the name of a profile"
             )
         return UNMEASURED
@@ -83,7 +80,7 @@ def _profile(
     except InputError as refusal:
         text = str(refusal).removeprefix("prefill.profile: ")
         also = f", or give {MEASURED}" if computed else ""
-        raise InputError(f"{source}: prefill.profile: {text}{also}") from None
+        raise InputError(f"prefill.profile: {text}{also}") from None
 
 
 def _settings(
@@ -117,19 +114,11 @@ class _Seating:
     turn, as far as the GPUs of their serving hosts allow.
     """
 
-    def __init__(
-        self,
-        variant: ResolvedVariant,
-        spec: ExperimentSpec,
-        policy: FillPolicy,
-        topology: Topology,
-        source: str,
-    ) -> None:
-        assert spec.prefill is not None
-        prefill = self._prefill = spec.prefill
-        self._variant, self._policy, self._topology = variant, policy, topology
-        self._source = source
-        self._number = [each.name for each in spec.variants].index(variant.name)
+    def __init__(self, variant: ResolvedVariant, written: WrittenVariant, policy: FillPolicy) -> None:
+        assert written.spec.prefill is not None
+        prefill = self._prefill = written.spec.prefill
+        self._variant, self._policy, self._topology = variant, policy, written.topology
+        self._pool_field = f"{written.field}.pool"
         self._memory = GpuMemory(prefill.memory, prefill.training_memory)
         self._pool_memory = GpuMemory(prefill.memory, 0)
 
@@ -150,7 +139,7 @@ class _Seating:
             serving = tuple(host.name for host in datacenter.serving_hosts)
             if not serving:
                 raise InputError(
-                    f"{self._source}: topology.datacenters.{position}.serving_hosts: prefill in {datacenter.name} "
+                    f"topology.datacenters.{position}.serving_hosts: prefill in {datacenter.name} "
                     "needs a host that decodes what it prefills: give serving_hosts: 1"
                 )
             services.append(
@@ -168,7 +157,7 @@ class _Seating:
         )
         if 0 < len(places) < depth:
             raise InputError(
-                f"{self._source}: prefill.depth: {depth} GPUs a request, where {datacenter.name} trains on "
+                f"prefill.depth: {depth} GPUs a request, where {datacenter.name} trains on "
                 f"{len(places)}: give a smaller depth, or more hosts in topology.datacenters.{position}"
             )
         used = places[: len(places) // depth * depth]
@@ -185,10 +174,10 @@ class _Seating:
     def _pool_groups(self) -> list[int]:
         """Return the number of pool groups of each datacenter."""
         pool_gpus, depth = self._variant.spec.pool, self._prefill.depth
-        here = f"{self._source}: variants.{self._number}.pool"
         if pool_gpus % depth:
             raise InputError(
-                f"{here}: {pool_gpus} GPUs make no whole groups of {depth}: give a multiple of prefill.depth"
+                f"{self._pool_field}: {pool_gpus} GPUs make no whole groups of {depth}: give a multiple of "
+                "prefill.depth"
             )
         room = [
             sum(host.serving_gpus for host in datacenter.serving_hosts) // depth
@@ -196,7 +185,7 @@ class _Seating:
         ]
         if pool_gpus // depth > sum(room):
             raise InputError(
-                f"{here}: {pool_gpus} GPUs in groups of {depth}, where the hosts that serve have room for "
+                f"{self._pool_field}: {pool_gpus} GPUs in groups of {depth}, where the hosts that serve have room for "
                 f"{sum(room)} such groups: give topology.datacenters more serving_hosts"
             )
         had = [0] * len(room)
@@ -207,11 +196,7 @@ class _Seating:
 
 
 def _check_memory(
-    datacenters: Sequence[DatacenterService],
-    model: InferenceModel,
-    times: ChunkTimes,
-    settings: PrefillSettings,
-    source: str,
+    datacenters: Sequence[DatacenterService], model: InferenceModel, times: ChunkTimes, settings: PrefillSettings
 ) -> None:
     """Raise InputError if the weights do not fit beside training. One group of each kind stands for all."""
     checked = set()
@@ -223,10 +208,10 @@ def _check_memory(
             PrefillGroup(0, group, model, times, settings)
         except ValueError as fault:
             reason = str(fault).partition("memory: ")[2] or str(fault)
-            raise InputError(f"{source}: prefill.memory: {reason}, or more memory") from None
+            raise InputError(f"prefill.memory: {reason}, or more memory") from None
 
 
-def _request_source(prefill: PrefillSpec, seed: int, source: str, directory: Path) -> RequestSource:
+def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> RequestSource:
     if prefill.drawn:
         assert prefill.rate is not None
         return RequestSource(
@@ -242,15 +227,12 @@ def _request_source(prefill: PrefillSpec, seed: int, source: str, directory: Pat
     if not path.is_file():
         near = get_close_matches(prefill.trace, DRAWN, n=1)
         remedy = f"did you mean {str(near[0])!r}?" if near else "give poisson, gamma, or the path of a trace"
-        raise InputError(f"{source}: prefill.trace: {one_line(str(path))} is no file: {remedy}")
+        raise InputError(f"prefill.trace: {one_line(str(path))} is no file: {remedy}")
     path = path.resolve()
-    # Errors in the trace file start with its own FILE:LINE, not with the experiment file.
     trace, digest = _read(path, path.stat().st_mtime_ns, prefill.skip_bad_lines)
     if prefill.rate is not None:
-        try:
+        with prefixed("prefill.rate: "):
             trace = scaled(trace, prefill.rate)
-        except InputError as refusal:
-            raise InputError(f"{source}: prefill.rate: {refusal}") from None
     rate_per_s = prefill.rate or trace.mean_rate_per_s
     return RequestSource(
         trace.name,

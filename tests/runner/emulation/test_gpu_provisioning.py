@@ -11,7 +11,6 @@ from runner.resolve.experiment import Experiment
 from testbed.gpus.gpus import Gpu
 from testbed.kernel.missing import MissingError
 
-FILE = "exp.yaml"
 TORCH = {"kind": "torch", "device": "cuda"}
 
 
@@ -34,7 +33,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, *uuids: str | None, visible: str | 
 
 def uuids_of(one: Experiment) -> dict[str, tuple[str, ...]] | None:
     (point,) = one.points()
-    found = provision_gpus(point, FILE)
+    found = provision_gpus(point)
     return None if found is None else dict(found.uuids)
 
 
@@ -52,10 +51,8 @@ def test_only_gpus_that_this_process_sees_are_given(monkeypatch: pytest.MonkeyPa
 def test_hosts_share_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, "GPU-0")
     assert uuids_of(experiment({**TORCH, "sharing": 2})) == {"east-0": ("GPU-0",), "east-1": ("GPU-0",)}
-    with pytest.raises(
-        InputError, match=r"^exp\.yaml: compute\.sharing: the hosts have 2 GPUs and this machine 1 GPU: "
-    ):
-        check_gpus(experiment(TORCH), FILE)
+    with pytest.raises(InputError, match=r"^compute\.sharing: the hosts have 2 GPUs and this machine 1 GPU: "):
+        check_gpus(experiment(TORCH))
 
 
 @pytest.mark.parametrize("compute", [{"kind": "replay"}, {"kind": "torch", "device": "cpu"}])
@@ -68,13 +65,13 @@ def test_auto_is_the_cpu_where_there_is_no_gpu_and_cuda_is_refused(monkeypatch: 
     machine(monkeypatch)
     assert uuids_of(experiment({**TORCH, "device": "auto"})) is None
     with pytest.raises(MissingError, match=r"^compute\.device: cuda, and this machine offers no NVIDIA GPU "):
-        check_gpus(experiment(TORCH), FILE)
+        check_gpus(experiment(TORCH))
 
 
 def test_gpus_without_uuid_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, "GPU-0", None)
     with pytest.raises(MissingError, match=r"by UUID, .*: pip install 'wanbed\[gpu\]'$"):
-        check_gpus(experiment(TORCH), FILE)
+        check_gpus(experiment(TORCH))
 
 
 def test_sharing_the_cpu_or_replayed_compute_means_nothing() -> None:
@@ -100,7 +97,7 @@ def test_nccl_needs_a_separate_gpu_per_replica(monkeypatch: pytest.MonkeyPatch) 
     assert uuids_of(summed_by_nccl(2, device="cuda")) == {"east-0": ("GPU-0",), "east-1": ("GPU-1",)}
     machine(monkeypatch, "GPU-0")
     with pytest.raises(MissingError, match=r"^variants\.0\.transport\.all_reduce: .* the 2 of stage 0 share 1 here: "):
-        check_gpus(summed_by_nccl(2, device="cuda", sharing=2), FILE)
+        check_gpus(summed_by_nccl(2, device="cuda", sharing=2))
     machine(monkeypatch)
     with pytest.raises(MissingError, match=r"all_reduce: .* this machine offers none: bring two or more, or leave"):
-        check_gpus(summed_by_nccl(2), FILE)
+        check_gpus(summed_by_nccl(2))

@@ -113,7 +113,7 @@ def leaves(tree: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]
 def test_setting_a_value_changes_it_and_nothing_else(data: st.DataObject, tree: Any) -> None:
     path = data.draw(st.sampled_from(sorted(leaves(tree))))
     before = deepcopy(tree)
-    changed = with_value(tree, path, "new", "test")
+    changed = with_value(tree, path, "new")
     assert leaves(changed) == {**leaves(tree), path: "new"}
     assert tree == before
 
@@ -122,7 +122,7 @@ def test_setting_a_value_changes_it_and_nothing_else(data: st.DataObject, tree: 
 def test_any_path_is_known_or_refused_in_one_line(text: str) -> None:
     line = ""
     try:
-        parse_path(text, "--set")
+        parse_path(text)
     except InputError as refused:
         line = str(refused)
     assert line.isprintable()
@@ -139,4 +139,4 @@ def test_any_path_is_known_or_refused_in_one_line(text: str) -> None:
     ],
 )
 def test_paths_lead_into_lists_and_unions(path: str) -> None:
-    assert parse_path(path, "test") == tuple(path.split("."))
+    assert parse_path(path) == tuple(path.split("."))

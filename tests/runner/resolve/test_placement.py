@@ -110,7 +110,8 @@ def test_invalid_placements_are_refused(asked: list[str], text: str) -> None:
 
 def test_more_stages_than_gpus_are_refused_with_what_there_is() -> None:
     with pytest.raises(
-        InputError, match=r"^placement: 4 stages need 4 GPUs, one each, and the hosts have 3 \(a 2, b 1\): add hosts or"
+        InputError,
+        match=r"^training.stages: 4 stages need 4 GPUs, one each, and the hosts have 3 \(a 2, b 1\): add hosts or",
     ):
         place_stages(network([1, 1], [1]), 4)
 
@@ -171,12 +172,12 @@ def test_a_variant_can_place_each_pipeline_for_itself() -> None:
 @pytest.mark.parametrize(
     ("stages", "pipelines", "asked", "text"),
     [
-        (2, 3, None, "placement: 3 pipelines of 2 stages need 6 GPUs, one each, and the hosts have 5 (a 3, b 2): add"),
+        (2, 3, None, "training.stages: 3 pipelines of 2 stages need 6 GPUs, one each, and the hosts have 5 (a 3, b 2)"),
         (
             1,
             4,
             None,
-            "placement: 4 pipelines of 1 stages, replicas of a stage in one datacenter, do not fit the GPUs of",
+            "training.stages: 4 pipelines of 1 stages, replicas of a stage in one datacenter, do not fit the GPUs of",
         ),
         (2, 2, [["a", "b"]], "placement: 1 lists for 2 pipelines, give one for each, or a single one"),
         (2, 2, [["a", "b"], ["a"]], "placement.1: a list of 1 for 2 stages, name one datacenter for each stage"),

@@ -16,7 +16,7 @@ _BACKWARDS = (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT, ActionKind.BACKWAR
 
 def resolved(stages: int = 2, pipelines: int = 1, **document: Any) -> StageCosts:
     spec = parse_model(ExperimentSpec, {"topology": TOPOLOGY, **document}, "exp.yaml")
-    return stage_costs(spec, stages, pipelines, "exp.yaml", Path())
+    return stage_costs(spec, stages, pipelines, Path())
 
 
 def refusal(stages: int = 2, pipelines: int = 1, **document: Any) -> str:
@@ -133,7 +133,7 @@ def test_dilation_lengthens_every_time_and_no_size() -> None:
     ],
 )
 def test_invalid_stage_costs_are_refused(stages: int, pipelines: int, document: dict[str, Any], text: str) -> None:
-    assert refusal(stages, pipelines, **document).startswith(f"exp.yaml: {text}")
+    assert refusal(stages, pipelines, **document).startswith(text)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from runner.planner.candidate import Candidate, Price, Pricing
 from runner.planner.planning import PlanningTask
 from runner.planner.planning_task import planning_task
 from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.variant_resolution import WrittenVariant
+from runner.resolve.written_variant import WrittenVariant
 from testbed.network.topology import Topology, resolve_topology
 
 ATLAS = {"name": "atlas", "schedule": "atlas", "transport": {"connections": "auto", "sharing": "temporal"}}
@@ -36,7 +36,7 @@ def document(gpus: dict[str, int], stages: int, **changes: Any) -> dict[str, Any
 def task_of(document: dict[str, Any], pipelines: int | None = None, position: int = 0) -> PlanningTask:
     spec = parse_model(ExperimentSpec, document, "exp.yaml")
     topology = resolve_topology(spec.topology)
-    return planning_task(WrittenVariant(spec, position, topology, "exp.yaml", Path()), pipelines=pipelines)
+    return planning_task(WrittenVariant(spec, position, topology, Path()), pipelines=pipelines)
 
 
 def random_task(seed: int, schedule: str = "atlas", *, most_gpus: int = 8) -> PlanningTask:

@@ -18,7 +18,7 @@ def network(*hosts: int, gpus_per_host: int = 1, serving_hosts: int = 0) -> Topo
 
 
 def assigned(topology: Topology, devices: int, sharing: int = 1) -> GpuAssignment:
-    return assign_gpus(topology, [f"GPU-{place}" for place in range(devices)], sharing=sharing, source="x.yaml")
+    return assign_gpus(topology, [f"GPU-{place}" for place in range(devices)], sharing=sharing)
 
 
 def test_each_host_owns_its_gpus() -> None:
@@ -59,7 +59,7 @@ def test_shares_are_reported() -> None:
         (
             1,
             1,
-            r"^x\.yaml: compute\.sharing: the hosts have 4 GPUs and this machine 1 GPU: give compute\.sharing: 4, "
+            r"^compute\.sharing: the hosts have 4 GPUs and this machine 1 GPU: give compute\.sharing: 4, "
             r"so that up to 4 share one, use fewer hosts, or give compute\.device: cpu$",
         ),
         (3, 1, r"this machine 3 GPUs: give compute\.sharing: 2, "),

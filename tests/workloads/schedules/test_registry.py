@@ -46,20 +46,20 @@ def test_a_schedule_in_another_package_runs_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("broken", "variants.0.schedule: their_schedules:unrelated: unrelated is not a subclass of "),
-        ("gone", "variants.0.schedule: not_there:Lifo: No module named 'not_there'"),
+        ("broken", "schedule: their_schedules:unrelated: unrelated is not a subclass of "),
+        ("gone", "schedule: not_there:Lifo: No module named 'not_there'"),
     ],
 )
 def test_a_package_without_the_promised_schedule_is_named(name: str, line: str) -> None:
     with pytest.raises(InputError) as refusal:
-        schedule_by_name(name, SHAPE, source="variants.0.schedule")
+        schedule_by_name(name, SHAPE)
     assert str(refusal.value).startswith(line)
     assert "\n" not in str(refusal.value)
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"^variants\.0\.schedule: no schedule 'gpip', did you mean 'gpipe'\?$"):
-        schedule_class_path("gpip", "variants.0.schedule")
+    with pytest.raises(InputError, match=r"^schedule: no schedule 'gpip', did you mean 'gpipe'\?$"):
+        schedule_class_path("gpip")
 
 
 def test_a_name_without_a_near_match_lists_all() -> None:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ground.strict_model import InputError
+from ground.strict_model import LocatedError
 from workloads.prefill.request import Request
 from workloads.prefill.sources.trace import Trace
 from workloads.prefill.sources.trace_line import AZURE_HEADER, ParsedLine, TraceFormat, format_of
@@ -47,17 +47,17 @@ def read_trace(path: Path, *, skip_bad_lines: bool = False, spread_ticks: bool =
                     moment_ns, prompt_tokens, output_tokens = _parsed(trace_format, line)
                 except ValueError as fault:
                     if not skip_bad_lines:
-                        raise InputError(f"{path}:{number}: {fault}") from None
+                        raise LocatedError(f"{path}:{number}: {fault}") from None
                     skipped += 1
                     continue
                 moments.append(moment_ns)
                 prompts.append(prompt_tokens)
                 outputs.append(output_tokens)
     except OSError as fault:
-        raise InputError(f"{path}: {fault.strerror or fault}, give a readable trace") from None
+        raise LocatedError(f"{path}: {fault.strerror or fault}, give a readable trace") from None
     if not moments:
         passed_over = f", {skipped} unusable lines were skipped" if skipped else ""
-        raise InputError(f"{path}: no request in it{passed_over}")
+        raise LocatedError(f"{path}: no request in it{passed_over}")
     return _trace(path.stem, (moments, prompts, outputs), skipped, spread=spread_ticks and trace_format.ticked)
 
 
@@ -94,11 +94,11 @@ def _format_and_lines(path: Path, file: BinaryIO) -> tuple[TraceFormat, Iterator
     lines = _lines(file)
     first = next(lines, None)
     if first is None:
-        raise InputError(f"{path}: no request in it, it is empty")
+        raise LocatedError(f"{path}: no request in it, it is empty")
     number, line = first
     trace_format = format_of(line)
     if trace_format is None:
-        raise InputError(
+        raise LocatedError(
             f"{path}:{number}: neither the header {AZURE_HEADER.decode()} nor a JSON object with "
             "timestamp, input_length and output_length"
         )

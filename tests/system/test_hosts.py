@@ -54,12 +54,16 @@ def test_a_program_runs_in_the_hosts_network(host: NetworkHost) -> None:
 def test_a_module_runs_there_as_the_child_of_the_networks_process(
     network: HostNetwork, host: NetworkHost, tmp_path: Path
 ) -> None:
-    with (tmp_path / "words").open("wb") as words:
-        process = host.start_module("workloads.rank", [], words.fileno(), {})
+    # The rank waits for what it is to read, so that it is still there when its parent is looked up.
+    config, output = tmp_path / "config.json", tmp_path / "output"
+    os.mkfifo(config)
+    with output.open("wb") as file:
+        process = host.start_module("workloads.rank", [str(config)], file.fileno(), {})
     parent = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
     assert parent == network.module_parent
+    config.write_text("nothing of the kind")
     assert process.wait(30) == 1
-    assert (tmp_path / "words").read_text() == "wanbed rank: usage: python -m workloads.rank CONFIG.json\n"
+    assert output.read_text().startswith(f"wanbed rank: {config}: not JSON")
 
 
 def test_a_process_by_which_others_join_is_in_the_hosts_network(host: NetworkHost) -> None:

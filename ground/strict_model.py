@@ -68,7 +68,7 @@ def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
         return f"{where}: unknown field, {remedy}"
     if error["type"] == "missing":
         return f"{where}: this field is required"
-    message = error["msg"].removeprefix("Value error, ").replace("\n", " ")
+    message = error["msg"].removeprefix("Value error, ").replace("\n", " ").replace("valid tuple", "valid list")
     return f"{where}: {message[:1].lower() + message[1:]}"
 
 

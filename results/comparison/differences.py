@@ -16,7 +16,7 @@ from results.comparison.pairing import Pair
 from results.reading.not_modelled import of_links, simulated_without
 from results.reading.run import Run
 from results.reading.summary import calibrated_points
-from results.text.number_text import milliseconds_text, percent_text, rate_text
+from results.text.number_text import count_text, milliseconds_text, percent_text, rate_text
 
 CALIBRATION = "calibration"
 COMPLETE = "complete"
@@ -146,8 +146,10 @@ def _cut_alike(a: Run, b: Run, pair: Pair) -> bool:
 def _unfinished(a: Run, b: Run) -> list[Difference]:
     if a.complete and b.complete:
         return []
-    of_a, of_b = ("yes" if run.complete else f"no, {len(run.trials)} trials finished" for run in (a, b))
-    return [Difference(COMPLETE, of_a, of_b, remedy="continue it with wanbed run FILE --resume")]
+    of_a, of_b = ("yes" if run.complete else f"no, {count_text(len(run.trials), 'trial')} finished" for run in (a, b))
+    unfinished = a if not a.complete else b
+    command = "simulate" if unfinished.simulated else "run"
+    return [Difference(COMPLETE, of_a, of_b, remedy=f"continue it with wanbed {command} FILE --resume")]
 
 
 def _calibration(a: Run, b: Run, pair: Pair) -> list[Difference]:

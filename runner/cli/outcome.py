@@ -39,7 +39,7 @@ def list_trials(experiment: Experiment, as_json: bool) -> None:
 
 
 def show_outcome(path: Path, as_json: bool) -> bool:
-    """Write a run's report and summary file, and print the summary; return whether every measured link was as asked."""
+    """Write a run's report and summary file and print the summary. Return whether every link is as configured."""
     # Drawing and data frames take a second to load, which --dry-run and a refused file spare.
     from results.comparison.run_description import not_modelled_in  # noqa: PLC0415
     from results.reading.summary import summary_rows  # noqa: PLC0415
@@ -66,9 +66,9 @@ def _caption(without: tuple[NotModelled, ...]) -> Text:
     """Return the caption for a simulation: what its links were, and what else it did not model."""
     links, text = of_links(without), not_modelled_text(without)
     if links:
-        return Text(f"simulated, links NOT as asked: {text} not modelled")
+        return Text(f"simulated, links NOT as configured: {text} not modelled")
     others = f"; not modelled: {text}" if without else ""
-    return Text(f"simulated: links as asked, by construction{others}")
+    return Text(f"simulated: links as configured, by construction{others}")
 
 
 def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotModelled, ...]) -> Table:
@@ -95,7 +95,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
 
 
 def _standing(row: dict[str, Any]) -> str:
-    """Return whether the trial's links were as asked, and whether its machine kept up, as text."""
+    """Return whether the trial's links were as configured, and whether its machine kept up, as text."""
     load = MachineLoad(row["cores_saturated_fraction"], row["network_core_busy_fraction"])
     links = "yes" if row["calibrated"] else "NO"
     return f"{links}, SATURATED: {load.mark}" if load.saturated else links

@@ -13,6 +13,7 @@ from results.comparison.comparison import Check, PairKey, check
 from results.comparison.judgement import noise_floor
 from results.comparison.pairing import Pair
 from results.reading.run import Run
+from results.text.number_text import count_text
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Experiment
 from runner.runs.progress import Progress
@@ -48,7 +49,7 @@ def run_again(run: Run, experiment: Experiment, runs: Path, log: Callable[[str],
     dilation = float(run.manifest["dilation"])
     store = begin_run(experiment, runs, {"dilation": dilation, "capacity_bps": None, "noise_of": run.path.name})
     trials = len(experiment.trials())
-    log(f"{store.path}: {trials} trials, to measure the noise of this machine")
+    log(f"{store.path}: {count_text(trials, 'trial')}, to measure the noise of this machine")
     with exclusively(store.path), Progress(trials) as progress:
         emulate(
             experiment,

@@ -1,6 +1,7 @@
 """Run all trials of an emulated run that its folder lacks, and report their progress."""
 
 from results.records.run_store import RunStore
+from results.text.number_text import count_text
 from runner.emulation.emulation import Log, emulate
 from runner.resolve.experiment import Experiment
 from runner.runs.progress import Progress
@@ -15,7 +16,7 @@ def run_trials(
     """
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)
-    log(f"{store.path}: {len(trials)} trials, {finished} of them finished before")
+    log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
     with Progress(len(trials), finished) as progress:
         emulate(
             experiment,

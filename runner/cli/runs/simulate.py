@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ground.strict_model import InputError
 from results.reading.not_modelled import not_modelled_text
+from results.text.number_text import count_text
 from runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import list_trials, log, show_outcome
@@ -61,7 +62,7 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
         log(line)
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)
-    log(f"{store.path}: {len(trials)} trials, {finished} of them finished before")
+    log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
     with exclusively(store.path), Progress(len(trials), finished) as progress:
         simulate_sweep(experiment, store, jobs=jobs or len(os.sched_getaffinity(0)), progress=progress)
         store.finish()

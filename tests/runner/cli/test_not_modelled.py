@@ -21,7 +21,7 @@ FILE: dict[str, Any] = {
     "compute": {"forward": "20ms", "backward": "40ms", "activation": "64KiB"},
     "training": {"microbatches": 2},
 }
-CLEAN = "simulated: links as asked, by construction"
+CLEAN = "simulated: links as configured, by construction"
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_a_simulation_names_the_links_whose_loss_or_jitter_it_lacks(settings: tu
     done = simulated(*settings)
     assert f"not modelled: {text}: the figures are those without" in done.stderr
     assert CLEAN not in done.stdout
-    assert f"simulated, links NOT as asked: {text} not modelled" in one_line(done.stdout)
+    assert f"simulated, links NOT as configured: {text} not modelled" in one_line(done.stdout)
     run = only("runs")
     page = (run / "report.html").read_text(encoding="utf-8")
     assert 'role="alert"' in page

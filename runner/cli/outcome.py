@@ -79,7 +79,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
     for heading in ("iteration\nseconds", "GPU\nutilization", "WAN MB in\nthe trial", "tokens/s"):
         table.add_column(heading, justify="right", no_wrap=True)
     if judged:
-        table.add_column("links as\nasked", justify="right", no_wrap=True)
+        table.add_column("links as\nconfigured", justify="right", no_wrap=True)
     for row in rows:
         measured = [_standing(row)] if judged else []
         table.add_row(

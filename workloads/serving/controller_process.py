@@ -29,7 +29,7 @@ from workloads.prefill.request import Request
 from workloads.serving.controller_config import ControllerConfig
 from workloads.serving.frame_channel import Document, FrameChannel
 from workloads.serving.gpu.precise_timer import PreciseTimer
-from workloads.serving.peer_channel import PeerChannel
+from workloads.serving.peer_channel import PeerChannel, dispatch
 from workloads.serving.rendezvous import Listener
 from workloads.transport.peer import TransportError
 
@@ -72,9 +72,7 @@ class ControllerProcess:
         """Serve until the end, then write the records."""
         while not self._ending:
             due = self._next is not None and self._due_ns(self._next) <= time.monotonic_ns()
-            for key, mask in self._selector.select(0 if due else None):
-                if key.fileobj in self._selector.get_map():
-                    key.data(mask)
+            dispatch(self._selector, 0 if due else None)
             self._play_arrivals()
         self._listener.close()
         self._write_records()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from workloads.config_file import read_config
 from workloads.parent_process import die_with_parent
 from workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
-from workloads.serving.peer_channel import PeerChannel
+from workloads.serving.peer_channel import PeerChannel, dispatch
 from workloads.serving.rendezvous import Listener, ServingError, call, send_hello
 from workloads.serving.serving_configs import DecodeConfig
 from workloads.transport.peer import TransportError
@@ -69,9 +69,7 @@ class DecodeProcess:
         self._controller = PeerChannel(self._selector, channel, self._handle_command, lambda why: self.end())
         decoder = self._decoder
         while not self._ending:
-            for key, mask in self._selector.select(0 if decoder is not None and decoder.busy else None):
-                if key.fileobj in self._selector.get_map():
-                    key.data(mask)
+            dispatch(self._selector, 0 if decoder is not None and decoder.busy else None)
             if decoder is not None:
                 decoder.step()
         self._listener.close()

@@ -7,6 +7,18 @@ from workloads.serving.frame_channel import Document, FrameChannel, Payload
 from workloads.transport.frames.frame import FrameError
 
 
+def dispatch(selector: selectors.BaseSelector, timeout_s: float | None) -> None:
+    """Wait for the selector, and call the function of every key that is ready.
+
+    A key that an earlier function of the same round has unregistered is left out.
+    """
+    for key, mask in selector.select(timeout_s):
+        # Looked up by descriptor: a socket that has been closed meanwhile has none any more, which is an error.
+        current = selector.get_map().get(key.fd)
+        if current is not None and current.fileobj is key.fileobj:
+            key.data(mask)
+
+
 class PeerChannel:
     """Reads and writes a channel as far as possible, whenever the selector reports it as ready.
 

@@ -12,7 +12,7 @@ from workloads.compute.timer_slack import wake_precisely
 from workloads.prefill.messages import Piece, PieceDone, QueuePiece, from_document, to_document
 from workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
 from workloads.serving.gpu.shared_gpu import SharedGpu
-from workloads.serving.peer_channel import PeerChannel
+from workloads.serving.peer_channel import PeerChannel, dispatch
 from workloads.serving.rendezvous import Listener, ServingError, call, send_hello
 from workloads.serving.serving_configs import Endpoint, GpuServingConfig
 from workloads.transport.peer import TransportError
@@ -60,7 +60,7 @@ class GpuWorker:
             wake_precisely()
             self._rendezvous()
             while not self._stopping and not self._fault:
-                self._poll(None)
+                dispatch(self._selector, None)
                 self._send_messages()
             self._send_shutdown()
         except (ServingError, TransportError, OSError, ValueError, KeyError, RuntimeError) as fault:
@@ -103,11 +103,6 @@ class GpuWorker:
             os.eventfd_read(self._gpu.news)
         except BlockingIOError:
             return
-
-    def _poll(self, timeout_s: float | None) -> None:
-        for key, mask in self._selector.select(timeout_s):
-            if key.fileobj in self._selector.get_map():
-                key.data(mask)
 
     def _handle_command(self, document: Document) -> None:
         command = from_document(document)
@@ -161,7 +156,7 @@ class GpuWorker:
         self._controller.send({"message": "Shutdown", "gpu": self._config.gpu})
         deadline_ns = time.monotonic_ns() + _SHUTDOWN_NS
         while self._controller.here and self._controller.channel.unsent and time.monotonic_ns() < deadline_ns:
-            self._poll(0.1)
+            dispatch(self._selector, 0.1)
 
     def _write_counts(self) -> None:
         counts = {

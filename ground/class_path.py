@@ -17,3 +17,15 @@ def load_subclass(class_path: str, base: type[Any]) -> type[Any]:
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ValueError(f"{class_path}: {class_name} is not a subclass of {base.__module__}.{base.__qualname__}")
     return found
+
+
+def create(class_path: str, base: type[Any], /, *arguments: object, **options: object) -> Any:
+    """Create an object of the subclass of ``base`` at ``class_path``.
+
+    Raise ValueError with the path and the fault, also for options that the class does not take.
+    """
+    kind = load_subclass(class_path, base)
+    try:
+        return kind(*arguments, **options)
+    except TypeError as mismatch:
+        raise ValueError(f"{class_path}: {mismatch}") from mismatch

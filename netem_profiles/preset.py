@@ -4,11 +4,9 @@ A preset is a YAML file. Those shipped with wanbed are beside this module. Other
 of the group ``wanbed.profiles`` that gives the path of such a file. A user's own file is given by its path.
 """
 
-import sys
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from functools import cache, lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
 from itertools import combinations
 from os import fspath
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from ground.entry_points import installed
 from ground.shown_text import one_line
 from ground.strict_model import InputError, StrictModel, parse_model
 from ground.yaml_document import parse_document, read_text
@@ -87,16 +86,10 @@ def _parsed(source: str, text: str) -> PresetSpec:
     return parse_model(PresetSpec, parse_document(text, source), source)
 
 
-@cache
-def _entry_points(_searched: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return the entry points of installed packages. Cached: a search takes milliseconds, at every sweep point."""
-    return tuple(entry_points(group=ENTRY_POINT_GROUP))
-
-
 def _preset_paths() -> dict[str, Path]:
     """Return the path of every preset by its name. Raise InputError if a name is used twice or leads to no path."""
     paths = {path.stem: path for path in _SHIPPED.iterdir() if path.suffix in _SUFFIXES}
-    for point in _entry_points(tuple(sys.path)):
+    for point in installed(ENTRY_POINT_GROUP):
         package = point.dist.name if point.dist else point.value
         if point.name in paths:
             raise InputError(

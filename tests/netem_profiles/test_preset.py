@@ -194,13 +194,13 @@ def entry_point(name: str, target: object) -> SimpleNamespace:
 
 def test_another_package_adds_a_preset_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own.yaml").write_text(OWN)
-    monkeypatch.setattr(preset, "_entry_points", lambda _: [entry_point("theirs", tmp_path / "own.yaml")])
+    monkeypatch.setattr(preset, "installed", lambda _: [entry_point("theirs", tmp_path / "own.yaml")])
     assert "theirs" in preset_names()
     assert load_preset("theirs", ["here", "there"])[frozenset(("here", "there"))].latency_ns == 7_500_000
 
 
 def test_another_package_cannot_take_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preset, "_entry_points", lambda _: [entry_point("azure", tmp_path / "own.yaml")])
+    monkeypatch.setattr(preset, "installed", lambda _: [entry_point("azure", tmp_path / "own.yaml")])
     with pytest.raises(
         InputError, match="'azure': the name is taken already, rename the preset of the package somebody"
     ):
@@ -208,6 +208,6 @@ def test_another_package_cannot_take_a_shipped_name(tmp_path: Path, monkeypatch:
 
 
 def test_an_entry_point_that_leads_to_no_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preset, "_entry_points", lambda _: [entry_point("theirs", 7)])
+    monkeypatch.setattr(preset, "installed", lambda _: [entry_point("theirs", 7)])
     with pytest.raises(InputError, match="'theirs': the entry point somebody:profile of somebody"):
         preset_names()

@@ -5,13 +5,12 @@ in the group ``wanbed.profiles`` whose value is the path of such a file (the sam
 YAML). A user's own file is given by its path.
 """
 
-import sys
 from difflib import get_close_matches
-from functools import cache, lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
 from os import fspath
 from pathlib import Path
 
+from ground.entry_points import installed
 from ground.strict_model import InputError
 from workloads.profiles.compute_profile import ComputeProfile, EstimatedProfile, MeasuredProfile
 from workloads.profiles.profile_document import parse_content, read_content
@@ -55,16 +54,10 @@ def _parsed(path: Path, content: bytes) -> ComputeProfile:
     return parse_content(path, content, _MODELS, "profile", "the ones that are shipped")
 
 
-@cache
-def _entry_points(_searched: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return the entry points of installed packages. Cached: a search takes milliseconds, at every sweep point."""
-    return tuple(entry_points(group=ENTRY_POINT_GROUP))
-
-
 def _profile_paths() -> dict[str, Path]:
     """Return the path of each compute profile by its name. Raise InputError if two packages use the same name."""
     paths = {path.stem: path for path in _SHIPPED.iterdir() if path.suffix == _SUFFIX}
-    for point in _entry_points(tuple(sys.path)):
+    for point in installed(ENTRY_POINT_GROUP):
         package = point.dist.name if point.dist else point.value
         try:
             path = Path(fspath(point.load()))

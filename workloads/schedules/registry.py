@@ -4,12 +4,10 @@ A package adds a schedule, a subclass of ``Schedule``, by an entry point in the 
 looked up when an experiment is read. A rank gets the path of the class.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
-from importlib.metadata import entry_points
 
+from ground.entry_points import installed
 from ground.strict_model import InputError
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.schedule import Schedule, create_schedule
@@ -19,7 +17,7 @@ ENTRY_POINT_GROUP = "wanbed.schedules"
 
 def schedule_names() -> tuple[str, ...]:
     """Return the names of all schedules, sorted."""
-    return tuple(sorted({entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}))
+    return tuple(sorted({entry.name for entry in installed(ENTRY_POINT_GROUP)}))
 
 
 def schedule_class_path(name: str, *, also: Sequence[str] = ()) -> str:
@@ -28,7 +26,7 @@ def schedule_class_path(name: str, *, also: Sequence[str] = ()) -> str:
     ``also`` are further names, handled by the caller, that the error message offers too. Raise InputError if no package
     or several have that name.
     """
-    paths = set(_paths(name, tuple(sys.path)))
+    paths = {entry.value for entry in installed(ENTRY_POINT_GROUP) if entry.name == name}
     if len(paths) > 1:
         raise InputError(f"schedule: several packages bring a schedule {name!r} ({', '.join(sorted(paths))}), keep one")
     if not paths:
@@ -37,12 +35,6 @@ def schedule_class_path(name: str, *, also: Sequence[str] = ()) -> str:
         remedy = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
         raise InputError(f"schedule: no schedule {name!r}, {remedy}")
     return paths.pop()
-
-
-@cache
-def _paths(name: str, _searched: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the class paths of that name in all installed packages. Cached: each sweep point would search for 1 ms."""
-    return tuple(entry.value for entry in entry_points(group=ENTRY_POINT_GROUP, name=name))
 
 
 def schedule_by_name(name: str, shape: PipelineShape, options: Mapping[str, object] | None = None) -> Schedule:

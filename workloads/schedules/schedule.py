@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ground.class_path import load_subclass
+from ground.class_path import create, load_subclass
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -166,8 +166,5 @@ def load_schedule(class_path: str) -> type[Schedule]:
 
 def create_schedule(class_path: str, shape: PipelineShape, options: Mapping[str, object]) -> Schedule:
     """Create a schedule for one iteration. Raise ValueError if the path, the options or the shape are not valid."""
-    schedule_class = load_schedule(class_path)
-    try:
-        return schedule_class(shape, **options)
-    except TypeError as mismatch:
-        raise ValueError(f"{class_path}: {mismatch}") from mismatch
+    schedule: Schedule = create(class_path, Schedule, shape, **options)
+    return schedule

@@ -78,18 +78,18 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_another_package_adds_a_profile_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "theirs.json").write_text(a100_with(title="theirs"))
     points = [entry_point("b200", tmp_path / "theirs.json"), entry_point("a-wan", tmp_path / "wan.yaml")]
-    monkeypatch.setattr(catalogue, "_entry_points", lambda _: points)
+    monkeypatch.setattr(catalogue, "installed", lambda _: points)
     assert profile_names() == ("a100", "b200", "cpu")
     assert load_profile("b200").title == "theirs"
 
 
 def test_another_package_cannot_take_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "_entry_points", lambda _: [entry_point("a100", tmp_path / "theirs.json")])
+    monkeypatch.setattr(catalogue, "installed", lambda _: [entry_point("a100", tmp_path / "theirs.json")])
     with pytest.raises(InputError, match="somebody gives a profile whose name is taken"):
         load_profile("a100")
 
 
 def test_an_entry_point_that_leads_to_no_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "_entry_points", lambda _: [entry_point("theirs", 7)])
+    monkeypatch.setattr(catalogue, "installed", lambda _: [entry_point("theirs", 7)])
     with pytest.raises(InputError, match="'theirs': the entry point somebody:profile of somebody"):
         profile_names()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ground.class_path import load_subclass
+from ground.class_path import create, load_subclass
 from workloads.compute.compute import Compute, MeasuredDevice, TrainingGpu
 from workloads.compute.replay import ReplayCosts
 from workloads.model.gpt_config import GptConfig
@@ -136,8 +136,5 @@ def load_backend(class_path: str) -> type[ComputeBackend]:
 
 def create_backend(class_path: str, options: Mapping[str, Any]) -> ComputeBackend:
     """Create a back end. Raise ValueError if the path or the options are not valid."""
-    backend_class = load_backend(class_path)
-    try:
-        return backend_class(**options)
-    except TypeError as mismatch:
-        raise ValueError(f"{class_path}: {mismatch}") from mismatch
+    backend: ComputeBackend = create(class_path, ComputeBackend, **options)
+    return backend

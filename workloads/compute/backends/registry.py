@@ -4,9 +4,7 @@ A package adds a back end, a subclass of ``ComputeBackend``, by an entry point i
 are looked up when an experiment is read. A rank gets the path of the class.
 """
 
-import sys
-from functools import cache
-from importlib.metadata import entry_points
+from ground.entry_points import installed
 
 ENTRY_POINT_GROUP = "wanbed.compute"
 
@@ -18,7 +16,7 @@ _OWN = {
 
 def backend_names() -> tuple[str, ...]:
     """Return the names of all back ends, sorted."""
-    return tuple(sorted(_paths(tuple(sys.path))))
+    return tuple(sorted(_paths()))
 
 
 def backend_class_path(name: str) -> str:
@@ -26,7 +24,7 @@ def backend_class_path(name: str) -> str:
 
     Raise ValueError if no package or several have that name.
     """
-    paths = _paths(tuple(sys.path)).get(name, set())
+    paths = _paths().get(name, set())
     if len(paths) > 1:
         raise ValueError(f"several packages bring a back end {name!r} ({', '.join(sorted(paths))}), keep one")
     if not paths:
@@ -35,10 +33,9 @@ def backend_class_path(name: str) -> str:
     return next(iter(paths))
 
 
-@cache
-def _paths(_searched: tuple[str, ...]) -> dict[str, set[str]]:
-    """Return the class paths of each name. Cached: a search takes a millisecond, at every sweep point."""
+def _paths() -> dict[str, set[str]]:
+    """Return the class paths of each name."""
     found = {name: {path} for name, path in _OWN.items()}
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
+    for entry in installed(ENTRY_POINT_GROUP):
         found.setdefault(entry.name, set()).add(entry.value)
     return found

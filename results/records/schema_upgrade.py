@@ -16,7 +16,7 @@ EARLIER_VERSIONS = ("1", "2")
 FIRST_VERSION = "1"
 
 EARLIER_POINT_NAME = "cell-"
-"""How the names of sweep points' folders and files began up to version 2."""
+"""Begins the names of sweep points' folders and files up to version 2."""
 
 _SENDS, _RECEIVES = "send", "receive"
 _EARLIER_KEYS = {"cell": "sweep_point", "cells": "sweep_points"}

@@ -76,7 +76,9 @@ def _gradients_folder(store: RunStore, trial: TrialId) -> Path:
 def _calibrate(store: RunStore, point: SweepPoint, testbed: Testbed, dilation: float, log: Log) -> None:
     values = ", ".join(f"{path}={value}" for path, value in point.values.items())
     log(f"measuring the links{f' at {values}' if values else ''}")
-    links = [link.undilated(dilation) for link in calibrate(testbed, lambda link: log(_told(link.undilated(dilation))))]
+    links = [
+        link.undilated(dilation) for link in calibrate(testbed, lambda link: log(_link_text(link.undilated(dilation))))
+    ]
     store.write_calibration(point.index, [_row(link) for link in links])
     bursts = bursts_of(testbed.gateway_plan, links)
     small = [said for variant in point.variants for said in small_transfers(variant, bursts)]
@@ -86,7 +88,7 @@ def _calibrate(store: RunStore, point: SweepPoint, testbed: Testbed, dilation: f
     store.update_manifest(_by_point(store, point, read_back))
 
 
-def _told(link: LinkMeasurement) -> str:
+def _link_text(link: LinkMeasurement) -> str:
     configured_goodput = (
         "unlimited" if link.configured_goodput_bps is None else f"{link.configured_goodput_bps / 1e6:.1f}"
     )

@@ -1,4 +1,4 @@
-"""Make the plan of each rank of a sweep point's variant that torch itself schedules."""
+"""Make the configuration of each rank of a variant that is a baseline of torch's."""
 
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
 from runner.resolve.experiment import SweepPoint
@@ -10,13 +10,13 @@ INTERFACE = "eth0"
 
 
 def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig) -> list[BaselineConfig]:
-    """Return one plan for each rank, in order: ``pipeline x stages + stage``. Rank 0 keeps the store where all meet."""
+    """Return one configuration for each rank, in order: ``pipeline x stages + stage``. Rank 0 serves the store."""
     spec, placement = point.spec, variant.placement
     store = setting.addresses.address(placement.places[0].host)
-    plans = []
+    configs = []
     for rank, place in enumerate(placement.places):
         gradients = setting.gradients(rank)
-        plans.append(
+        configs.append(
             BaselineConfig(
                 rank=rank,
                 host=place.host.name,
@@ -45,4 +45,4 @@ def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: Sha
                 threads=spec.compute.threads or 1,
             )
         )
-    return plans
+    return configs

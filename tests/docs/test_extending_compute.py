@@ -20,6 +20,7 @@ from runner.simulator.simulation import KIND_CODES
 from runner.simulator.variant_simulation import simulate_variant
 from testbed.network.topology import Host
 from tests.docs.pages import DOCS, blocks
+from tests.support import third_party
 from workloads.compute.backends.registry import ENTRY_POINT_GROUP
 from workloads.rank_config import RankConfig
 
@@ -46,16 +47,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     site = tmp_path / "site"
     (code,), (project,), (experiment,) = (blocks(PAGE, language, SECTION) for language in ("python", "toml", "yaml"))
     module = code.splitlines()[0].removeprefix("# ")
-    information = site / "products-1.0.dist-info"
-    information.mkdir(parents=True)
-    (site / module).write_text(code)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: products\nVersion: 1.0\n")
     entries = tomllib.loads(project)["project"]["entry-points"][ENTRY_POINT_GROUP]
-    lines = [f"[{ENTRY_POINT_GROUP}]", *(f"{name} = {path}" for name, path in entries.items())]
-    (information / "entry_points.txt").write_text("\n".join(lines))
-    monkeypatch.syspath_prepend(site)
+    third_party.install(site, monkeypatch, module.removesuffix(".py"), ENTRY_POINT_GROUP, entries, code=code)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT)]))
-    monkeypatch.delitem(sys.modules, module.removesuffix(".py"), raising=False)
     (tmp_path / "products.yaml").write_text(experiment)
     return tmp_path / "products.yaml"
 

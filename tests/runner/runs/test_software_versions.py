@@ -7,6 +7,7 @@ import pytest
 
 from runner.runs import software_versions
 from runner.runs.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
+from tests.support.third_party import install
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -91,11 +92,8 @@ def test_versions_cover_every_library_needed_at_run_time_and_no_other() -> None:
 @pytest.fixture
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package of another author, which has the schedule ``lifo``."""
-    installed = tmp_path / "their_schedules-1.2.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: their-schedules\nVersion: 1.2\n")
-    (installed / "entry_points.txt").write_text("[wanbed.schedules]\nlifo = their_schedules:Lifo\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    entries = {"lifo": "their_schedules:Lifo"}
+    install(tmp_path, monkeypatch, "their_schedules", "wanbed.schedules", entries, version="1.2")
 
 
 @pytest.mark.usefixtures("third_party")

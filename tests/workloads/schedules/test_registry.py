@@ -1,9 +1,9 @@
-import sys
 from pathlib import Path
 
 import pytest
 
 from ground.strict_model import InputError
+from tests.support import third_party
 from workloads.schedules.gpipe import GPipe
 from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -16,17 +16,9 @@ SHAPE = PipelineShape(2, 4)
 @pytest.fixture
 def third_party_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package of somebody else's that brings the schedule ``lifo``, and two that are none."""
-    (tmp_path / "their_schedules.py").write_text(
-        "from workloads.schedules.gpipe import GPipe\n\n\nclass Lifo(GPipe):\n    pass\n\n\nunrelated = 1\n"
-    )
-    metadata = tmp_path / "their_schedules-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: their-schedules\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(
-        "[wanbed.schedules]\nlifo = their_schedules:Lifo\nbroken = their_schedules:unrelated\ngone = not_there:Lifo\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "their_schedules", raising=False)
+    code = "from workloads.schedules.gpipe import GPipe\n\n\nclass Lifo(GPipe):\n    pass\n\n\nunrelated = 1\n"
+    entries = {"lifo": "their_schedules:Lifo", "broken": "their_schedules:unrelated", "gone": "not_there:Lifo"}
+    third_party.install(tmp_path, monkeypatch, "their_schedules", "wanbed.schedules", entries, code=code)
 
 
 def test_the_schedules_of_this_package_are_known_by_name() -> None:

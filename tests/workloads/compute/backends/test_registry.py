@@ -1,8 +1,8 @@
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import third_party
 from workloads.compute.backends import registry
 from workloads.compute.backends.backend import create_backend, load_backend
 from workloads.compute.backends.registry import backend_class_path, backend_names
@@ -13,17 +13,11 @@ from workloads.compute.backends.torch_backend import TorchBackend
 @pytest.fixture
 def third_party_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package of somebody else's that brings the back end ``still``, and a second ``torch``."""
-    (tmp_path / "their_compute.py").write_text(
+    code = (
         "from workloads.compute.backends.replay_backend import ReplayBackend\nclass Still(ReplayBackend):\n    pass\n"
     )
-    metadata = tmp_path / "their_compute-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: their-compute\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(
-        f"[{registry.ENTRY_POINT_GROUP}]\nstill = their_compute:Still\ntorch = their_compute:Still\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "their_compute", raising=False)
+    entries = {"still": "their_compute:Still", "torch": "their_compute:Still"}
+    third_party.install(tmp_path, monkeypatch, "their_compute", registry.ENTRY_POINT_GROUP, entries, code=code)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("replay", ReplayBackend), ("torch", TorchBackend)])

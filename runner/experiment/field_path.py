@@ -14,7 +14,7 @@ from pydantic import BaseModel, JsonValue
 from ground.shown_text import one_line, shortened, shown
 from ground.strict_model import InputError, prefixed
 from ground.yaml_document import parse_yaml
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 
 Steps = tuple[str, ...]
 

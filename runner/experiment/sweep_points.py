@@ -9,10 +9,11 @@ from ground.shown_text import one_line, shortened
 from ground.strict_model import InputError, parse_model, prefixed
 from ground.yaml_document import read_document
 from netem_profiles.preset import load_preset
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.field_path import override_source, with_override, with_value
-from runner.experiment.model import ExperimentSpec
 from runner.experiment.sweep import combinations, swept_paths, value_text
-from testbed.network.topology import LinkConditions, Topology, TopologySpec, resolve_topology
+from testbed.network.topology import LinkConditions, Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
-from runner.experiment.model import TransportSpec
+from runner.experiment.transport_spec import TransportSpec
 from runner.planner.candidate import Candidate, Runs
 from runner.resolve.stage_costs import StageCosts
 from testbed.network.topology import Topology

@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Literal
 
 from ground.strict_model import LocatedError
-from runner.experiment.model import Clock, TransportSpec
+from runner.experiment.experiment_spec import Clock
+from runner.experiment.transport_spec import TransportSpec
 from runner.planner.algorithm1 import greedy_candidates
 from runner.planner.bound import IterationBound, tokens_per_s
 from runner.planner.candidate import Candidate, Priced, Pricing, Runs

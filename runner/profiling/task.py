@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ground.shown_text import MAX_DIGITS, shown
 from ground.strict_model import InputError, parse_model
-from runner.experiment.model import NAMED_MODELS, ModelSpec
+from runner.experiment.model_spec import NAMED_MODELS, ModelSpec
 from testbed.kernel.missing import MissingError
 from workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
 from workloads.model.gpt_config import GptConfig

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 
-from runner.experiment.model import Clock, TransportSpec
+from runner.experiment.experiment_spec import Clock
+from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.connection_count import count_connections, tcp_settings, window_bps
 from runner.resolve.placement import Pair, Placement
 from runner.resolve.stage_costs import StageCosts

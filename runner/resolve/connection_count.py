@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from runner.experiment.model import Clock, TransportSpec
+from runner.experiment.experiment_spec import Clock
 from runner.experiment.quantities import MAX_CONNECTIONS
+from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.demand import connections_to_fill, connections_wanted
 from runner.resolve.placement import Pair
 from testbed.network.goodput import tcp_goodput_bps

@@ -11,7 +11,7 @@ from typing import Any
 from ground.shown_text import one_line
 from ground.strict_model import InputError, parse_model, prefixed
 from results.records.trial_id import TrialId
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep import MAX_TRIALS
 from runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, with_topology_inline
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive

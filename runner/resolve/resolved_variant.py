@@ -6,7 +6,9 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
-from runner.experiment.model import Clock, TransportSpec, VariantSpec
+from runner.experiment.experiment_spec import Clock
+from runner.experiment.transport_spec import TransportSpec
+from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
 from runner.resolve.placement import Pair, Placement
 from runner.resolve.stage_costs import StageCosts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ground.strict_model import InputError
 from ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.resolve.dilation import dilated_ns
 from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from workloads.model.gpt_config import GptConfig, bytes_per_element

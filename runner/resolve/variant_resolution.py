@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ground.strict_model import InputError, prefixed
-from runner.experiment.model import MAX_STAGES, ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.quantities import AUTO
+from runner.experiment.training_spec import MAX_STAGES
 from runner.resolve.boundary_costs import pipelines_to_share
 from runner.resolve.cell_costs import cell_costs
 from runner.resolve.checks.all_reduce_check import check_all_reduce

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.experiment.model import ExperimentSpec, VariantSpec
+from runner.experiment.experiment_spec import ExperimentSpec
+from runner.experiment.variant_spec import VariantSpec
 from testbed.network.topology import Topology
 
 

@@ -11,8 +11,9 @@ from typing import Any
 from ground.impairments import NOT_SIMULATED
 from ground.units import format_duration, format_fraction
 from results.reading.not_modelled import NotModelled, gathered
-from runner.experiment.model import ExperimentSpec, VariantSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.quantities import AUTO
+from runner.experiment.variant_spec import VariantSpec
 from testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})

@@ -6,7 +6,8 @@ from ground.units import format_rate
 from testbed.measurement.measurement import Flow, measure_goodput
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import TopologySpec, resolve_topology
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.testbed import bring_up
 
 HEADROOM = 1.6

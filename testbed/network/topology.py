@@ -1,119 +1,23 @@
 """Describe the emulated network: datacenters of hosts, and the WAN link between every two of them.
 
-``TopologySpec`` is what the user writes. ``resolve_topology`` turns it, once, into a ``Topology`` with every default
+``resolve_topology`` turns what the user writes, a ``TopologySpec``, once, into a ``Topology`` with every default
 filled in and every link complete. Latencies are one-way.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, Field, create_model, field_validator
+from typing import Any
 
 from ground.impairments import IMPAIRMENTS, UNIMPAIRED, Impairments
-from ground.shown_text import shown
-from ground.strict_model import InputError, Model, StrictModel
-from ground.units import DurationNs, Fraction, RateBps, format_duration
+from ground.strict_model import InputError
+from ground.units import format_duration
+from testbed.network.topology_spec import LinkSpec, TopologySpec, WanSpec
 
-MAX_DELAY_NS = 60 * 10**9
-MAX_HOSTS_PER_DATACENTER = 65_536
 MAX_EMULATED_HOSTS_PER_DATACENTER = 250
 """Limit of an emulated network, from its address space."""
-MAX_DATACENTERS = 250
-MAX_HOSTS = 2**20
-"""Limit of all datacenters together."""
-
 _NAMED_HOSTS = 20
-
-
-def _check_name(name: str) -> str:
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", name) is None:
-        raise ValueError(
-            f"{shown(name)} is not a valid name: give at most 40 letters, digits, dots, dashes and underscores"
-        )
-    return name
-
-
-def _check_delay(delay_ns: int) -> int:
-    if delay_ns > MAX_DELAY_NS:
-        raise ValueError(
-            f"{format_duration(delay_ns)} is above the {format_duration(MAX_DELAY_NS)} that a link may have"
-        )
-    return delay_ns
-
-
-Name = Annotated[str, AfterValidator(_check_name)]
-DelayNs = Annotated[DurationNs, AfterValidator(_check_delay)]
-
-
-class DatacenterSpec(StrictModel):
-    """One datacenter: its hosts are named ``<name>-0``, ``<name>-1``, and so on.
-
-    ``serving_hosts`` (default 0) is the number of additional hosts that do not train, ``<name>-serving-0`` and so on.
-    Inference decodes there: their GPUs, ``gpus_per_host`` each, belong to a serving pool.
-    """
-
-    name: Name
-    hosts: int = Field(ge=1, le=MAX_HOSTS_PER_DATACENTER)
-    gpus_per_host: int = Field(default=1, ge=1, le=64)
-    serving_hosts: int = Field(default=0, ge=0, le=MAX_HOSTS_PER_DATACENTER)
-
-
-class IntraSpec(StrictModel):
-    """The network inside every datacenter: one-way latency host to host, and the rate of each host's port."""
-
-    latency: DelayNs = 50_000
-    rate: RateBps = None
-
-
-def _with_impairments(model: type[Model]) -> type[Model]:
-    """Add a field for each impairment to a model."""
-    fields: dict[str, Any] = {
-        each.name: (DelayNs if each.is_duration else Fraction, none) for each, none in UNIMPAIRED.items()
-    }
-    return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields)
-
-
-@_with_impairments
-class WanSpec(StrictModel):
-    """Latency, rates and impairments of a WAN link, the same in both directions.
-
-    ``rate`` is that of the trunk between two datacenters; ``node_pair_rate`` limits each pair of hosts across it. Each
-    impairment of ``ground.impairments`` has a field: ``jitter`` is the largest deviation of the one-way latency to
-    either side, uniformly distributed and without reordering; ``loss`` is the fraction of packets dropped at random in
-    each direction.
-    """
-
-    latency: DelayNs = 0
-    rate: RateBps = None
-    node_pair_rate: RateBps = None
-
-
-class LinkSpec(WanSpec):
-    """The link of one pair of datacenters, where it differs from ``wan``; fields left out keep the value of ``wan``."""
-
-    between: tuple[str, str]
-
-
-class TopologySpec(StrictModel):
-    """The ``topology`` section of an experiment, as written."""
-
-    datacenters: tuple[DatacenterSpec, ...] = Field(min_length=1, max_length=MAX_DATACENTERS)
-    intra: IntraSpec = IntraSpec()
-    wan: WanSpec | None = None
-    links: tuple[LinkSpec, ...] = ()
-    profile: str | None = None
-
-    @field_validator("datacenters")
-    @classmethod
-    def _hosts_can_be_listed(cls, datacenters: tuple[DatacenterSpec, ...]) -> tuple[DatacenterSpec, ...]:
-        hosts = sum(datacenter.hosts + datacenter.serving_hosts for datacenter in datacenters)
-        if hosts > MAX_HOSTS:
-            raise ValueError(f"they have {hosts} hosts together, more than {MAX_HOSTS}: give fewer")
-        return datacenters
 
 
 @dataclass(frozen=True)

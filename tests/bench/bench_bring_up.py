@@ -5,7 +5,8 @@ from statistics import median
 
 from ground.strict_model import parse_model
 from testbed.hosts.emulated_hosts import EmulatedNetwork
-from testbed.network.topology import TopologySpec, resolve_topology
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.substrate.probe import probe_guest, probe_kernel
 from testbed.testbed import bring_up
 

@@ -9,7 +9,8 @@ from statistics import median
 
 from ground.strict_model import parse_model
 from testbed.measurement.measurement import Flow, measure_goodput
-from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.testbed import Testbed, bring_up
 
 ROUNDS = 7

@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from ground.strict_model import InputError, LocatedError, StrictModel, parse_model, prefixed
 from ground.units import DurationNs
-from testbed.network.topology import TopologySpec
+from testbed.network.topology_spec import TopologySpec
 
 
 class Lamp(StrictModel):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ground.strict_model import parse_model
-from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.substrate.probe import SUBSTRATES, probe_guest, probe_kernel
 
 OFFERS = {"kernel": probe_kernel, "guest": probe_guest}

@@ -12,7 +12,8 @@ from ground.strict_model import parse_model
 from testbed.measurement.bounded_transfer import Ends, transfer_bps
 from testbed.measurement.calibration import calibrate
 from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.testbed import bring_up
 
 RATES = ("100Mbit", "1Gbit", "5Gbit")

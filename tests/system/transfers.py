@@ -13,7 +13,8 @@ from ground.strict_model import parse_model
 from testbed.measurement.bounded_transfer import Ends
 from testbed.measurement.timed_transfers import open_connection, open_windows, transfers_s, wire_bytes
 from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.testbed import bring_up
 
 RATE_BPS, LATENCY_S = 100_000_000, 0.02

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.testbed import Testbed
 
 TOPOLOGY = resolve_topology(

@@ -12,7 +12,8 @@ from testbed import testbed as module
 from testbed.claims.registry import claims
 from testbed.hosts.emulated_hosts import EmulatedNetwork
 from testbed.kernel.missing import MissingError
-from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.substrate.probe import KERNEL, Offer
 from testbed.testbed import HOST_PROGRAMS, MAX_TRIM_NS, Testbed, bring_up, wan_delay_trim_ns
 

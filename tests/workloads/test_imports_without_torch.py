@@ -11,7 +11,7 @@ import pytest
     [
         "workloads.compute.replay",
         "workloads.compute.backends.torch_backend",
-        "runner.experiment.model",
+        "runner.experiment.experiment_spec",
         "workloads.compute.torch_work",
         "workloads.model.gpt_config",
         "workloads.profiles.compute_profile",

@@ -17,7 +17,7 @@ from results.text.number_text import count_text, list_text, percent_text, second
 from runner.cli.arguments import AsJson, ExperimentFile, Overrides
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import log
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep_points import SweepPointSpec, read_experiment, sweep_point_specs
 from runner.planner.candidate import Priced, Runs
 from runner.planner.planning import Plan, PlanningTask, SearchName, plan

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ground.strict_model import InputError
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from testbed.kernel.inside import in_virtual_time
 from testbed.virtual_time.guest import run_inside
 from testbed.virtual_time.guest_boot import check_visible

@@ -6,10 +6,11 @@ What a simulation accepts but does not model is in ``runner.runs.not_modelled``.
 from collections.abc import Sequence
 
 from ground.strict_model import InputError
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.resolve.prefill.computed_prefill import check_computed_prefill
 from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.network.topology import Topology, TopologySpec, check_can_be_emulated
+from testbed.network.topology import Topology, check_can_be_emulated
+from testbed.network.topology_spec import TopologySpec
 
 
 def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ground.strict_model import InputError
-from runner.experiment.model import ExperimentSpec, TransportSpec
+from runner.experiment.experiment_spec import ExperimentSpec
+from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.connection_count import count_connections, tcp_settings
 from runner.resolve.placement import Pair, Placement, StagePlace
 from runner.resolve.stage_costs import StageCosts

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 
 from ground.strict_model import InputError
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.gpus.gpus import nvidia_gpus
 from workloads.inference.inference_model import InferenceModel

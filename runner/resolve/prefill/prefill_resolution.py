@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ground.shown_text import one_line
 from ground.strict_model import InputError, prefixed
-from runner.experiment.model import TransportSpec
 from runner.experiment.prefill_spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
+from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.placement import StagePlace
 from runner.resolve.prefill.computed_prefill import inference_work
 from runner.resolve.resolved_variant import ResolvedVariant

@@ -12,7 +12,8 @@ from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.measurement.calibration import LinkMeasurement
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.shared_rate import Timers
-from testbed.network.topology import TopologySpec, resolve_topology
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 BURSTS = {("east", "west"): 10_000, ("west", "west"): 50_000}
 

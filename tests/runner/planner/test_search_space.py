@@ -5,7 +5,8 @@ from ground.strict_model import parse_model
 from runner.planner.exhaustive import every_candidate
 from runner.planner.planning import search_space
 from runner.planner.search_space import alike_before, free_gpus, most_pipelines
-from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from tests.support.runner.planner_instances import document, random_task, task_of
 
 

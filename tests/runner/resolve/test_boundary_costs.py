@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from runner.experiment.model import TransportSpec
+from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.boundary_costs import boundary_costs, pipelines_to_share
 from runner.resolve.placement import Placement, place_stages
 from runner.resolve.stage_costs import StageCosts
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.tcp_settings import HELD_WINDOW_SHARE
-from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 AUTO = TransportSpec(connections="auto")
 MEGABYTE = 10**6

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.experiment.model import TransportSpec
+from runner.experiment.transport_spec import TransportSpec
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.connection_count import CutPair, count_connections, cut_pairs, tcp_settings, window_bps
 from runner.resolve.experiment import SweepPoint

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from runner.resolve.demand import connections_to_fill, network_demand
 from runner.resolve.placement import place_stages
-from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 MBIT = 10**6
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ground.strict_model import InputError, parse_model
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.resolve.stage_costs import StageCosts, stage_costs
 from workloads.schedules.action import ActionKind
 

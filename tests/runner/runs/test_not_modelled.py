@@ -11,13 +11,14 @@ from pydantic import BaseModel
 from ground.strict_model import InputError
 from results.reading.not_modelled import NotModelled
 from runner.emulation.network_choice import emulated_points
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.checks.engine_limits import check_packets_arrive
 from runner.resolve.experiment import SweepPoint
 from runner.runs.manifest import gather_manifest
 from runner.runs.not_modelled import as_written, links_without, planned_without, simulated_without
-from testbed.network.topology import TopologySpec, resolve_topology
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 SIMULATOR_PAGE = Path(__file__).resolve().parents[3] / "docs" / "simulator.md"
 HEADING = "## What becomes of each field"

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from ground.strict_model import parse_model
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.planner.candidate import Candidate, Price, Pricing
 from runner.planner.planning import PlanningTask
 from runner.planner.planning_task import planning_task

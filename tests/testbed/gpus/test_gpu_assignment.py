@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from ground.strict_model import InputError
 from testbed.gpus.gpu_assignment import GpuAssignment, GpuSeat, assign_gpus
-from testbed.network.topology import Topology, TopologySpec, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 
 def network(*hosts: int, gpus_per_host: int = 1, serving_hosts: int = 0) -> Topology:

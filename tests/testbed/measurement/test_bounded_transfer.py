@@ -7,7 +7,8 @@ import pytest
 
 from ground.strict_model import parse_model
 from testbed.measurement.bounded_transfer import BUFFER_MAX_BYTES, Ends, StalledError, connected
-from testbed.network.topology import TopologySpec, resolve_topology
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 
 class Recorded(socket.socket):

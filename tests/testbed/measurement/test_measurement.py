@@ -9,7 +9,8 @@ from testbed.hosts.ping import MeasurementError
 from testbed.measurement import measurement
 from testbed.measurement.measurement import Flow, measure_goodput, parse_iperf3, settling_s
 from testbed.network.address_book import AddressBook
-from testbed.network.topology import TopologySpec, resolve_topology
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 IPERF3_TCP = """\
 {

@@ -11,7 +11,8 @@ import pytest
 from ground.strict_model import parse_model
 from testbed.measurement.bounded_transfer import Ends, StalledError
 from testbed.measurement.timed_transfers import Connection, transfers_s
-from testbed.network.topology import TopologySpec, resolve_topology
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 RATE_BPS = 10**9
 DESCRIPTORS_OF_SELECT = 1024

@@ -1,6 +1,7 @@
 from ground.strict_model import parse_model
 from testbed.network.address_book import AddressBook
-from testbed.network.topology import TopologySpec, resolve_topology
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 TOPOLOGY = resolve_topology(
     parse_model(

@@ -16,7 +16,8 @@ from testbed.network.gateway_layout import (
 )
 from testbed.network.gateway_plan import GatewayPlan, WanPort, pair_class
 from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s
-from testbed.network.topology import Datacenter, Host, LinkConditions, Topology, TopologySpec, WanLink, resolve_topology
+from testbed.network.topology import Datacenter, Host, LinkConditions, Topology, WanLink, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 FRAME_BITS = 8 * 1514
 NETEM_LIMIT_MAX = 2**32 - 1

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from ground.impairments import Impairments
 from ground.strict_model import InputError, parse_model
-from testbed.network.topology import LinkConditions, Topology, TopologySpec, check_can_be_emulated, resolve_topology
+from testbed.network.topology import LinkConditions, Topology, check_can_be_emulated, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 
 
 def resolved(document: dict[str, Any], **given_preset: Any) -> Topology:

@@ -15,7 +15,8 @@ from testbed.claims.registry import MARKER
 from testbed.kernel.link_counters import Counters
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.gateway_plan import GatewayPlan
-from testbed.network.topology import TopologySpec, resolve_topology
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.substrate import guest_kernel
 from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
 from testbed.substrate.substrate import SubstrateError, SubstrateFacts

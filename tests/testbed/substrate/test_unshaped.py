@@ -5,7 +5,8 @@ import pytest
 
 from testbed.kernel.missing import MissingError
 from testbed.network.gateway_layout import plan_gateways
-from testbed.network.topology import TopologySpec, resolve_topology
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.substrate import unshaped
 from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
 

@@ -6,7 +6,7 @@ import pytest
 from ground.strict_model import InputError
 from runner.emulation.virtual import virtual_clock
 from runner.emulation.virtual.virtual_clock import wants_guest
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.planner.experiment_file import parse_experiment
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"rate": "1Gbit"}}

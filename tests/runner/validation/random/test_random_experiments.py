@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ground.strict_model import parse_model
 from ground.units import parse_size_bytes
-from runner.experiment.model import ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
 from runner.paper.volume import Volume
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint

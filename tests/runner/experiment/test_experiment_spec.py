@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from ground.strict_model import InputError, parse_model
-from runner.experiment.model import NAMED_MODELS, ExperimentSpec
+from runner.experiment.experiment_spec import ExperimentSpec
+from runner.experiment.model_spec import NAMED_MODELS
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 2}]}
 

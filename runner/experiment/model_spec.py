@@ -1,0 +1,64 @@
+"""Define the field ``model`` of the experiment file."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, SerializerFunctionWrapHandler, model_serializer
+
+from ground.shown_text import shown
+from ground.strict_model import StrictModel
+from runner.experiment.quantities import whole_number
+from workloads.model.gpt_config import (
+    MAX_CONTEXT_TOKENS,
+    MAX_HEADS,
+    MAX_HIDDEN,
+    MAX_LAYERS,
+    MAX_VOCABULARY_TOKENS,
+    GptConfig,
+)
+
+
+class ModelSpec(StrictModel):
+    """The dimensions of the model. The file may give the name of one of ``NAMED_MODELS`` instead.
+
+    With compute times given in the file, ``context`` (tokens in a sequence) and ``hidden`` are enough. A compute
+    profile, torch and the default ``gradient`` size need all dimensions.
+    """
+
+    hidden: Annotated[int, whole_number(1, MAX_HIDDEN)]
+    context: Annotated[int, whole_number(1, MAX_CONTEXT_TOKENS)]
+    layers: Annotated[int, whole_number(1, MAX_LAYERS)] | None = None
+    heads: Annotated[int, whole_number(1, MAX_HEADS)] | None = None
+    vocabulary: Annotated[int, whole_number(1, MAX_VOCABULARY_TOKENS)] | None = None
+
+    @property
+    def config(self) -> GptConfig | None:
+        """The model to build, None if a dimension is missing. Raise ValueError if the dimensions make no model."""
+        if self.layers is None or self.heads is None or self.vocabulary is None:
+            return None
+        return GptConfig(self.layers, self.hidden, self.context, self.heads, self.vocabulary)
+
+    @model_serializer(mode="wrap")
+    def _by_name(self, write: SerializerFunctionWrapHandler) -> Any:
+        return next((name for name, model in NAMED_MODELS.items() if model == self), None) or write(self)
+
+
+NAMED_MODELS: Mapping[str, ModelSpec] = {
+    "gpt-a": ModelSpec(layers=12, hidden=4096, context=4096, heads=32, vocabulary=50_304),
+    "gpt-b": ModelSpec(layers=12, hidden=8192, context=6144, heads=64, vocabulary=50_304),
+    "gpt-tiny": ModelSpec(layers=4, hidden=128, context=128, heads=4, vocabulary=256),
+}
+
+
+def _model_by_name(written: object) -> object:
+    if isinstance(written, str) and written in NAMED_MODELS:
+        return NAMED_MODELS[written]
+    if isinstance(written, Mapping | ModelSpec):
+        return written
+    raise ValueError(
+        f"{shown(written)} is no model: known are {', '.join(NAMED_MODELS)}, or give its hidden and context"
+    )
+
+
+WrittenModel = Annotated[ModelSpec, BeforeValidator(_model_by_name)]
+"""A model as the file gives it: its dimensions, or one of the names of ``NAMED_MODELS``."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ground.impairments import NOT_SIMULATED
+from results.records.documents import SIMULATE
 from results.text.impairment_text import impairment_text
 from results.text.number_text import list_text
 
@@ -16,8 +17,6 @@ MAX_NAMED = 3
 """The most links or variants of one setting that a text names."""
 MAX_SETTINGS = 4
 """The most settings that a text names."""
-
-_SIMULATE = "simulate"
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def simulated_without(manifest: Mapping[str, Any], point: int) -> tuple[NotModel
     entry = _entry(manifest, point)
     if "not_modelled" in entry:
         return _read(entry["not_modelled"])
-    return _read_off_links(entry) if manifest.get("engine") == _SIMULATE else ()
+    return _read_off_links(entry) if manifest.get("engine") == SIMULATE else ()
 
 
 def planned_without(manifest: Mapping[str, Any], point: int) -> tuple[NotModelled, ...]:

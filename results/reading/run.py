@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from results.reading.run_documents import read_manifest, read_trials
 from results.reading.stored_trial import StoredTrial
-from results.reading.summary import SIMULATE, summarize
+from results.reading.summary import summarize
+from results.records.documents import SIMULATE
 from results.records.schema import CALIBRATION
 from results.records.trial_files import read_calibration, read_trial_table
 from results.records.trial_tables import GPU_TABLE, LINK_TABLE, PREFILL_TABLE, SPANS_TABLE, TCP_TABLE

@@ -7,6 +7,7 @@ from typing import Any
 from ground.atomic_write import PARTIAL
 from results.reading.manifest_check import check_manifest, check_trial_facts
 from results.reading.stored_trial import StoredTrial
+from results.records.documents import SIMULATE
 from results.records.run_store import MANIFEST, TRIAL_FACTS, RunError, read_json, trial_path
 from results.records.schema_upgrade import upgraded_document
 from results.records.trial_id import TrialId
@@ -16,7 +17,8 @@ def read_manifest(run: Path) -> dict[str, Any]:
     """Read a run's manifest. Raises RunError, one line that starts with a path, if there is none or it is damaged."""
     manifest = upgraded_document(read_json(run / MANIFEST))
     check_manifest(manifest, run / MANIFEST)
-    return manifest
+    # A simulation runs on no clock; earlier versions named the virtual one.
+    return {**manifest, "clock": None} if manifest.get("engine") == SIMULATE else manifest
 
 
 def read_trials(run: Path, manifest: Mapping[str, Any]) -> list[StoredTrial]:

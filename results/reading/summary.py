@@ -9,6 +9,7 @@ from results import metrics
 from results.reading.not_modelled import of_links, of_variant, simulated_without
 from results.reading.saturation import MachineLoad
 from results.reading.stored_trial import StoredTrial
+from results.records.documents import SIMULATE
 
 FIELDS = (
     "sweep_point",
@@ -45,9 +46,6 @@ _TYPES = {
     "network_core_busy_fraction": "float64",
 }
 _TRIAL = ["sweep_point", "variant", "repeat"]
-
-SIMULATE = "simulate"
-"""The engine whose links are as asked by construction, but for what it does not model: nothing is calibrated."""
 
 
 def calibrated_points(calibration: pd.DataFrame) -> set[int]:

@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
 from ground.impairments import IMPAIRMENTS
 
+SIMULATE = "simulate"
+"""The engine whose links are as configured by construction, but for what it does not model: nothing is calibrated."""
+
 Int32 = Annotated[int, Field(ge=0, lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[int, Field(gt=0, lt=2**63)]

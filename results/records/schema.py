@@ -185,7 +185,7 @@ SUMMARY = _schema(
     ),
     ("dilation", pa.float64(), "how many times slower than the experiment the machine went"),
     ("engine", pa.string(), "emulate or simulate"),
-    ("clock", pa.string(), "real or virtual"),
+    ("clock", pa.string(), "real or virtual, null for a simulation"),
     ("not_modelled", pa.list_(pa.string()), "what a simulation lacks of what was asked; of links: not `calibrated`"),
 )
 

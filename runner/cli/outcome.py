@@ -44,20 +44,29 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     from results.comparison.run_description import not_modelled_in  # noqa: PLC0415
     from results.reading.summary import summary_rows  # noqa: PLC0415
     from results.reading.summary_table import write_summary  # noqa: PLC0415
+    from results.report.prefill.prefill_service import prefill_rows  # noqa: PLC0415
+    from results.report.prefill.prefill_tables import prefill_records  # noqa: PLC0415
     from results.report.report import write_report  # noqa: PLC0415
+    from runner.cli.prefill_outcome import prefill_table, unfinished_warning  # noqa: PLC0415
 
     run = load(path)
     write_summary(run)
     rows = summary_rows(run.summary)
     report = path / "report.html"
     write_report([run], report)
+    prefill = prefill_rows(run)
     if as_json:
-        print(json.dumps({"run": str(path), "summary": rows}, indent=2))
+        served = {"prefill": prefill_records(prefill)} if prefill else {}
+        print(json.dumps({"run": str(path), "summary": rows, **served}, indent=2))
     else:
         console = Console(highlight=False)
         if not console.is_terminal:
             console = Console(highlight=False, width=_WIDTH)
         console.print(_table(rows, simulated=run.simulated, without=not_modelled_in(run)))
+        if prefill:
+            console.print(prefill_table(prefill))
+    if warning := unfinished_warning(prefill):
+        log(warning)
     print(f"report: {report}", file=sys.stderr if as_json else sys.stdout)
     return run.simulated or all(row["calibrated"] for row in rows)
 
@@ -76,7 +85,9 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
     judged = not simulated or bool(of_links(without))
     for heading in ("sweep point", "variant"):
         table.add_column(heading)
-    for heading in ("iteration\nseconds", "GPU\nutilization", "WAN MB in\nthe trial", "tokens/s"):
+    with_tokens = any(row["tokens_per_s"] is not None for row in rows)
+    figures = ["iteration\nseconds", "GPU\nutilization", "WAN MB in\nthe trial", *(["tokens/s"] if with_tokens else [])]
+    for heading in figures:
         table.add_column(heading, justify="right", no_wrap=True)
     if judged:
         table.add_column("links as\nconfigured", justify="right", no_wrap=True)
@@ -88,7 +99,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
             _figure(row["iteration_time_s"], ".3f"),
             _figure(row["gpu_utilization"], ".1%"),
             _figure(None if row["wan_bytes"] is None else row["wan_bytes"] / 1e6, ".1f"),
-            _figure(row["tokens_per_s"], ".0f"),
+            *([_figure(row["tokens_per_s"], ".0f")] if with_tokens else []),
             *measured,
         )
     return table

@@ -12,6 +12,8 @@ from workloads.compute.backends.backend import ComputeBackend, create_backend, l
 from workloads.compute.backends.registry import backend_class_path
 
 DEFAULT_KIND = "replay"
+WRITTEN_COSTS = ("forward", "backward", "backward_weight", "recompute", "optimizer", "activation", "gradient")
+"""The fields that state costs of the stages. Where one is written, they are those of no particular model."""
 
 
 def _known_backend(written: object) -> str:

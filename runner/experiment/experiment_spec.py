@@ -11,8 +11,8 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from ground.shown_text import shown
 from ground.strict_model import StrictModel
-from runner.experiment.compute_spec import ComputeSpec
-from runner.experiment.model_spec import NAMED_MODELS, WrittenModel
+from runner.experiment.compute_spec import WRITTEN_COSTS, ComputeSpec
+from runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
 from runner.experiment.prefill_spec import PrefillSpec
 from runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
 from runner.experiment.training_spec import TrainingSpec
@@ -29,14 +29,17 @@ Clock = Literal["real", "virtual"]
 class ExperimentSpec(StrictModel):
     """The whole experiment file. Only ``topology`` is required.
 
-    Defaults: ``name`` is the file's name; the model gpt-a; one variant, GPipe over one connection; no ``prefill``; no
+    ``model`` is the model that is trained. Its default is gpt-a, but no model where ``compute`` states costs of the
+    stages itself: there is then no limit of layers, and tokens are not counted.
+
+    Other defaults: ``name`` is the file's name; one variant, GPipe over one connection; no ``prefill``; no
     sweep; 1 repeat; seed 0; engine ``emulate`` (or ``simulate``); clock ``real`` (or ``virtual``, on which computation
     costs no time and idle time is skipped); ``dilation`` auto, which is 1 if the machine can carry the links.
     """
 
     name: PrintableName = "experiment"
     topology: TopologySpec
-    model: WrittenModel = NAMED_MODELS["gpt-a"]
+    model: WrittenModel | None = None
     compute: ComputeSpec = ComputeSpec()
     training: TrainingSpec = TrainingSpec()
     variants: tuple[VariantSpec, ...] = (VariantSpec(name="gpipe", schedule="gpipe"),)
@@ -47,6 +50,17 @@ class ExperimentSpec(StrictModel):
     engine: Literal["emulate", "simulate"] = "emulate"
     clock: Clock = "real"
     dilation: Dilation = AUTO
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_model(cls, written: object) -> object:
+        if not isinstance(written, Mapping) or "model" in written:
+            return written
+        compute = written.get("compute")
+        stated = compute if isinstance(compute, Mapping) and compute.get("profile") is None else {}
+        if any(stated.get(name) is not None for name in WRITTEN_COSTS):
+            return written
+        return {**written, "model": DEFAULT_MODEL}
 
     @field_validator("sweep", mode="before")
     @classmethod

@@ -49,6 +49,8 @@ NAMED_MODELS: Mapping[str, ModelSpec] = {
     "gpt-tiny": ModelSpec(layers=4, hidden=128, context=128, heads=4, vocabulary=256),
 }
 
+DEFAULT_MODEL = "gpt-a"
+
 
 def _model_by_name(written: object) -> object:
     if isinstance(written, str) and written in NAMED_MODELS:

@@ -3,17 +3,26 @@
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, PlainSerializer, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from ground.shown_text import shown
 from ground.strict_model import StrictModel
 from ground.units import DurationNs, SizeBytes, format_size
-from runner.experiment.quantities import NameOrPath, Truth, whole_number
+from runner.experiment.quantities import NameOrPath, PrintableName, Truth, whole_number
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.prefill.request_source import SourceKind
 from workloads.prefill.sources.arrivals import LEAST_CV, MOST_CV
+from workloads.prefill.sources.named_columns import ArrivalUnit
 
 DRAWN = (SourceKind.POISSON, SourceKind.GAMMA)
 DEPTHS = (1, 2, 4, 8)
@@ -100,6 +109,23 @@ def _token_bytes(size_bytes: int) -> int:
 TokenBytes = Annotated[SizeBytes, AfterValidator(_token_bytes)]
 
 
+class TraceColumnsSpec(StrictModel):
+    """The columns of a request trace that is in none of the published formats: CSV with a header, or JSONL."""
+
+    arrival: PrintableName = Field(
+        description="The column, or JSON field, of the arrival. Arrivals count from any origin.", examples=["sent_at"]
+    )
+    prompt: PrintableName = Field(description="The column of the prompt's length in tokens.", examples=["input_tokens"])
+    output: PrintableName = Field(
+        description="The column of the output's length in tokens.", examples=["output_tokens"]
+    )
+    unit: ArrivalUnit = Field(
+        description="The unit of the arrivals: `s`, `ms`, `us` or `ns` for numbers, which may have a fraction, and "
+        "`utc` for dates and times like 2023-11-16 18:17:03.97996.",
+        examples=["s"],
+    )
+
+
 class PrefillSpec(StrictModel):
     """Prefill as a service in the bubbles of training.
 
@@ -139,6 +165,12 @@ class PrefillSpec(StrictModel):
     kv: TokenBytes | None = None
     activation: TokenBytes | None = None
     skip_bad_lines: Truth = False
+    columns: TraceColumnsSpec | None = Field(
+        default=None,
+        description="The columns of a trace file with names of its own. Without it, the file is Azure's CSV (UTC "
+        "timestamps) or Mooncake's JSONL (milliseconds).",
+        examples=[{"arrival": "sent_at", "prompt": "input_tokens", "output": "output_tokens", "unit": "s"}],
+    )
 
     @property
     def drawn(self) -> bool:
@@ -151,6 +183,8 @@ class PrefillSpec(StrictModel):
             raise ValueError(f"rate: {self.trace} arrivals need one, write it like 4/s")
         if self.drawn and self.skip_bad_lines:
             raise ValueError("skip_bad_lines: only a file has lines: leave it out, or give the path of a trace")
+        if self.drawn and self.columns is not None:
+            raise ValueError("columns: only a file has columns: leave it out, or give the path of a trace")
         for name in ("prompt", "output"):
             if not self.drawn and getattr(self, name) is not None:
                 raise ValueError(f"{name}: the file has lengths of its own: leave {name} out")
@@ -166,3 +200,8 @@ class PrefillSpec(StrictModel):
         if self.training_memory > self.memory:
             raise ValueError("training_memory: it is more than the memory that a GPU has: give less, or more memory")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_no_columns(self, write: SerializerFunctionWrapHandler) -> Any:
+        document = write(self)
+        return {name: value for name, value in document.items() if name != "columns" or value is not None}

@@ -69,6 +69,8 @@ def sweep_point_specs(
     """
     with prefixed(f"{source}: "):
         paths = swept_paths(spec.sweep)
+    # Whether the file has a model is decided once, so that a sweep over costs does not take it away at its points.
+    document = {**spec.model_dump(mode="json", include={"model"}), **document}
     for index, values in enumerate(combinations(spec.sweep)):
         texts = {path: value_text(value) for path, value in values.items()}
         here = (

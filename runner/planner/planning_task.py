@@ -41,7 +41,7 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         pipelines,
         cut.microbatches,
         cut.memory_bound,
-        spec.model.context,
+        1 if spec.model is None else spec.model.context,
         variant.transport,
         spec.clock,
         schedule,

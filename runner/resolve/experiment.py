@@ -17,6 +17,7 @@ from runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, wi
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from runner.resolve.demand import NetworkDemand, network_demand
 from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_costs import model_config
 from runner.resolve.variant_resolution import Choose, resolve_variants
 from testbed.network.topology import Topology
 
@@ -41,9 +42,13 @@ class SweepPoint:
     text: Path | None
 
     @property
-    def tokens_per_iteration(self) -> int:
-        """Tokens trained on in one iteration, by every variant: its sequences times the model's context."""
-        return self.variants[0].sequences_per_iteration * self.spec.model.context
+    def tokens_per_iteration(self) -> int | None:
+        """Tokens trained on in one iteration, by every variant: its sequences times the model's context.
+
+        None without a model.
+        """
+        model = self.spec.model
+        return None if model is None else self.variants[0].sequences_per_iteration * model.context
 
     @property
     def demand(self) -> NetworkDemand:
@@ -192,7 +197,7 @@ def _text(spec: ExperimentSpec, directory: Path) -> Path | None:
     path = directory / spec.training.text
     if not path.is_file():
         raise InputError(f"training.text: {one_line(str(path))} is no file: give the path of a text")
-    needed_bytes = spec.model.context + 1
+    needed_bytes = model_config(spec, "a text").context + 1
     if path.stat().st_size < needed_bytes:
         raise InputError(
             f"training.text: {one_line(str(path))} holds {path.stat().st_size} bytes, a sequence and the "

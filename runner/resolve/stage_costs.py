@@ -7,6 +7,7 @@ from pathlib import Path
 from ground.strict_model import InputError
 from ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
 from runner.experiment.experiment_spec import ExperimentSpec
+from runner.experiment.model_spec import DEFAULT_MODEL
 from runner.resolve.dilation import dilated_ns
 from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from workloads.model.gpt_config import GptConfig, bytes_per_element
@@ -112,7 +113,9 @@ def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, directory: Pa
 
 
 def model_config(spec: ExperimentSpec, needed_by: str) -> GptConfig:
-    """Return the model with all its dimensions. Raise InputError if a dimension is missing or invalid."""
+    """Return the model with all its dimensions. Raise InputError if there is none, or a dimension is not valid."""
+    if spec.model is None:
+        raise InputError(f"model: {needed_by} needs one: give a model, like {DEFAULT_MODEL}")
     try:
         config = spec.model.config
     except ValueError as fault:
@@ -168,10 +171,16 @@ def _check_model_bytes(size_bytes: int, field: str) -> None:
 
 def _activation_bytes(spec: ExperimentSpec, stages: int) -> tuple[int, ...]:
     size_bytes = spec.compute.activation
+    if size_bytes is None and stages == 1:
+        size_bytes = 0
     if size_bytes is None:
+        if spec.model is None:
+            raise InputError(
+                "compute.activation: no model gives the size that a microbatch sends over a stage boundary: write it, "
+                f"like 32MiB, or give a model, like {DEFAULT_MODEL}"
+            )
         size_bytes = spec.model.context * spec.model.hidden * bytes_per_element(spec.training.precision)
-        if stages > 1:
-            _check_model_bytes(size_bytes, "activation")
+        _check_model_bytes(size_bytes, "activation")
     return _each(size_bytes, stages - 1, "boundaries between stages", "compute.activation")
 
 
@@ -180,6 +189,11 @@ def _gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int) -> tuple[
         return _each(spec.compute.gradient, stages, "stages", "compute.gradient")
     if pipelines == 1:
         return (0,) * stages
+    if spec.model is None:
+        raise InputError(
+            "compute.gradient: no model gives the size that a stage's replicas all-reduce: write it, like 500MB, or "
+            f"give a model, like {DEFAULT_MODEL}"
+        )
     config = model_config(spec, "the all-reduce of gradients (or give compute.gradient)")
     _check_layers(config, stages)
     gradient_bytes = tuple(config.gradient_bytes(stage, stages, spec.training.precision) for stage in range(stages))

@@ -20,7 +20,7 @@ def gather_manifest(
 
     ``created`` defaults to the current time and is written in UTC. ``checkout`` is the folder whose git revision is
     recorded. Facts that cannot be read are null. ``warmup_iterations`` and ``tokens_per_iteration`` are null if they
-    differ between sweep points; each entry of ``sweep_points`` has its own. A simulation's ``clock`` is virtual and its
+    differ between sweep points; each entry of ``sweep_points`` has its own. A simulation has no ``clock``, and its
     ``repeats`` is 1. The substrate, the dilation, and the qdiscs, sysctls and offloads that are read back are not
     included: they are known only when the testbed is up.
     """
@@ -35,7 +35,7 @@ def gather_manifest(
         "seed": spec.seed,
         "repeats": experiment.repeats,
         "engine": spec.engine,
-        "clock": "virtual" if spec.engine == "simulate" else spec.clock,
+        "clock": None if spec.engine == "simulate" else spec.clock,
         "variants": [
             {"name": variant["name"], "schedule": variant["schedule"], "transport": variant["transport"]}
             for variant in document["variants"]
@@ -86,5 +86,5 @@ def without_repetition(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]
     return lines
 
 
-def _if_same(values: list[int]) -> int | None:
+def _if_same(values: list[int] | list[int | None]) -> int | None:
     return values[0] if len(set(values)) == 1 else None

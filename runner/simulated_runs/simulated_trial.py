@@ -45,7 +45,7 @@ class TrialSpec:
     variant: ResolvedVariant
     iterations: int
     warmup: int
-    tokens_per_iteration: int
+    tokens_per_iteration: int | None
     planning_profile: str | None
 
     @classmethod

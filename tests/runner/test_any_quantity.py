@@ -23,7 +23,7 @@ EXPERIMENT: dict[str, Any] = {
         "links": [{"between": ["east", "west"]}],
     },
     "model": {"hidden": 64, "context": 64, "layers": 2, "heads": 2, "vocabulary": 10},
-    "compute": {"forward": "20ms"},
+    "compute": {"forward": "20ms", "activation": "32MiB"},
     "training": {"stages": 2, "pipelines": 1, "microbatches": 2},
     "prefill": {"trace": "poisson", "rate": "4/s"},
     "variants": [{"name": "one", "schedule": "eager-1f1b"}],

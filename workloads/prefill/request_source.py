@@ -8,6 +8,7 @@ from pathlib import Path
 from workloads.prefill.request import Request
 from workloads.prefill.sources.arrivals import gamma, poisson
 from workloads.prefill.sources.lengths import LogNormalLengths
+from workloads.prefill.sources.named_columns import TraceColumns
 from workloads.prefill.sources.trace import scaled
 from workloads.prefill.sources.trace_file import read_trace
 
@@ -34,8 +35,9 @@ class RequestSource:
 
     ``rate_per_s`` is the mean arrival rate, also for a file; ``stretched`` means that the file is scaled to this rate.
     ``variation`` is Gamma's coefficient of variation. ``prompt`` and ``output`` are unused for a file, which has its
-    own lengths. ``skipped_lines`` is the number of unusable lines of the file, which are skipped; ``digest`` is its
-    SHA-256. ``stretch`` multiplies every arrival time, for an emulation dilated by this factor.
+    own lengths, in ``columns`` if these are named. ``skipped_lines`` is the number of unusable lines of the file, which
+    are skipped; ``digest`` is its SHA-256. ``stretch`` multiplies every arrival time, for an emulation dilated by this
+    factor.
     """
 
     name: str
@@ -47,6 +49,7 @@ class RequestSource:
     output: TokenCount = TokenCount(128)
     path: str = ""
     digest: str = ""
+    columns: TraceColumns | None = None
     stretched: bool = False
     skipped_lines: int = 0
     stretch: float = 1.0
@@ -65,7 +68,7 @@ class RequestSource:
 
     def _requests(self) -> Iterator[Request]:
         if self.kind is SourceKind.FILE:
-            trace = read_trace(Path(self.path), skip_bad_lines=self.skipped_lines > 0)
+            trace = read_trace(Path(self.path), skip_bad_lines=self.skipped_lines > 0, columns=self.columns)
             return iter((scaled(trace, self.rate_per_s) if self.stretched else trace).requests)
         lengths = LogNormalLengths(self.prompt.median, self.prompt.spread, self.output.median, self.output.spread)
         if self.kind is SourceKind.GAMMA:

@@ -26,6 +26,7 @@ from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 from workloads.prefill.profile_files import load_prefill_profile
 from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
 from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
+from workloads.prefill.sources.named_columns import TraceColumns
 from workloads.prefill.sources.trace import Trace, scaled
 from workloads.prefill.sources.trace_file import read_trace
 
@@ -229,7 +230,9 @@ def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> Request
         remedy = f"did you mean {str(near[0])!r}?" if near else "give poisson, gamma, or the path of a trace"
         raise InputError(f"prefill.trace: {one_line(str(path))} is no file: {remedy}")
     path = path.resolve()
-    trace, digest = _read(path, path.stat().st_mtime_ns, prefill.skip_bad_lines)
+    written = prefill.columns
+    columns = None if written is None else TraceColumns(**written.model_dump())
+    trace, digest = _read(path, path.stat().st_mtime_ns, prefill.skip_bad_lines, columns)
     if prefill.rate is not None:
         with prefixed("prefill.rate: "):
             trace = scaled(trace, prefill.rate)
@@ -241,15 +244,17 @@ def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> Request
         seed,
         path=str(path),
         digest=digest,
+        columns=columns,
         stretched=prefill.rate is not None,
         skipped_lines=trace.skipped,
     )
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, _modified_ns: int, skip_bad_lines: bool) -> tuple[Trace, str]:
+def _read(path: Path, _modified_ns: int, skip_bad_lines: bool, columns: TraceColumns | None) -> tuple[Trace, str]:
     """Return a trace and the SHA-256 of its file. A trace that several sweep points and variants use is read once."""
-    return read_trace(path, skip_bad_lines=skip_bad_lines), sha256(path.read_bytes()).hexdigest()
+    trace = read_trace(path, columns=columns, skip_bad_lines=skip_bad_lines)
+    return trace, sha256(path.read_bytes()).hexdigest()
 
 
 def _token_count(written: int | TokensSpec | None, default: TokenCount) -> TokenCount:

@@ -56,12 +56,31 @@ def test_a_sweep_point_has_nothing_left_to_default(tmp_path: Path) -> None:
     assert variant.work.activation_bytes == (2**20,) * 3
     assert point.topology.conditions("east", "west").latency_ns == 40_000_000
     assert [place.host.name for place in point.variants[0].placement.places] == ["east-0", "east-1", "west-0", "west-1"]
-    assert point.tokens_per_iteration == 4 * 4096
     assert point.demand.total_bps == 2 * 10**9
 
 
+def test_written_costs_are_those_of_no_model_unless_one_is_named() -> None:
+    (point,) = parsed(small(training={"stages": 4, "microbatches": 4})).points()
+    assert (point.spec.model, point.tokens_per_iteration) == (None, None)
+    (point,) = parsed(small(training={"stages": 4, "microbatches": 4}, model="gpt-tiny")).points()
+    assert point.tokens_per_iteration == 4 * 128
+
+
+def test_more_stages_than_the_default_model_has_layers_compute_written_costs() -> None:
+    hosts = [{"name": "east", "hosts": 16}, {"name": "west", "hosts": 16}]
+    (point,) = parsed(small(topology={**SMALL["topology"], "datacenters": hosts})).points()
+    assert point.variants[0].work.stages == 32
+
+
+def test_a_sweep_over_costs_keeps_the_model_of_the_file() -> None:
+    points = parsed({"topology": SMALL["topology"], "sweep": {"compute.forward": ["1ms", "2ms"]}}).points()
+    assert [point.tokens_per_iteration for point in points] == [16 * 4096] * 2
+
+
 def test_dilated_times_are_longer_and_send_as_much() -> None:
-    times = parsed(small(compute={"forward": "3ms", "recompute": "1ms"})).points()[0].variants[0].work
+    times = (
+        parsed(small(compute={"forward": "3ms", "recompute": "1ms", "activation": "1MiB"})).points()[0].variants[0].work
+    )
     slow = times.dilated(2.5)
     assert (slow.forward_ns[0], slow.backward_ns[0], slow.recompute_ns[0]) == (7_500_000, 15_000_000, 2_500_000)
     assert slow.activation_bytes == times.activation_bytes
@@ -188,6 +207,18 @@ def test_a_profile_gives_the_links(tmp_path: Path) -> None:
             "compute.forward: a list of 1 for 4 stages: give one for each, or a single value",
         ),
         (
+            {"compute": {"forward": "1ms"}},
+            "compute.activation: no model gives the size that a microbatch sends over a stage boundary: write it, like",
+        ),
+        (
+            {"compute": {"forward": "1ms", "activation": "1MiB"}, "training": {"stages": 2, "pipelines": 2}},
+            "compute.gradient: no model gives the size that a stage's replicas all-reduce: write it, like 500MB, or",
+        ),
+        (
+            {"compute": {"profile": "a100"}, "model": None},
+            "model: a compute profile needs one: give a model, like gpt-a",
+        ),
+        (
             {"compute": {"activation": ["1MiB"] * 4}},
             "compute.activation: a list of 4 for 3 boundaries between stages: give one for each, or a single value",
         ),
@@ -295,7 +326,8 @@ EXPERIMENTS = st.fixed_dictionaries(
     optional={
         "model": st.sampled_from(["gpt-a", "gpt-tiny", {"hidden": 8, "context": 4}]),
         "compute": st.fixed_dictionaries(
-            {}, optional={"forward": LATENCIES | st.lists(LATENCIES, min_size=4, max_size=4), "backward": LATENCIES}
+            {"activation": st.just("1MiB")},
+            optional={"forward": LATENCIES | st.lists(LATENCIES, min_size=4, max_size=4), "backward": LATENCIES},
         ),
         "training": st.fixed_dictionaries({}, optional={"microbatches": st.integers(1, 64)}),
         "sweep": st.fixed_dictionaries(
@@ -369,7 +401,7 @@ def test_any_document_is_an_experiment_or_one_line(changes: dict[str, Any]) -> N
 
 
 def test_a_default_written_out_hashes_like_one_left_out() -> None:
-    assert parsed(small(repeats=1, engine="emulate", model="gpt-a")).config_hash == parsed(SMALL).config_hash
+    assert parsed(small(repeats=1, engine="emulate", clock="real")).config_hash == parsed(SMALL).config_hash
     topology = {**SMALL["topology"], "wan": {"latency": "40000us", "rate": "1000Mbit"}}
     assert parsed(small(topology=topology)).config_hash == parsed(SMALL).config_hash
 

@@ -28,7 +28,9 @@ def refusal(stages: int = 2, pipelines: int = 1, **document: Any) -> str:
 
 
 def test_times_that_are_written_out_hold_for_every_stage() -> None:
-    work = resolved(3, compute={"forward": ["1ms", "2ms", "3ms"], "recompute": "1ms", "optimizer": "5ms"})
+    work = resolved(
+        3, compute={"forward": ["1ms", "2ms", "3ms"], "recompute": "1ms", "optimizer": "5ms", "activation": "1B"}
+    )
     assert work.forward_ns == (MS, 2 * MS, 3 * MS)
     assert work.backward_ns == (2 * MS, 4 * MS, 6 * MS)
     assert work.backward_weight_ns == (MS, 2 * MS, 3 * MS)
@@ -78,7 +80,7 @@ def test_sizes_follow_from_the_model_and_the_precision() -> None:
 
 def test_one_pipeline_has_no_gradients_unless_configured() -> None:
     assert resolved(2, 1, model="gpt-tiny").gradient_bytes == (0, 0)
-    assert resolved(2, 2, compute={"gradient": ["1MiB", "2MiB"]}).gradient_bytes == (2**20, 2**21)
+    assert resolved(2, 2, compute={"gradient": ["1MiB", "2MiB"], "activation": "1MiB"}).gradient_bytes == (2**20, 2**21)
 
 
 def test_dilation_lengthens_every_time_and_no_size() -> None:

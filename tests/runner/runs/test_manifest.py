@@ -27,6 +27,11 @@ def test_a_manifest_is_plain_json_and_reads_back_as_the_experiment(tmp_path: Pat
     assert again.config_hash == manifest["config_hash"] == asked.config_hash
 
 
+def test_a_simulation_names_no_clock(tmp_path: Path) -> None:
+    manifest = gather_manifest(experiment(engine="simulate"), checkout=tmp_path)
+    assert (manifest["engine"], manifest["clock"]) == ("simulate", None)
+
+
 def test_a_manifest_says_what_is_run(tmp_path: Path) -> None:
     asked = experiment(sweep={"topology.wan.latency": ["10ms", "40ms"]}, seed=7)
     manifest = gather_manifest(asked, checkout=tmp_path)

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def experiment(points: int = 6, variant: str = "gpipe") -> Experiment:
     document = {
         "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
-        "compute": {"forward": "10ms"},
+        "compute": {"forward": "10ms", "activation": "32MiB"},
         "training": {"microbatches": 2},
         "variants": [{"name": variant, "schedule": "gpipe"}],
         "sweep": {"topology.wan.latency": [f"{latency}ms" for latency in range(points)]},

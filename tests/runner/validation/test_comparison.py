@@ -71,7 +71,10 @@ def test_unreliable_emulated_figures_have_cautions(tmp_path: Path) -> None:
         ({"experiment": None}, "holds no experiment"),
         ({"experiment": {**EXPERIMENT, "compute": {"kind": "torch"}, "model": "gpt-tiny"}}, "torch computes"),
         ({"experiment": {**EXPERIMENT, "topology": 5}}, "topology"),
-        ({"experiment": {**EXPERIMENT, "compute": {"forward": "51ms"}}}, "resolves sweep point 0 to something else"),
+        (
+            {"experiment": {**EXPERIMENT, "compute": {"forward": "51ms", "activation": "1MiB"}}},
+            "resolves sweep point 0 to something else",
+        ),
         ({"sweep_points": []}, "resolves sweep point 0 to something else"),
         (
             {"experiment": {**EXPERIMENT, "topology": wan(loss="0.1%")}},

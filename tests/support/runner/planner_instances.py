@@ -26,6 +26,7 @@ def document(gpus: dict[str, int], stages: int, **changes: Any) -> dict[str, Any
             **({"wan": {"latency": "10ms", "rate": "100Gbit", "node_pair_rate": "1Gbit"}} if len(gpus) > 1 else {}),
             "links": changes.pop("links", []),
         },
+        "model": "gpt-a",
         "compute": {"forward": "10ms", "activation": "1MiB", "gradient": "1MiB"},
         "training": {"stages": stages, "microbatches": 4},
         "variants": [ATLAS],

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ground.strict_model import LocatedError
 from workloads.prefill.request import Request
+from workloads.prefill.sources.named_columns import TraceColumns
 from workloads.prefill.sources.trace import Trace
 from workloads.prefill.sources.trace_line import AZURE_HEADER, ParsedLine, TraceFormat, format_of
 
@@ -23,8 +24,10 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Nanoseconds = NDArray[np.int64]
 
 
-def read_trace(path: Path, *, skip_bad_lines: bool = False, spread_ticks: bool = True) -> Trace:
-    """Read a trace in either format. The trace's name is the file's, without the suffix.
+def read_trace(
+    path: Path, *, columns: TraceColumns | None = None, skip_bad_lines: bool = False, spread_ticks: bool = True
+) -> Trace:
+    """Read a trace in either format, or with the ``columns`` that are named. Its name is the file's without suffix.
 
     Empty lines are skipped. An unusable line is an error, or is skipped and counted with ``skip_bad_lines``. Lines out
     of order (merged logs of several servers) are sorted by arrival; lines of one moment keep the file's order.
@@ -41,7 +44,7 @@ def read_trace(path: Path, *, skip_bad_lines: bool = False, spread_ticks: bool =
     skipped = 0
     try:
         with path.open("rb") as file:
-            trace_format, lines = _format_and_lines(path, file)
+            trace_format, lines = _format_and_lines(path, file, columns)
             for number, line in lines:
                 try:
                     moment_ns, prompt_tokens, output_tokens = _parsed(trace_format, line)
@@ -89,18 +92,23 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _format_and_lines(path: Path, file: BinaryIO) -> tuple[TraceFormat, Iterator[tuple[int, bytes]]]:
+def _format_and_lines(
+    path: Path, file: BinaryIO, columns: TraceColumns | None
+) -> tuple[TraceFormat, Iterator[tuple[int, bytes]]]:
     """Return the file's format, recognized by its first line, and the lines that hold requests."""
     lines = _lines(file)
     first = next(lines, None)
     if first is None:
         raise LocatedError(f"{path}: no request in it, it is empty")
     number, line = first
-    trace_format = format_of(line)
+    try:
+        trace_format = format_of(line) if columns is None else columns.format_of(line)
+    except ValueError as fault:
+        raise LocatedError(f"{path}:{number}: {fault}") from None
     if trace_format is None:
         raise LocatedError(
             f"{path}:{number}: neither the header {AZURE_HEADER.decode()} nor a JSON object with "
-            "timestamp, input_length and output_length"
+            "timestamp, input_length and output_length: name its columns in prefill.columns"
         )
     return trace_format, lines if trace_format.has_header else chain([first], lines)
 

@@ -17,9 +17,8 @@ MAX_TOKENS = 10**9
 
 AZURE_HEADER = b"TIMESTAMP,ContextTokens,GeneratedTokens"
 
-_AZURE_LINE = re.compile(
-    rb"(\d{4}-\d\d-\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:\+00:00|Z)?,(\d{1,10}),(\d{1,10})"
-)
+_UTC = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:\+00:00|Z)?")
+_COUNT = re.compile(rb"\d{1,10}")
 _AZURE_COLUMNS = 3
 _YEARS = range(1970, 2262)
 _MAX_TIMESTAMP_MS = (2**63 - 1) // 10**6
@@ -50,21 +49,32 @@ def parse_azure(line: bytes) -> ParsedLine:
 
     The time has up to nine fractional digits. The zone may be written out, as ``+00:00`` or ``Z``.
     """
-    match = _AZURE_LINE.fullmatch(line)
+    columns = line.split(b",")
+    if len(columns) != _AZURE_COLUMNS:
+        raise ValueError(f"{len(columns)} columns, {_AZURE_COLUMNS} are wanted: {AZURE_HEADER.decode()}")
+    counts = []
+    for name, text in zip(("ContextTokens", "GeneratedTokens"), columns[1:], strict=True):
+        if not _COUNT.fullmatch(text):
+            raise ValueError(f"{name}: {shown(text.decode(errors='replace'))} is no count of tokens")
+        counts.append(token_count(name, int(text)))
+    try:
+        moment_ns = utc_ns(columns[0])
+    except ValueError as fault:
+        raise ValueError(f"TIMESTAMP: {fault}") from None
+    return moment_ns, counts[0], counts[1]
+
+
+def utc_ns(text: bytes) -> int:
+    """Parse ``2023-11-16 18:17:03.9799600``, a moment in UTC, to nanoseconds since 1970. Raise ValueError, one line."""
+    match = _UTC.fullmatch(text)
     if match is None:
-        raise ValueError(_azure_reason(line))
-    day, hour, minute, second, fraction, prompt, output = match.groups()
+        raise ValueError(f"{shown(text.decode(errors='replace'))} is not like 2023-11-16 18:17:03.9799600")
+    day, hour, minute, second, fraction = match.groups()
     hours, minutes, seconds = int(hour), int(minute), int(second)
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise ValueError(f"TIMESTAMP: {line.split(b',')[0].decode()} is no time of a day")
+        raise ValueError(f"{text.decode()} is no time of a day")
     moment_ns = _midnight_ns(day) + ((hours * 60 + minutes) * 60 + seconds) * 10**9
-    if fraction is not None:
-        moment_ns += int(fraction.ljust(9, b"0"))
-    return (
-        moment_ns,
-        _token_count("ContextTokens", int(prompt)),
-        _token_count("GeneratedTokens", int(output)),
-    )
+    return moment_ns if fraction is None else moment_ns + int(fraction.ljust(9, b"0"))
 
 
 def parse_mooncake(line: bytes) -> ParsedLine:
@@ -72,8 +82,21 @@ def parse_mooncake(line: bytes) -> ParsedLine:
 
     Other fields are ignored.
     """
+    document = parse_json(line)
+    timestamp_ms = _whole_number(document, "timestamp")
+    if not 0 <= timestamp_ms <= _MAX_TIMESTAMP_MS:
+        raise ValueError(f"timestamp: {shown(timestamp_ms)} is not in 0 to {_MAX_TIMESTAMP_MS} ms")
+    return (
+        timestamp_ms * 10**6,
+        token_count("input_length", _whole_number(document, "input_length")),
+        token_count("output_length", _whole_number(document, "output_length")),
+    )
+
+
+def parse_json(line: bytes, *, parse_float: Callable[[str], Any] | None = None) -> dict[str, Any]:
+    """Return the JSON object of a line. ``parse_float`` converts fractions, as in ``json.loads``."""
     try:
-        document = json.loads(line)
+        document = json.loads(line, parse_float=parse_float)
     except json.JSONDecodeError as fault:
         raise ValueError(f"not JSON: {fault.msg} at column {fault.colno}") from None
     except UnicodeDecodeError:
@@ -84,14 +107,7 @@ def parse_mooncake(line: bytes) -> ParsedLine:
         raise ValueError("a number in it has too many digits") from None
     if not isinstance(document, dict):
         raise ValueError("not a JSON object")
-    timestamp_ms = _whole_number(document, "timestamp")
-    if not 0 <= timestamp_ms <= _MAX_TIMESTAMP_MS:
-        raise ValueError(f"timestamp: {_shown(timestamp_ms)} is not in 0 to {_MAX_TIMESTAMP_MS} ms")
-    return (
-        timestamp_ms * 10**6,
-        _token_count("input_length", _whole_number(document, "input_length")),
-        _token_count("output_length", _whole_number(document, "output_length")),
-    )
+    return document
 
 
 AZURE = TraceFormat("Azure CSV", parse_azure, has_header=True, ticked=False)
@@ -105,21 +121,10 @@ def _midnight_ns(day: bytes) -> int:
     try:
         parsed = date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"TIMESTAMP: {text} is no day of a calendar") from None
+        raise ValueError(f"{text} is no day of a calendar") from None
     if parsed.year not in _YEARS:
-        raise ValueError(f"TIMESTAMP: the year {parsed.year} is not in {_YEARS[0]} to {_YEARS[-1]}")
+        raise ValueError(f"the year {parsed.year} is not in {_YEARS[0]} to {_YEARS[-1]}")
     return (parsed - date(1970, 1, 1)).days * 86_400 * 10**9
-
-
-def _azure_reason(line: bytes) -> str:
-    """Return why a line does not match the Azure format."""
-    columns = line.split(b",")
-    if len(columns) != _AZURE_COLUMNS:
-        return f"{len(columns)} columns, {_AZURE_COLUMNS} are wanted: {AZURE_HEADER.decode()}"
-    for name, text in zip(("ContextTokens", "GeneratedTokens"), columns[1:], strict=True):
-        if not re.fullmatch(rb"\d{1,10}", text):
-            return f"{name}: {_shown(text.decode(errors='replace'))} is no count of tokens"
-    return f"TIMESTAMP: {_shown(columns[0].decode(errors='replace'))} is not like 2023-11-16 18:17:03.9799600"
 
 
 def _whole_number(document: dict[str, Any], field: str) -> int:
@@ -127,17 +132,18 @@ def _whole_number(document: dict[str, Any], field: str) -> int:
         raise ValueError(f"{field}: this field is required")
     value = document[field]
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{field}: {_shown(value)} is no whole number")
+        raise ValueError(f"{field}: {shown(value)} is no whole number")
     return value
 
 
-def _token_count(field: str, tokens: int) -> int:
+def token_count(field: str, tokens: int) -> int:
+    """Return ``tokens``. Raise ValueError if it is no number of tokens that a request may have."""
     if not 1 <= tokens <= MAX_TOKENS:
-        raise ValueError(f"{field}: {_shown(tokens)} is not in 1 to {MAX_TOKENS}")
+        raise ValueError(f"{field}: {shown(tokens)} is not in 1 to {MAX_TOKENS}")
     return tokens
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Return a value of the file for an error message: on one line, and shortened."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

@@ -80,7 +80,7 @@ def test_the_summary_says_that_it_is_a_simulation_whose_links_are_as_asked() -> 
     rows = json.loads(wanbed("simulate", written(), "--jobs", "1", "--json").stdout)["summary"]
     assert len(rows) == 4
     for row in rows:
-        assert (row["engine"], row["clock"], row["dilation"], row["calibrated"]) == ("simulate", "virtual", 1.0, True)
+        assert (row["engine"], row["clock"], row["dilation"], row["calibrated"]) == ("simulate", None, 1.0, True)
         assert row["wan_bytes"] == 2 * 4 * 3 * 2**20
         assert len(row["iteration_times_s"]) == 2
 

@@ -129,7 +129,7 @@ def test_a_rank_computes_for_its_own_stages_times() -> None:
 
 
 def test_dilated_times_are_those_of_the_ranks() -> None:
-    slow = planned(point(compute={"forward": "3ms", "recompute": "1ms"}), dilation=2.5)
+    slow = planned(point(compute={"forward": "3ms", "recompute": "1ms", "activation": "1MiB"}), dilation=2.5)
     assert {(durations(plan).forward_ns, durations(plan).recompute_ns) for plan in slow} == {(7_500_000, 2_500_000)}
 
 
@@ -306,7 +306,7 @@ def test_the_ports_of_the_longest_pipeline_stay_below_the_ephemeral_ones() -> No
 
 @given(st.lists(st.sampled_from(["0ms", "1ns", "2ms"]), min_size=4, max_size=4), st.floats(1, 100))
 def test_a_stage_recomputes_where_its_time_for_it_is_above_zero(recompute: list[str], dilation: float) -> None:
-    plans = planned(point(compute={"recompute": recompute}), dilation=dilation)
+    plans = planned(point(compute={"recompute": recompute, "activation": "1KiB"}), dilation=dilation)
     assert plans[0].shape.recompute == tuple(text != "0ms" for text in recompute)
     assert [durations(plan).recompute_ns > 0 for plan in plans] == [text != "0ms" for text in recompute]
 

@@ -6,6 +6,8 @@ import pytest
 
 from ground.strict_model import InputError
 from tests.support.runner.prefill_documents import document, point, with_prefill
+from workloads.config_file import read_config, write_config
+from workloads.prefill.request_source import RequestSource
 from workloads.prefill.service_config import ServiceConfig
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0,4808,10\n{}2023-11-16 18:17:07.0,300,20\n"
@@ -125,6 +127,18 @@ def test_a_trace_keeps_its_rate_or_is_scaled_to_the_one_given(tmp_path: Path) ->
     assert [request.arrival_ns for request in own.source.requests()] == [0, 4 * 10**9]
     assert [request.arrival_ns for request in scaled.source.requests()] == [0, 10**9]
     assert [request.prompt_tokens for _, request in scaled.arrivals()] == [4808, 300]
+
+
+def test_the_columns_of_a_trace_may_have_names_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("sent,in,out\n1.5,300,8\n2,400,9\n")
+    columns = {"arrival": "sent", "prompt": "in", "output": "out", "unit": "s"}
+    source = service(tmp_path, **of_file(columns=columns)).source
+    write_config(source, tmp_path / "config.json")
+    for read in (source, read_config(RequestSource, tmp_path / "config.json")):
+        assert [(request.arrival_ns, request.prompt_tokens) for request in read.requests()] == [
+            (0, 300),
+            (5 * 10**8, 400),
+        ]
 
 
 def test_a_bad_line_of_a_trace_is_reported_with_file_and_line(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""Show what came of prefill in the terminal: TTFT, what was admitted, and what was left unfinished."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from results.report.prefill.prefill_service import PrefillRow
+from results.text.number_text import UNKNOWN, percent_text, seconds_text
+
+MANY_UNFINISHED = 0.05
+"""The largest share of the admitted requests that may be unfinished without a warning."""
+_PERCENTILES = (50, 99)
+
+
+def prefill_table(rows: Sequence[PrefillRow]) -> Table:
+    """Return a table with a line for each sweep point and variant with prefill."""
+    table = Table(caption=Text("prefill: requests that arrived after training's warm-up"), caption_justify="left")
+    for heading in ("sweep point", "variant"):
+        table.add_column(heading)
+    for heading in (*(f"TTFT\np{percent}" for percent in _PERCENTILES), "requests", "admitted", "unfinished"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.where,
+            Text(row.variant),
+            *(seconds_text(row.ttft_s[percent]) for percent in _PERCENTILES),
+            str(row.counts["offered"]),
+            _share(_admitted(row), row.counts["offered"]),
+            _share(row.counts["unfinished"], _admitted(row)),
+        )
+    return table
+
+
+def unfinished_warning(rows: Sequence[PrefillRow]) -> str | None:
+    """Return a line that names the rows with many unfinished requests, None if there are none."""
+    many = [row for row in rows if row.counts["unfinished"] > MANY_UNFINISHED * _admitted(row)]
+    if not many:
+        return None
+    named = "; ".join(", ".join(filter(None, (row.where, row.variant))) for row in many)
+    return (
+        f"prefill: more than {MANY_UNFINISHED:.0%} of the admitted requests had not finished when the trial ended, so "
+        f"that their TTFTs are missing and the percentiles too low ({named}): give a lower rate, or more iterations"
+    )
+
+
+def _admitted(row: PrefillRow) -> int:
+    """Return the number of requests that were admitted, those that were off-loaded to a pool included."""
+    return row.counts["admitted"] + row.counts["off_loaded"]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} ({percent_text(part / whole) if whole else UNKNOWN})"

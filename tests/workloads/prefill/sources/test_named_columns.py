@@ -1,0 +1,90 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ground.strict_model import InputError
+from workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
+from workloads.prefill.sources.trace_file import read_trace
+
+SECONDS = TraceColumns("sent", "in", "out", ArrivalUnit.SECONDS)
+
+
+def written(folder: Path, *lines: str) -> Path:
+    path = folder / "own.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def requests(path: Path, columns: TraceColumns) -> list[tuple[int, int, int]]:
+    found = read_trace(path, columns=columns).requests
+    return [(request.arrival_ns, request.prompt_tokens, request.output_tokens) for request in found]
+
+
+def refusal(path: Path, columns: TraceColumns | None) -> str:
+    with pytest.raises(InputError) as caught:
+        read_trace(path, columns=columns)
+    return str(caught.value).removeprefix(str(path))
+
+
+def test_columns_are_found_by_their_names_wherever_they_stand(tmp_path: Path) -> None:
+    path = written(tmp_path, "out,user,in,sent", '8,"a, b",100,0.25', '9,c,200,"1.5"')
+    assert requests(path, SECONDS) == [(0, 100, 8), (1_250_000_000, 200, 9)]
+
+
+def test_fields_of_json_lines_are_found_by_their_names(tmp_path: Path) -> None:
+    path = written(tmp_path, '{"sent": 3, "in": 100, "out": 8}', '{"sent": 3.1, "in": 200, "out": 9, "user": 1}')
+    assert requests(path, SECONDS) == [(0, 100, 8), (100_000_000, 200, 9)]
+
+
+@pytest.mark.parametrize(
+    ("unit", "first", "second", "gap_ns"),
+    [
+        (ArrivalUnit.SECONDS, "1.5", "2", 500_000_000),
+        (ArrivalUnit.MILLISECONDS, "1.5", "2", 500_000),
+        (ArrivalUnit.MICROSECONDS, "1", "2", 1_000),
+        (ArrivalUnit.NANOSECONDS, "1700000000000000001", "1700000000000000002", 1),
+        (ArrivalUnit.UTC, "2023-11-16 23:59:59.9", "2023-11-17T00:00:00Z", 100_000_000),
+    ],
+)
+def test_arrivals_are_in_the_unit_that_is_named(
+    tmp_path: Path, unit: ArrivalUnit, first: str, second: str, gap_ns: int
+) -> None:
+    path = written(tmp_path, "sent,in,out", f"{first},1,1", f"{second},1,1")
+    assert [arrival for arrival, *_ in requests(path, TraceColumns("sent", "in", "out", unit))] == [0, gap_ns]
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=1, max_size=20))
+def test_fractions_of_a_second_are_exact_to_the_nanosecond(
+    tmp_path_factory: pytest.TempPathFactory, arrivals_ns: list[int]
+) -> None:
+    lines = [f"{arrival // 10**9}.{arrival % 10**9:09},1,1" for arrival in arrivals_ns]
+    path = written(tmp_path_factory.mktemp("trace"), "sent,in,out", *lines)
+    assert [arrival for arrival, *_ in requests(path, SECONDS)] == [
+        arrival - min(arrivals_ns) for arrival in sorted(arrivals_ns)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (("time,in,out", "1,1,1"), ":1: no column 'sent': the header has 'time', 'in', 'out'"),
+        (("sent,in,in,out", "1,1,1,1"), ":1: more than one column 'in': the header has 'sent', 'in', 'in', 'out'"),
+        (("sent,in,out", "1,1"), ":2: 2 columns, where the header has 3"),
+        (("sent,in,out", "soon,1,1"), ":2: sent: 'soon' is no number of s"),
+        (("sent,in,out", "-1,1,1"), ":2: sent: '-1' s is not in 0 to 9223372036854775807 ns"),
+        (("sent,in,out", "nan,1,1"), ":2: sent: 'nan' is no number of s"),
+        (("sent,in,out", "1,1.5,1"), ":2: in: '1.5' is no count of tokens"),
+        (("sent,in,out", "1,0,1"), ":2: in: 0 is not in 1 to 1000000000"),
+        (('{"sent": 1, "in": 1}',), ":1: out: this field is required"),
+        (('{"sent": [], "in": 1, "out": 1}',), ":1: sent: [] is neither a number nor text"),
+        (("sent,in,out", '1,"1,1'), ":2: not CSV: unexpected end of data"),
+    ],
+)
+def test_an_unusable_line_is_named_with_its_reason(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
+    assert refusal(written(tmp_path, *lines), SECONDS) == message
+
+
+def test_a_file_in_no_known_format_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    assert "name its columns in prefill.columns" in refusal(written(tmp_path, "sent,in,out", "1,1,1"), None)

@@ -9,10 +9,11 @@ bits. A longer text or a larger value is refused before any computation with it.
 """
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from ground.shown_text import MAX_DIGITS, shown
 
@@ -64,7 +65,7 @@ def _parse(text: object, units: dict[str, int], what: str, example: str) -> Deci
             f"{shown(text)} has {len(text)} characters, {what} at most {_MAX_CHARACTERS}: write it like {example}"
         )
     value = Decimal(number)
-    if value < 0:
+    if value.is_signed():
         raise ValueError(f"{text!r} is negative: {what} is zero or more")
     return value * units[unit]
 
@@ -144,11 +145,22 @@ def format_fraction(fraction: float) -> str:
     return f"{(Decimal(str(fraction)) * 100).normalize():f}%"
 
 
-def _annotated(parse: Any, write: Any) -> Any:
-    return BeforeValidator(parse), PlainSerializer(write, return_type=str)
+def quantity_schema(title: str, units: Iterable[str]) -> dict[str, Any]:
+    """Return the JSON schema of a text with a number and one of ``units``."""
+    pattern = rf"^\s*\+?\d+(\.\d+)?\s*({'|'.join(map(re.escape, units))})\s*$"
+    return {"title": title, "type": "string", "maxLength": _MAX_CHARACTERS, "pattern": pattern}
 
 
-DurationNs = Annotated[int, *_annotated(parse_duration_ns, format_duration)]
-RateBps = Annotated[int | None, *_annotated(parse_rate_bps, format_rate)]
-SizeBytes = Annotated[int, *_annotated(parse_size_bytes, format_size)]
-Fraction = Annotated[float, *_annotated(parse_fraction, format_fraction)]
+def _annotated(parse: Any, write: Any, schema: dict[str, Any]) -> Any:
+    return BeforeValidator(parse), PlainSerializer(write, return_type=str), WithJsonSchema(schema)
+
+
+DURATION_SCHEMA = quantity_schema("duration", _DURATION_NS)
+RATE_SCHEMA = {"title": "rate", "anyOf": [{"const": UNLIMITED}, quantity_schema("rate", _RATE_BPS)]}
+SIZE_SCHEMA = quantity_schema("size", _SIZE_BYTES)
+FRACTION_SCHEMA = quantity_schema("percentage", ["%"])
+
+DurationNs = Annotated[int, *_annotated(parse_duration_ns, format_duration, DURATION_SCHEMA)]
+RateBps = Annotated[int | None, *_annotated(parse_rate_bps, format_rate, RATE_SCHEMA)]
+SizeBytes = Annotated[int, *_annotated(parse_size_bytes, format_size, SIZE_SCHEMA)]
+Fraction = Annotated[float, *_annotated(parse_fraction, format_fraction, FRACTION_SCHEMA)]

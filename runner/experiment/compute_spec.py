@@ -90,11 +90,13 @@ class ComputeSpec(StrictModel):
         examples=["cpu"],
     )
     threads: Annotated[int, whole_number(1, 1024)] | None = Field(
-        default=None, description="Number of torch's threads for each rank. Default: 1.", examples=[2]
+        default=None,
+        description="Number of torch's threads for each rank, only with `kind: torch`. Default: 1.",
+        examples=[2],
     )
     sharing: Annotated[int, whole_number(1, 1024)] | None = Field(
         default=None,
-        description="Number of the experiment's GPUs that share one real GPU, where torch computes. Default: 1.",
+        description="Number of the experiment's GPUs that share one real GPU, only with `kind: torch`. Default: 1.",
         examples=[2],
     )
     check_iteration: Annotated[int, whole_number(0, MAX_ITERATIONS)] | None = Field(

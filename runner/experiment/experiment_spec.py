@@ -32,7 +32,7 @@ class ExperimentSpec(StrictModel):
 
     name: PrintableName = Field(
         default="experiment",
-        description="Name of the experiment in its run's folder and report. The file's name stands in for it.",
+        description="Name of the experiment in its run's folder and report. Default: the file's name, no suffix.",
         examples=["atlas-vs-baselines"],
     )
     topology: TopologySpec = Field(
@@ -61,7 +61,8 @@ class ExperimentSpec(StrictModel):
     )
     variants: tuple[VariantSpec, ...] = Field(
         default=(VariantSpec(name="gpipe", schedule="gpipe"),),
-        description="What is compared, 1 to 100 variants, at each sweep point.",
+        description="What is compared, 1 to 100 variants, at each sweep point. Default: one, `gpipe` over one "
+        "connection.",
         examples=[[{"name": "atlas", "schedule": "atlas", "transport": {"connections": "auto"}}]],
     )
     prefill: PrefillSpec | None = Field(

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from runner.experiment_reference.field_tables import with_fields
 from runner.experiment_reference.json_schema import schema_text
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "runner" / "experiments" / "experiment.schema.json"
 
-_FILES: dict[Path, Callable[[str], str]] = {SCHEMA: lambda _: schema_text()}
+PAGE = ROOT / "docs" / "experiment-file.md"
+
+_FILES: dict[Path, Callable[[str], str]] = {SCHEMA: lambda _: schema_text(), PAGE: with_fields}
 """Each generated file, and what it should hold by what it holds."""
 
 

@@ -77,18 +77,23 @@ def experiment_schema() -> dict[str, Any]:
     definitions = schema.pop("$defs")
     for (section, name), names in _KNOWN.items():
         fields = definitions[section]["properties"]
-        fields[name] = _with_names(fields[name], list(names()))
+        fields[name] = _with_names(fields[name], list(map(str, names())))
     fields = schema["properties"]
     fields["topology"] = {
         **{key: value for key, value in fields["topology"].items() if key != "$ref"},
         "anyOf": [{"$ref": fields["topology"]["$ref"]}, {"title": "path", "type": "string"}],
     }
-    fields["sweep"] |= sweep_schema(schema, definitions)
     for section in (schema, *definitions.values()):
         section.pop("title", None)
         if "description" in section:
             section["description"] = _as_markdown(section["description"])
-    return {"$schema": DRAFT, "title": "experiment file of wanbed", **schema, DEFINITIONS: definitions}
+    for section in (schema, *definitions.values()):
+        for field in section.get("properties", {}).values():
+            if "description" not in field:
+                # Pydantic leaves out what the section that the field refers to says in the same words.
+                field["description"] = definitions[field["$ref"].rpartition("/")[2]]["description"]
+    fields["sweep"] |= sweep_schema(schema, definitions)
+    return {"$schema": DRAFT, **schema, DEFINITIONS: definitions}
 
 
 def schema_text() -> str:

@@ -19,10 +19,17 @@ def sweep_schema(root: Schema, definitions: Mapping[str, Schema]) -> dict[str, A
     is a pattern.
     """
     values: dict[str, list[Schema]] = {}
-    for path, value in _paths("", "#", root, definitions):
+    descriptions: dict[str, str] = {}
+    for path, value, description in _paths("", "#", root, definitions):
         values.setdefault(path, []).append(value)
+        descriptions[path] = description
     lists = {
-        path: {"type": "array", "minItems": 1, "items": found[0] if len(found) == 1 else {"anyOf": found}}
+        path: {
+            "description": descriptions[path],
+            "type": "array",
+            "minItems": 1,
+            "items": found[0] if len(found) == 1 else {"anyOf": found},
+        }
         for path, found in values.items()
     }
     return {
@@ -36,30 +43,35 @@ def _is_plain(path: str) -> bool:
     return _ENTRY not in path and ".+" not in path
 
 
-def _paths(above: str, at: str, section: Schema, definitions: Mapping[str, Schema]) -> Iterator[tuple[str, Schema]]:
-    """Yield every path below a section as a pattern, with the schema of what stands there."""
+def _paths(
+    above: str, at: str, section: Schema, definitions: Mapping[str, Schema]
+) -> Iterator[tuple[str, Schema, str]]:
+    """Yield every path below a section as a pattern, with the schema and the description of what stands there."""
     for name, field in section["properties"].items():
         if (not above and name in ONE_FOR_THE_RUN - {"variants"}) or (
             above == f"variants{_ENTRY}\\." and name == "name"
         ):
             continue
         path = above + re.escape(name)
-        reference = f"{at}/properties/{name}"
+        value = {"$ref": f"{at}/properties/{name}"}
         if name != "variants":
-            yield path, {"$ref": reference}
-        yield from _below(path, reference, field, definitions)
+            yield path, value, field["description"]
+        yield from _below(path, value, field, field["description"], definitions)
 
 
-def _below(path: str, at: str, value: Schema, definitions: Mapping[str, Schema]) -> Iterator[tuple[str, Schema]]:
-    if "$ref" in value:
-        where = value["$ref"]
+def _below(
+    path: str, value: Schema, field: Schema, description: str, definitions: Mapping[str, Schema]
+) -> Iterator[tuple[str, Schema, str]]:
+    """Yield every path below a field. ``value`` refers to its schema ``field``."""
+    if "$ref" in field:
+        where = field["$ref"]
         yield from _paths(f"{path}\\.", where, definitions[where.rpartition("/")[2]], definitions)
-    elif value.get("type") == "array":
-        entry = path + _ENTRY
+    elif field.get("type") == "array":
+        entry = {"$ref": f"{value['$ref']}/items"}
         if path != "variants":
-            yield entry, {"$ref": f"{at}/items"}
-        yield from _below(entry, f"{at}/items", value["items"], definitions)
-    elif value.get("type") == "object":
-        yield f"{path}\\..+", {}
-    for position, branch in enumerate(value.get("anyOf", ())):
-        yield from _below(path, f"{at}/anyOf/{position}", branch, definitions)
+            yield path + _ENTRY, entry, description
+        yield from _below(path + _ENTRY, entry, field["items"], description, definitions)
+    elif field.get("type") == "object":
+        yield f"{path}\\..+", {}, description
+    for position, branch in enumerate(field.get("anyOf", ())):
+        yield from _below(path, {"$ref": f"{value['$ref']}/anyOf/{position}"}, branch, description, definitions)

@@ -15,9 +15,25 @@ FRACTION_DIGITS = 9
 _Value = TypeVar("_Value", int, float)
 
 
-def _impairment(none: _Value, *, configured: str, measured: str, if_all: str = "", simulated: bool = False) -> _Value:
+def _impairment(
+    none: _Value,
+    *,
+    description: str,
+    example: str,
+    configured: str,
+    measured: str,
+    if_all: str = "",
+    simulated: bool = False,
+) -> _Value:
     """Define a field of ``Impairments`` whose value without the impairment is ``none``; see ``Impairment``."""
-    facts = {"configured": configured, "measured": measured, "if_all": if_all, "simulated": simulated}
+    facts = {
+        "description": description,
+        "example": example,
+        "configured": configured,
+        "measured": measured,
+        "if_all": if_all,
+        "simulated": simulated,
+    }
     return field(default=none, metadata=facts)
 
 
@@ -26,17 +42,21 @@ class Impairments:
     """The impairments of one link, the same in both directions; all zero means none. Immutable.
 
     A field that ends in ``_ns`` is a duration: the most by which the one-way latency deviates to either side, and so
-    at most that latency. Any other field is the fraction of packets affected at random, in each direction. Jitter is
-    uniform and keeps packets in order; loss drops them.
+    at most that latency. Any other field is the fraction of packets affected at random, in each direction.
     """
 
     jitter_ns: int = _impairment(
         0,
+        description="Largest deviation of the one-way latency to either side, at most the latency. Deviations are "
+        "uniformly distributed and keep packets in order.",
+        example="1ms",
         configured="largest deviation of the one-way latency to either side, uniformly distributed, as configured",
         measured="the same, measured, null if not measured",
     )
     loss: float = _impairment(
         0.0,
+        description="Percentage of packets dropped at random, in each direction.",
+        example="0.1%",
         configured="fraction of packets to lose in each direction, as configured",
         measured="fraction of packets lost, null if not measured",
         if_all="nothing arrives",
@@ -70,11 +90,14 @@ class Impairments:
 class Impairment:
     """One field of ``Impairments`` and its properties.
 
-    ``configured`` and ``measured`` describe its columns in calibration. ``if_all`` is the effect on training if every
-    packet is affected, empty if training goes on. ``simulated`` is whether the simulator models it.
+    ``description`` and ``example`` describe its field in an experiment file, ``configured`` and ``measured`` its
+    columns in calibration. ``if_all`` is the effect on training if every packet is affected, empty if training goes on.
+    ``simulated`` is whether the simulator models it.
     """
 
     field: str
+    description: str
+    example: str
     configured: str
     measured: str
     if_all: str

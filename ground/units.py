@@ -9,10 +9,11 @@ bits. A longer text or a larger value is refused before any computation with it.
 """
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from ground.shown_text import MAX_DIGITS, shown
 
@@ -36,6 +37,12 @@ _SIZE_BYTES = {
 }
 
 UNLIMITED = "unlimited"
+
+_DURATION = ("a duration", "40ms, 50us or 2s")
+_RATE = ("a rate", "5Gbit, 200Mbit or unlimited")
+_SIZE = ("a size", "32MiB or 64KiB")
+_FRACTION = ("a percentage", "0.1%")
+"""What messages call a quantity, and how it is written."""
 
 MAX_DURATION_NS = 86_400 * 10**9
 """One day: longer than any computation of a microbatch and any deadline."""
@@ -64,7 +71,7 @@ def _parse(text: object, units: dict[str, int], what: str, example: str) -> Deci
             f"{shown(text)} has {len(text)} characters, {what} at most {_MAX_CHARACTERS}: write it like {example}"
         )
     value = Decimal(number)
-    if value < 0:
+    if value.is_signed():
         raise ValueError(f"{text!r} is negative: {what} is zero or more")
     return value * units[unit]
 
@@ -80,7 +87,7 @@ def parse_duration_ns(text: object) -> int:
 
     Raise ValueError with the remedy.
     """
-    value = _parse(text, _DURATION_NS, "a duration", "40ms, 50us or 2s")
+    value = _parse(text, _DURATION_NS, *_DURATION)
     return _at_most(MAX_DURATION_NS, value, text, f"{format_duration(MAX_DURATION_NS)}, the longest duration")
 
 
@@ -91,7 +98,7 @@ def parse_rate_bps(text: object) -> int | None:
     """
     if text == UNLIMITED:
         return None
-    value = _parse(text, _RATE_BPS, "a rate", "5Gbit, 200Mbit or unlimited")
+    value = _parse(text, _RATE_BPS, *_RATE)
     if value < 1:
         raise ValueError(f"{text!r} is below 1 bit/s: a link needs a rate, or unlimited")
     return _at_most(MAX_RATE_BPS, value, text, f"{format_rate(MAX_RATE_BPS)}, the highest rate beside unlimited")
@@ -99,13 +106,13 @@ def parse_rate_bps(text: object) -> int | None:
 
 def parse_size_bytes(text: object) -> int:
     """Parse ``"32MiB"`` to 33_554_432 bytes, at most ``MAX_SIZE_BYTES``. Raise ValueError with the remedy."""
-    value = _parse(text, _SIZE_BYTES, "a size", "32MiB or 64KiB")
+    value = _parse(text, _SIZE_BYTES, *_SIZE)
     return _at_most(MAX_SIZE_BYTES, value, text, f"{format_size(MAX_SIZE_BYTES)}, the largest size")
 
 
 def parse_fraction(text: object) -> float:
     """Parse ``"0.1%"`` to 0.001. Raise ValueError with the remedy, also above 100 %."""
-    value = _parse(text, {"%": 1}, "a percentage", "0.1%")
+    value = _parse(text, {"%": 1}, *_FRACTION)
     if value > 100:
         raise ValueError(f"{text!r} is above 100%")
     return float(value / 100)
@@ -144,11 +151,27 @@ def format_fraction(fraction: float) -> str:
     return f"{(Decimal(str(fraction)) * 100).normalize():f}%"
 
 
-def _annotated(parse: Any, write: Any) -> Any:
-    return BeforeValidator(parse), PlainSerializer(write, return_type=str)
+def _schema(units: Iterable[str], what: str, example: str) -> dict[str, Any]:
+    """Return the JSON schema of a text with a number and one of ``units``. Editors show its error message."""
+    return {
+        "title": what.removeprefix("a "),
+        "type": "string",
+        "maxLength": _MAX_CHARACTERS,
+        "pattern": rf"^\s*\+?\d+(\.\d+)?\s*({'|'.join(map(re.escape, units))})\s*$",
+        "errorMessage": f"Write {what} like {example}.",
+    }
 
 
-DurationNs = Annotated[int, *_annotated(parse_duration_ns, format_duration)]
-RateBps = Annotated[int | None, *_annotated(parse_rate_bps, format_rate)]
-SizeBytes = Annotated[int, *_annotated(parse_size_bytes, format_size)]
-Fraction = Annotated[float, *_annotated(parse_fraction, format_fraction)]
+def _annotated(parse: Any, write: Any, schema: dict[str, Any]) -> Any:
+    return BeforeValidator(parse), PlainSerializer(write, return_type=str), WithJsonSchema(schema)
+
+
+DURATION_SCHEMA = _schema(_DURATION_NS, *_DURATION)
+RATE_SCHEMA = {"anyOf": [{"const": UNLIMITED}, _schema(_RATE_BPS, *_RATE)]}
+SIZE_SCHEMA = _schema(_SIZE_BYTES, *_SIZE)
+FRACTION_SCHEMA = _schema(["%"], *_FRACTION)
+
+DurationNs = Annotated[int, *_annotated(parse_duration_ns, format_duration, DURATION_SCHEMA)]
+RateBps = Annotated[int | None, *_annotated(parse_rate_bps, format_rate, RATE_SCHEMA)]
+SizeBytes = Annotated[int, *_annotated(parse_size_bytes, format_size, SIZE_SCHEMA)]
+Fraction = Annotated[float, *_annotated(parse_fraction, format_fraction, FRACTION_SCHEMA)]

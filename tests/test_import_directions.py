@@ -36,7 +36,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("workloads.rank_config",),
     ("workloads.rank",),
     ("runner.experiment",),
-    ("runner.tcp",),
+    ("runner.experiment_reference", "runner.tcp"),
     ("runner.resolve",),
     ("runner.simulator",),
     ("runner.planner", "runner.runs"),

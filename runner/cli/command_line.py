@@ -14,6 +14,7 @@ from runner.cli.results.validate import validate
 from runner.cli.runs.plan import plan_
 from runner.cli.runs.profile import profile_
 from runner.cli.runs.run import run
+from runner.cli.runs.schema import schema
 from runner.cli.runs.simulate import simulate
 
 app = typer.Typer(
@@ -34,6 +35,7 @@ app.command()(run)
 app.command("plan")(plan_)
 app.command("profile")(profile_)
 app.command()(simulate)
+app.command()(schema)
 app.command()(report)
 app.command()(trace)
 app.command()(compare)

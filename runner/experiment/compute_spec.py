@@ -25,44 +25,94 @@ def _known_backend(written: object) -> str:
 class ComputeSpec(StrictModel):
     """How the stages compute.
 
-    ``kind: replay`` occupies the GPU for a known time. The times come from one of two places:
-
-    - a compute ``profile`` for the model. With ``checkpointing`` (default true) each stage recomputes its forward
-      before its backward;
-    - this file: ``forward`` (default 50ms), ``backward`` (default: twice the forward), ``backward_weight``, which is
-      the part of the backward that computes weight gradients where a schedule splits it (default: half),
-      ``recompute`` (default 0ms) and ``optimizer`` (default 0ms). Each is the time of one microbatch at one stage; the
-      optimizer's is per iteration. Give one value for all stages, or a list with one value for each.
-
-    ``activation`` is the size that one microbatch sends over a stage boundary, forward as the activation and back as
-    its gradient. Give one value, or a list with one for each of the stages - 1 boundaries; entry i is the boundary
-    between stages i and i + 1 (default: the model's context x hidden in the precision of training). ``gradient`` is
-    the size that a stage's replicas all-reduce after an iteration. Give one value, or a list with one for each stage
-    (default: the stage's parameters in that precision).
-
-    ``kind: torch`` trains the model on ``device`` (default auto: a GPU where there is one) with ``threads`` (default 1)
-    for each rank. A planned schedule then takes its times from the ``profile`` (default cpu). Each GPU of a host is a
-    real GPU of its own, unless ``sharing`` (default 1) puts that many of them on one real GPU. torch.profiler records
-    ``check_iteration`` (default: none), an iteration of the warm-up, as a check on the busy times of the ranks.
-
-    Any other kind is a back end of another package, constructed with ``options`` (default: none).
+    With ``kind: replay`` times come from a compute ``profile``, or are written here. Then each is the time of one
+    microbatch at one stage, in one value for all stages or a list with one for each, stage 0 first.
     """
 
-    kind: Annotated[str, BeforeValidator(_known_backend)] = DEFAULT_KIND
-    profile: NameOrPath | None = None
-    checkpointing: Truth | None = None
-    forward: StageDurationsNs | None = None
-    backward: StageDurationsNs | None = None
-    backward_weight: StageDurationsNs | None = None
-    recompute: StageDurationsNs | None = None
-    optimizer: StageDurationsNs | None = None
-    activation: BoundarySizesBytes | None = None
-    gradient: BoundarySizesBytes | None = None
-    device: Literal["auto", "cpu", "cuda"] | None = None
-    threads: Annotated[int, whole_number(1, 1024)] | None = None
-    sharing: Annotated[int, whole_number(1, 1024)] | None = None
-    check_iteration: Annotated[int, whole_number(0, MAX_ITERATIONS)] | None = None
-    options: dict[str, JsonValue] = Field(default_factory=dict)
+    kind: Annotated[str, BeforeValidator(_known_backend)] = Field(
+        default=DEFAULT_KIND,
+        description="Compute back end. `replay` occupies the GPU for a known time, `torch` trains the model in torch. "
+        "Any other kind is a back end of an installed package.",
+        examples=["torch"],
+    )
+    profile: NameOrPath | None = Field(
+        default=None,
+        description="Compute profile that gives the times for the model: a known name, or the path of its JSON file, "
+        "relative to the experiment file. Where torch computes, planned schedules take their times from it. Default: "
+        "cpu for torch, otherwise none.",
+        examples=["a100", "./my-gpu.json"],
+    )
+    checkpointing: Truth | None = Field(
+        default=None,
+        description="Whether each stage recomputes its forward before its backward, where times come from a profile or "
+        "torch. Default: true.",
+        examples=[False],
+    )
+    forward: StageDurationsNs | None = Field(
+        default=None,
+        description="Time of the forward. Default: 50ms, unless a profile gives it.",
+        examples=["20ms", ["20ms", "25ms"]],
+    )
+    backward: StageDurationsNs | None = Field(
+        default=None, description="Time of the backward. Default: twice the forward.", examples=["40ms"]
+    )
+    backward_weight: StageDurationsNs | None = Field(
+        default=None,
+        description="The part of the backward that computes the gradients of weights, where a schedule splits it. "
+        "Default: half of the backward.",
+        examples=["20ms"],
+    )
+    recompute: StageDurationsNs | None = Field(
+        default=None,
+        description="Time to recompute the forward before the backward. Default: 0ms, unless a profile gives it.",
+        examples=["20ms"],
+    )
+    optimizer: StageDurationsNs | None = Field(
+        default=None,
+        description="Time of the optimizer, once an iteration. Default: 0ms, unless a profile gives it.",
+        examples=["5ms"],
+    )
+    activation: BoundarySizesBytes | None = Field(
+        default=None,
+        description="What one microbatch sends over a stage boundary, forward as the activation and back as its "
+        "gradient; 1B at least. In a list, entry i is the boundary between stages i and i + 1. Default: the model's "
+        "context x hidden in the precision of training; without a model it has to be written.",
+        examples=["32MiB"],
+    )
+    gradient: BoundarySizesBytes | None = Field(
+        default=None,
+        description="What a stage's replicas all-reduce after an iteration, in one value or one for each stage; 1B at "
+        "least. Default: the stage's parameters in the precision of training; without a model it has to be written, if "
+        "there are replicas.",
+        examples=["768MiB"],
+    )
+    device: Literal["auto", "cpu", "cuda"] | None = Field(
+        default=None,
+        description="Device on which torch computes. `auto` is a GPU where there is one. Default: auto with "
+        "`kind: torch`, which alone has a device.",
+        examples=["cpu"],
+    )
+    threads: Annotated[int, whole_number(1, 1024)] | None = Field(
+        default=None,
+        description="Number of torch's threads for each rank, only with `kind: torch`. Default: 1.",
+        examples=[2],
+    )
+    sharing: Annotated[int, whole_number(1, 1024)] | None = Field(
+        default=None,
+        description="Number of the experiment's GPUs that share one real GPU, only with `kind: torch`. Default: 1.",
+        examples=[2],
+    )
+    check_iteration: Annotated[int, whole_number(0, MAX_ITERATIONS)] | None = Field(
+        default=None,
+        description="Iteration of the warm-up, from 0, that torch.profiler records as a check on the ranks' busy "
+        "times. Default: none.",
+        examples=[0],
+    )
+    options: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="Options of another package's back end, by name, as the back end defines them.",
+        examples=[{"warm": True}],
+    )
 
     @model_validator(mode="before")
     @classmethod

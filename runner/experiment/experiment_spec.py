@@ -1,7 +1,8 @@
 """Define the whole experiment file.
 
-Unknown fields raise an error, so that no value is silently ignored. Defaults are listed in the docstring of each
-section. Checks across sections (does the model fit the topology?) happen when sweep points are resolved.
+Unknown fields raise an error, so that no value is silently ignored. Each field is described where it is defined;
+``docs/experiment-file.md`` and the JSON schema are made from these descriptions. Checks across sections (does the model
+fit the topology?) happen when sweep points are resolved.
 """
 
 from collections.abc import Mapping
@@ -27,29 +28,77 @@ Clock = Literal["real", "virtual"]
 
 
 class ExperimentSpec(StrictModel):
-    """The whole experiment file. Only ``topology`` is required.
+    """The whole experiment file. Only ``topology`` is required."""
 
-    ``model`` is the model that is trained. Its default is gpt-a, but no model where ``compute`` states costs of the
-    stages itself: there is then no limit of layers, and tokens are not counted.
-
-    Other defaults: ``name`` is the file's name; one variant, GPipe over one connection; no ``prefill``; no
-    sweep; 1 repeat; seed 0; engine ``emulate`` (or ``simulate``); clock ``real`` (or ``virtual``, on which computation
-    costs no time and idle time is skipped); ``dilation`` auto, which is 1 if the machine can carry the links.
-    """
-
-    name: PrintableName = "experiment"
-    topology: TopologySpec
-    model: WrittenModel | None = None
-    compute: ComputeSpec = ComputeSpec()
-    training: TrainingSpec = TrainingSpec()
-    variants: tuple[VariantSpec, ...] = (VariantSpec(name="gpipe", schedule="gpipe"),)
-    prefill: PrefillSpec | None = None
-    sweep: dict[str, tuple[JsonValue, ...]] = Field(default_factory=dict)
-    repeats: Annotated[int, whole_number(1, MAX_REPEATS)] = 1
-    seed: Annotated[int, whole_number(0, 2**63 - 1)] = 0
-    engine: Literal["emulate", "simulate"] = "emulate"
-    clock: Clock = "real"
-    dilation: Dilation = AUTO
+    name: PrintableName = Field(
+        default="experiment",
+        description="Name of the experiment in its run's folder and report. Default: the file's name, no suffix.",
+        examples=["atlas-vs-baselines"],
+    )
+    topology: TopologySpec = Field(
+        description="Datacenters and the network between them, or the path of a YAML file that describes them.",
+        examples=[
+            {
+                "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+                "wan": {"latency": "20ms", "rate": "1Gbit"},
+            }
+        ],
+    )
+    model: WrittenModel | None = Field(
+        default=None,
+        description="The model that trains: a known name, or its dimensions. Default: gpt-a, but no model where "
+        "`compute` states costs of the stages itself; layers are then not limited, and tokens not counted.",
+        examples=["gpt-b", {"hidden": 4096, "context": 4096}],
+    )
+    compute: ComputeSpec = Field(
+        default=ComputeSpec(),
+        description="How the stages compute.",
+        examples=[{"forward": "20ms", "backward": "40ms", "activation": "1MiB"}, {"profile": "a100"}],
+    )
+    training: TrainingSpec = Field(
+        default=TrainingSpec(),
+        description="The size and length of the training.",
+        examples=[{"pipelines": 2, "microbatches": 8}],
+    )
+    variants: tuple[VariantSpec, ...] = Field(
+        default=(VariantSpec(name="gpipe", schedule="gpipe"),),
+        description="What is compared, 1 to 100 variants, at each sweep point. Default: one, `gpipe` over one "
+        "connection.",
+        examples=[[{"name": "atlas", "schedule": "atlas", "transport": {"connections": "auto"}}]],
+    )
+    prefill: PrefillSpec | None = Field(
+        default=None,
+        description="Prefill of inference requests in the bubbles of training. Default: none.",
+        examples=[{"trace": "poisson", "rate": "30/s"}],
+    )
+    sweep: dict[str, tuple[JsonValue, ...]] = Field(
+        default_factory=dict,
+        description="Values to try, in a list for each path. Every combination is a sweep point.",
+        examples=[{"topology.wan.latency": ["10ms", "40ms"], "training.microbatches": [8, 16]}],
+    )
+    repeats: Annotated[int, whole_number(1, MAX_REPEATS)] = Field(
+        default=1, description="Number of trials of each variant at each sweep point.", examples=[5]
+    )
+    seed: Annotated[int, whole_number(0, 2**63 - 1)] = Field(
+        default=0, description="Seed of weights, tokens, arrivals and lengths.", examples=[1]
+    )
+    engine: Literal["emulate", "simulate"] = Field(
+        default="emulate",
+        description="`emulate` sends real bytes over an emulated network, `simulate` follows discrete events.",
+        examples=["simulate"],
+    )
+    clock: Clock = Field(
+        default="real",
+        description="Clock of the emulation, or of the emulation that a simulation predicts. On the `virtual` one "
+        "computation costs no time and idle time is skipped.",
+        examples=["virtual"],
+    )
+    dilation: Dilation = Field(
+        default=AUTO,
+        description="Factor by which the emulation is slowed down, so that a machine can carry its links. `auto` is 1 "
+        "if it can, and otherwise as much as it needs. Figures are in undilated time.",
+        examples=[1, "auto"],
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer
 
 from ground.shown_text import shown
 from ground.strict_model import StrictModel
@@ -19,17 +19,29 @@ from workloads.model.gpt_config import (
 
 
 class ModelSpec(StrictModel):
-    """The dimensions of the model. The file may give the name of one of ``NAMED_MODELS`` instead.
+    """The dimensions of the model, or the name of a known one in place of the section.
 
-    With compute times given in the file, ``context`` (tokens in a sequence) and ``hidden`` are enough. A compute
-    profile, torch and the default ``gradient`` size need all dimensions.
+    With compute times given in the file, ``hidden`` and ``context`` are enough. A compute profile, torch and the
+    default ``gradient`` size need all dimensions.
     """
 
-    hidden: Annotated[int, whole_number(1, MAX_HIDDEN)]
-    context: Annotated[int, whole_number(1, MAX_CONTEXT_TOKENS)]
-    layers: Annotated[int, whole_number(1, MAX_LAYERS)] | None = None
-    heads: Annotated[int, whole_number(1, MAX_HEADS)] | None = None
-    vocabulary: Annotated[int, whole_number(1, MAX_VOCABULARY_TOKENS)] | None = None
+    hidden: Annotated[int, whole_number(1, MAX_HIDDEN)] = Field(
+        description="Hidden size, a multiple of `heads`.", examples=[4096]
+    )
+    context: Annotated[int, whole_number(1, MAX_CONTEXT_TOKENS)] = Field(
+        description="Number of tokens in a sequence.", examples=[4096]
+    )
+    layers: Annotated[int, whole_number(1, MAX_LAYERS)] | None = Field(
+        default=None,
+        description="Number of layers, at least that of the stages.",
+        examples=[12],
+    )
+    heads: Annotated[int, whole_number(1, MAX_HEADS)] | None = Field(
+        default=None, description="Number of attention heads.", examples=[32]
+    )
+    vocabulary: Annotated[int, whole_number(1, MAX_VOCABULARY_TOKENS)] | None = Field(
+        default=None, description="Number of different tokens.", examples=[50304]
+    )
 
     @property
     def config(self) -> GptConfig | None:
@@ -62,5 +74,11 @@ def _model_by_name(written: object) -> object:
     )
 
 
-WrittenModel = Annotated[ModelSpec, BeforeValidator(_model_by_name)]
+WrittenModel = Annotated[
+    ModelSpec,
+    BeforeValidator(
+        _model_by_name,
+        json_schema_input_type=Annotated[str, WithJsonSchema({"enum": list(NAMED_MODELS)})] | ModelSpec,
+    ),
+]
 """A model as the file gives it: its dimensions, or one of the names of ``NAMED_MODELS``."""

@@ -11,6 +11,7 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     SerializerFunctionWrapHandler,
+    WithJsonSchema,
     model_serializer,
     model_validator,
 )
@@ -22,7 +23,6 @@ from runner.experiment.quantities import NameOrPath, PrintableName, Truth, whole
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.prefill.request_source import SourceKind
 from workloads.prefill.sources.arrivals import LEAST_CV, MOST_CV
-from workloads.prefill.sources.named_columns import ArrivalUnit
 
 DRAWN = (SourceKind.POISSON, SourceKind.GAMMA)
 DEPTHS = (1, 2, 4, 8)
@@ -35,6 +35,7 @@ MEASURED = "measured"
 MAX_RATE_PER_S = 1e6
 
 _RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*s\s*")
+_RATE_SCHEMA = {"title": "rate of arrivals", "type": "string", "pattern": f"^{_RATE.pattern}$"}
 
 Policy = Literal["planned", "greedy", "none"]
 
@@ -57,7 +58,7 @@ def _number(name: str, least: float, most: float, example: str) -> PlainValidato
             return float(written)
         raise ValueError(f"{shown(written)} is no {name}: give a number from {least:g} to {most:g}, like {example}")
 
-    return PlainValidator(check)
+    return PlainValidator(check, json_schema_input_type=Annotated[float, Field(ge=least, le=most)])
 
 
 def _model_name(written: object) -> str:
@@ -77,10 +78,14 @@ def _depth(written: object) -> int:
 
 
 class TokensSpec(StrictModel):
-    """Log-normal lengths in tokens. Two thirds lie from ``median`` / ``spread`` to ``median`` x ``spread``."""
+    """Log-normal lengths of requests, in place of one length for all."""
 
-    median: Annotated[int, whole_number(1, MAX_TOKENS)]
-    spread: Annotated[float, _number("spread", 1, 100, "2")] = 1.0
+    median: Annotated[int, whole_number(1, MAX_TOKENS)] = Field(description="Median length in tokens.", examples=[1024])
+    spread: Annotated[float, _number("spread", 1, 100, "2")] = Field(
+        default=1.0,
+        description="Factor of the spread: two thirds of the lengths lie from median / spread to median x spread.",
+        examples=[2],
+    )
 
 
 def _tokens(written: object) -> int | TokensSpec:
@@ -95,7 +100,7 @@ def _tokens(written: object) -> int | TokensSpec:
 
 Tokens = Annotated[
     int | TokensSpec,
-    PlainValidator(_tokens),
+    PlainValidator(_tokens, json_schema_input_type=Annotated[int, Field(ge=1, le=MAX_TOKENS)] | TokensSpec),
     PlainSerializer(lambda tokens: tokens.model_dump(mode="json") if isinstance(tokens, TokensSpec) else tokens),
 ]
 
@@ -119,7 +124,7 @@ class TraceColumnsSpec(StrictModel):
     output: PrintableName = Field(
         description="The column of the output's length in tokens.", examples=["output_tokens"]
     )
-    unit: ArrivalUnit = Field(
+    unit: Literal["s", "ms", "us", "ns", "utc"] = Field(
         description="The unit of the arrivals: `s`, `ms`, `us` or `ns` for numbers, which may have a fraction, and "
         "`utc` for dates and times like 2023-11-16 18:17:03.97996.",
         examples=["s"],
@@ -129,46 +134,93 @@ class TraceColumnsSpec(StrictModel):
 class PrefillSpec(StrictModel):
     """Prefill as a service in the bubbles of training.
 
-    ``trace`` (default poisson) is the source of requests: ``poisson``, ``gamma`` with ``variation`` (the coefficient
-    of variation of the gaps, default 1), or the path of a trace file, relative to the experiment file. ``rate`` is the
-    mean rate of arrivals; without it, a trace file keeps its own rate. ``prompt`` (default 1024 tokens) and ``output``
-    (default 128) are the lengths of drawn requests; a trace file has its own. With ``skip_bad_lines`` (default false)
-    unusable lines of the file are skipped and counted.
-
-    Each request to ``model`` (default llama-8b) passes in chunks of ``chunk`` tokens (default 512) through ``depth``
-    GPUs of one datacenter (default 2). The GPUs take the times of ``profile`` (default a100). The KV cache must reach
-    a decode host within ``slo`` (default 10s). A GPU is returned to training ``guard`` (default 500us) before training
-    needs it, in addition to the observed jitter. The first ``warmup`` iterations (default 6) are only observed.
-
-    A GPU has ``memory`` (default 80GiB), of which training takes ``training_memory`` (default 30GiB). ``kv`` and
-    ``activation`` replace the bytes that one token takes on the network, for all layers. They are meant for networks
-    that are scaled down.
-
-    Where torch computes, prefill is computed too and takes its own times. ``profile`` is then used for planning only.
-    It is a name, or ``measured``: measured on the testbed before each trial.
+    Where torch computes, prefill is computed too and takes its own times.
     """
 
-    trace: NameOrPath = SourceKind.POISSON.value
-    rate: Annotated[float, PlainValidator(_rate_per_s), PlainSerializer(_written_rate)] | None = None
-    variation: Annotated[float, _number("coefficient of variation", LEAST_CV, MOST_CV, "2")] | None = None
-    prompt: Tokens | None = None
-    output: Tokens | None = None
-    model: Annotated[str, PlainValidator(_model_name)] = "llama-8b"
-    profile: NameOrPath = "a100"
-    depth: Annotated[int, PlainValidator(_depth)] = 2
-    chunk: Annotated[int, whole_number(1, MAX_TOKENS)] = 512
-    slo: DurationNs = 10 * 10**9
-    guard: DurationNs = 500_000
-    warmup: Annotated[int, whole_number(0, 10_000)] = 6
-    memory: SizeBytes = 80 * 2**30
-    training_memory: SizeBytes = 30 * 2**30
-    kv: TokenBytes | None = None
-    activation: TokenBytes | None = None
-    skip_bad_lines: Truth = False
+    trace: NameOrPath = Field(
+        default=SourceKind.POISSON.value,
+        description="Source of requests: `poisson`, `gamma`, or the path of a request trace, relative to the "
+        "experiment file.",
+        examples=["gamma", "./AzureLLMInferenceTrace_code.csv"],
+    )
+    rate: (
+        Annotated[float, PlainValidator(_rate_per_s), PlainSerializer(_written_rate), WithJsonSchema(_RATE_SCHEMA)]
+        | None
+    ) = Field(
+        default=None,
+        description="Mean rate of arrivals, in requests per second; `poisson` and `gamma` need it. Default: a trace "
+        "file's own rate.",
+        examples=["30/s", "0.5/s"],
+    )
+    variation: Annotated[float, _number("coefficient of variation", LEAST_CV, MOST_CV, "2")] | None = Field(
+        default=None,
+        description="Coefficient of variation of the gaps of `gamma`: above 1 arrivals are burstier than a Poisson "
+        "process, below 1 steadier. Default: 1.",
+        examples=[2],
+    )
+    prompt: Tokens | None = Field(
+        default=None,
+        description="Tokens of a prompt, one length or a distribution. A trace file has its own. Default: 1024.",
+        examples=[512, {"median": 1024, "spread": 2}],
+    )
+    output: Tokens | None = Field(
+        default=None,
+        description="Tokens of an output, one length or a distribution. A trace file has its own. Default: 128.",
+        examples=[16],
+    )
+    model: Annotated[str, PlainValidator(_model_name), WithJsonSchema({"enum": list(INFERENCE_MODELS)})] = Field(
+        default="llama-8b", description="Model that answers requests.", examples=["llama-8b"]
+    )
+    profile: NameOrPath = Field(
+        default="a100",
+        description="Prefill profile that gives the times: a known name, or the path of its JSON file, relative to the "
+        "experiment file. Where torch computes it only serves planning, and may be `measured`: measured on the testbed "
+        "before each trial.",
+        examples=["a100", "measured"],
+    )
+    depth: Annotated[int, PlainValidator(_depth), WithJsonSchema({"enum": list(DEPTHS)})] = Field(
+        default=2, description="Number of GPUs of one datacenter that a request goes through.", examples=[4]
+    )
+    chunk: Annotated[int, whole_number(1, MAX_TOKENS)] = Field(
+        default=512, description="Tokens of a prompt that are computed at once.", examples=[256]
+    )
+    slo: DurationNs = Field(
+        default=10 * 10**9,
+        description="Time within which a request's KV cache must reach a decode host (TTFT), above 0.",
+        examples=["2s"],
+    )
+    guard: DurationNs = Field(
+        default=500_000,
+        description="How long before training needs a GPU it is returned, in addition to the observed jitter.",
+        examples=["3ms"],
+    )
+    warmup: Annotated[int, whole_number(0, 10_000)] = Field(
+        default=6, description="Number of first iterations that are only observed.", examples=[6]
+    )
+    memory: SizeBytes = Field(default=80 * 2**30, description="Memory of a GPU.", examples=["40GiB"])
+    training_memory: SizeBytes = Field(
+        default=30 * 2**30, description="The part of a GPU's memory that training takes.", examples=["20GiB"]
+    )
+    kv: TokenBytes | None = Field(
+        default=None,
+        description="Bytes of the KV cache of one token on the network, for all layers, from 1B to 1GiB; for networks "
+        "that are scaled down. Default: the model's.",
+        examples=["2KiB"],
+    )
+    activation: TokenBytes | None = Field(
+        default=None,
+        description="Bytes of the activation of one token on the network, from 1B to 1GiB; for networks that are "
+        "scaled down. Default: the model's.",
+        examples=["128B"],
+    )
+    skip_bad_lines: Truth = Field(
+        default=False,
+        description="Whether unusable lines of a trace file are skipped and counted, instead of refused.",
+        examples=[True],
+    )
     columns: TraceColumnsSpec | None = Field(
         default=None,
-        description="The columns of a trace file with names of its own. Without it, the file is Azure's CSV (UTC "
-        "timestamps) or Mooncake's JSONL (milliseconds).",
+        description="The columns of a trace file with names of its own. Default: those of the published formats.",
         examples=[{"arrival": "sent_at", "prompt": "input_tokens", "output": "output_tokens", "unit": "s"}],
     )
 

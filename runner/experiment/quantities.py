@@ -4,10 +4,18 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from ground.shown_text import shown
-from ground.units import format_duration, format_size, parse_duration_ns, parse_size_bytes
+from ground.units import (
+    SIZE_SCHEMA,
+    DurationNs,
+    SizeBytes,
+    format_duration,
+    format_size,
+    parse_duration_ns,
+    parse_size_bytes,
+)
 
 AUTO: Literal["auto"] = "auto"
 MAX_CONNECTIONS = 64
@@ -51,14 +59,14 @@ def _positive_size_bytes(text: object) -> int:
 
 StageDurationsNs = Annotated[
     int | tuple[int, ...],
-    PlainValidator(_single_or_list(parse_duration_ns)),
+    PlainValidator(_single_or_list(parse_duration_ns), json_schema_input_type=DurationNs | tuple[DurationNs, ...]),
     PlainSerializer(_write_single_or_list(format_duration)),
 ]
 """One duration for all stages, or a list with one for each stage, stage 0 first."""
 
 BoundarySizesBytes = Annotated[
     int | tuple[int, ...],
-    PlainValidator(_single_or_list(_positive_size_bytes)),
+    PlainValidator(_single_or_list(_positive_size_bytes), json_schema_input_type=SizeBytes | tuple[SizeBytes, ...]),
     PlainSerializer(_write_single_or_list(format_size)),
 ]
 """One size for all stage boundaries, or a list with one for each. Entry i lies between stages i and i + 1."""
@@ -72,7 +80,7 @@ def whole_number(least: int, most: int) -> PlainValidator:
             return written
         raise ValueError(f"{shown(written)} is not a whole number from {least} to {most}")
 
-    return PlainValidator(check)
+    return PlainValidator(check, json_schema_input_type=Annotated[int, Field(ge=least, le=most)])
 
 
 def _printable(what: str, most: int) -> PlainValidator:
@@ -83,7 +91,8 @@ def _printable(what: str, most: int) -> PlainValidator:
             raise ValueError(f"{shown(written)} is no {what}: give 1 to {most} printable characters")
         return written
 
-    return PlainValidator(check)
+    schema = {"title": what, "type": "string", "minLength": 1, "maxLength": most, "pattern": r"\S"}
+    return PlainValidator(check, json_schema_input_type=Annotated[str, WithJsonSchema(schema)])
 
 
 PrintableName = Annotated[str, _printable("name", MAX_NAME_LENGTH)]
@@ -99,16 +108,23 @@ def _window_bytes(written: object) -> int:
     return size_bytes
 
 
-WindowBytes = Annotated[int, PlainValidator(_window_bytes), PlainSerializer(format_size)]
+WindowBytes = Annotated[int, PlainValidator(_window_bytes), PlainSerializer(format_size), WithJsonSchema(SIZE_SCHEMA)]
+
+
+_CONGESTION_CONTROL = "[a-z0-9_-]{1,15}"
 
 
 def _congestion_control(written: object) -> str:
-    if isinstance(written, str) and re.fullmatch(r"[a-z0-9_-]{1,15}", written):
+    if isinstance(written, str) and re.fullmatch(_CONGESTION_CONTROL, written):
         return written
     raise ValueError(f"{shown(written)} is no congestion control's name: write one like cubic, reno or bbr")
 
 
-CongestionControl = Annotated[str, PlainValidator(_congestion_control)]
+CongestionControl = Annotated[
+    str,
+    PlainValidator(_congestion_control),
+    WithJsonSchema({"title": "name", "type": "string", "pattern": f"^{_CONGESTION_CONTROL}$"}),
+]
 
 
 def _truth(written: object) -> bool:
@@ -117,7 +133,7 @@ def _truth(written: object) -> bool:
     raise ValueError(f"{shown(written)} is neither true nor false")
 
 
-Truth = Annotated[bool, PlainValidator(_truth)]
+Truth = Annotated[bool, PlainValidator(_truth, json_schema_input_type=bool)]
 
 
 def _connections(written: object) -> int | str:
@@ -146,7 +162,12 @@ def _write_stage_datacenters(homes: str | tuple[str, ...] | tuple[tuple[str, ...
 
 StageDatacenters = Annotated[
     Literal["auto"] | tuple[str, ...] | tuple[tuple[str, ...], ...],
-    PlainValidator(_stage_datacenters),
+    PlainValidator(
+        _stage_datacenters,
+        json_schema_input_type=Literal["auto"]
+        | Annotated[tuple[str, ...], Field(min_length=1)]
+        | Annotated[tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...], Field(min_length=1)],
+    ),
     PlainSerializer(_write_stage_datacenters),
 ]
 """The datacenter of each stage: one list for all pipelines, one list for each, or auto (the planner chooses)."""
@@ -172,7 +193,22 @@ def _dilation(written: object) -> float | str:
     raise ValueError(f"{shown(written)} is neither auto nor a number from 1 to {MAX_DILATION:g}")
 
 
-PipelinesPerCell = Annotated[int | Literal["auto"], PlainValidator(_pipelines_per_cell)]
-LearningRate = Annotated[float, PlainValidator(_learning_rate)]
-Connections = Annotated[int | Literal["auto"], PlainValidator(_connections)]
-Dilation = Annotated[float | Literal["auto"], PlainValidator(_dilation)]
+PipelinesPerCell = Annotated[
+    int | Literal["auto"],
+    PlainValidator(
+        _pipelines_per_cell, json_schema_input_type=Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_PIPELINES)]
+    ),
+]
+LearningRate = Annotated[
+    float, PlainValidator(_learning_rate, json_schema_input_type=Annotated[float, Field(gt=0, le=1)])
+]
+Connections = Annotated[
+    int | Literal["auto"],
+    PlainValidator(
+        _connections, json_schema_input_type=Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_CONNECTIONS)]
+    ),
+]
+Dilation = Annotated[
+    float | Literal["auto"],
+    PlainValidator(_dilation, json_schema_input_type=Literal["auto"] | Annotated[float, Field(ge=1, le=MAX_DILATION)]),
+]

@@ -13,7 +13,7 @@ MAX_SWEEP_POINTS = 1000
 MAX_TRIALS = 100_000
 """The most trials in one run. Each trial is a folder."""
 
-_ONE_FOR_THE_RUN = {"name", "sweep", "repeats", "seed", "engine", "clock", "dilation", "variants"}
+ONE_FOR_THE_RUN = {"name", "sweep", "repeats", "seed", "engine", "clock", "dilation", "variants"}
 
 
 def value_text(value: Any) -> str:
@@ -43,7 +43,7 @@ def swept_paths(sweep: Mapping[str, Sequence[Any]]) -> dict[str, Steps]:
 
 def _steps(path: str, values: Sequence[Any], earlier_paths: Mapping[str, Steps]) -> Steps:
     steps = parse_path(path)
-    if steps[0] in _ONE_FOR_THE_RUN and (steps[0] != "variants" or len(steps) < 3 or steps[2] == "name"):
+    if steps[0] in ONE_FOR_THE_RUN and (steps[0] != "variants" or len(steps) < 3 or steps[2] == "name"):
         raise InputError("a run has one for all its sweep points, leave it out of the sweep")
     for other, earlier in earlier_paths.items():
         if steps[: len(earlier)] == earlier or earlier[: len(steps)] == steps:

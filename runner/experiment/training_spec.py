@@ -2,6 +2,8 @@
 
 from typing import Annotated, Literal
 
+from pydantic import Field
+
 from ground.strict_model import StrictModel
 from runner.experiment.quantities import MAX_PIPELINES, LearningRate, NameOrPath, whole_number
 
@@ -11,34 +13,65 @@ MAX_ITERATIONS = 10_000
 
 
 class TrainingSpec(StrictModel):
-    """The size and length of the training.
+    """The size and length of the training."""
 
-    ``stages`` (default: as many as the GPUs allow with that many pipelines), ``pipelines`` (default 1),
-    ``microbatches`` of one sequence each per pipeline and iteration (default 16), and ``iterations`` (default 3). The
-    first ``warmup`` iterations (default 1) are run and kept, but count in no figure. ``memory_bound`` is how many
-    microbatches a stage may hold at once (default: no limit). ``precision`` (default bf16) is that of activations,
-    weights and gradients. ``learning_rate`` (default 0.0003) is AdamW's. ``text`` is a file to learn from, relative to
-    the experiment file (default: synthetic tokens from the seed).
-    """
-
-    stages: Annotated[int, whole_number(1, MAX_STAGES)] | None = None
-    pipelines: Annotated[int, whole_number(1, MAX_PIPELINES)] = 1
-    microbatches: Annotated[int, whole_number(1, MAX_MICROBATCHES)] = 16
-    iterations: Annotated[int, whole_number(1, MAX_ITERATIONS)] = 3
-    warmup: Annotated[int, whole_number(0, MAX_ITERATIONS)] = 1
-    memory_bound: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = None
-    precision: Literal["bf16", "fp32"] = "bf16"
-    learning_rate: LearningRate = 3e-4
-    text: NameOrPath | None = None
+    stages: Annotated[int, whole_number(1, MAX_STAGES)] | None = Field(
+        default=None,
+        description="Number of stages of a pipeline, one on each GPU. Default: as many as the GPUs allow with that "
+        "many pipelines.",
+        examples=[6],
+    )
+    pipelines: Annotated[int, whole_number(1, MAX_PIPELINES)] = Field(
+        default=1, description="Number of pipelines, replicas of the model.", examples=[2]
+    )
+    microbatches: Annotated[int, whole_number(1, MAX_MICROBATCHES)] = Field(
+        default=16,
+        description="Number of microbatches of one sequence each, per pipeline and iteration.",
+        examples=[8],
+    )
+    iterations: Annotated[int, whole_number(1, MAX_ITERATIONS)] = Field(
+        default=3, description="Number of iterations of a trial, warm-up included.", examples=[10]
+    )
+    warmup: Annotated[int, whole_number(0, MAX_ITERATIONS)] = Field(
+        default=1,
+        description="Number of first iterations that are run and kept, but count in no figure. Must leave at least one "
+        "of `iterations`.",
+        examples=[2],
+    )
+    memory_bound: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = Field(
+        default=None,
+        description="The most microbatches that a stage may hold at once. Default: no limit.",
+        examples=[6],
+    )
+    precision: Literal["bf16", "fp32"] = Field(
+        default="bf16", description="Precision of activations, weights and gradients.", examples=["fp32"]
+    )
+    learning_rate: LearningRate = Field(
+        default=3e-4, description="Learning rate of AdamW, where torch trains.", examples=[0.001]
+    )
+    text: NameOrPath | None = Field(
+        default=None,
+        description="File to learn from where torch trains, relative to the experiment file. Default: synthetic tokens "
+        "from the seed.",
+        examples=["corpus.txt"],
+    )
 
 
 class VariantTrainingSpec(StrictModel):
-    """The fields of ``training`` that a variant overrides. Fields that are left out keep the value of ``training``.
+    """The fields of ``training`` that a variant overrides.
 
     All variants of a sweep point train on the same number of sequences an iteration.
     """
 
-    stages: Annotated[int, whole_number(1, MAX_STAGES)] | None = None
-    pipelines: Annotated[int, whole_number(1, MAX_PIPELINES)] | None = None
-    microbatches: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = None
-    memory_bound: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = None
+    stages: Annotated[int, whole_number(1, MAX_STAGES)] | None = Field(
+        default=None, description="Replaces `training.stages`. Default: the same.", examples=[1]
+    )
+    pipelines: Annotated[int, whole_number(1, MAX_PIPELINES)] | None = Field(
+        default=None, description="Replaces `training.pipelines`. Default: the same.", examples=[8]
+    )
+    microbatches: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = Field(
+        default=None, description="Replaces `training.microbatches`. Default: the same.", examples=[1]
+    )
+    memory_bound: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = Field(
+        default=None, description="Replaces `training.memory_bound`. Default: the same.", examples=[12]
+    )

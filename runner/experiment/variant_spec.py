@@ -14,22 +14,46 @@ MAX_POOL_GPUS = 65_536
 
 
 class VariantSpec(StrictModel):
-    """A variant to compare: a schedule, its options (default: none), and a transport.
+    """A variant to compare: a schedule, a transport, and what else differs from the other variants."""
 
-    ``placement`` names the datacenter of each stage, in one list for all pipelines or one list for each. ``auto`` takes
-    the placement with the shortest simulated iteration that the planner finds. By default stages are placed evenly and
-    contiguously, all replicas of a stage in one datacenter. ``training`` overrides fields of the experiment's training.
-
-    ``prefill`` selects when the GPUs that train prefill, if the experiment has a section ``prefill``: ``planned``
-    (default) in bubbles, as far as training is not delayed; ``greedy`` whenever they are idle; ``none`` never. ``pool``
-    (default 0) is the number of GPUs of the serving hosts that only prefill, over all datacenters.
-    """
-
-    name: PrintableName
-    schedule: PrintableName
-    options: dict[str, JsonValue] = Field(default_factory=dict)
-    transport: TransportSpec = TransportSpec()
-    placement: StageDatacenters | None = None
-    training: VariantTrainingSpec = VariantTrainingSpec()
-    prefill: Policy | None = None
-    pool: Annotated[int, whole_number(0, MAX_POOL_GPUS)] = 0
+    name: PrintableName = Field(
+        description="Name of the variant in tables and charts, each its own.", examples=["many connections"]
+    )
+    schedule: PrintableName = Field(
+        description="Schedule by which the stages work: a name of wanbed's or of an installed package's schedules.",
+        examples=["1f1b"],
+    )
+    options: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="Options of the schedule, by name: `warmup_depth` of `1f1b` and `eager-1f1b`, `recompute` of "
+        "`varuna`, `turns` of `atlas`, or those of another package's schedule.",
+        examples=[{"recompute": "on-gradient"}, {"warmup_depth": 3}],
+    )
+    transport: TransportSpec = Field(
+        default=TransportSpec(),
+        description="The TCP transport between stages.",
+        examples=[{"connections": "auto", "window": "512KiB"}],
+    )
+    placement: StageDatacenters | None = Field(
+        default=None,
+        description="The datacenter of each stage, in one list for all pipelines or one list for each. `auto` takes "
+        "the placement with the shortest simulated iteration that the planner finds. Default: evenly and contiguously, "
+        "all replicas of a stage in one datacenter.",
+        examples=[["east", "east", "west", "west"], "auto"],
+    )
+    training: VariantTrainingSpec = Field(
+        default=VariantTrainingSpec(),
+        description="Fields of the experiment's `training` that this variant overrides.",
+        examples=[{"stages": 1, "pipelines": 8, "microbatches": 1}],
+    )
+    prefill: Policy | None = Field(
+        default=None,
+        description="When the GPUs that train prefill, if the experiment has a section `prefill`: `planned` in "
+        "bubbles, as far as training is not delayed; `greedy` whenever they are idle; `none` never. Default: planned.",
+        examples=["greedy"],
+    )
+    pool: Annotated[int, whole_number(0, MAX_POOL_GPUS)] = Field(
+        default=0,
+        description="Number of GPUs of the serving hosts that only prefill, over all datacenters.",
+        examples=[2],
+    )

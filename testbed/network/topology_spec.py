@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, create_model, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, create_model, field_validator
 
 from ground.impairments import UNIMPAIRED
 from ground.shown_text import shown
@@ -17,8 +17,11 @@ MAX_HOSTS = 2**20
 """Limit of all datacenters together."""
 
 
+_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,39}"
+
+
 def _check_name(name: str) -> str:
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", name) is None:
+    if re.fullmatch(_NAME, name) is None:
         raise ValueError(
             f"{shown(name)} is not a valid name: give at most 40 letters, digits, dots, dashes and underscores"
         )
@@ -33,67 +36,136 @@ def _check_delay(delay_ns: int) -> int:
     return delay_ns
 
 
-Name = Annotated[str, AfterValidator(_check_name)]
+Name = Annotated[
+    str, AfterValidator(_check_name), WithJsonSchema({"title": "name", "type": "string", "pattern": f"^{_NAME}$"})
+]
 DelayNs = Annotated[DurationNs, AfterValidator(_check_delay)]
 
 
 class DatacenterSpec(StrictModel):
-    """One datacenter: its hosts are named ``<name>-0``, ``<name>-1``, and so on.
+    """One datacenter and its hosts."""
 
-    ``serving_hosts`` (default 0) is the number of additional hosts that do not train, ``<name>-serving-0`` and so on.
-    Inference decodes there: their GPUs, ``gpus_per_host`` each, belong to a serving pool.
-    """
-
-    name: Name
-    hosts: int = Field(ge=1, le=MAX_HOSTS_PER_DATACENTER)
-    gpus_per_host: int = Field(default=1, ge=1, le=64)
-    serving_hosts: int = Field(default=0, ge=0, le=MAX_HOSTS_PER_DATACENTER)
+    name: Name = Field(
+        description="Name of the datacenter: letters, digits, dots, dashes and underscores, 40 at most. Its hosts are "
+        "called `<name>-0`, `<name>-1` and so on. With a network preset it is the name of a region.",
+        examples=["east"],
+    )
+    hosts: int = Field(
+        strict=True,
+        ge=1,
+        le=MAX_HOSTS_PER_DATACENTER,
+        description="Number of hosts that train. All datacenters have 1048576 hosts together at most.",
+        examples=[4],
+    )
+    gpus_per_host: int = Field(
+        default=1,
+        strict=True,
+        ge=1,
+        le=64,
+        description="Number of GPUs of each host, serving hosts included.",
+        examples=[8],
+    )
+    serving_hosts: int = Field(
+        default=0,
+        strict=True,
+        ge=0,
+        le=MAX_HOSTS_PER_DATACENTER,
+        description="Number of additional hosts that do not train, called `<name>-serving-0` and so on. Inference "
+        "decodes there, and their GPUs can form a pool that only prefills (`pool` of a variant).",
+        examples=[1],
+    )
 
 
 class IntraSpec(StrictModel):
-    """The network inside every datacenter: one-way latency host to host, and the rate of each host's port."""
+    """The network inside every datacenter."""
 
-    latency: DelayNs = 50_000
-    rate: RateBps = None
+    latency: DelayNs = Field(default=50_000, description="One-way latency from host to host.", examples=["100us"])
+    rate: RateBps = Field(
+        default=None, description="Rate of each host's port, in each direction.", examples=["100Gbit"]
+    )
 
 
 def _with_impairments(model: type[Model]) -> type[Model]:
     """Add a field for each impairment to a model."""
     fields: dict[str, Any] = {
-        each.name: (DelayNs if each.is_duration else Fraction, none) for each, none in UNIMPAIRED.items()
+        each.name: (
+            DelayNs if each.is_duration else Fraction,
+            Field(default=none, description=each.description, examples=[each.example]),
+        )
+        for each, none in UNIMPAIRED.items()
     }
     return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields)
 
 
 @_with_impairments
 class WanSpec(StrictModel):
-    """Latency, rates and impairments of a WAN link, the same in both directions.
+    """Latency, rates and impairments of a WAN link, the same in both directions."""
 
-    ``rate`` is that of the trunk between two datacenters; ``node_pair_rate`` limits each pair of hosts across it. Each
-    impairment of ``ground.impairments`` has a field: ``jitter`` is the largest deviation of the one-way latency to
-    either side, uniformly distributed and without reordering; ``loss`` is the fraction of packets dropped at random in
-    each direction.
-    """
+    latency: DelayNs = Field(
+        default=0, description="One-way latency between two datacenters, 60s at most.", examples=["40ms"]
+    )
+    rate: RateBps = Field(
+        default=None,
+        description="Rate of the trunk between two datacenters, in each direction.",
+        examples=["10Gbit", "unlimited"],
+    )
+    node_pair_rate: RateBps = Field(
+        default=None,
+        description="Cap on what each pair of hosts sends across the trunk, in each direction.",
+        examples=["5Gbit"],
+    )
 
-    latency: DelayNs = 0
-    rate: RateBps = None
-    node_pair_rate: RateBps = None
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    for field in schema["properties"].values():
+        field.pop("default", None)
 
 
 class LinkSpec(WanSpec):
-    """The link of one pair of datacenters, where it differs from ``wan``; fields left out keep the value of ``wan``."""
+    """The link of one pair of datacenters. Fields left out keep the value of ``wan``, or of the network preset."""
 
-    between: tuple[str, str]
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    between: tuple[str, str] = Field(
+        description="The names of the two datacenters, in either order. Each pair has one entry at most.",
+        examples=[["east", "west"]],
+    )
 
 
 class TopologySpec(StrictModel):
-    """The ``topology`` section of an experiment, as written."""
+    """Datacenters and the network between them.
 
-    datacenters: tuple[DatacenterSpec, ...] = Field(min_length=1, max_length=MAX_DATACENTERS)
-    intra: IntraSpec = IntraSpec()
-    wan: WanSpec | None = None
-    links: tuple[LinkSpec, ...] = ()
-    profile: str | None = None
+    In place of the section, the path of a YAML file with its content can be given, relative to the experiment file.
+    """
+
+    datacenters: tuple[DatacenterSpec, ...] = Field(
+        min_length=1,
+        max_length=MAX_DATACENTERS,
+        description="The datacenters, in an order along which pipelines are placed. Every two of them are linked.",
+        examples=[[{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}]],
+    )
+    intra: IntraSpec = Field(
+        default=IntraSpec(),
+        description="The network inside every datacenter.",
+        examples=[{"latency": "50us", "rate": "100Gbit"}],
+    )
+    wan: WanSpec | None = Field(
+        default=None,
+        description="The link between every two datacenters. Two or more datacenters need it, a `profile`, or an entry "
+        "of `links` for every pair.",
+        examples=[{"latency": "40ms", "rate": "10Gbit", "node_pair_rate": "5Gbit"}],
+    )
+    links: tuple[LinkSpec, ...] = Field(
+        default=(),
+        description="Links that differ from `wan` or the network preset, by the pair of datacenters that they join.",
+        examples=[[{"between": ["east", "west"], "latency": "60ms"}]],
+    )
+    profile: str | None = Field(
+        default=None,
+        description="Network preset that replaces `wan`: a known name, or the path of its YAML file, relative to the "
+        "experiment file. Datacenters bear the names of its regions.",
+        examples=["azure", "./my-wan.yaml"],
+    )
 
     @field_validator("datacenters")
     @classmethod

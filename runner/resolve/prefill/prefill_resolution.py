@@ -26,7 +26,7 @@ from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 from workloads.prefill.profile_files import load_prefill_profile
 from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
 from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
-from workloads.prefill.sources.named_columns import TraceColumns
+from workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
 from workloads.prefill.sources.trace import Trace, scaled
 from workloads.prefill.sources.trace_file import read_trace
 
@@ -231,7 +231,11 @@ def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> Request
         raise InputError(f"prefill.trace: {one_line(str(path))} is no file: {remedy}")
     path = path.resolve()
     written = prefill.columns
-    columns = None if written is None else TraceColumns(**written.model_dump())
+    columns = (
+        None
+        if written is None
+        else TraceColumns(written.arrival, written.prompt, written.output, ArrivalUnit(written.unit))
+    )
     trace, digest = _read(path, path.stat().st_mtime_ns, prefill.skip_bad_lines, columns)
     if prefill.rate is not None:
         with prefixed("prefill.rate: "):

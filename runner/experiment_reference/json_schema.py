@@ -1,0 +1,117 @@
+"""Make the JSON schema of the experiment file, by which an editor completes and checks.
+
+Every file that is read without an error agrees with the schema. It does not check what depends on several fields or on
+what is installed. It is draft 7, which every editor knows.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, NoDefault
+from pydantic_core import CoreSchema, SchemaSerializer, core_schema
+
+from netem_profiles.preset import preset_names
+from runner.experiment.experiment_spec import ExperimentSpec
+from runner.experiment.prefill_spec import DRAWN, MEASURED
+from runner.experiment_reference.sweep_schema import sweep_schema
+from workloads.baselines.baseline_config import BASELINE_SCHEDULES
+from workloads.compute.backends.registry import backend_names
+from workloads.prefill.profile_files import prefill_profile_names
+from workloads.profiles.catalogue import profile_names
+from workloads.schedules.registry import schedule_names
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+DEFINITIONS = "definitions"
+
+_KNOWN: dict[tuple[str, str], Callable[[], Sequence[str]]] = {
+    ("TopologySpec", "profile"): preset_names,
+    ("ComputeSpec", "kind"): backend_names,
+    ("ComputeSpec", "profile"): profile_names,
+    ("VariantSpec", "schedule"): lambda: (*schedule_names(), *BASELINE_SCHEDULES),
+    ("PrefillSpec", "trace"): lambda: DRAWN,
+    ("PrefillSpec", "profile"): lambda: (*prefill_profile_names(), MEASURED),
+}
+"""The names that an editor offers for a field which also takes others: a path, or a name of another package."""
+
+
+class _WrittenSchema(GenerateJsonSchema):
+    """Make a schema of what is written: defaults with their units, fields in their order, no titles."""
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        return value
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        described = self.generate_inner(schema["schema"])
+        default = self.get_default_value(schema)
+        if default is not NoDefault and not isinstance(default, tuple):
+            written = _written_default(default, schema["schema"])
+            if written is not None:
+                described["default"] = written
+        return described
+
+    def tuple_schema(self, schema: core_schema.TupleSchema) -> JsonSchemaValue:
+        entries = [self.generate_inner(entry) for entry in schema["items_schema"]]
+        if "variadic_item_index" in schema or any(entry != entries[0] for entry in entries):
+            return super().tuple_schema(schema)
+        return {"type": "array", "items": entries[0], "minItems": len(entries), "maxItems": len(entries)}
+
+
+def _written_default(default: object, field: CoreSchema) -> Any:
+    """Return a default as a file has it, None for a section and where there is none."""
+    if default is None and field["type"] == "nullable":
+        return None
+    if isinstance(default, BaseModel):
+        named = default.model_dump(mode="json")
+        return named if isinstance(named, str) else None
+    return SchemaSerializer(field).to_python(default, mode="json")
+
+
+def experiment_schema() -> dict[str, Any]:
+    """Return the JSON schema of the experiment file."""
+    schema = ExperimentSpec.model_json_schema(
+        ref_template=f"#/{DEFINITIONS}/{{model}}", schema_generator=_WrittenSchema, union_format="any_of"
+    )
+    definitions = schema.pop("$defs")
+    for (section, name), names in _KNOWN.items():
+        fields = definitions[section]["properties"]
+        fields[name] = _with_names(fields[name], list(map(str, names())))
+    fields = schema["properties"]
+    fields["topology"] = {
+        **{key: value for key, value in fields["topology"].items() if key != "$ref"},
+        "anyOf": [{"$ref": fields["topology"]["$ref"]}, {"title": "path", "type": "string"}],
+    }
+    for section in (schema, *definitions.values()):
+        section.pop("title", None)
+        if "description" in section:
+            section["description"] = _as_markdown(section["description"])
+    for section in (schema, *definitions.values()):
+        for field in section.get("properties", {}).values():
+            if "description" not in field:
+                # Pydantic leaves out what the section that the field refers to says in the same words.
+                field["description"] = definitions[field["$ref"].rpartition("/")[2]]["description"]
+    fields["sweep"] |= sweep_schema(schema, definitions)
+    return {"$schema": DRAFT, **schema, DEFINITIONS: definitions}
+
+
+def schema_text() -> str:
+    """Return the schema as the text of a file."""
+    return json.dumps(experiment_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _as_markdown(docstring: str) -> str:
+    """Return a docstring with one line for each paragraph, and with Markdown's marks."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in docstring.split("\n\n")).replace("``", "`")
+
+
+def _with_names(field: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the schema of a field that offers ``names`` beside any other text."""
+    if "anyOf" in field:
+        return {**field, "anyOf": [{"enum": names}, *field["anyOf"]]}
+    about = {key: value for key, value in field.items() if key in {"description", "examples", "default"}}
+    text = {key: value for key, value in field.items() if key not in about}
+    return {**about, "anyOf": [{"enum": names}, text]}

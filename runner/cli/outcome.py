@@ -29,7 +29,8 @@ def list_trials(experiment: Experiment, as_json: bool) -> None:
     trials = experiment.trials()
     if as_json:
         listed = [
-            {"sweep_point": points[point], "variant": variant, "repeat": repeat} for point, variant, repeat in trials
+            {"sweep_point": point, "swept": points[point], "variant": variant, "repeat": repeat}
+            for point, variant, repeat in trials
         ]
         print(json.dumps({"run": None, "trials": listed}, indent=2))
         return
@@ -83,7 +84,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
     for row in rows:
         measured = [_standing(row)] if judged else []
         table.add_row(
-            ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["sweep_point"].items()),
+            ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["swept"].items()),
             Text(row["variant"]),
             _figure(row["iteration_time_s"], ".3f"),
             _figure(row["gpu_utilization"], ".1%"),

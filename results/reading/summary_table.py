@@ -1,6 +1,7 @@
 """Write the summary of a run as one file, for tools that do not use this package."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -18,7 +19,7 @@ def write_summary(run: Run) -> Path:
     ``results.load`` does not read this file: it computes the summary from the traces.
     """
     summary = run.summary
-    paths = [path for path in summary if path not in FIELDS]
+    paths = [str(path) for path in summary if path not in FIELDS]
     schema = with_columns(SUMMARY, [swept_column(path, _arrow_type(summary[path])) for path in paths], after=1)
     path = run.path / SUMMARY_FILE
     with written_whole(path) as partial:
@@ -26,7 +27,7 @@ def write_summary(run: Run) -> Path:
     return path
 
 
-def _arrow_type(values: "pd.Series[object]") -> pa.DataType:
+def _arrow_type(values: "pd.Series[Any]") -> pa.DataType:
     if isinstance(values.dtype, pd.CategoricalDtype):
         return pa.dictionary(pa.int32(), pa.string(), ordered=True)
     return pa.float64() if pd.api.types.is_float_dtype(values) else pa.int64()

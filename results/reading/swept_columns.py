@@ -30,7 +30,7 @@ def _column(texts: Sequence[str | None], in_order: Sequence[str]) -> "pd.Series[
     numbers = {text: _number(text) for text in in_order}
     if None not in numbers.values():
         return pd.Series([None if text is None else numbers[text] for text in texts])
-    return pd.Series(pd.Categorical(texts, categories=in_order, ordered=True))
+    return pd.Series(texts, dtype=pd.CategoricalDtype(pd.Index(in_order), ordered=True))
 
 
 def _number(text: str) -> float | int | None:

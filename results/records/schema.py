@@ -331,7 +331,7 @@ def swept_column(path: str, kind: pa.DataType) -> Column:
 def with_columns(schema: pa.Schema, columns: Iterable[Column], *, after: int) -> pa.Schema:
     """Return the schema with further columns after its first ``after`` ones."""
     listed = list(schema)
-    return pa.schema([*listed[:after], *_schema(*columns), *listed[after:]], metadata=schema.metadata)
+    return pa.schema([*listed[:after], *_schema(*columns), *listed[after:]]).with_metadata(schema.metadata)
 
 
 def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> None:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from runner.simulator.deadlock import SimulationError
     from testbed.kernel.missing import MissingError
     from wanbed.api.comparing import compare
-    from wanbed.api.engines import run, simulate
     from wanbed.api.experiment import Experiment
     from wanbed.api.planning import VariantPlan, plan
+    from wanbed.api.running import run
+    from wanbed.api.simulating import simulate
     from workloads.message import Message, MessageKind
     from workloads.schedules.action import Action, ActionKind
     from workloads.schedules.fixed_order import FixedOrder
@@ -77,8 +78,8 @@ _MODULE_OF = {
     "compare": "wanbed.api.comparing",
     "load": "results",
     "plan": "wanbed.api.planning",
-    "run": "wanbed.api.engines",
-    "simulate": "wanbed.api.engines",
+    "run": "wanbed.api.running",
+    "simulate": "wanbed.api.simulating",
 }
 
 if not TYPE_CHECKING:  # Or a type checker would take every misspelt name for one that this function returns.

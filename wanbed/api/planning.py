@@ -4,9 +4,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
+from typing import get_args
 
-from ground.strict_model import prefixed
+from ground.strict_model import InputError, prefixed
 from results.reading.not_modelled import not_modelled_text
+from results.text.number_text import list_text
 from runner.experiment.sweep_points import SweepPointSpec
 from runner.planner.planning import Plan, SearchName
 from runner.planner.planning import plan as plan_task
@@ -72,6 +74,8 @@ def plan(
     ``variant`` is by default the first with schedule atlas, or the first of all. ``search`` and ``simulations`` are
     those of the command. Raise InputError if there is no such variant, or none of its placements fits.
     """
+    if search not in get_args(SearchName):
+        raise InputError(f"search {search}: there are {list_text(list(get_args(SearchName)))}")
     written = written_experiment(experiment)
     with options_as_arguments():
         points = list(planned_points(written.points))

@@ -8,8 +8,10 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from ground.wanbed_error import WanbedError
 
-class InputError(Exception):
+
+class InputError(WanbedError):
     """The user's input is unusable; the message is one line naming place, field and remedy. Exit status 2."""
 
 

@@ -42,7 +42,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runner.planner", "runner.runs"),
     ("runner.emulation", "runner.profiling", "runner.simulated_runs"),
     ("runner.validation",),
-    ("runner.cli",),
+    ("runner.cli", "wanbed.api"),
     ("runner.paper", "wanbed"),
 )
 """Each imports only what stands above it, and nothing of its own floor."""
@@ -54,7 +54,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
     "netem_profiles": ("ground", "testbed.network"),
     "workloads": ("ground", "testbed.network.topology", "results.records.span_log"),
     "runner": ("ground", "testbed", "results", "netem_profiles", "workloads", "wanbed.own_modules"),
-    "wanbed": ("runner.cli",),
+    "wanbed": ("ground", "results", "runner", "testbed.kernel.missing", "workloads"),
 }
 """What each package may import of the others."""
 

@@ -1,13 +1,17 @@
 """Import wanbed's packages from the folder that contains this one, even if other modules have the same names.
 
 The names are common words: a user's folder ``results/`` or file ``runner.py``, in the current folder or on PYTHONPATH,
-would be imported in their place. Importing this module prevents that from then on. To run a module in the same way,
-use ``python -P .../wanbed/own_modules.py MODULE ARGUMENT...``. This module imports no other module of wanbed.
+would be imported in their place. Importing this module prevents that from then on, and is refused where one of theirs
+has been imported already. It has a price: from then on ``import results`` gives wanbed's in the user's program too.
+``warn_of_hidden_modules`` says so. To run a module in the same way, use ``python -P .../wanbed/own_modules.py MODULE
+ARGUMENT...``. This module imports no other module of wanbed.
 """
 
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -38,14 +42,39 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, *RUN_MODULE, module, *arguments]
 
 
-def call(function: Callable[..., object], *arguments: object) -> None:
-    """Call a function of wanbed; use this as the target of a process that ``multiprocessing`` spawns.
+def _refuse_others() -> None:
+    """Raise ImportError if a module of somebody else has been imported under the name of one of wanbed's packages."""
+    for name in OWN_PACKAGES:
+        module = sys.modules.get(name)
+        if module is not None and not _is_own(name, getattr(module, "__file__", None)):
+            raise ImportError(
+                f"wanbed has a package {name!r}, and another one has been imported before it, from "
+                f"{getattr(module, '__file__', None) or 'a folder'}: rename that one"
+            )
 
-    Such a process imports its target's module first, so that the arguments' modules are then imported from wanbed.
+
+@cache
+def warn_of_hidden_modules() -> None:
+    """Warn, once, of each module that the user's program can no longer import, because wanbed has a package so named.
+
+    The program itself is none of them, and neither is a folder without Python files.
     """
-    function(*arguments)
+    program = getattr(sys.modules.get("__main__"), "__file__", None)
+    for name in OWN_PACKAGES:
+        found = PathFinder.find_spec(name)
+        file = None if found is None else found.origin
+        if file is None or _is_own(name, file):
+            continue
+        if program is not None and Path(program).resolve() == Path(file).resolve():
+            continue
+        warnings.warn(f"{file}: `import {name}` gives wanbed's package of that name: rename yours", stacklevel=3)
 
 
+def _is_own(name: str, file: str | None) -> bool:
+    return file is not None and Path(file).resolve().is_relative_to(_FILE.parents[1] / name)
+
+
+_refuse_others()
 sys.meta_path.insert(0, OwnPackages())
 
 if __name__ == "__main__":

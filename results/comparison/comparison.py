@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from ground.strict_model import InputError
 from results.comparison.caveats import caveats
 from results.comparison.differences import (
     CALIBRATION,
@@ -33,7 +34,7 @@ PairKey = tuple[int, str]
 """The sweep point and variant in A."""
 
 
-class UnknownFieldError(ValueError):
+class UnknownFieldError(InputError):
     """A field of ``allow`` does not exist. The message is one line with the most similar known field."""
 
 

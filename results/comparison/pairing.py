@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ground.strict_model import InputError
 from results.comparison.repeatability import repeatable_within
 from results.metrics.bootstrap import median_of_medians
 from results.reading.headline import point_text
@@ -13,7 +14,7 @@ from results.reading.stored_trial import swept_values
 from results.text.number_text import list_text
 
 
-class PairingError(ValueError):
+class PairingError(InputError):
     """The runs or variants cannot be paired. The message is one line."""
 
 

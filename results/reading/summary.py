@@ -9,6 +9,7 @@ from results import metrics
 from results.reading.not_modelled import of_links, of_variant, simulated_without
 from results.reading.saturation import MachineLoad
 from results.reading.stored_trial import StoredTrial
+from results.reading.swept_columns import swept_columns
 from results.records.documents import SIMULATE
 
 FIELDS = (
@@ -31,9 +32,11 @@ FIELDS = (
     "clock",
     "not_modelled",
 )
+"""The columns that every summary has. Those of the swept paths follow ``sweep_point``."""
 
 _TYPES = {
-    "repeat": "int64",
+    "sweep_point": "int32",
+    "repeat": "int32",
     "iteration_time_s": "float64",
     "gpu_utilization": "float64",
     "gpu_utilization_with_prefill": "float64",
@@ -61,9 +64,9 @@ def summarize(
     link_samples: pd.DataFrame,
     calibration: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Return a data frame of ``FIELDS``, one row a trial, in the order of ``trials``.
+    """Return a data frame of ``FIELDS`` and the swept paths, one row a trial, in the order of ``trials``.
 
-    ``point`` is the dictionary of swept values; what could not be measured is missing (NaN, or NA for a count).
+    What could not be measured is missing (NaN, or NA for a count).
     """
     spans_of = dict(tuple(spans.groupby(_TRIAL)))
     samples_of = dict(tuple(link_samples.groupby(_TRIAL)))
@@ -76,7 +79,7 @@ def summarize(
         figures = _figures(settings, spans_of.get(trial.id, spans[:0]), samples_of.get(trial.id, link_samples[:0]))
         rows.append(
             {
-                "sweep_point": trial.values,
+                "sweep_point": trial.point,
                 "variant": trial.variant,
                 "repeat": trial.repeat,
                 **figures,
@@ -91,7 +94,10 @@ def summarize(
                 "not_modelled": [each.text_of_one for each in of_variant(without, trial.variant)],
             }
         )
-    return pd.DataFrame(rows, columns=list(FIELDS), dtype=object).astype(_TYPES)
+    first, *others = FIELDS
+    figures_of_all = pd.DataFrame(rows, columns=[first, *others], dtype=object).astype(_TYPES)
+    swept = swept_columns(manifest, [trial.point for trial in trials])
+    return pd.concat([figures_of_all[[first]], swept, figures_of_all[others]], axis="columns")
 
 
 def _figures(settings: Mapping[str, Any], spans: pd.DataFrame, link_samples: pd.DataFrame) -> dict[str, Any]:
@@ -116,8 +122,16 @@ def _figures(settings: Mapping[str, Any], spans: pd.DataFrame, link_samples: pd.
 
 
 def summary_rows(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the summary as plain dictionaries, fit for JSON: what could not be measured is None."""
-    return [{str(field): _plain(value) for field, value in row.items()} for row in summary.to_dict("records")]
+    """Return the summary as plain dictionaries, fit for JSON: what could not be measured is None.
+
+    The swept values stand together in ``swept``, by path.
+    """
+    rows = []
+    for record in summary.to_dict("records"):
+        row = {str(field): _plain(value) for field, value in record.items()}
+        swept = {path: row.pop(path) for path in tuple(row) if path not in FIELDS}
+        rows.append({"sweep_point": row.pop("sweep_point"), "swept": swept, **row})
+    return rows
 
 
 def _plain(value: Any) -> Any:

@@ -1,13 +1,16 @@
 """Write the summary of a run as one file, for tools that do not use this package."""
 
-import json
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
 
 from ground.atomic_write import written_whole
 from results.reading.run import Run
-from results.reading.summary import summary_rows
+from results.reading.summary import FIELDS
 from results.records.run_store import SUMMARY_FILE
-from results.records.schema import SUMMARY, write_table
+from results.records.schema import SUMMARY, swept_column, with_columns, write_tables
 
 
 def write_summary(run: Run) -> Path:
@@ -15,10 +18,16 @@ def write_summary(run: Run) -> Path:
 
     ``results.load`` does not read this file: it computes the summary from the traces.
     """
-    rows = [
-        {**row, "sweep_point": json.dumps(row["sweep_point"], ensure_ascii=False)} for row in summary_rows(run.summary)
-    ]
+    summary = run.summary
+    paths = [str(path) for path in summary if path not in FIELDS]
+    schema = with_columns(SUMMARY, [swept_column(path, _arrow_type(summary[path])) for path in paths], after=1)
     path = run.path / SUMMARY_FILE
     with written_whole(path) as partial:
-        write_table(partial, SUMMARY, [[row[name] for name in SUMMARY.names] for row in rows])
+        write_tables(partial, schema, [pa.Table.from_pandas(summary, schema, preserve_index=False)])
     return path
+
+
+def _arrow_type(values: "pd.Series[Any]") -> pa.DataType:
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return pa.dictionary(pa.int32(), pa.string(), ordered=True)
+    return pa.float64() if pd.api.types.is_float_dtype(values) else pa.int64()

@@ -27,6 +27,7 @@ from typing import Any
 from uuid import uuid4
 
 from ground.atomic_write import PARTIAL, write_whole, written_whole
+from ground.wanbed_error import WanbedError
 from results.records.documents import Manifest, TrialFacts
 from results.records.schema import CALIBRATION, SPANS, CalibrationRow, write_table, write_tables
 from results.records.schema_upgrade import EARLIER_POINT_NAME, upgraded_document
@@ -42,7 +43,7 @@ SUMMARY_FILE = "summary.parquet"
 _MAX_SLUG_LENGTH = 60
 
 
-class RunError(ValueError):
+class RunError(WanbedError, ValueError):
     """A folder is not a run, or a part of it cannot be read; the message is one line that starts with the path."""
 
 

@@ -16,7 +16,7 @@ from ground.impairments import IMPAIRMENTS
 from results.records.schema_upgrade import EARLIER_VERSIONS, renamed, upgraded
 from results.records.span_log import SPAN_KINDS
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The version that is written. ``schema_upgrade`` has what earlier ones lack or call otherwise."""
 
 _VERSION_KEY = b"wanbed.schema_version"
@@ -165,7 +165,11 @@ LATER_COLUMNS = frozenset(CALIBRATION.names[CALIBRATION.names.index("within_tole
 """Of files of this schema version, those that some do not have, from before there were such; there they are null."""
 
 SUMMARY = _schema(
-    ("sweep_point", pa.string(), "the swept paths and their values, as a JSON object; {} where nothing was swept"),
+    (
+        "sweep_point",
+        pa.int32(),
+        "index of the combination of swept values, from 0; a column for each swept path follows",
+    ),
     ("variant", pa.string(), "name of the variant, as the user wrote it"),
     ("repeat", pa.int32(), "which repetition of this sweep point and variant, from 0"),
     ("iteration_time_s", pa.float64(), "median of the next, null if none was measured"),
@@ -317,6 +321,17 @@ class CalibrationRow(NamedTuple):
         """Return the row in the order of the columns."""
         values = {**self._asdict(), **self.impairments}
         return tuple(values.get(name) for name in CALIBRATION.names[1:])
+
+
+def swept_column(path: str, kind: pa.DataType) -> Column:
+    """Return the column of a swept path in a run's summary."""
+    return path, kind, "the swept value, as written"
+
+
+def with_columns(schema: pa.Schema, columns: Iterable[Column], *, after: int) -> pa.Schema:
+    """Return the schema with further columns after its first ``after`` ones."""
+    listed = list(schema)
+    return pa.schema([*listed[:after], *_schema(*columns), *listed[after:]]).with_metadata(schema.metadata)
 
 
 def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> None:

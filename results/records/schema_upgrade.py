@@ -2,6 +2,7 @@
 
 Version 1 had neither ``tensor`` nor ``request`` in the spans, no TCP samples and no prefill requests. Version 2 had
 them. Up to version 2 a sweep point was called a cell, and a configured figure of calibration began with ``asked_``.
+Up to version 3 a summary, which is not read back, had the swept values in ``sweep_point``.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from results.records.span_log import ACTIVATION, GRADIENT, NO_REQUEST
 
-EARLIER_VERSIONS = ("1", "2")
+EARLIER_VERSIONS = ("1", "2", "3")
 
 FIRST_VERSION = "1"
 

@@ -29,7 +29,8 @@ def list_trials(experiment: Experiment, as_json: bool) -> None:
     trials = experiment.trials()
     if as_json:
         listed = [
-            {"sweep_point": points[point], "variant": variant, "repeat": repeat} for point, variant, repeat in trials
+            {"sweep_point": point, "swept": points[point], "variant": variant, "repeat": repeat}
+            for point, variant, repeat in trials
         ]
         print(json.dumps({"run": None, "trials": listed}, indent=2))
         return
@@ -45,9 +46,8 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     from results.reading.summary import summary_rows  # noqa: PLC0415
     from results.reading.summary_table import write_summary  # noqa: PLC0415
     from results.report.prefill.prefill_service import prefill_rows  # noqa: PLC0415
-    from results.report.prefill.prefill_tables import prefill_records  # noqa: PLC0415
     from results.report.report import write_report  # noqa: PLC0415
-    from runner.cli.prefill_outcome import prefill_table, unfinished_warning  # noqa: PLC0415
+    from runner.cli.prefill_outcome import prefill_documents, prefill_table, unfinished_warning  # noqa: PLC0415
 
     run = load(path)
     write_summary(run)
@@ -56,7 +56,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     write_report([run], report)
     prefill = prefill_rows(run)
     if as_json:
-        served = {"prefill": prefill_records(prefill)} if prefill else {}
+        served = {"prefill": prefill_documents(prefill)} if prefill else {}
         print(json.dumps({"run": str(path), "summary": rows, **served}, indent=2))
     else:
         console = Console(highlight=False)
@@ -94,7 +94,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
     for row in rows:
         measured = [_standing(row)] if judged else []
         table.add_row(
-            ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["sweep_point"].items()),
+            ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["swept"].items()),
             Text(row["variant"]),
             _figure(row["iteration_time_s"], ".3f"),
             _figure(row["gpu_utilization"], ".1%"),

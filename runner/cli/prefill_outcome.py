@@ -1,16 +1,26 @@
 """Show what came of prefill in the terminal: TTFT, what was admitted, and what was left unfinished."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from results.report.prefill.prefill_service import PrefillRow
+from results.report.prefill.prefill_tables import prefill_figures
 from results.text.number_text import UNKNOWN, percent_text, seconds_text
 
 MANY_UNFINISHED = 0.05
 """The largest share of the admitted requests that may be unfinished without a warning."""
 _PERCENTILES = (50, 99)
+
+
+def prefill_documents(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
+    """Return the exact figures of each row in plain JSON types."""
+    return [
+        {"sweep_point": row.point, "swept": dict(row.values), "variant": row.variant, **prefill_figures(row)}
+        for row in rows
+    ]
 
 
 def prefill_table(rows: Sequence[PrefillRow]) -> Table:

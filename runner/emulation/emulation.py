@@ -1,6 +1,6 @@
 """The engine ``emulate``: run each sweep point of an experiment on its own testbed, trial by trial."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from runner.resolve.connection_count import count_connections
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.manifest import without_repetition
 from runner.runs.progress import Progress
+from runner.runs.run_folder import Log
 from testbed.measurement.calibration import LinkMeasurement, calibrate
 from testbed.testbed import Testbed, bring_up
-
-Log = Callable[[str], None]
 
 
 def emulate(

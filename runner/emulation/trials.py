@@ -1,23 +1,35 @@
 """Run all trials of an emulated run that its folder lacks, and report their progress."""
 
+from typing import TextIO
+
 from results.records.run_store import RunStore
 from results.text.number_text import count_text
-from runner.emulation.emulation import Log, emulate
+from runner.emulation.emulation import emulate
 from runner.resolve.experiment import Experiment
 from runner.runs.progress import Progress
+from runner.runs.run_folder import Log
 
 
 def run_trials(
-    experiment: Experiment, store: RunStore, *, substrate: str, source: str, log: Log, keep_gradients: bool = False
+    experiment: Experiment,
+    store: RunStore,
+    *,
+    substrate: str,
+    source: str,
+    log: Log,
+    keep_gradients: bool = False,
+    stream: TextIO | None = None,
 ) -> None:
     """Run the trials at the dilation that the manifest gives, and mark the run complete.
+
+    The progress goes to ``stream`` (default: standard error).
 
     Raises what ``emulate`` raises; trials that had finished by then are in the store.
     """
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)
     log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
-    with Progress(len(trials), finished) as progress:
+    with Progress(len(trials), finished, stream=stream) as progress:
         emulate(
             experiment,
             store,

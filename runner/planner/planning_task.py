@@ -1,12 +1,16 @@
-"""Convert a variant of an experiment to a task of the planner, and the best candidate to places for its stages."""
+"""Choose what of an experiment is planned, convert it to a task of the planner, and the best candidate to places."""
 
 import json
+from collections.abc import Iterable, Iterator
 
-from ground.strict_model import InputError
+from ground.strict_model import InputError, prefixed
+from results.text.number_text import list_text
+from runner.experiment.sweep_points import SweepPointSpec
 from runner.planner.candidate import Candidate
 from runner.planner.planning import PlanningTask, planned_placement
 from runner.planner.pricing import PricedIterations
 from runner.planner.search_space import most_pipelines
+from runner.resolve.checks.engine_limits import check_packets_arrive
 from runner.resolve.stage_costs import stage_costs
 from runner.resolve.variant_resolution import Layout, resolve_variant, schedule_class, training_cut
 from runner.resolve.written_variant import WrittenVariant
@@ -54,3 +58,28 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
 
 def _layout(candidate: Candidate) -> Layout:
     return Layout(candidate.stages, candidate.pipelines, candidate.pipelines_per_cell, candidate.placement)
+
+
+def planned_points(points: Iterable[SweepPointSpec]) -> Iterator[SweepPointSpec]:
+    """Yield every sweep point. Its stages are not placed, so that its ``training.pipelines`` need not fit.
+
+    Raise InputError for a network over which nothing arrives.
+    """
+    for point in points:
+        with prefixed(f"{point.source}: "):
+            check_packets_arrive(point.spec.topology, point.topology)
+        yield point
+
+
+def position_to_plan(point: SweepPointSpec, name: str | None) -> int:
+    """Return the position of the variant of that name; by default of the first with schedule atlas, or the first.
+
+    Raise InputError if there is none.
+    """
+    variants = point.spec.variants
+    if name is None:
+        return next((position for position, variant in enumerate(variants) if variant.schedule == "atlas"), 0)
+    for position, variant in enumerate(variants):
+        if variant.name == name:
+            return position
+    raise InputError(f"--variant {name}: {point.source} has {list_text([variant.name for variant in variants])}")

@@ -8,13 +8,14 @@ small.
 from typing import Literal
 
 from ground.units import format_rate
+from ground.wanbed_error import WanbedError
 from results.records.span_log import Span
 
 MAX_AUTO_DILATION = 10
 USABLE_PERCENT = 80
 
 
-class CapacityError(Exception):
+class CapacityError(WanbedError):
     """Raised if the machine cannot carry the experiment's demand. One line with the remedies; exit status 5."""
 
 

@@ -1,6 +1,7 @@
 """Map the expected errors to exit statuses. A command reports each of them in one line."""
 
 from ground.strict_model import InputError
+from ground.wanbed_error import WanbedError
 from results.records.run_store import RunError
 from runner.resolve.dilation import CapacityError
 from runner.simulator.deadlock import SimulationError
@@ -21,7 +22,7 @@ NO_DATA = 4
 MACHINE_LACKS = 5
 
 
-class TrialError(Exception):
+class TrialError(WanbedError):
     """Raised if a trial did not finish. The message is one line with the cause."""
 
 

@@ -4,7 +4,7 @@ A simulation accepts them and reports them by name beside its figures. A compari
 rejects them. ``runner.resolve.checks.engine_limits`` rejects what an engine cannot run.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +13,7 @@ from ground.units import format_duration, format_fraction
 from results.reading.not_modelled import NotModelled, gathered
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.quantities import AUTO
+from runner.experiment.sweep_points import SweepPointSpec
 from runner.experiment.variant_spec import VariantSpec
 from testbed.network.topology import Topology
 
@@ -82,3 +83,10 @@ def as_written(found: Iterable[NotModelled]) -> list[dict[str, Any]]:
         {**asdict(each), "links": [list(ends) for ends in each.links], "variants": list(each.variants)}
         for each in found
     ]
+
+
+def left_out_of_plan(points: Sequence[SweepPointSpec]) -> Iterator[str]:
+    """Yield a line for each feature of the file that a plan ignores."""
+    yield from left_to_times((point.spec for point in points), "a plan")
+    if any(point.spec.prefill is not None for point in points):
+        yield "a plan is of training alone: prefill has no part in it"

@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,9 @@ from ground.strict_model import InputError
 from results.records.run_store import RunError, RunStore
 from runner.resolve.experiment import Experiment
 from runner.runs.manifest import gather_manifest
+
+Log = Callable[[str], None]
+"""A function that shows a line which is no result."""
 
 DEFAULT_PARALLEL_RUNS = 2
 """The default number of runs at a time. The memory of the machine is assumed to be enough for this many."""
@@ -53,6 +56,14 @@ def resume_run(experiment: Experiment, root: Path) -> RunStore:
     if not found:
         raise InputError(f"--resume: {root} holds no run of this configuration, leave --resume out to start one")
     return max(found, key=lambda store: (not store.manifest["complete"], store.manifest["created"], store.path.name))
+
+
+def completed(store: RunStore, log: Log) -> bool:
+    """Return whether a run that is to be continued has ended already, and log it if so."""
+    if store.manifest["complete"]:
+        log(f"{store.path} is complete already, nothing is run again")
+        return True
+    return False
 
 
 def latest_run(experiment: Experiment, runs: Path) -> RunStore | None:

@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from wanbed.own_modules import OWN_PACKAGES
 from workloads.compute.backends.registry import ENTRY_POINT_GROUP as COMPUTE
 from workloads.schedules.registry import ENTRY_POINT_GROUP as SCHEDULES
 
@@ -45,8 +46,19 @@ def _version(distribution: str) -> str | None:
 
 
 def foreign_schedules(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the schedules among ``names`` that come from other packages: class, distribution and version of each."""
-    return _foreign("schedule", SCHEDULES, names)
+    """Return the schedules among ``names`` that come from other packages: class, distribution and version of each.
+
+    Of a module that no distribution has installed, the latter two are None.
+    """
+    names = set(names)
+    paths = sorted({name for name in names if ":" in name and name.partition(".")[0] not in OWN_PACKAGES})
+    distributions = metadata.packages_distributions() if paths else {}
+    by_class = []
+    for path in paths:
+        distribution = next(iter(distributions.get(re.split("[.:]", path)[0], ())), None)
+        version = None if distribution is None else _version(distribution)
+        by_class.append({"schedule": path, "class": path, "distribution": distribution, "version": version})
+    return [*_foreign("schedule", SCHEDULES, names), *by_class]
 
 
 def foreign_compute(kinds: Iterable[str]) -> list[dict[str, Any]]:

@@ -1,31 +1,31 @@
 """The engine ``simulate``: run every trial of an experiment, on as many processes as are given, into a run's store.
 
-The processes are started anew (``spawn``), so that they depend on nothing that this one holds. Each is handed one
-trial at a time, writes it to the store itself, and dies with this process whatever ends it. They leave interrupts to
-this process: what a terminal sends to all of them at once ends the sweep in one place.
+The processes are programs of their own (``simulation_process``), so that they depend on nothing that this one holds:
+neither on its memory nor on the script that it runs. Each is handed one trial at a time, writes it to the store itself,
+and dies with this process whatever ends it. They leave interrupts to this process: what a terminal sends to all of them
+at once ends the sweep in one place.
 """
 
 import os
 import signal
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import get_context, resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
-from results.records.run_store import RunStore, remove_partial_trials, write_trial
+from results.records.run_store import RunStore, remove_partial_trials
 from runner.resolve.experiment import Experiment
 from runner.runs.faults import TrialError
 from runner.runs.progress import Progress
-from runner.simulated_runs.simulated_trial import TrialSpec, simulated_record
-from runner.simulator.deadlock import SimulationError
+from runner.simulated_runs.simulated_trial import TrialSpec, simulate_into
 from runner.simulator.simulation import Simulate
 from runner.simulator.variant_simulation import simulate_variant
-from wanbed.own_modules import call
-from workloads.parent_process import die_with_parent
+from wanbed.own_modules import module_command
 
+_PROGRAM = "runner.simulated_runs.simulation_process"
 _REFRESH_S = 0.5
 
 
@@ -55,23 +55,10 @@ def simulate_sweep(
         return
     for trial in pending:
         progress.trial_started(trial.values, trial.id.variant, trial.id.repeat)
-        fault = _simulate_into(store.path, trial, simulate)
+        fault = simulate_into(store.path, trial, simulate)
         if fault is not None:
             raise fault
         progress.trial_ended_beside_others(trial.values, trial.variant.name)
-
-
-def _simulate_into(run: Path, trial: TrialSpec, simulate: Simulate) -> Exception | None:
-    """Simulate a trial and keep it; return a foreseen failure, to be raised where it can end the sweep."""
-    try:
-        write_trial(run, simulated_record(trial, simulate))
-    except SimulationError as failure:
-        return SimulationError(f"{trial}: {failure}")
-    except MemoryError:
-        return TrialError(f"{trial}: not enough memory to simulate it: give fewer --jobs, or a smaller experiment")
-    except OSError as fault:
-        return fault
-    return None
 
 
 def _side_by_side(
@@ -79,16 +66,17 @@ def _side_by_side(
 ) -> None:
     left = deque(pending)
     at_work: dict[Connection, TrialSpec | None] = {}
-    workers: dict[Connection, SpawnProcess] = {}
-    context = get_context("spawn")
+    workers: dict[Connection, subprocess.Popen[bytes]] = {}
     try:
         with _signals_held():
             for _ in range(processes):
-                ours, theirs = context.Pipe()
-                worker = context.Process(target=call, args=(_work, os.getpid(), theirs, run, simulate), daemon=True)
-                worker.start()
-                theirs.close()
-                workers[ours], at_work[ours] = worker, None
+                ours, theirs = Pipe()
+                with theirs:
+                    workers[ours] = _started(theirs)
+                at_work[ours] = None
+                # The path comes first: what follows may be of modules that are found only there.
+                ours.send(sys.path)
+                ours.send((run, simulate))
         while at_work:
             ready = wait(list(at_work), _REFRESH_S)
             if not ready:
@@ -113,31 +101,27 @@ def _side_by_side(
         raise
     finally:
         for connection, worker in workers.items():
-            worker.join()
+            worker.wait()
             connection.close()
         remove_partial_trials(run)
 
 
-def _lost(trial: TrialSpec | None, worker: SpawnProcess) -> TrialError:
+def _started(connection: "Connection[object, object]") -> "subprocess.Popen[bytes]":
+    command = module_command(_PROGRAM, str(os.getpid()), str(connection.fileno()))
+    return subprocess.Popen(command, pass_fds=[connection.fileno()], stdin=subprocess.DEVNULL)
+
+
+def _lost(trial: TrialSpec | None, worker: "subprocess.Popen[bytes]") -> TrialError:
     """Return the error for a process that has ended before its time."""
-    worker.join()
-    killed = worker.exitcode == -signal.SIGKILL
-    ending = "was killed: if memory ran out, give fewer --jobs" if killed else f"ended with status {worker.exitcode}"
+    status = worker.wait()
+    killed = status == -signal.SIGKILL
+    ending = "was killed: if memory ran out, give fewer --jobs" if killed else f"ended with status {status}"
     return TrialError(f"{trial or 'the last trial'}: the process that was to simulate it {ending}")
-
-
-def _work(parent_pid: int, connection: Connection, run: Path, simulate: Simulate) -> None:
-    die_with_parent(parent_pid)
-    connection.send(None)
-    while (trial := connection.recv()) is not None:
-        connection.send(_simulate_into(run, trial, simulate))
 
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
     """Hold back what asks a process to end; processes that are started meanwhile hold it back for good."""
-    # Starting this helper of multiprocessing, as the first process would, lets signals through again.
-    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield

@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from results.records.run_store import TrialRecord
+from results.records.run_store import TrialRecord, write_trial
 from results.records.schema import PrefillRequest
 from results.records.span_log import SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
@@ -17,8 +18,10 @@ from results.records.trial_tables import LINK_TABLE, PREFILL_TABLE
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
+from runner.runs.faults import TrialError
 from runner.runs.plan_record import plan_facts
 from runner.runs.prefill_record import prefill_facts, prefill_rows
+from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulate, Simulation
 from runner.tcp.effects import effects_of
 from testbed.network.topology import Topology
@@ -67,6 +70,19 @@ class TrialSpec:
         """Return sweep point and variant, as a message names them."""
         values = ", ".join(f"{path}={value}" for path, value in self.values.items())
         return ": ".join(filter(None, (values, self.variant.name)))
+
+
+def simulate_into(run: Path, trial: TrialSpec, simulate: Simulate) -> Exception | None:
+    """Simulate a trial and keep it; return a foreseen failure, to be raised where it can end the sweep."""
+    try:
+        write_trial(run, simulated_record(trial, simulate))
+    except SimulationError as failure:
+        return SimulationError(f"{trial}: {failure}")
+    except MemoryError:
+        return TrialError(f"{trial}: not enough memory to simulate it: give fewer --jobs, or a smaller experiment")
+    except OSError as fault:
+        return fault
+    return None
 
 
 def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
+from ground.wanbed_error import WanbedError
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.schedule import Schedule
 
 
-class SimulationError(Exception):
+class SimulationError(WanbedError):
     """A variant cannot be simulated to its end. The message is one line."""
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ground.wanbed_error import WanbedError
 from testbed.claims.registry import STATE_ROOT, Claim, abandoned_drafts, claims, marked_processes
 
 _DEADLINE_S = 10.0
@@ -19,7 +20,7 @@ _EMPTY_LOOKS = 2
 _LOOK_INTERVAL_S = 0.02
 
 
-class CleaningError(Exception):
+class CleaningError(WanbedError):
     """A process of a testbed did not end; the message gives its PID."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from ground.wanbed_error import WanbedError
 from testbed.kernel.inside import in_virtual_time
 
 PING_INTERVAL_S, PING_INTERVAL_VIRTUAL_S = 0.002, 0.1
@@ -21,7 +22,7 @@ _REPLY = re.compile(r"time=([0-9.]+) ms")
 _SENT = re.compile(r"(\d+) packets transmitted")
 
 
-class MeasurementError(Exception):
+class MeasurementError(WanbedError):
     """A measuring program failed; the message is one line with the two hosts and the program's error."""
 
 

@@ -7,6 +7,7 @@ per host, named by ``host_interface``. It creates the WAN links, addresses, rout
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ground.wanbed_error import WanbedError
 from testbed.kernel.link_counters import PortCounters, port_counters
 from testbed.kernel.namespace import open_netlink, write_sysctls
 from testbed.kernel.offloads import read_offloads
@@ -27,7 +28,7 @@ GATEWAY_SYSCTLS = {
 }
 
 
-class ReadBackError(Exception):
+class ReadBackError(WanbedError):
     """The kernel's state of a port differs from the plan; the message names the port and both states."""
 
 

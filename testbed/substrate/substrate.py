@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ground.wanbed_error import WanbedError
 from testbed.kernel.link_counters import PortCounters
 
 
-class SubstrateError(Exception):
+class SubstrateError(WanbedError):
     """A substrate could not be brought up, or stopped answering; the message is one line with the cause."""
 
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
+from ground.wanbed_error import WanbedError
 from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest_boot import (
     CONTROL,
@@ -46,7 +47,7 @@ _CHUNK_BYTES = 2**20
 _PANIC, _OUT_OF_MEMORY = "Kernel panic", "Out of memory: Killed process"
 
 
-class GuestError(Exception):
+class GuestError(WanbedError):
     """A guest died, got stuck or ran out of memory, or its clock cannot be read; the message is one line.
 
     If the guest is stuck, the message names the processes inside.

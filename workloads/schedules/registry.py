@@ -1,7 +1,8 @@
 """Find schedules by name: those of this package, and those of other installed packages.
 
 A package adds a schedule, a subclass of ``Schedule``, by an entry point in the group ``wanbed.schedules``. Names are
-looked up when an experiment is read. A rank gets the path of the class.
+looked up when an experiment is read. A rank gets the path of the class. A schedule that no package registers is given
+by that path in place of a name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +22,13 @@ def schedule_names() -> tuple[str, ...]:
 
 
 def schedule_class_path(name: str, *, also: Sequence[str] = ()) -> str:
-    """Return ``"package.module:Class"`` of the schedule of that name.
+    """Return ``"package.module:Class"`` of the schedule of that name, which may be such a path itself.
 
     ``also`` are further names, handled by the caller, that the error message offers too. Raise InputError if no package
     or several have that name.
     """
+    if ":" in name:
+        return name
     paths = {entry.value for entry in installed(ENTRY_POINT_GROUP) if entry.name == name}
     if len(paths) > 1:
         raise InputError(f"schedule: several packages bring a schedule {name!r} ({', '.join(sorted(paths))}), keep one")

@@ -1,7 +1,6 @@
 """``wanbed compare``: compare two runs, or two variants of one run, and decide whether the second is slower."""
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +11,11 @@ from rich.text import Text
 
 from ground.shown_text import one_line
 from ground.strict_model import InputError
-from ground.units import parse_fraction
-from results import load
-from results.comparison.comparison import Check, Comparison, PairKey, UnknownFieldError, Verdict, check
+from results.comparison.compared_runs import load_both, parse_margin
+from results.comparison.comparison import Check, Comparison, PairKey, Verdict, check
 from results.comparison.comparison import compare as compare_runs
 from results.comparison.differences import Difference, is_below
 from results.comparison.markdown import difference_row, markdown, pair_row, verdict_line
-from results.comparison.pairing import PairingError
 from results.metrics.bootstrap import FEWEST_REPEATS
 from results.reading.run import Run
 from results.text.number_text import percent_text
@@ -82,7 +79,7 @@ def compare(
         to_stdout = markdown_to == STANDARD_OUTPUT
         if to_stdout and as_json:
             raise InputError("--markdown -: --json has standard output, give a file")
-        fraction = _margin(margin)
+        fraction = parse_margin(margin)
         if noise is not None and noise < FEWEST_REPEATS:
             raise InputError(
                 f"--noise: {noise} repeats are too few to measure the noise, give {FEWEST_REPEATS} or more"
@@ -107,26 +104,10 @@ def compare(
         raise typer.Exit(status)
 
 
-def _margin(text: str) -> float:
-    number = text.strip()
-    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", number):
-        raise InputError(f"--margin {number}: a percentage has its sign, write {number}%")
-    if "e" in number.lower() and number.endswith("%"):
-        raise InputError(f"--margin {number}: an exponent is not read, write a plain percentage like 0.5%")
-    try:
-        return parse_fraction(text)
-    except ValueError as refusal:
-        raise InputError(f"--margin: {refusal}") from None
-
-
 def _checked(a: Path, b: Path, pairs: list[str], allow: list[str]) -> Check:
-    baseline = load(a)
-    judged = baseline if a.resolve() == b.resolve() else load(b)
+    baseline, judged = load_both(a, b)
     names = [_names(text, baseline, judged) for text in pairs]
-    try:
-        return check(baseline, judged, names=names, allow=allow)
-    except (PairingError, UnknownFieldError) as refusal:
-        raise InputError(str(refusal)) from None
+    return check(baseline, judged, names=names, allow=allow)
 
 
 def _names(text: str, a: Run, b: Run) -> tuple[str, str]:

@@ -1,7 +1,6 @@
 """``wanbed plan``: choose the datacenters and the number of DP-cells for training, and report the iteration time."""
 
 import json
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,11 +20,10 @@ from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep_points import SweepPointSpec, read_experiment, sweep_point_specs
 from runner.planner.candidate import Priced, Runs
 from runner.planner.planning import Plan, PlanningTask, SearchName, plan
-from runner.planner.planning_task import planning_task
-from runner.resolve.checks.engine_limits import check_packets_arrive
+from runner.planner.planning_task import planned_points, planning_task, position_to_plan
 from runner.resolve.written_variant import WrittenVariant
 from runner.runs.cut_connections import cut_line, cuts_of
-from runner.runs.not_modelled import as_written, left_to_times, simulated_without
+from runner.runs.not_modelled import as_written, left_out_of_plan, simulated_without
 
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
@@ -59,11 +57,13 @@ def plan_(
         if chosen_search is None:
             raise InputError(f"--search {search}: there are {list_text(list(_SEARCHES))}")
         planned: list[_Planned] = []
-        points = list(_points(file, overrides or []))
-        for line in _left_out(points):
+        document, source = read_experiment(file, overrides or [])
+        spec = parse_model(ExperimentSpec, document, source)
+        points = list(planned_points(sweep_point_specs(spec, document, source, file.parent)))
+        for line in left_out_of_plan(points):
             log(line)
         for point in points:
-            position = _position(point, variant)
+            position = position_to_plan(point, variant)
             written = WrittenVariant(point.spec, position, point.topology, file.parent)
             with prefixed(f"{point.source}: "):
                 task = planning_task(written, pipelines=None)
@@ -91,32 +91,6 @@ class _Planned:
     task: PlanningTask
     found: Plan
     without: tuple[NotModelled, ...]
-
-
-def _points(file: Path, overrides: Sequence[str]) -> Iterator[SweepPointSpec]:
-    """Yield every sweep point of the file without placing stages: its ``training.pipelines`` need not fit."""
-    document, source = read_experiment(file, overrides)
-    for point in sweep_point_specs(parse_model(ExperimentSpec, document, source), document, source, file.parent):
-        with prefixed(f"{point.source}: "):
-            check_packets_arrive(point.spec.topology, point.topology)
-        yield point
-
-
-def _left_out(points: Sequence[SweepPointSpec]) -> Iterator[str]:
-    """Yield a line for each feature of the file that a plan ignores."""
-    yield from left_to_times((point.spec for point in points), "a plan")
-    if any(point.spec.prefill is not None for point in points):
-        yield "a plan is of training alone: prefill has no part in it"
-
-
-def _position(point: SweepPointSpec, name: str | None) -> int:
-    variants = point.spec.variants
-    if name is None:
-        return next((position for position, variant in enumerate(variants) if variant.schedule == "atlas"), 0)
-    for position, variant in enumerate(variants):
-        if variant.name == name:
-            return position
-    raise InputError(f"--variant {name}: {point.source} has {list_text([variant.name for variant in variants])}")
 
 
 def _document(planned: _Planned) -> dict[str, Any]:

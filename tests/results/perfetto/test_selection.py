@@ -79,7 +79,7 @@ def test_the_trials_of_a_run_are_those_that_loading_it_finds_in_the_same_order(b
     assert [(each.point, each.variant, each.repeat) for each in trials] == [
         (each.point, each.variant, each.repeat) for each in run.trials
     ]
-    assert [each.values for each in trials] == run.summary["sweep_point"].tolist()
+    assert [each.point for each in trials] == run.summary["sweep_point"].tolist()
     assert trials[-1].title == f"alpha, {LATENCY} 40ms, repeat 1"
 
 

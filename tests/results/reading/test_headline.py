@@ -52,7 +52,7 @@ def test_a_sweep_point_is_named_by_its_swept_values() -> None:
 def test_an_iteration_time_has_an_interval_that_holds_it(build_run: BuildRun) -> None:
     run = results.load(build_run(repeats=3))
     for row in headline(run):
-        own = run.summary[(run.summary["variant"] == row.variant) & (run.summary["sweep_point"] == row.values)]
+        own = run.summary[(run.summary["variant"] == row.variant) & (run.summary["sweep_point"] == row.point)]
         assert row.interval_s == median_interval(list(own["iteration_times_s"]))
         assert row.interval_s is not None
         assert row.iteration_time_s is not None

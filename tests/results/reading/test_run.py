@@ -32,8 +32,9 @@ def test_a_run_reads_back_with_all_its_tables(build_run: BuildRun) -> None:
 
 def test_the_summary_has_one_row_a_trial_with_the_documented_fields(build_run: BuildRun) -> None:
     rows = summary_rows(results.load(build_run()).summary)
-    assert [set(row) for row in rows] == [set(FIELDS)] * 4
-    assert rows[0]["sweep_point"] == {"topology.wan.latency": "10ms"}
+    assert [set(row) for row in rows] == [{*FIELDS, "swept"}] * 4
+    assert [row["sweep_point"] for row in rows] == [0, 0, 1, 1]
+    assert rows[0]["swept"] == {"topology.wan.latency": "10ms"}
     assert all(row["calibrated"] is True for row in rows)
     assert all(len(row["iteration_times_s"]) == 2 for row in rows)
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows

@@ -1,6 +1,5 @@
 """The summary as other tools read it."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +20,7 @@ def test_the_file_says_what_the_summary_says(build_run: BuildRun) -> None:
     assert file == run.path / "summary.parquet"
     read = pd.read_parquet(file)
     for kept, row in zip(read.to_dict("records"), summary_rows(run.summary), strict=True):
-        assert json.loads(str(kept.pop("sweep_point"))) == row.pop("sweep_point")
+        assert {path: kept.pop(path) for path in row["swept"]} == row.pop("swept")
         for listed in ("iteration_times_s", "not_modelled"):
             assert list(kept.pop(listed)) == row.pop(listed)
         assert {name: None if pd.isna(value) else value for name, value in kept.items()} == row
@@ -30,7 +29,18 @@ def test_the_file_says_what_the_summary_says(build_run: BuildRun) -> None:
 def test_its_columns_are_the_documented_fields_each_with_its_meaning(build_run: BuildRun) -> None:
     assert tuple(SUMMARY.names) == FIELDS
     assert all(column.metadata[b"meaning"] for column in SUMMARY)
-    assert list(pd.read_parquet(write_summary(results.load(build_run())))) == list(FIELDS)
+    first, *others = FIELDS
+    read = pd.read_parquet(write_summary(results.load(build_run())))
+    assert list(read) == [first, "topology.wan.latency", *others]
+    assert list(pd.read_parquet(write_summary(results.load(build_run(latencies=("10ms",)))))) == list(FIELDS)
+
+
+def test_swept_values_read_back_in_the_order_of_the_sweep(build_run: BuildRun) -> None:
+    latencies = pd.read_parquet(write_summary(results.load(build_run(latencies=("5ms", "10ms")))))[
+        "topology.wan.latency"
+    ]
+    assert list(latencies.cat.categories) == ["5ms", "10ms"]
+    assert latencies.cat.ordered
 
 
 def test_what_could_not_be_measured_is_null(build_run: BuildRun) -> None:

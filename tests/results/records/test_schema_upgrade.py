@@ -18,7 +18,9 @@ from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TCP_
 NEW_IN_VERSION_2 = ("tensor", "request")
 
 
-def earlier_name(column: str) -> str:
+def earlier_name(version: int, column: str) -> str:
+    if version == 3:
+        return column
     return {"sweep_point": "cell"}.get(column, column.replace("configured_", "asked_"))
 
 
@@ -26,7 +28,7 @@ def as_version(version: int, file: Path) -> None:
     table = pq.read_table(file)
     if version == 1:
         table = table.drop_columns([name for name in NEW_IN_VERSION_2 if name in table.schema.names])
-    table = table.rename_columns([earlier_name(name) for name in table.schema.names])
+    table = table.rename_columns([earlier_name(version, name) for name in table.schema.names])
     pq.write_table(table.replace_schema_metadata({"wanbed.schema_version": str(version)}), file)
 
 
@@ -38,13 +40,15 @@ def with_earlier_keys(file: Path) -> None:
 def as_run_of_version(version: int, run: Path) -> None:
     for file in [*run.glob("trials/*/*/*/*.parquet"), *run.glob("calibration/*")]:
         as_version(version, file)
+    if version == 3:
+        return
     for document in [run / "manifest.json", *run.glob("trials/*/*/*/trial.json")]:
         with_earlier_keys(document)
     for point in [*run.glob("trials/point-*"), *run.glob("calibration/point-*")]:
         point.rename(point.with_name(point.name.replace("point-", "cell-")))
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_run_of_an_earlier_version_loads_with_the_same_spans_and_summary(
     build_run: Callable[..., Path], version: int
 ) -> None:
@@ -63,9 +67,10 @@ def test_a_run_of_an_earlier_version_loads_with_the_same_spans_and_summary(
     assert before.tcp_samples.empty
 
 
-def test_a_run_of_version_2_goes_on_where_it_was_cut_off(build_run: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_run_of_an_earlier_version_goes_on_where_it_was_cut_off(build_run: Callable[..., Path], version: int) -> None:
     path = build_run()
-    as_run_of_version(2, path)
+    as_run_of_version(version, path)
     store = RunStore.open(path)
     trials = [trial.id for trial in read_trials(path, read_manifest(path))]
     assert len(trials) > 1

@@ -270,8 +270,8 @@ def test_a_dry_run_lists_every_trial_in_the_order_it_would_run() -> None:
     document = json.loads(wanbed("run", file, "--dry-run", "--json").stdout)
     assert document["run"] is None
     assert document["trials"] == [
-        {"sweep_point": {"topology.wan.latency": latency}, "variant": variant, "repeat": repeat}
-        for latency in ("10ms", "40ms")
+        {"sweep_point": point, "swept": {"topology.wan.latency": latency}, "variant": variant, "repeat": repeat}
+        for point, latency in enumerate(("10ms", "40ms"))
         for repeat in (0, 1)
         for variant in ("a", "b")
     ]

@@ -1,0 +1,100 @@
+"""Emulate an experiment into a run's folder: check the machine, begin the run or continue it, and run its trials."""
+
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from ground.strict_model import InputError, prefixed
+from results.reading.not_modelled import not_modelled_text
+from runner.emulation.virtual.virtual_clock import wants_guest
+from runner.emulation.virtual.virtual_run import virtual_run
+from runner.resolve.experiment import Experiment
+from runner.resolve.prefill.computed_prefill import check_memory_for_weights
+from runner.runs.cut_connections import cut_lines
+from runner.runs.not_modelled import planned_without
+from runner.runs.run_folder import Log, begin_run, check_runs_folder, completed, exclusively, resume_run
+from testbed.kernel.missing import MissingError
+
+
+def emulated_run(
+    experiment: Experiment,
+    source: str,
+    directory: Path,
+    runs: Path,
+    *,
+    substrate: str,
+    resume: bool,
+    keep_gradients: bool,
+    log: Log,
+    stream: TextIO | None = None,
+    standard_error: BinaryIO | None = None,
+) -> Path:
+    """Run the missing trials of an experiment's run, in virtual time if that is its clock, and return its folder.
+
+    ``source`` names the experiment in messages and in the testbed's record; ``directory`` is where its relative paths
+    begin. ``log`` gets lines on what happens, ``stream`` (default: standard error) the progress, and
+    ``standard_error`` (default: this process's) what a run in virtual time prints. Raise InsideError if that one fails.
+    """
+    for line in cut_lines(experiment.points()):
+        log(line)
+    for backend in (point.spec.compute.backend for point in experiment.points() if keep_gradients):
+        if not backend.trains:
+            raise InputError(f"--keep-gradients: {backend.title} makes none: give compute: {{kind: torch}}")
+    if without := not_modelled_text(
+        each for point in experiment.points() for each in planned_without(point.spec, point.topology)
+    ):
+        log(f"placement auto: the planner simulates, and does not model {without}")
+    if wants_guest(experiment.spec, substrate):
+        return virtual_run(
+            experiment, source, directory, runs, resume=resume, log=log, stream=stream, standard_error=standard_error
+        )
+    return _run_here(
+        experiment, source, runs, substrate, resume=resume, keep_gradients=keep_gradients, log=log, stream=stream
+    )
+
+
+def _run_here(
+    experiment: Experiment,
+    source: str,
+    runs: Path,
+    substrate: str,
+    *,
+    resume: bool,
+    keep_gradients: bool,
+    log: Log,
+    stream: TextIO | None,
+) -> Path:
+    # Mininet comes with these, which a machine that only simulates lacks.
+    from runner.emulation.gpu_provisioning import check_gpus  # noqa: PLC0415
+    from runner.emulation.run_dilation import decide_dilation  # noqa: PLC0415
+    from runner.emulation.trials import run_trials  # noqa: PLC0415
+    from testbed.testbed import usable_substrate  # noqa: PLC0415
+
+    services = [variant.service for point in experiment.points() for variant in point.variants]
+    check_memory_for_weights(service for service in services if service is not None)
+    store = resume_run(experiment, runs) if resume else None
+    if store is not None and completed(store, log):
+        return store.path
+    usable_substrate(substrate)
+    for point in experiment.points():
+        if (missing := point.spec.compute.backend.missing()) is not None:
+            raise MissingError(missing)
+    with prefixed(f"{source}: "):
+        check_gpus(experiment)
+    if store is None:
+        check_runs_folder(runs)
+        dilation = decide_dilation(experiment.points(), substrate)
+        store = begin_run(experiment, runs, {"dilation": dilation.factor, "capacity_bps": dilation.capacity_bps})
+    factor = float(store.manifest["dilation"])
+    if factor != 1:
+        log(f"dilation {factor:g}: delays and compute take {factor:g} times as long, rates are divided by it")
+    with exclusively(store.path):
+        run_trials(
+            experiment,
+            store,
+            substrate=substrate,
+            source=source,
+            log=log,
+            keep_gradients=keep_gradients,
+            stream=stream,
+        )
+    return store.path

@@ -1,0 +1,89 @@
+"""Emulate an experiment in virtual time: the trials run in a guest, the run's folder and its progress are outside."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from ground.strict_model import InputError
+from runner.emulation.virtual.virtual_clock import enter_virtual_time
+from runner.emulation.virtual.virtual_patience import quiet_patience_s
+from runner.emulation.virtual.virtual_progress import VirtualProgress
+from runner.resolve.experiment import Experiment
+from runner.runs.run_folder import Log, begin_run, check_runs_folder, completed, exclusively, resume_run
+from testbed.virtual_time.guest_boot import check_visible
+from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+from testbed.virtual_time.watchdog import Patience
+
+INNER_RUN = "runner.cli.runs.inner_run"
+"""The program that runs inside the guest; its argument is an ``InnerRun``."""
+
+
+class InsideError(Exception):
+    """Raised if the program inside the guest failed; it has printed the reason. ``status`` is its exit status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the run inside the virtual-time guest ended with status {status}")
+        self.status = status
+
+
+@dataclass(frozen=True)
+class InnerRun:
+    """The configuration of the program inside the guest.
+
+    The experiment is the one that the manifest in the run's folder, ``store``, records. ``source`` names it in
+    messages, and its relative paths begin at ``directory``.
+    """
+
+    store: str
+    source: str
+    directory: str
+
+    def to_json(self) -> str:
+        """Return the configuration as one argument of a command line."""
+        return json.dumps(asdict(self))
+
+
+def virtual_run(
+    experiment: Experiment,
+    source: str,
+    directory: Path,
+    runs: Path,
+    *,
+    resume: bool,
+    log: Log,
+    stream: TextIO | None = None,
+    standard_error: BinaryIO | None = None,
+) -> Path:
+    """Run the trials inside the guest, and return the run's folder. It is made outside, where machine facts are known.
+
+    The arguments are those of ``emulated_run``. Raise InsideError if the program inside the guest fails.
+    """
+    kernel = virtual_kernel()
+    facts = {"virtual_time": {"kernel": kernel.record.release, "configuration_hash": kernel.record.configuration_hash}}
+    store = resume_run(experiment, runs) if resume else None
+    if store is not None and completed(store, log):
+        return store.path
+    if store is None:
+        check_runs_folder(runs)
+        check_visible(runs, "--runs")
+        store = begin_run(experiment, runs, {"dilation": 1.0, **facts})
+    elif store.manifest.get("virtual_time") != facts["virtual_time"]:
+        raise InputError(f"--resume: {store.path} was begun on another virtual-time kernel: leave --resume out")
+    inner = InnerRun(str(store.path), source, str(directory))
+    progress = VirtualProgress(experiment, store, stream=stream)
+    patience = Patience(quiet_virtual_s=quiet_patience_s(experiment))
+    with exclusively(store.path):
+        status = enter_virtual_time(
+            kernel,
+            INNER_RUN,
+            [inner.to_json()],
+            files=[directory, store.path],
+            standard_error=standard_error,
+            patience=patience,
+            sign=progress.look,
+        )
+        progress.look()
+    if status:
+        raise InsideError(status)
+    return store.path

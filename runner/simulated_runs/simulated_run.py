@@ -1,0 +1,55 @@
+"""Simulate an experiment into a run's folder: begin the run or continue it, and report its progress."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from results.reading.not_modelled import not_modelled_text
+from results.text.number_text import count_text
+from runner.experiment.quantities import AUTO
+from runner.resolve.experiment import Experiment
+from runner.runs.cut_connections import cut_lines
+from runner.runs.not_modelled import left_to_times, simulated_without
+from runner.runs.progress import Progress
+from runner.runs.run_folder import Log, begin_run, check_runs_folder, completed, exclusively, resume_run
+
+
+def simulated_run(
+    experiment: Experiment, runs: Path, *, resume: bool, jobs: int | None, log: Log, stream: TextIO | None = None
+) -> Path:
+    """Simulate the missing trials of an experiment's run, and return its folder.
+
+    ``jobs`` is the number of processes, by default one per core. ``log`` gets lines on what happens, and ``stream``
+    (default: standard error) the progress.
+    """
+    from runner.simulated_runs.simulated_sweep import simulate_sweep  # noqa: PLC0415 - spared by --dry-run and a refused file
+
+    store = resume_run(experiment, runs) if resume else None
+    if store is not None and completed(store, log):
+        return store.path
+    if store is None:
+        check_runs_folder(runs)
+        store = begin_run(experiment, runs, {"dilation": 1.0})
+    for line in (*_left_out(experiment), *cut_lines(experiment.points())):
+        log(line)
+    trials = experiment.trials()
+    finished = sum(store.has_trial(*trial) for trial in trials)
+    log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
+    with exclusively(store.path), Progress(len(trials), finished, stream=stream) as progress:
+        simulate_sweep(experiment, store, jobs=jobs or len(os.sched_getaffinity(0)), progress=progress)
+        store.finish()
+    return store.path
+
+
+def _left_out(experiment: Experiment) -> Iterator[str]:
+    """Yield a line for each feature of the file that a simulation ignores."""
+    spec, points = experiment.spec, experiment.points()
+    if spec.repeats > experiment.repeats:
+        yield f"a simulation gives the same every time: each trial runs once, not {spec.repeats} times"
+    for line in left_to_times((point.spec for point in points), "a simulation"):
+        yield f"{line}, and nothing is learnt"
+    if spec.dilation not in {AUTO, 1}:
+        yield f"dilation {spec.dilation:g} is for a machine that cannot keep up: a simulation needs none"
+    if without := not_modelled_text(each for point in points for each in simulated_without(point.spec, point.topology)):
+        yield f"not modelled: {without}: the figures are those without"

@@ -1,0 +1,96 @@
+"""Plan experiments: which datacenters should train, with how many replicas and which stages where."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import get_args
+
+from ground.strict_model import InputError, prefixed
+from results.reading.not_modelled import not_modelled_text
+from results.text.number_text import list_text
+from runner.experiment.sweep_points import SweepPointSpec
+from runner.planner.planning import Plan, SearchName
+from runner.planner.planning import plan as plan_task
+from runner.planner.planning_task import planned_points, planning_task, position_to_plan
+from runner.resolve.written_variant import WrittenVariant
+from runner.runs.not_modelled import left_out_of_plan, simulated_without
+from wanbed.api.argument_names import options_as_arguments
+from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment
+
+_RUNNERS_UP = 5
+_log = logging.getLogger("wanbed").info
+
+
+@dataclass(frozen=True)
+class VariantPlan:
+    """The plan of a variant at one sweep point.
+
+    ``swept`` has the swept values as text, by path. ``plan.chosen`` is the best candidate with its price,
+    ``plan.runners_up`` are others, best first. ``not_modelled`` is what the plan leaves out, as text, or "".
+    """
+
+    sweep_point: int
+    swept: Mapping[str, str]
+    variant: str
+    plan: Plan
+    not_modelled: str
+
+    @property
+    def datacenters(self) -> tuple[str, ...]:
+        """The datacenters that train, in order of stages."""
+        return self.plan.chosen.candidate.datacenters
+
+    @property
+    def placement(self) -> tuple[str, ...]:
+        """The datacenter of each stage, as ``placement`` of a variant takes it."""
+        return self.plan.chosen.candidate.placement
+
+    @property
+    def pipelines(self) -> int:
+        """The number of pipelines, as ``training.pipelines`` takes it."""
+        return self.plan.chosen.candidate.pipelines
+
+    @property
+    def iteration_time_s(self) -> float:
+        """The iteration time that the plan expects."""
+        return self.plan.chosen.price.iteration_time_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        """The tokens a second that the plan expects."""
+        return self.plan.chosen.price.tokens_per_s
+
+
+def plan(
+    experiment: Experiment | str | PathLike[str],
+    *,
+    variant: str | None = None,
+    search: SearchName = "better",
+    simulations: int | None = None,
+) -> tuple[VariantPlan, ...]:
+    """Plan one variant of an experiment, or of that of a file: a plan for each sweep point, one without a sweep.
+
+    ``variant`` is by default the first with schedule atlas, or the first of all. ``search`` and ``simulations`` are
+    those of the command. Raise InputError if there is no such variant, or none of its placements fits.
+    """
+    if search not in get_args(SearchName):
+        raise InputError(f"search {search}: there are {list_text(list(get_args(SearchName)))}")
+    written = written_experiment(experiment)
+    with options_as_arguments():
+        points = list(planned_points(written.points))
+        for line in left_out_of_plan(points):
+            _log(line)
+        return tuple(_planned(written, point, variant, search, simulations) for point in points)
+
+
+def _planned(
+    written: WrittenExperiment, point: SweepPointSpec, variant: str | None, search: SearchName, simulations: int | None
+) -> VariantPlan:
+    position = position_to_plan(point, variant)
+    name = point.spec.variants[position].name
+    with prefixed(f"{point.source}: "):
+        task = planning_task(WrittenVariant(point.spec, position, point.topology, written.directory), pipelines=None)
+        found = plan_task(task, search, most_simulations=simulations, runners_up=_RUNNERS_UP)
+    without = not_modelled_text(simulated_without(point.spec, point.topology, [name]))
+    return VariantPlan(point.index, dict(point.values), name, found, without)

@@ -1,0 +1,77 @@
+"""Run experiments on the engine that they name. Nothing is printed unless progress is wanted."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import BinaryIO
+
+from ground.strict_model import InputError
+from results.reading.run import Run
+from runner.emulation.emulated_run import emulated_run
+from runner.emulation.virtual.virtual_run import InsideError
+from runner.runs.faults import BAD_INPUT, MACHINE_LACKS, TrialError
+from testbed.kernel.missing import MissingError
+from wanbed.api.argument_names import options_as_arguments
+from wanbed.api.experiment import Experiment, written_experiment
+from wanbed.api.schedule_modules import check_importable, importable_by_ranks
+from wanbed.api.simulating import loaded, log, progress_stream, simulated
+
+
+def run(
+    experiment: Experiment | str | PathLike[str],
+    *,
+    runs: str | PathLike[str] = "runs",
+    substrate: str = "auto",
+    resume: bool = False,
+    keep_gradients: bool = False,
+    progress: bool = False,
+) -> Run:
+    """Run an experiment, or that of a file, on its engine. Return the run, whose folder is below ``runs``.
+
+    An emulation needs root unless its clock is virtual. It measures every link first: where one was outside tolerance,
+    the rows of ``run.summary`` are not ``calibrated``. Arguments are those of the command; ``progress`` shows it on
+    standard error. Raise InputError for what cannot run, MissingError for what the machine lacks, TrialError for a
+    trial that failed; all errors that can be expected are a WanbedError.
+    """
+    written = written_experiment(experiment)
+    if written.spec.engine == "simulate":
+        if keep_gradients or substrate != "auto":
+            argument = "keep_gradients" if keep_gradients else "substrate"
+            raise InputError(f"{argument}: a simulation has none: leave it out, or give engine: emulate")
+        return simulated(written, Path(runs), jobs=None, resume=resume, progress=progress)
+    check_importable(written)
+    with (
+        options_as_arguments(),
+        importable_by_ranks(written.spec),
+        progress_stream(progress) as stream,
+        _errors_inside() as errors,
+    ):
+        path = emulated_run(
+            written.resolved(),
+            written.source,
+            written.directory,
+            Path(runs),
+            substrate=substrate,
+            resume=resume,
+            keep_gradients=keep_gradients,
+            log=log,
+            stream=stream,
+            standard_error=errors,
+        )
+    return loaded(path)
+
+
+@contextmanager
+def _errors_inside() -> Iterator[BinaryIO]:
+    """Keep what a run in virtual time prints, and raise the error that it ends with."""
+    with tempfile.TemporaryFile() as printed:
+        try:
+            yield printed
+        except InsideError as failure:
+            printed.seek(0)
+            lines = printed.read().decode(errors="replace").strip().splitlines()
+            message = lines[-1].removeprefix("wanbed: ") if lines else str(failure)
+            kind = {BAD_INPUT: InputError, MACHINE_LACKS: MissingError}.get(failure.status, TrialError)
+            raise kind(message) from None

@@ -1,0 +1,72 @@
+"""Simulate experiments. Nothing is printed unless progress is wanted; notes go to the logger ``wanbed``."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import TextIO
+
+from ground.strict_model import InputError
+from results import load
+from results.reading.run import Run
+from results.reading.summary_table import write_summary
+from runner.simulated_runs.simulated_run import simulated_run
+from wanbed.api.argument_names import options_as_arguments
+from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment
+from wanbed.api.schedule_modules import in_this_program
+
+log = logging.getLogger("wanbed").info
+
+
+def simulate(
+    experiment: Experiment | str | PathLike[str],
+    *,
+    runs: str | PathLike[str] = "runs",
+    jobs: int | None = None,
+    resume: bool = False,
+    progress: bool = False,
+) -> Run:
+    """Simulate an experiment, or that of a file, as discrete events. Return the run, whose folder is below ``runs``.
+
+    ``jobs`` trials are simulated at a time, by default one for each core; with schedules that this script or notebook
+    defines itself, one. ``resume`` continues the last unfinished run. ``progress`` shows it on standard error. Raise
+    InputError for what cannot be simulated, SimulationError for a schedule that fails or deadlocks, TrialError if a
+    process is killed.
+    """
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs: {jobs} is below 1")
+    written = written_experiment(experiment)
+    return simulated(written, Path(runs), jobs=jobs, resume=resume, progress=progress)
+
+
+def simulated(written: WrittenExperiment, runs: Path, *, jobs: int | None, resume: bool, progress: bool) -> Run:
+    """Simulate what is written, with the arguments of ``simulate``, and return the run."""
+    if in_this_program(written.spec):
+        if jobs not in {None, 1}:
+            raise InputError(
+                f"jobs: {jobs} processes cannot import a schedule that this script or notebook defines itself: move it "
+                "to a module, or leave jobs out"
+            )
+        jobs = 1
+    with options_as_arguments(), progress_stream(progress) as stream:
+        path = simulated_run(written.resolved("simulate"), runs, resume=resume, jobs=jobs, log=log, stream=stream)
+    return loaded(path)
+
+
+def loaded(path: Path) -> Run:
+    """Read a run that has ended, and write its summary for other tools."""
+    run = load(path)
+    write_summary(run)
+    return run
+
+
+@contextmanager
+def progress_stream(progress: bool) -> Iterator[TextIO | None]:
+    """Give where progress goes: None for standard error, or nowhere."""
+    if progress:
+        yield None
+    else:
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+            yield nowhere

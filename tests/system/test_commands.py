@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import results
-from testbed.claims.registry import claims, marked_processes
+from testbed.claims.processes import marked_processes
+from testbed.claims.registry import claims
 
 WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.claims.registry import MARKER
+from testbed.claims.processes import MARKER
 from testbed.host_kinds import HOST_KINDS
 from testbed.hosts.host import HostNetwork, NetworkHost
 from testbed.virtual_time.processes import light_hosts

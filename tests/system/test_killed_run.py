@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import results
-from testbed.claims.registry import STATE_ROOT, claims, marked_processes
+from testbed.claims.processes import marked_processes
+from testbed.claims.registry import STATE_ROOT, claims
 from testbed.hosts.ping import ping
 from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up

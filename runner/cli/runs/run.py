@@ -20,6 +20,7 @@ from runner.cli.arguments import (
     SubstrateName,
 )
 from runner.cli.exit_status import one_line_errors
+from runner.cli.network.leftovers import report_leftovers
 from runner.cli.outcome import list_trials, log, show_outcome
 from runner.cli.runs.inner_run import MODULE as INNER_RUN
 from runner.cli.runs.inner_run import InnerRun
@@ -147,6 +148,7 @@ def _emulated_run(
     if store is not None and _is_complete(store):
         return store.path
     usable_substrate(substrate)
+    report_leftovers()
     for point in experiment.points():
         if (missing := point.spec.compute.backend.missing()) is not None:
             raise MissingError(missing)

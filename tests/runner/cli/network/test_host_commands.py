@@ -52,7 +52,8 @@ def test_output_of_those_beside_is_on_standard_error_each_line_after_its_host(
     assert run_commands(spawn, shell("east-0", "echo main"), beside, str(tmp_path)) == 0
     said = capfd.readouterr()
     assert said.out == "main\n"
-    assert said.err.splitlines() == ["west-0: one", "west-0: two", "west-0: without an end", "west-1: three"]
+    lines = {host: [line for line in said.err.splitlines() if line.startswith(host)] for host in ("west-0", "west-1")}
+    assert lines == {"west-0": ["west-0: one", "west-0: two", "west-0: without an end"], "west-1": ["west-1: three"]}
 
 
 def test_a_line_is_shown_when_it_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

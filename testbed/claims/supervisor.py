@@ -8,7 +8,7 @@ at the end of the pipe every process of the testbed has its mark. As a program: 
 import os
 import subprocess
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from testbed.claims.processes import MARKER
@@ -17,12 +17,14 @@ from wanbed.own_modules import module_command
 SUPERVISED = "WANBED_SUPERVISED"
 """Variable in the environment of a supervisor: the mark's value that it looks for."""
 
+_STARTED = b"started\n"
+
 
 class Supervisor(AbstractContextManager["Supervisor"]):
     """A supervisor of this process for the duration of a ``with`` block, and beyond it unless it is dismissed.
 
     ``variable`` and ``value`` are in the environment of every process to end. With ``root`` the supervisor also
-    releases the claim of the testbed ``value``.
+    releases the claim of the testbed ``value``. Raise RuntimeError if it does not start.
     """
 
     def __init__(self, value: str, variable: str = MARKER, root: Path | None = None) -> None:
@@ -31,13 +33,18 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         self._process = subprocess.Popen(
             module_command("testbed.claims.supervisor", variable, value, *roots),
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**environment, SUPERVISED: value},
             cwd="/",
             # Signals to the owner's process group must not end it.
             start_new_session=True,
         )
+        assert self._process.stdout is not None
+        # Its start takes time of a processor, which must not be missing when the network is measured.
+        with self._process.stdout as started:
+            if started.read(len(_STARTED)) != _STARTED:
+                raise RuntimeError(f"the supervisor of {value} did not start: status {self._process.wait()}")
 
     def __exit__(self, *_: object) -> None:
         """Let the supervisor do its work now, unless it was dismissed."""
@@ -53,6 +60,9 @@ class Supervisor(AbstractContextManager["Supervisor"]):
 def main(arguments: list[str]) -> None:
     """Wait for the end of standard input, then end the processes and release the claim."""
     variable, value, *roots = arguments
+    # The owner may have gone already.
+    with suppress(BrokenPipeError):
+        os.write(sys.stdout.fileno(), _STARTED)
     sys.stdin.buffer.read()
     # Only now: while a testbed is up, its supervisor must cost nothing.
     from testbed.claims.cleaning import end_processes  # noqa: PLC0415

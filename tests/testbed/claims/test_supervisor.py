@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.claims import supervisor
 from testbed.claims.processes import MARKER, marked_processes
 from testbed.claims.registry import claim, claims
 from testbed.claims.supervisor import SUPERVISED, Supervisor
@@ -94,12 +95,18 @@ def test_a_signal_to_the_owners_process_group_does_not_end_the_supervisor(
 def test_a_dismissed_supervisor_ends_nothing() -> None:
     value = f"wb-test-dismissed-{os.getpid()}"
     with subprocess.Popen(["sleep", "60"], env={**os.environ, MARKER: value}) as process:
-        with Supervisor(value) as supervisor:
-            until(lambda: bool(marked_processes(value, SUPERVISED)))
-            supervisor.dismiss()
+        with Supervisor(value) as dismissed:
+            assert len(marked_processes(value, SUPERVISED)) == 1
+            dismissed.dismiss()
         assert marked_processes(value, SUPERVISED) == []
         assert process.poll() is None
         process.kill()
+
+
+def test_a_supervisor_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "module_command", lambda *_: ["sh", "-c", "exit 3"])
+    with pytest.raises(RuntimeError, match="the supervisor of wb-1 did not start: status 3"):
+        Supervisor("wb-1")
 
 
 def test_a_supervisor_that_is_not_dismissed_takes_over(tmp_path: Path) -> None:

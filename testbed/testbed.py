@@ -5,13 +5,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from testbed.claims.cleaning import end_processes
 from testbed.claims.registry import STATE_ROOT, Claim, claim
+from testbed.claims.supervisor import Supervisor
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.host_kinds import host_network
 from testbed.hosts.host import NetworkHost, SpawnOptions
@@ -109,10 +110,11 @@ class Testbed:
 
     def _stop(self) -> None:
         with ExitStack() as stopping:
-            # Callbacks run from the last to the first, each even if an earlier one fails.
-            stopping.callback(end_processes, self.identifier)
+            # Callbacks run from the last to the first, each even if an earlier one fails. Processes end first: a host's
+            # shell, while it lives, shows which network namespace is the host's.
             stopping.callback(self.network.stop)
             stopping.callback(self._substrate.stop)
+            stopping.callback(end_processes, self.identifier)
 
     def spawn(
         self, host: str, argv: list[str], *, gpu: int | None = None, **popen: Unpack[SpawnOptions]
@@ -228,7 +230,8 @@ def bring_up(
 ) -> Iterator[Testbed]:
     """Bring a topology up, yield it as a testbed, and take it down completely.
 
-    If taking it down is interrupted, the testbed stays on record, so that ``clean`` finds what is left.
+    However this process ends, even killed, a supervisor then ends the testbed's processes and removes its record; also
+    if taking it down is interrupted. In virtual time the guest's end does that.
 
     ``substrate`` is ``auto``, ``kernel`` or ``guest``. ``source`` describes the testbed's purpose to people. Programs
     on a host see the real GPUs that ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a loss or a
@@ -247,13 +250,17 @@ def bring_up(
     ours = claim(source, root)
     try:
         testbed = Testbed(topology, ours, chosen, gpus)
+        supervision = nullcontext() if in_virtual_time() else Supervisor(testbed.identifier, root=root)
     except BaseException:
         ours.release()
         raise
-    try:
-        testbed._start()
-        yield testbed
-    finally:
-        testbed._stop()
-        # Only after a complete stop: otherwise the record is needed to find what is left.
-        ours.release()
+    with supervision as supervisor:
+        try:
+            testbed._start()
+            yield testbed
+        finally:
+            testbed._stop()
+            # Only after a complete stop: otherwise the record is needed to find what is left.
+            ours.release()
+            if supervisor is not None:
+                supervisor.dismiss()

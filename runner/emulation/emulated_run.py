@@ -12,6 +12,7 @@ from runner.resolve.prefill.computed_prefill import check_memory_for_weights
 from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import planned_without
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, completed, exclusively, resume_run
+from testbed.claims.leftovers import leftovers_text
 from testbed.kernel.missing import MissingError
 
 
@@ -75,6 +76,8 @@ def _run_here(
     if store is not None and completed(store, log):
         return store.path
     usable_substrate(substrate)
+    if text := leftovers_text():
+        log(text)
     for point in experiment.points():
         if (missing := point.spec.compute.backend.missing()) is not None:
             raise MissingError(missing)

@@ -1,4 +1,4 @@
-"""Remove what a testbed left behind, by killing the processes whose environment has the testbed's identifier.
+"""Remove what a testbed left behind, by killing its processes, which ``testbed.claims.processes`` finds.
 
 Namespaces, veth pairs and TAP devices are unnamed outside the testbed and held only by its processes. The kernel
 removes them with the last such process, so nothing is looked up by name.
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ground.wanbed_error import WanbedError
-from testbed.claims.registry import STATE_ROOT, Claim, abandoned_drafts, claims, marked_processes
+from testbed.claims.processes import MARKER, marked_processes, namespace_count, processes_of
+from testbed.claims.registry import STATE_ROOT, Claim, abandoned_drafts, claims
+from testbed.claims.supervisor import SUPERVISED
 
 _DEADLINE_S = 10.0
 _EMPTY_LOOKS = 2
@@ -33,7 +35,7 @@ class Cleaned:
     processes: int
 
 
-def end_processes(identifier: str) -> int:
+def end_processes(identifier: str, variable: str = MARKER) -> int:
     """Kill every process of a testbed, wait until they are gone, and return how many there were.
 
     Search until two searches in a row find none: a dying process may have started another one, and a process that is
@@ -43,7 +45,7 @@ def end_processes(identifier: str) -> int:
     deadline = time.monotonic() + _DEADLINE_S
     empty_looks = 0
     while empty_looks < _EMPTY_LOOKS:
-        found = marked_processes(identifier)
+        found = processes_of(identifier, variable)
         if found and time.monotonic() > deadline:
             raise CleaningError(f"testbed {identifier}: processes {found} do not end, look at them with ps")
         for pid in found:
@@ -53,6 +55,26 @@ def end_processes(identifier: str) -> int:
         empty_looks = 0 if found else empty_looks + 1
         time.sleep(_LOOK_INTERVAL_S)
     return len(ended)
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """What is left of a testbed whose owner was killed."""
+
+    identifier: str
+    source: str
+    processes: int
+    namespaces: int
+
+
+def leftovers(root: Path = STATE_ROOT) -> list[Leftover]:
+    """Return what killed owners left, except what a supervisor is ending at this moment."""
+    left = []
+    for record in (claim.record for claim in claims(root)):
+        if not record.owner_alive() and not marked_processes(record.identifier, SUPERVISED):
+            processes = len(processes_of(record.identifier))
+            left.append(Leftover(record.identifier, record.source, processes, namespace_count(record.identifier)))
+    return left
 
 
 def clean_claim(claim: Claim) -> Cleaned:

@@ -4,8 +4,7 @@ The folder's name is the testbed's slot number, which determines its subnet. The
 process. It appears and disappears atomically: before the claim and after the release it is a draft, whose name contains
 the owner. So a process killed at any moment leaves nothing that looks like the testbed of a living process.
 
-Every process that a testbed starts has the testbed's identifier in its environment from its first instruction on. This
-identifier finds what a killed run left behind.
+Every process that a testbed starts has the testbed's identifier in its environment, see ``testbed.claims.processes``.
 """
 
 import json
@@ -18,10 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ground.strict_model import InputError
+from testbed.claims.processes import process_start_ticks
 from testbed.network.addressing import MAX_SLOTS
 
 STATE_ROOT = Path("/run/wanbed")
-MARKER = "WANBED_TESTBED"
 _RECORD = "record.json"
 
 
@@ -61,16 +60,6 @@ class Claim:
         with suppress(FileNotFoundError):
             self.folder.rename(draft)
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def process_start_ticks(pid: int) -> int | None:
-    """Return the start time of a process in clock ticks since boot, None if it does not exist or is a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    state, start_ticks = fields[0], int(fields[19])
-    return None if state in "ZX" else start_ticks
 
 
 def claim(source: str, root: Path = STATE_ROOT) -> Claim:
@@ -132,18 +121,3 @@ def abandoned_drafts(root: Path = STATE_ROOT) -> list[Path]:
         if process_start_ticks(int(owner_pid)) != int(owner_start_ticks):
             drafts.append(draft)
     return drafts
-
-
-def marked_processes(identifier: str) -> list[int]:
-    """Return the PIDs of processes that have a testbed's identifier in their environment."""
-    marker = f"{MARKER}={identifier}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                environment = (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if marker in environment.split(b"\0"):
-                found.append(int(entry.name))
-    return found

@@ -18,7 +18,7 @@ from mininet.link import Intf
 from mininet.net import Mininet
 from mininet.node import Node
 
-from testbed.claims.registry import MARKER
+from testbed.claims.processes import MARKER
 from testbed.hosts.host import SpawnOptions
 from testbed.hosts.host_process import HostProcess, Program
 from testbed.hosts.joining import enter_host, entering

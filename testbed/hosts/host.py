@@ -12,9 +12,13 @@ Stream = int | IO[Any] | None
 
 
 class SpawnOptions(TypedDict, total=False):
-    """Arguments of ``subprocess.Popen`` for a program on a host; ``env`` replaces this process's environment."""
+    """Arguments of ``subprocess.Popen`` for a program on a host.
+
+    ``env`` replaces this process's environment. ``cwd`` is a folder of the host; without it, a program starts in ``/``.
+    """
 
     env: Mapping[str, str] | None
+    cwd: str
     stdin: Stream
     stdout: Stream
     stderr: Stream

@@ -2,8 +2,10 @@
 
 import json
 import os
+import secrets
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -11,24 +13,29 @@ from typing import Any, Unpack
 
 from ground.atomic_write import write_whole
 from ground.strict_model import InputError
-from testbed.claims.registry import MARKER, STATE_ROOT, claims
+from testbed.claims.cleaning import end_processes
+from testbed.claims.processes import MARKER
+from testbed.claims.registry import STATE_ROOT, claims
+from testbed.claims.supervisor import Supervisor
 from testbed.hosts.host import SpawnOptions
 from testbed.network.topology import Topology
 
 HOSTS_RECORD = "hosts.json"
+VISIT = "WANBED_VISIT"
+"""The variable whose value identifies the ``JoinedTestbed`` through which a program was started."""
 
 
 def enter_host(pid: int, marker: str, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
     """Start a program in the network, mount and UTS namespaces of process ``pid``, with the testbed's identifier."""
-    enter, popen["env"] = entering(pid, marker, argv, popen.get("env"))
+    enter, popen["env"] = entering(pid, marker, argv, popen.get("env"), popen.pop("cwd", "/"))
     return subprocess.Popen(enter, **popen)
 
 
 def entering(
-    pid: int, marker: str, argv: list[str], environment: Mapping[str, str] | None = None
+    pid: int, marker: str, argv: list[str], environment: Mapping[str, str] | None = None, folder: str = "/"
 ) -> tuple[list[str], dict[str, str]]:
     """Return command line and environment for ``enter_host``, based on ``environment`` or else on this process's."""
-    enter = ["nsenter", f"--target={pid}", "--net", "--mount", "--uts", "--", *argv]
+    enter = ["nsenter", f"--target={pid}", "--net", "--mount", "--uts", f"--wdns={folder}", "--", *argv]
     return enter, {**(environment or os.environ), MARKER: marker}
 
 
@@ -42,6 +49,18 @@ class JoinedTestbed:
     identifier: str
     host_pids: dict[str, int]
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    visit: str = field(default_factory=lambda: f"wj-{secrets.token_hex(6)}", compare=False)
+    """Identifies, in their environment, the programs that are started through this object."""
+
+    @contextmanager
+    def programs_end_here(self) -> Iterator[None]:
+        """End all programs started through this object with the block, or with this process, even if it is killed."""
+        with Supervisor(self.visit, VISIT) as supervisor:
+            try:
+                yield
+            finally:
+                end_processes(self.visit, VISIT)
+                supervisor.dismiss()
 
     def spawn(self, host: str, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
         """Start any program on a host. It ends with the testbed at the latest.
@@ -53,7 +72,7 @@ class JoinedTestbed:
                 f"host {host!r} is not on the testbed {self.identifier}, which is up with {', '.join(self.host_pids)}: "
                 "end that one, or run with --fresh"
             )
-        popen["env"] = {**(popen.get("env") or os.environ), **self.environments.get(host, {})}
+        popen["env"] = {**(popen.get("env") or os.environ), **self.environments.get(host, {}), VISIT: self.visit}
         return enter_host(self.host_pids[host], self.identifier, argv, **popen)
 
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from testbed.claims.registry import MARKER
+from testbed.claims.processes import MARKER
 from testbed.kernel.gateway_programming import link_index
 from testbed.kernel.link_counters import Counters, PortCounters
 from testbed.kernel.machine_load import process_tree_cpu_s

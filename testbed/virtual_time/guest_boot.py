@@ -26,6 +26,9 @@ CONTROL = Path("uml/guest/mconsole")
 OWN_FOLDERS = tuple(Path(name) for name in ("/proc", "/sys", "/dev", "/run"))
 """Folders in which a guest sees none of the machine's files."""
 
+SYSTEM_PROGRAMS = "/usr/sbin:/sbin"
+"""Folders in which a guest finds programs beyond those of the caller's PATH."""
+
 _OPEN_FILES = 65_536
 _MIB = 2**20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -114,8 +117,10 @@ def init_script(command: GuestCommand) -> str:
             # Real-time priority: otherwise a process that computes without a pause would delay the list.
             "chrt --fifo --pid 1 $$",
             f"ulimit -n {_OPEN_FILES}",
+            # The kernel passes its own arguments to its first process as variables.
+            "unset mem uml_dir",
             *exports,
-            'export PATH="$PATH:/usr/sbin:/sbin" TMPDIR=/dev/shm',
+            f'export PATH="$PATH:{SYSTEM_PROGRAMS}" TMPDIR=/dev/shm',
             f"cd {shlex.quote(str(command.folder))}",
             "set +e",
             # A shell lets its background processes ignore both signals.

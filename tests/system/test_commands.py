@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import results
-from testbed.claims.registry import claims, marked_processes
+from testbed.claims.processes import marked_processes
+from testbed.claims.registry import claims
 
 WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
@@ -117,6 +118,32 @@ def test_shell_is_mininets_prompt_and_exec_joins_it(held: "subprocess.Popen[str]
     assert "east-1" not in text.split("PING")[0]
     assert "2 received" in text
     assert held.returncode == 0
+
+
+def test_programs_of_a_killed_exec_end_on_a_network_that_stays_up(held: "subprocess.Popen[str]", file: Path) -> None:
+    argv = [*WANBED, "exec", str(file), "west-0", "--", "sh", "-c", "sleep 300 & echo up; wait"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as joined:
+        assert joined.stdout is not None
+        assert joined.stdout.readline() == "up\n"
+        (identifier,) = identifiers_of(held.pid)
+        before = marked_processes(identifier)
+        joined.kill()
+    deadline = time.monotonic() + 30
+    while len(marked_processes(identifier)) > len(before) - 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    text, _ = held.communicate("east-1 ping -c 2 -i 0.05 west-0\nexit\n", timeout=30)
+    assert "2 received" in text
+
+
+def test_exec_shows_what_ran_beside_and_fails_with_it(file: Path, tmp_path: Path) -> None:
+    arguments = ["--no-wan", "--also", "west-0 sh -c 'pwd; sleep 0.5; exit 4'", "--", "sh", "-c", "pwd; sleep 60"]
+    done = wanbed("exec", file, "east-0", *arguments, status=4, cwd=tmp_path)
+    assert done.stdout == f"{tmp_path}\n"
+    _, shown, reason = done.stderr.splitlines()
+    assert shown == f"west-0: {tmp_path}"
+    assert reason.startswith("wanbed: --also: west-0: sh -c ")
+    assert reason.endswith(": ended with status 4 before the program on east-0")
 
 
 def test_calibrate_prints_asked_against_measured(file: Path, substrate: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.claims.registry import MARKER
+from testbed.claims.processes import MARKER
 from testbed.host_kinds import HOST_KINDS
 from testbed.hosts.host import HostNetwork, NetworkHost
 from testbed.virtual_time.processes import light_hosts
@@ -44,6 +44,12 @@ def test_a_program_sees_the_hosts_name_its_names_and_the_testbeds_mark(host: Net
         "wb-test",
     ]
     assert "west-0" not in Path("/etc/hosts").read_text()
+
+
+def test_a_program_starts_in_the_given_folder_of_its_host_or_in_the_root(host: NetworkHost, tmp_path: Path) -> None:
+    assert said(host, "pwd") == "/"
+    process = host.spawn(["cat", "/etc/hosts", "names"], stdout=subprocess.PIPE, text=True, cwd=str(tmp_path))
+    assert process.communicate(timeout=30)[0] == 2 * "10.9.0.2 west-0\n"
 
 
 def test_a_program_runs_in_the_hosts_network(host: NetworkHost) -> None:

@@ -1,18 +1,21 @@
-"""``kill -9`` of a run at any moment, then ``wanbed clean``: nothing of it is left, and its neighbour never notices."""
+"""``kill -9`` of a command at any moment: nothing of it is left, and its neighbour never notices."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import results
-from testbed.claims.registry import STATE_ROOT, claims, marked_processes
+from testbed.claims.processes import marked_processes
+from testbed.claims.registry import STATE_ROOT, claims
+from testbed.claims.supervisor import SUPERVISED
 from testbed.hosts.ping import ping
 from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up
@@ -24,15 +27,67 @@ WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
 EXPERIMENT = """
 topology:
-  datacenters: [{name: east, hosts: 2}, {name: west, hosts: 2}]
+  datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]
   wan: {latency: 5ms, rate: 200Mbit}
 compute: {forward: 5ms, backward: 10ms, activation: 256KiB}
-training: {microbatches: 4, iterations: 40}
-dilation: 1
+training: {microbatches: 4, iterations: 400}
 """
 
-MOMENTS_S = (0.6, 0.9, 1.3, 1.8, 2.4, 3.0, 4.0, 5.0, 7.0, 14.0)
-"""From before anything exists, through the guest's boot and the calibration, into the first trial."""
+PATIENCE_S = 180
+
+
+class Killed(AbstractContextManager["Killed"]):
+    """A command to kill, and what it has started until then."""
+
+    def __init__(self, *arguments: str | Path, **popen: Any) -> None:
+        argv = [*WANBED, *map(str, arguments)]
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **popen}
+        self.process = subprocess.Popen(argv, **streams)
+        self.identifiers: set[str] = set()
+        self.namespaces: set[str] = set()
+
+    def look(self, source: str = "") -> list[str]:
+        """Command lines of what runs on its testbeds with that text in what they are for."""
+        assert self.process.poll() is None, "the command was over before it was killed"
+        mine = [claim.record for claim in claims() if claim.record.owner_pid == self.process.pid]
+        self.identifiers |= {record.identifier for record in mine}
+        pids = [pid for record in mine if source in record.source for pid in marked_processes(record.identifier)]
+        self.namespaces |= namespaces_of(pids)
+        return [command_line(pid) for pid in pids]
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def kill(self) -> None:
+        self.look()
+        self.process.kill()
+        self.process.wait()
+
+    def is_gone(self) -> bool:
+        """Whether no process, namespace or record is left."""
+        return not (
+            any(marked_processes(identifier) for identifier in self.identifiers)
+            or namespaces_of(every_process()) & self.namespaces
+            or {claim.record.identifier for claim in claims()} & self.identifiers
+            or any(
+                draft.name.endswith(identifier) for draft in STATE_ROOT.glob(".*") for identifier in self.identifiers
+            )
+        )
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
 
 
 @pytest.fixture(scope="module")
@@ -60,44 +115,87 @@ def every_process() -> list[str]:
     return [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
-def clean() -> None:
-    subprocess.run([*WANBED, "clean"], check=True, capture_output=True, timeout=60)
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "experiment.yaml"
+    path.write_text(EXPERIMENT)
+    return path
 
 
-def test_nothing_is_left_of_a_run_killed_at_any_of_ten_moments(peer: Testbed, substrate: str, tmp_path: Path) -> None:
-    file = tmp_path / "experiment.yaml"
-    file.write_text(EXPERIMENT)
+@pytest.fixture
+def run(file: Path, substrate: str, tmp_path: Path) -> Callable[..., Killed]:
+    """Starts `wanbed run`."""
+    return lambda *options: Killed("run", file, "--substrate", substrate, "--runs", tmp_path / "runs", *options)
+
+
+@pytest.mark.parametrize("moment_s", [0.6, 1.3, 2.4])
+def test_nothing_is_left_of_a_run_killed_while_its_network_comes_up(
+    moment_s: float, run: Callable[..., Killed]
+) -> None:
     links = set(os.listdir("/sys/class/net"))
-    caught: list[str] = []
-    with_namespaces = 0
-    for moment_s in MOMENTS_S:
-        argv = [*WANBED, "run", str(file), "--substrate", substrate, "--runs", str(tmp_path / "runs")]
-        run = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with run("--set", "dilation=1") as killed:
         time.sleep(moment_s)
-        assert run.poll() is None, "the run was over before it was killed"
-        killed = [claim.record.identifier for claim in claims() if claim.record.owner_pid == run.pid]
-        namespaces = namespaces_of(pid for identifier in killed for pid in marked_processes(identifier))
-        caught += killed
-        with_namespaces += bool(namespaces)
-        run.kill()
-        run.wait()
-        clean()
-        assert not any(marked_processes(identifier) for identifier in caught)
-        assert not {claim.record.identifier for claim in claims()} & set(caught)
-        assert not namespaces_of(every_process()) & namespaces
-        assert set(os.listdir("/sys/class/net")) == links
-        assert not any(draft.name.endswith(identifier) for draft in STATE_ROOT.glob(".*") for identifier in caught)
-    assert len(caught) >= len(MOMENTS_S) // 2, "most moments must have caught a testbed that was there"
-    assert with_namespaces >= len(MOMENTS_S) // 2, "most moments must have caught namespaces"
+        killed.kill()
+    until(killed.is_gone)
+    assert set(os.listdir("/sys/class/net")) == links
+
+
+@pytest.mark.parametrize(
+    ("options", "source", "program"),
+    [
+        ((), "capacity measurement", "iperf3 --client"),
+        (("--set", "dilation=1"), "experiment.yaml", "iperf3 --client"),
+        (("--set", "dilation=1"), "experiment.yaml", "workloads.rank "),
+    ],
+    ids=["capacity measurement", "calibration", "training"],
+)
+def test_nothing_is_left_of_a_run_killed_while_programs_run_on_its_hosts(
+    *, options: tuple[str, ...], source: str, program: str, run: Callable[..., Killed], peer: Testbed, tmp_path: Path
+) -> None:
+    links = set(os.listdir("/sys/class/net"))
+    with run(*options) as killed:
+        until(lambda: any(program in line for line in killed.look(source)))
+        killed.kill()
+    assert killed.namespaces
+    until(killed.is_gone)
+    assert set(os.listdir("/sys/class/net")) == links
     assert ping(peer.spawn, "here-0", "there-0", 20).lost < 0.5
-    for folder in (tmp_path / "runs").iterdir():
+    for folder in (tmp_path / "runs").glob("*"):
         # Without a manifest it was killed between making the folder and writing into it.
         if (folder / "manifest.json").exists():
             assert not results.load(folder).complete
 
 
-def test_clean_says_whom_it_leaves_alone(peer: Testbed) -> None:
-    done = subprocess.run([*WANBED, "clean"], check=True, capture_output=True, text=True, timeout=60)
-    assert peer.identifier in done.stdout
-    assert "left alone" in done.stdout
+def test_children_of_a_killed_commands_programs_end_too_even_without_its_mark(file: Path) -> None:
+    script = "env -i setsid sleep 300 & sleep 300 & echo up; wait"
+    argv = ["exec", file, "east-0", "--no-wan", "--", "sh", "-c", script]
+    with Killed(*argv, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.process.stdout is not None
+        assert killed.process.stdout.readline() == "up\n"
+        until(lambda: any("sleep 300" in line for line in killed.look()))
+        killed.kill()
+        killed.process.stdout.close()
+    until(killed.is_gone)
+
+
+def test_what_is_left_without_a_supervisor_is_named_by_the_next_command_and_removed_by_clean(
+    file: Path, peer: Testbed
+) -> None:
+    with Killed("exec", file, "east-0", "--no-wan", "--", "sleep", "300") as killed:
+        until(lambda: any(line.startswith("sleep") for line in killed.look()))
+        (identifier,) = killed.identifiers
+        (supervisor,) = marked_processes(identifier, SUPERVISED)
+        os.kill(supervisor, signal.SIGKILL)
+        killed.kill()
+    following = [*WANBED, "exec", str(file), "east-0", "--no-wan", "--", "true"]
+    reported = subprocess.run(following, check=True, capture_output=True, text=True, timeout=120).stderr
+    (line,) = [line for line in reported.splitlines() if identifier in line]
+    assert "`wanbed clean` removes" in line
+    done = subprocess.run([*WANBED, "clean"], check=True, capture_output=True, text=True, timeout=120)
+    assert killed.is_gone()
+    removed, kept = (
+        [line for line in done.stdout.splitlines() if line.startswith(said)] for said in ("removed", "left alone")
+    )
+    assert any(identifier in line for line in removed)
+    assert any(peer.identifier in line for line in kept)
     assert ping(peer.spawn, "here-0", "there-0", 20).lost < 0.5

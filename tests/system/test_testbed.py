@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from testbed.claims.registry import STATE_ROOT, claims, marked_processes
+from testbed.claims.processes import marked_processes
+from testbed.claims.registry import STATE_ROOT, claims
 from testbed.hosts.ping import ping
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology

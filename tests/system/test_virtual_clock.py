@@ -156,10 +156,12 @@ def test_nothing_is_left_of_a_guest_whose_command_was_killed_or_interrupted(
         assert text.decode() == "wanbed: interrupted, nothing of it is left running\n"
 
 
-def test_exec_passes_everything_through(file: Path) -> None:
-    script = "hostname; cat; ping -c 3 -q west-0; exit 9"
-    done = wanbed("exec", file, "east-0", "--", "sh", "-c", script, input="given\n", status=9)
-    assert done.stdout.splitlines()[:2] == ["east-0", "given"]
+def test_exec_passes_everything_through(file: Path, tmp_path: Path) -> None:
+    script = "hostname; pwd; cat; ping -c 3 -q west-0; exit 9"
+    arguments = ["--also", "west-0 pwd", "--", "sh", "-c", script]
+    done = wanbed("exec", file, "east-0", *arguments, input="given\n", status=9, cwd=tmp_path)
+    assert done.stdout.splitlines()[:3] == ["east-0", str(tmp_path), "given"]
+    assert done.stderr == f"west-0: {tmp_path}\n"
     assert "3 received" in done.stdout
     # Each way a frame takes some microseconds of the line beside the latency.
     assert "= 40.0" in done.stdout

@@ -10,6 +10,7 @@ from rich.table import Table
 from ground.impairments import IMPAIRMENTS
 from runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.cli.exit_status import one_line_errors
+from runner.cli.network.leftovers import report_leftovers
 from runner.emulation.network_choice import emulated_points, network_up
 from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
 from runner.resolve.experiment import SweepPoint
@@ -50,6 +51,7 @@ def calibrate(
             arguments = ["calibrate", str(file), *as_options(written)]
             arguments += ["--json"] if as_json else []
             raise typer.Exit(enter_virtual_time(virtual_kernel(), COMMAND, arguments, files=[file]))
+        report_leftovers()
         dilation = decide_dilation(points, substrate).factor
         console = Console(stderr=as_json, highlight=False)
         measured: Measured = []

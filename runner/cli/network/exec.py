@@ -1,35 +1,29 @@
 """``wanbed exec``: run any unmodified program on an emulated host."""
 
-import shlex
-import subprocess
+import os
 import sys
-from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import Annotated
 
 import typer
 
 from ground.strict_model import InputError, prefixed
 from runner.cli.arguments import Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.cli.exit_status import one_line_errors
+from runner.cli.network.host_commands import HostCommand, check_command, run_commands
+from runner.cli.network.leftovers import report_leftovers
 from runner.emulation.gpu_provisioning import provision_gpus
 from runner.emulation.network_choice import first_point, network_up, source_of
 from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
-from testbed.hosts.host import SpawnOptions
-from testbed.hosts.joining import JoinedTestbed, join_testbed
+from testbed.hosts.joining import join_testbed
 from testbed.network.topology import Topology
+from testbed.virtual_time.guest_boot import SYSTEM_PROGRAMS
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
-if TYPE_CHECKING:
-    from testbed.testbed import Testbed
-
-_SIGNALLED = 128
 _NO_WAN = (
     "wanbed: NO WAN: between these hosts nothing is delayed, lost or limited, whatever the file says; "
     "what is measured here says nothing about a WAN"
 )
-_SETTLED_S = 0.2
-"""A program of --also that fails within this time counts as not started."""
 
 
 def exec_(
@@ -42,7 +36,7 @@ def exec_(
     substrate: SubstrateName = "auto",
     also: Annotated[
         list[str] | None,
-        typer.Option(metavar="'HOST CMD'", help="A program to start first on another host, like 'west-0 iperf3 -s'."),
+        typer.Option(metavar="'HOST CMD'", help="A program to start first, like 'west-0 iperf3 -s'."),
     ] = None,
     fresh: Annotated[bool, typer.Option(help="A network of its own even where this file's is up already.")] = False,
     no_wan: Annotated[
@@ -52,13 +46,19 @@ def exec_(
     """Run a program on a host of the file's network, and pass its output and exit status through.
 
     If exactly this network is up already (for example in `wanbed shell`), the program joins it. Otherwise a network is
-    brought up while the program runs. Hosts find each other by name.
+    brought up while the program runs. Hosts find each other by name. The program starts in the current folder, with
+    this environment. What programs of --also print goes to standard error, each line after its host's name; if one of
+    them fails before the program has ended, so does the command.
     """
     with one_line_errors():
         written = with_clock(overrides, clock)
         point = first_point(file, written)
-        others = [_other(text) for text in also or []]
-        _check_hosts(file, point.topology, [host, *(other for other, _ in others)])
+        main, others = HostCommand(host, command), [HostCommand.parse(text) for text in also or []]
+        folder = _current_folder()
+        path = os.environ.get("PATH", os.defpath) + (f":{SYSTEM_PROGRAMS}" if point.spec.clock == "virtual" else "")
+        for each in (main, *others):
+            _check_host(file, point.topology, each.host)
+            check_command(each, path)
         if no_wan:
             _check_no_wan(point.spec.clock, substrate)
             print(_NO_WAN, file=sys.stderr)
@@ -67,12 +67,14 @@ def exec_(
         joined = None if fresh or no_wan else join_testbed(source_of(file), point.topology)
         if joined is not None:
             print(f"wanbed: on testbed {joined.identifier}, which is up already", file=sys.stderr)
-            status = _run(joined, host, command, others)
+            with joined.programs_end_here():
+                status = run_commands(joined.spawn, main, others, folder)
         else:
+            report_leftovers()
             with prefixed(f"{file}: "):
                 gpus = provision_gpus(point)
             with network_up(point.topology, substrate, file, gpus=gpus, shaped=not no_wan) as testbed:
-                status = _run(testbed, host, command, others)
+                status = run_commands(testbed.spawn, main, others, folder)
     raise typer.Exit(status)
 
 
@@ -95,36 +97,13 @@ def _whole_input() -> bytes | None:
     return None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
 
 
-def _check_hosts(file: Path, topology: Topology, names: list[str]) -> None:
-    for name in names:
-        try:
-            topology.host(name)
-        except InputError as unknown:
-            raise InputError(f"{file}: {unknown}") from None
+def _check_host(file: Path, topology: Topology, name: str) -> None:
+    with prefixed(f"{file}: "):
+        topology.host(name)
 
 
-def _other(text: str) -> tuple[str, list[str]]:
+def _current_folder() -> str:
     try:
-        words = shlex.split(text)
-    except ValueError as fault:
-        raise InputError(f"--also {text!r}: {fault}") from None
-    if len(words) < 2:
-        raise InputError(f"--also {text!r}: give a host and a program, like 'west-0 iperf3 -s'")
-    return words[0], words[1:]
-
-
-def _run(testbed: "Testbed | JoinedTestbed", host: str, command: list[str], others: list[tuple[str, list[str]]]) -> int:
-    with ExitStack() as running:
-
-        def start(where: str, program: list[str], **popen: Unpack[SpawnOptions]) -> "subprocess.Popen[Any]":
-            process = running.enter_context(testbed.spawn(where, program, **popen))
-            running.callback(process.kill)
-            return process
-
-        for other, program in others:
-            process = start(other, program, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-            with suppress(subprocess.TimeoutExpired):
-                if failed := process.wait(_SETTLED_S):
-                    raise InputError(f"--also '{other} {shlex.join(program)}': it ended at once with status {failed}")
-        status = start(host, command).wait()
-    return _SIGNALLED - status if status < 0 else status
+        return os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current folder has been removed: change to another") from None

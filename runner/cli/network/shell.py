@@ -5,6 +5,7 @@ import sys
 from ground.strict_model import prefixed
 from runner.cli.arguments import ExperimentFile, Overrides, SubstrateName
 from runner.cli.exit_status import one_line_errors
+from runner.cli.network.leftovers import report_leftovers
 from runner.emulation.gpu_provisioning import provision_gpus
 from runner.emulation.network_choice import first_point, network_up
 
@@ -28,6 +29,7 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
         point = first_point(file, overrides or [])
         with prefixed(f"{file}: "):
             gpus = provision_gpus(point)
+        report_leftovers()
         with network_up(point.topology, substrate, file, gpus=gpus) as testbed:
             assert isinstance(testbed.network, EmulatedNetwork), "only Mininet's hosts have its prompt"
             hosts = ", ".join(node.name for node in testbed.network.hosts)

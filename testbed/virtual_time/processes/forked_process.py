@@ -8,7 +8,7 @@ import socket
 import subprocess
 from collections.abc import Mapping
 
-from testbed.claims.registry import MARKER
+from testbed.claims.processes import MARKER
 from testbed.virtual_time.processes.fork_server import MAX_REQUEST_BYTES, REQUEST_DESCRIPTORS
 from testbed.virtual_time.repeatability import unseeded
 from wanbed.own_modules import module_command

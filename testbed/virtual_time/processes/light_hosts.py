@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from testbed.claims.registry import MARKER
+from testbed.claims.processes import MARKER
 from testbed.hosts.host import SpawnOptions
 from testbed.hosts.host_process import HostProcess
 from testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
@@ -76,6 +76,7 @@ class LightHost:
             "nsenter",
             *(f"--{kind}={self._path(kind)}" for kind in ("net", "uts")),
             f"--mount={self._path('mnt')}",
+            f"--wdns={popen.pop('cwd', '/')}",
         ]
         popen["env"] = {**(popen.get("env") or os.environ), MARKER: self._marker}
         return subprocess.Popen([*enter, "--", *argv], **popen)

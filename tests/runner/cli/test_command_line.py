@@ -240,7 +240,7 @@ def test_a_machine_without_netem_is_status_5_with_what_to_install(command: str, 
 @pytest.mark.usefixtures("able")
 @pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
 def test_a_program_that_the_machine_lacks_is_status_5_too(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda program: None if program == "iperf3" else f"/usr/bin/{program}")
+    monkeypatch.setattr("shutil.which", lambda program, **_: None if program == "iperf3" else f"/usr/bin/{program}")
     text = refusal(5, *COMMANDS[command](written(small(dilation=1))))
     assert text == "iperf3 is not installed: apt-get install iperf3"
 

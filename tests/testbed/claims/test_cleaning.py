@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from testbed.claims import cleaning
-from testbed.claims.cleaning import Cleaned, CleaningError, clean, clean_claim, end_processes
-from testbed.claims.registry import MARKER, Claim, claim, claims, marked_processes
+from testbed.claims.cleaning import Cleaned, CleaningError, Leftover, clean, clean_claim, end_processes, leftovers
+from testbed.claims.processes import MARKER, marked_processes
+from testbed.claims.registry import Claim, claim, claims
+from testbed.claims.supervisor import SUPERVISED
 
 FORK = multiprocessing.get_context("fork")
 
@@ -85,7 +87,7 @@ def test_starting_process_without_environment_is_found_at_the_second_look(
 ) -> None:
     started.append(subprocess.Popen(["sleep", "60"]))
     looks = iter([[], [started[0].pid], []])
-    monkeypatch.setattr(cleaning, "marked_processes", lambda _: next(looks, []))
+    monkeypatch.setattr(cleaning, "processes_of", lambda *_: next(looks, []))
     assert end_processes("wb-test-starting") == 1
     assert started[0].wait() == -signal.SIGKILL
 
@@ -98,7 +100,7 @@ def test_a_process_that_ignores_polite_signals_is_ended_too(started: list["subpr
 
 
 def test_a_process_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "marked_processes", lambda _: [2**22 + 1])
+    monkeypatch.setattr(cleaning, "processes_of", lambda *_: [2**22 + 1])
     monkeypatch.setattr(cleaning, "_DEADLINE_S", 0.0)
     with pytest.raises(CleaningError, match=rf"testbed wb-stuck: processes \[{2**22 + 1}\] do not end"):
         end_processes("wb-stuck")
@@ -106,7 +108,7 @@ def test_a_process_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_testbed_whose_processes_do_not_end_stays_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = left_behind(tmp_path)
-    monkeypatch.setattr(cleaning, "marked_processes", lambda _: [2**22 + 1])
+    monkeypatch.setattr(cleaning, "processes_of", lambda *_: [2**22 + 1])
     monkeypatch.setattr(cleaning, "_DEADLINE_S", 0.0)
     with pytest.raises(CleaningError):
         clean(tmp_path)
@@ -133,3 +135,26 @@ def test_abandoned_drafts_go(tmp_path: Path) -> None:
 def test_cleaning_where_nothing_is_does_nothing(tmp_path: Path) -> None:
     assert clean(tmp_path / "nowhere") == []
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_leftovers_are_what_a_killed_owner_left_and_nothing_of_a_living_one(
+    tmp_path: Path, started: list["subprocess.Popen[bytes]"]
+) -> None:
+    claim("ours", tmp_path)
+    left = left_behind(tmp_path)
+    started += [marked(left.record.identifier) for _ in range(2)]
+    while len(marked_processes(left.record.identifier)) < 2:
+        time.sleep(0.001)
+    assert leftovers(tmp_path) == [Leftover(left.record.identifier, "exp.yaml", processes=2, namespaces=0)]
+    assert leftovers(tmp_path / "nowhere") == []
+
+
+def test_what_a_supervisor_is_ending_is_not_a_leftover(
+    tmp_path: Path, started: list["subprocess.Popen[bytes]"]
+) -> None:
+    left = left_behind(tmp_path)
+    supervisor = subprocess.Popen(["sleep", "60"], env={**os.environ, SUPERVISED: left.record.identifier})
+    started.append(supervisor)
+    while not marked_processes(left.record.identifier, SUPERVISED):
+        time.sleep(0.001)
+    assert leftovers(tmp_path) == []

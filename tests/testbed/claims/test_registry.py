@@ -3,8 +3,7 @@ import multiprocessing
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,36 +12,11 @@ import pytest
 
 from ground.strict_model import InputError
 from testbed.claims import registry
-from testbed.claims.registry import (
-    MARKER,
-    Claim,
-    abandoned_drafts,
-    claim,
-    claims,
-    marked_processes,
-    process_start_ticks,
-)
+from testbed.claims.processes import process_start_ticks
+from testbed.claims.registry import Claim, abandoned_drafts, claim, claims
 from testbed.network.addressing import MAX_SLOTS
 
 FORK = multiprocessing.get_context("fork")
-
-
-@pytest.fixture
-def asleep() -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    """Starts processes that sleep until the test ends."""
-    started = []
-
-    def start(**environment: str) -> "subprocess.Popen[bytes]":
-        started.append(subprocess.Popen(["sleep", "60"], env={**os.environ, **environment}))
-        # For a moment of its start a process shows no environment.
-        while not Path(f"/proc/{started[-1].pid}/environ").read_bytes():
-            time.sleep(0.001)
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
 
 
 def in_child(act: Callable[[], Any]) -> None:
@@ -238,15 +212,3 @@ def test_a_testbed_that_goes_while_claims_are_read_is_left_out(tmp_path: Path, m
 
     monkeypatch.setattr(Path, "read_text", gone)
     assert claims(tmp_path) == [staying]
-
-
-def test_processes_are_found_only_by_the_identifier_in_their_environment(
-    asleep: Callable[..., "subprocess.Popen[bytes]"],
-) -> None:
-    ours, theirs, similar = (
-        asleep(**{MARKER: mark}) for mark in ("wb-test-one", "wb-test-other", "wb-test-one-and-more")
-    )
-    unmarked = asleep(OTHER="wb-test-one")
-    found = marked_processes("wb-test-one")
-    assert found == [ours.pid]
-    assert not {theirs.pid, similar.pid, unmarked.pid} & set(found)

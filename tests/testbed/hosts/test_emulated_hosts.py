@@ -12,7 +12,7 @@ import pytest
 from mininet.net import Mininet
 from mininet.node import Node
 
-from testbed.claims.registry import MARKER
+from testbed.claims.processes import MARKER
 from testbed.hosts import emulated_hosts
 from testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
 

@@ -1,5 +1,7 @@
 import multiprocessing
 import os
+import signal
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +11,10 @@ import pytest
 
 from ground.strict_model import InputError
 from testbed.claims import registry
-from testbed.claims.registry import MARKER, Claim, claim
+from testbed.claims.processes import MARKER, marked_processes
+from testbed.claims.registry import Claim, claim
 from testbed.hosts import joining
-from testbed.hosts.joining import JoinedTestbed, enter_host, join_testbed, record_hosts
+from testbed.hosts.joining import VISIT, JoinedTestbed, enter_host, join_testbed, record_hosts
 from testbed.network.topology import Topology
 
 Started = list[tuple[list[str], dict[str, Any]]]
@@ -85,9 +88,31 @@ def test_a_testbed_on_its_way_up_is_not_joined(tmp_path: Path) -> None:
 def test_program_enters_its_hosts_namespaces_with_the_testbeds_identifier(started: Started) -> None:
     JoinedTestbed("wb-1", {"east-0": 41, "west-0": 42}).spawn("west-0", ["ping", "-c", "1", "east-0"], text=True)
     ((argv, popen),) = started
-    assert argv == ["nsenter", "--target=42", "--net", "--mount", "--uts", "--", "ping", "-c", "1", "east-0"]
-    assert popen.pop("env") == {**os.environ, MARKER: "wb-1"}
+    assert argv[:5] == ["nsenter", "--target=42", "--net", "--mount", "--uts"]
+    assert argv[5:] == ["--wdns=/", "--", "ping", "-c", "1", "east-0"]
+    environment = popen.pop("env")
+    assert environment.pop(VISIT).startswith("wj-")
+    assert environment == {**os.environ, MARKER: "wb-1"}
     assert popen == {"text": True}
+
+
+def test_program_starts_in_the_given_folder_of_its_host(started: Started) -> None:
+    enter_host(41, "wb-1", ["pwd"], cwd="/home/me/my runs")
+    ((argv, popen),) = started
+    assert argv[-3:] == ["--wdns=/home/me/my runs", "--", "pwd"]
+    assert "cwd" not in popen, "nsenter would open it outside the host's mounts"
+
+
+def test_programs_of_a_visit_end_with_it_and_others_stay() -> None:
+    one, other = JoinedTestbed("wb-1", {}), JoinedTestbed("wb-1", {})
+    assert one == other
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, VISIT: other.visit}) as staying:
+        with one.programs_end_here():
+            ending = subprocess.Popen(["sh", "-c", "sleep 60; true"], env={**os.environ, VISIT: one.visit})
+        assert ending.wait() == -signal.SIGKILL
+        assert marked_processes(one.visit, VISIT) == []
+        assert staying.poll() is None
+        staying.kill()
 
 
 def test_given_environment_replaces_ours_but_keeps_the_identifier(started: Started) -> None:

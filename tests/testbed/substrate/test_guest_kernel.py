@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ground.strict_model import parse_model
-from testbed.claims.registry import MARKER
+from testbed.claims.processes import MARKER
 from testbed.kernel.link_counters import Counters
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.gateway_plan import GatewayPlan

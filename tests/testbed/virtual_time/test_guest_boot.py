@@ -29,6 +29,13 @@ def test_a_variable_arrives_as_it_is() -> None:
     assert shown.stdout == HARD
 
 
+def test_the_kernels_own_arguments_are_no_variables_of_the_command() -> None:
+    script = init_script(GuestCommand(["true"], Path("/"), {"mem": "of the caller"}))
+    arguments = [word.split("=")[0] for word in kernel_command(Path("/cache/linux"), 2**30) if "=" in word]
+    assert {"mem", "uml_dir"} < set(arguments)
+    assert script.index("unset mem uml_dir") < script.index("export mem='of the caller'")
+
+
 @pytest.mark.parametrize(("has_input", "source"), [(True, "< /run/outside/stdin"), (False, "< /dev/null")])
 def test_command_reads_its_input_or_nothing(*, has_input: bool, source: str) -> None:
     assert source in init_script(GuestCommand(["cat"], Path("/"), {}, has_input))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.claims.registry import MARKER
+from testbed.claims.processes import MARKER
 from testbed.hosts.host_process import wait_for_any
 from testbed.virtual_time.processes import fork_server
 from testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer

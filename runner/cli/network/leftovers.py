@@ -1,0 +1,10 @@
+"""Report what killed runs left on this machine, before another network is built."""
+
+from runner.cli.outcome import log
+from testbed.claims.leftovers import leftovers_text
+
+
+def report_leftovers() -> None:
+    """Print one line to standard error if a killed run left something."""
+    if text := leftovers_text():
+        log(text)

@@ -1,0 +1,180 @@
+"""The programs of ``wanbed exec`` on this machine itself, as if each host were it."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from ground.strict_model import InputError
+from runner.cli.network.host_commands import HostCommand, check_command, run_commands
+
+
+def spawn(_: str, argv: Sequence[str], **popen: Any) -> "subprocess.Popen[Any]":
+    return subprocess.Popen(argv, **popen)
+
+
+def shell(host: str, script: str) -> HostCommand:
+    return HostCommand(host, ["sh", "-c", script])
+
+
+def failed(tmp_path: Path, main: HostCommand, *beside: HostCommand) -> int:
+    """Exit status of a command that ends by itself."""
+    with pytest.raises(typer.Exit) as ended:
+        run_commands(spawn, main, beside, str(tmp_path))
+    return ended.value.exit_code
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)])
+def test_the_programs_status_passes_through_as_a_shell_gives_it(tmp_path: Path, script: str, status: int) -> None:
+    assert run_commands(spawn, shell("east-0", script), [], str(tmp_path)) == status
+
+
+def test_all_programs_start_in_the_given_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_commands(spawn, shell("east-0", "pwd"), [shell("west-0", "pwd")], str(tmp_path)) == 0
+    said = capfd.readouterr()
+    assert said.out == f"{tmp_path}\n"
+    assert said.err == f"west-0: {tmp_path}\n"
+
+
+def test_output_of_those_beside_is_on_standard_error_each_line_after_its_host(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    beside = [shell("west-0", "echo one; echo two >&2; printf 'without an end'"), shell("west-1", "echo three")]
+    assert run_commands(spawn, shell("east-0", "echo main"), beside, str(tmp_path)) == 0
+    said = capfd.readouterr()
+    assert said.out == "main\n"
+    lines = {host: [line for line in said.err.splitlines() if line.startswith(host)] for host in ("west-0", "west-1")}
+    assert lines == {"west-0": ["west-0: one", "west-0: two", "west-0: without an end"], "west-1": ["west-1: three"]}
+
+
+def test_a_line_is_shown_when_it_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Python writes to a pipe only when its buffer is full or it ends."""
+    seen = tmp_path / "seen"
+    beside = HostCommand("west-0", [sys.executable, "-c", "import time; print('listening'); time.sleep(60)"])
+    running = threading.Thread(
+        target=run_commands,
+        args=(spawn, shell("east-0", f"while ! [ -e {seen} ]; do sleep 0.01; done"), [beside], str(tmp_path)),
+    )
+    running.start()
+    text, deadline = "", time.monotonic() + 30
+    while "west-0: listening\n" not in text and time.monotonic() < deadline:
+        text += capfd.readouterr().err
+        time.sleep(0.01)
+    seen.touch()
+    running.join()
+    assert text == "west-0: listening\n"
+
+
+def test_one_beside_that_fails_at_once_prevents_the_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert failed(tmp_path, shell("east-0", "touch started"), shell("west-0", "echo no; exit 4")) == 4
+    assert not (tmp_path / "started").exists()
+    reason = "wanbed: --also: west-0: sh -c 'echo no; exit 4': ended with status 4 before the program on east-0\n"
+    assert capfd.readouterr().err == f"west-0: no\n{reason}"
+
+
+def test_one_beside_that_fails_later_ends_the_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    beside = shell("west-0", "while ! [ -e started ]; do sleep 0.01; done; kill -KILL $$")
+    began = time.monotonic()
+    assert failed(tmp_path, shell("east-0", "touch started; exec sleep 60"), beside) == 128 + signal.SIGKILL
+    assert time.monotonic() - began < 30
+    assert capfd.readouterr().err.endswith(": ended with signal SIGKILL before the program on east-0\n")
+
+
+def test_one_beside_may_end_well_before_the_program(tmp_path: Path) -> None:
+    beside = shell("west-0", "touch done")
+    assert (
+        run_commands(spawn, shell("east-0", "while ! [ -e done ]; do sleep 0.01; done"), [beside], str(tmp_path)) == 0
+    )
+
+
+def test_one_beside_that_outlives_the_program_is_terminated_and_is_no_failure(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    beside = shell("west-0", "trap 'echo summary; exit 1' TERM; touch ready; while :; do sleep 0.01; done")
+    main = shell("east-0", "while ! [ -e ready ]; do sleep 0.01; done")
+    assert run_commands(spawn, main, [beside], str(tmp_path)) == 0
+    assert capfd.readouterr().err == "west-0: summary\n"
+
+
+def test_an_interrupted_program_may_end_by_itself_before_all_are_ended(tmp_path: Path) -> None:
+    started: dict[str, subprocess.Popen[Any]] = {}
+
+    def remembered(host: str, argv: Sequence[str], **popen: Any) -> "subprocess.Popen[Any]":
+        started[host] = spawn(host, argv, **popen)
+        return started[host]
+
+    def interrupt() -> None:
+        while not (tmp_path / "ready").exists():
+            time.sleep(0.01)
+        # As a terminal does: to all of them.
+        os.kill(started["east-0"].pid, signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    main = shell("east-0", "trap 'sleep 0.1; touch summary; exit 0' INT; touch ready; while :; do sleep 0.01; done")
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_commands(remembered, main, [shell("west-0", "exec sleep 60")], str(tmp_path))
+    assert (tmp_path / "summary").exists()
+    assert {host: process.returncode for host, process in started.items()} == {
+        "east-0": 0,
+        "west-0": -signal.SIGTERM,
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "reason"),
+    [
+        ("no-such-program", 127, "command not found"),
+        ("./no-such-program", 127, "no such file"),
+        (".", 127, "command not found"),
+        ("./folder", 126, "that is a folder: give a program"),
+        ("./text", 126, "not executable: chmod +x, or give the program that reads it"),
+        ("text", 126, "not executable: chmod +x, or give the program that reads it"),
+        ("", 127, "command not found"),
+    ],
+)
+def test_a_program_that_cannot_run_is_refused_as_a_shell_does(
+    *,
+    program: str,
+    status: int,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").touch()
+    with pytest.raises(typer.Exit) as ended:
+        check_command(HostCommand("west-0", [program, "-x"]), f"/usr/bin:/bin:{tmp_path}")
+    assert ended.value.exit_code == status
+    assert capsys.readouterr().err == f"wanbed: west-0: {shlex.quote(program)} -x: {reason}\n"
+
+
+@pytest.mark.parametrize("program", ["sh", "/bin/sh", "./script"])
+def test_a_program_that_is_there_is_accepted(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script").touch(mode=0o755)
+    check_command(HostCommand("west-0", [program]), "/usr/bin:/bin")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("west-0", "give a host and a program"), ("", "give a host and a program"), ("west-0 'x", "No closing quotation")],
+)
+def test_a_text_without_host_or_program_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InputError, match=rf"^--also .*: {reason}"):
+        HostCommand.parse(text)
+
+
+def test_a_text_is_split_as_a_shell_does() -> None:
+    assert HostCommand.parse("west-0 sh -c 'echo hi'") == HostCommand("west-0", ["sh", "-c", "echo hi"])

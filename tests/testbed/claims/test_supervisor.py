@@ -1,0 +1,121 @@
+"""The supervisor of a process that is killed, that dismisses it, or that cannot end its own testbed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.claims import supervisor
+from testbed.claims.processes import MARKER, marked_processes
+from testbed.claims.registry import claim, claims
+from testbed.claims.supervisor import SUPERVISED, Supervisor
+from wanbed.own_modules import RUN_MODULE
+
+OWNER = """
+import os, subprocess, sys
+from pathlib import Path
+from testbed.claims.processes import MARKER
+from testbed.claims.registry import claim
+from testbed.claims.supervisor import Supervisor
+
+root = Path(sys.argv[1])
+ours = claim("exp.yaml", root)
+with Supervisor(ours.record.identifier, root=root):
+    environment = {**os.environ, MARKER: ours.record.identifier}
+    # Of another session, and with a child of its own.
+    subprocess.Popen(["sh", "-c", "sleep 60; true"], env=environment, start_new_session=True)
+    if not os.fork():
+        # A process that is slow to become its program.
+        sys.stdin.read(1)
+        os.execvpe("sleep", ["sleep", "60"], environment)
+    print(ours.record.identifier, flush=True)
+    os.waitpid(-1, 0)
+"""
+PATIENCE_S = 30
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A process that owns a testbed with processes, in a process group of its own."""
+    script = tmp_path / "owner.py"
+    script.write_text(OWNER)
+    process = subprocess.Popen(
+        [sys.executable, *RUN_MODULE, "owner", str(tmp_path / "state")],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    with process:
+        yield process
+        process.kill()
+
+
+def test_processes_and_record_of_a_killed_owner_go_with_it(owner: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    assert owner.stdin is not None
+    assert owner.stdout is not None
+    identifier = owner.stdout.readline().strip()
+    until(lambda: len(marked_processes(identifier)) == 2)
+    owner.kill()
+    owner.wait()
+    assert marked_processes(identifier, SUPERVISED), "it waits for the process that has not become its program yet"
+    assert len(marked_processes(identifier)) == 2
+    owner.stdin.write("now")
+    owner.stdin.flush()
+    until(lambda: not marked_processes(identifier, SUPERVISED))
+    assert marked_processes(identifier) == []
+    assert claims(tmp_path / "state") == []
+
+
+def test_a_signal_to_the_owners_process_group_does_not_end_the_supervisor(
+    owner: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    assert owner.stdout is not None
+    identifier = owner.stdout.readline().strip()
+    until(lambda: len(marked_processes(identifier)) == 2)
+    os.killpg(owner.pid, signal.SIGKILL)
+    until(lambda: not marked_processes(identifier, SUPERVISED))
+    assert marked_processes(identifier) == []
+    assert claims(tmp_path / "state") == []
+
+
+def test_a_dismissed_supervisor_ends_nothing() -> None:
+    value = f"wb-test-dismissed-{os.getpid()}"
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, MARKER: value}) as process:
+        with Supervisor(value) as dismissed:
+            assert len(marked_processes(value, SUPERVISED)) == 1
+            dismissed.dismiss()
+        assert marked_processes(value, SUPERVISED) == []
+        assert process.poll() is None
+        process.kill()
+
+
+def test_a_supervisor_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "module_command", lambda *_: ["sh", "-c", "exit 3"])
+    with pytest.raises(RuntimeError, match="the supervisor of wb-1 did not start: status 3"):
+        Supervisor("wb-1")
+
+
+def test_a_supervisor_that_is_not_dismissed_takes_over(tmp_path: Path) -> None:
+    ours = claim("exp.yaml", tmp_path)
+    with (
+        subprocess.Popen(["sleep", "60"], env={**os.environ, MARKER: ours.record.identifier}) as process,
+        pytest.raises(KeyboardInterrupt),
+        Supervisor(ours.record.identifier, root=tmp_path),
+    ):
+        raise KeyboardInterrupt
+    assert process.returncode == -signal.SIGKILL
+    until(lambda: claims(tmp_path) == [])

@@ -204,7 +204,7 @@ def reader_and_schema(section: str, field: str) -> tuple[TypeAdapter[Any], Draft
     about = SECTIONS[section].model_fields[field]
     written = about.alias or field
     reference = {"$ref": f"#/{DEFINITIONS}/{section}/properties/{written}", DEFINITIONS: SCHEMA[DEFINITIONS]}
-    return TypeAdapter(Annotated[about.annotation, about]), Draft7Validator(reference)
+    return TypeAdapter(Annotated[about.annotation, field, *about.metadata]), Draft7Validator(reference)
 
 
 @pytest.mark.parametrize(("section", "field"), FIELDS)

@@ -5,7 +5,7 @@ what is installed. It is draft 7, which every editor knows.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -68,6 +68,8 @@ def _written_default(default: object, field: CoreSchema) -> Any:
     if isinstance(default, BaseModel):
         named = default.model_dump(mode="json")
         return named if isinstance(named, str) else None
+    if default is None and field["type"] == "nullable":
+        return None
     return SchemaSerializer(field).to_python(default, mode="json")
 
 
@@ -76,6 +78,9 @@ def experiment_schema() -> dict[str, Any]:
     schema = ExperimentSpec.model_json_schema(
         ref_template=f"#/{DEFINITIONS}/{{model}}", schema_generator=_WrittenSchema, union_format="any_of"
     )
+    definitions = schema["$defs"]
+    words = {name: definitions.pop(name)["enum"] for name in list(definitions) if "enum" in definitions[name]}
+    schema = _with_words(schema, words)
     definitions = schema.pop("$defs")
     for (section, name), names in _KNOWN.items():
         fields = definitions[section]["properties"]
@@ -101,6 +106,18 @@ def experiment_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """Return the schema as the text of a file."""
     return json.dumps(experiment_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _with_words(value: Any, words: Mapping[str, list[str]]) -> Any:
+    """Return a schema with the words of an enumeration in place of each reference to it."""
+    if isinstance(value, list):
+        return [_with_words(each, words) for each in value]
+    if not isinstance(value, dict):
+        return value
+    name = str(value.get("$ref")).rpartition("/")[2]
+    if name in words:
+        return {**{key: each for key, each in value.items() if key != "$ref"}, "enum": words[name]}
+    return {key: _with_words(each, words) for key, each in value.items()}
 
 
 def _as_markdown(docstring: str) -> str:

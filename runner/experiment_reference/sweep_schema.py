@@ -6,8 +6,8 @@ from typing import Any
 
 from runner.experiment.sweep import ONE_FOR_THE_RUN
 
-_ENTRY = r"\.[^.]+"
-"""An entry of a list: its index from 0, or what else names it."""
+_ENTRY = r"(\.[0-9]+|\[[^\[\]]+\])"
+"""An entry of a list: its index from 0, or its name in brackets."""
 
 Schema = Mapping[str, Any]
 

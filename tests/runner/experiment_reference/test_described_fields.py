@@ -47,4 +47,4 @@ def test_a_field_has_a_description_in_sentences_and_an_example(field: FieldInfo)
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[f"{name}={example}" for name, example in EXAMPLES])
 def test_an_example_is_read(name: str, example: object) -> None:
     field = FIELDS[name]
-    TypeAdapter(Annotated[field.annotation, field]).validate_python(example)
+    TypeAdapter(Annotated[field.annotation, name, *field.metadata]).validate_python(example)

@@ -3,10 +3,12 @@
 import json
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ground.units import UNLIMITED, parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
 from runner.experiment_reference import __main__ as reference
 from runner.experiment_reference.field_tables import BEGIN, END, field_tables, with_fields
 from runner.planner.experiment_file import load_experiment
@@ -63,6 +65,21 @@ def test_a_page_without_its_marks_is_refused(page: str) -> None:
 )
 def test_a_row_has_type_unit_default_and_example(row: str, said: str) -> None:
     assert f"| `{row}` {said}" in field_tables()
+
+
+@pytest.mark.parametrize(
+    ("quantity", "parse"),
+    [
+        ("duration", parse_duration_ns),
+        ("rate", parse_rate_bps),
+        ("size", parse_size_bytes),
+        ("percentage", parse_fraction),
+    ],
+)
+def test_the_units_and_examples_of_a_quantity_are_read(quantity: str, parse: Callable[[object], object]) -> None:
+    (row,) = re.findall(rf"^\| {quantity} \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    for word in re.findall(r"`(.*?)`", row):
+        parse(word if word[0].isdigit() or word == UNLIMITED else f"1{word}")
 
 
 @pytest.mark.parametrize("text", blocks(PAGE, "yaml"))

@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import DOCS, blocks
 
 ROOT = DOCS.parent
-PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "workloads")
+PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads")
 DIFFS = blocks(DOCS / "extending.md", "diff", "An impairment of links")
 
 

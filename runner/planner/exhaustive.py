@@ -1,6 +1,6 @@
 """Enumerate all candidates, for the exhaustive search. Where they are few, it is the reference for other searches."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from runner.planner.candidate import Candidate, Runs
 from runner.planner.search_space import SearchSpace
@@ -33,10 +33,16 @@ def every_candidate(space: SearchSpace) -> Iterator[Candidate]:
                 yield candidate
 
 
-def few_candidates(space: SearchSpace, most: int = MOST_CANDIDATES) -> list[Candidate]:
-    """Return ``every_candidate`` as a list. Raises TooManyCandidatesError if there are more than ``most``."""
+def few_candidates(
+    space: SearchSpace, most: int = MOST_CANDIDATES, check: Callable[[], None] = lambda: None
+) -> list[Candidate]:
+    """Return ``every_candidate`` as a list. Raises TooManyCandidatesError if there are more than ``most``.
+
+    ``check`` is called after each candidate, and may raise.
+    """
     found = []
     for candidate in every_candidate(space):
+        check()
         found.append(candidate)
         if len(found) > most:
             raise TooManyCandidatesError(f"there are more than {most} candidates, the most for an exhaustive search")

@@ -34,6 +34,7 @@ from runner.resolve.prefill.computed_prefill import check_memory_for_weights
 from runner.runs.cut_connections import cut_lines
 from runner.runs.faults import OUTSIDE_TOLERANCE
 from runner.runs.not_modelled import planned_without
+from runner.runs.placement_searches import cut_off_lines
 from runner.runs.run_folder import begin_run, check_runs_folder, exclusively, resume_run
 from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest_boot import check_visible
@@ -79,7 +80,7 @@ def run(
         if simulated:
             path = simulated_run(experiment, runs, resume=resume, jobs=jobs)
         else:
-            for line in cut_lines(experiment.points()):
+            for line in (*cut_lines(experiment.points()), *cut_off_lines(experiment.points())):
                 log(line)
             for backend in (point.spec.compute.backend for point in experiment.points() if keep_gradients):
                 if not backend.trains:

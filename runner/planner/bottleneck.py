@@ -1,27 +1,25 @@
-"""Find what bounds the iteration of a simulated candidate: its busiest GPU or link, or what that GPU waits for.
+"""Find what bounds the iteration of a simulated candidate: the largest part of its critical path.
 
-All shares are of the time after warm-up:
+The critical path (``runner.planner.critical_path``) divides the time after warm-up among the GPUs of stages, links,
+all-reduces and the schedule. Beside it stand the busiest GPU and the busiest link of that time:
 
 - a GPU is busy while it computes;
 - a direction of a WAN link is busy for ``bytes sent / (capacity x time)``, headers included. Its capacity is the rate
   of its trunk, for the bytes of all node pairs together; or that of one node pair, for the bytes of the busiest one.
   The latter is the smaller of its rate and of what its TCP windows let out, ``connections x window / RTT``.
-
-The bottleneck is whatever is busiest. If that is busy for less than half the time, the iteration consists of waiting:
-then the bottleneck is the longest wait of the busiest GPU, a cause of ``results.metrics.idle_causes``.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from results.records.span_columns import SpanColumns
-from results.records.span_log import COMPUTE_KINDS, SpanLogHeader
-from results.records.trial_id import TrialId
+from results.records.span_log import COMPUTE_KINDS
+from runner.planner.critical_path import Part, critical_path_ns
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.tcp.effects import effects_of
@@ -30,20 +28,26 @@ from testbed.network.topology import Topology
 
 Capacity = Literal["trunk", "node_pair", "windows"]
 
-_MOSTLY = 0.5
+
+@dataclass(frozen=True)
+class PathShare:
+    """The ``share`` of the critical path that belongs to a part.
+
+    ``latency`` is the share that is the latency of a link: that of each transfer on the path, once.
+    """
+
+    part: Part
+    share: float
+    latency: float
 
 
 @dataclass(frozen=True)
 class GpuUse:
-    """The GPU that computes for longest. ``waits`` has the share of each cause for which it is idle, the longest first.
-
-    ``busy`` and ``waits`` add up to 1.
-    """
+    """The GPU that computes for longest, and the share of the time for which it does."""
 
     stage: int
     datacenter: str
     busy: float
-    waits: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -59,18 +63,18 @@ class LinkUse:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What bounds an iteration. ``link`` is None if no WAN link that was used has a capacity."""
+    """What bounds an iteration. ``path`` adds up to 1, the largest share first: that is the bottleneck.
 
+    ``link`` is None if no WAN link that was used has a capacity.
+    """
+
+    path: tuple[PathShare, ...]
     gpu: GpuUse
     link: LinkUse | None
 
-    @property
-    def cause(self) -> str:
-        """The bottleneck: ``link``, ``gpu``, or ``waits:`` and a cause of idle time."""
-        link_busy = 0.0 if self.link is None else self.link.busy
-        if max(link_busy, self.gpu.busy) < _MOSTLY:
-            return f"waits:{next(iter(self.gpu.waits))}"
-        return "link" if link_busy > self.gpu.busy else "gpu"
+    def share(self, kind: str) -> float:
+        """Return the share of the critical path that belongs to all parts of a kind."""
+        return sum(each.share for each in self.path if each.part.kind == kind)
 
 
 def bottleneck_of(topology: Topology, variant: ResolvedVariant, simulation: Simulation, warmup: int) -> Bottleneck:
@@ -78,37 +82,34 @@ def bottleneck_of(topology: Topology, variant: ResolvedVariant, simulation: Simu
     window_ns = simulation.windows_ns[warmup][0], simulation.windows_ns[-1][1]
     links = _links(topology, variant, simulation, window_ns)
     return Bottleneck(
-        _busiest_gpu(variant, simulation.spans, window_ns), max(links, key=lambda link: link.busy, default=None)
+        _path(topology, variant, simulation, window_ns),
+        _busiest_gpu(variant, simulation.spans, window_ns),
+        max(links, key=lambda link: link.busy, default=None),
     )
 
 
+def _path(
+    topology: Topology, variant: ResolvedVariant, simulation: Simulation, window_ns: tuple[int, int]
+) -> tuple[PathShare, ...]:
+    path_ns, crossings = critical_path_ns(variant, simulation, window_ns[0])
+    length_ns = window_ns[1] - window_ns[0]
+    shares = []
+    for part, own_ns in path_ns.items():
+        latency_ns = 0
+        if part.kind == "link":
+            one, other = part.datacenters[0], part.datacenters[-1]
+            latency_ns = min(crossings[part] * topology.path(one, other).latency_ns, own_ns)
+        shares.append(PathShare(part, own_ns / length_ns, latency_ns / length_ns))
+    return tuple(sorted(shares, key=lambda each: -each.share))
+
+
 def _busiest_gpu(variant: ResolvedVariant, spans: SpanColumns, window_ns: tuple[int, int]) -> GpuUse:
-    # They take a second to load, which a placement that nobody explains spares.
-    import pandas as pd  # noqa: PLC0415
-
-    from results.metrics.idle_causes import IDLE_CAUSES, idle_causes  # noqa: PLC0415
-    from results.metrics.iterations import Window  # noqa: PLC0415
-    from results.records.trial_columns import TrialSpans  # noqa: PLC0415
-
     places = variant.placement.places
     computes = np.isin(spans.kind, [KIND_CODES[kind] for kind in COMPUTE_KINDS]) & (spans.rank < len(places))
     lasting_ns = np.clip(spans.end_ns, *window_ns) - np.clip(spans.start_ns, *window_ns)
     busy_ns = np.bincount(spans.rank[computes], lasting_ns[computes], len(places))
     place = places[int(np.argmax(busy_ns))]
-    owners = [
-        SpanLogHeader(rank, each.host.name, each.datacenter, each.gpu, each.pipeline, each.stage)
-        for rank, each in enumerate(places)
-    ]
-    first = place.pipeline * variant.placement.stages
-    own = (spans.rank >= first) & (spans.rank < first + variant.placement.stages)
-    pipeline = SpanColumns(*(getattr(spans, entry.name)[own] for entry in fields(SpanColumns)))
-    tables = TrialSpans(owners, pipeline).tables(TrialId(0, variant.name, 0))
-    causes = idle_causes(pd.concat([table.to_pandas() for table in tables]), Window(*window_ns))
-    length_ns = window_ns[1] - window_ns[0]
-    number = causes.index.get_loc((place.host.name, place.gpu))
-    waits = {cause: float(causes[cause].to_numpy()[number]) / length_ns for cause in IDLE_CAUSES}
-    longest_first = dict(sorted(waits.items(), key=lambda wait: -wait[1]))
-    return GpuUse(place.stage, place.datacenter, float(busy_ns.max()) / length_ns, longest_first)
+    return GpuUse(place.stage, place.datacenter, float(busy_ns.max()) / (window_ns[1] - window_ns[0]))
 
 
 def _links(

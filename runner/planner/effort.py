@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ground.units import format_duration
-from results.text.number_text import amount_text, count_text
+from results.text.number_text import count_text
 from runner.planner.candidate import Candidate, Priced, Pricing
 from runner.simulator.training import PULSE_INSTANTS
 
@@ -75,9 +75,7 @@ class Effort:
             limit = format_duration(round(limits.time_s * 1e9))
             raise LimitReachedError(f"at the time limit of {limit}, {self.done_text}")
         if limits.instants is not None and self.priced and self._instants >= limits.instants:
-            raise LimitReachedError(
-                f"at the limit of {amount_text(limits.instants)} simulated instants, {self.done_text}"
-            )
+            raise LimitReachedError(f"at the limit of {limits.instants:,} simulated instants, {self.done_text}")
 
     def pulse(self, simulated: float) -> None:
         """Handle that the running simulation has handled ``PULSE_INSTANTS`` more instants: check the limits."""

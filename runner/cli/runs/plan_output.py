@@ -20,7 +20,7 @@ from results.text.number_text import (
 )
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep_points import SweepPointSpec
-from runner.planner.bottleneck import Bottleneck, GpuUse, LinkUse
+from runner.planner.bottleneck import Bottleneck, LinkUse, PathShare
 from runner.planner.candidate import Candidate, Priced, Runs
 from runner.planner.planning import Plan, PlanningTask
 from runner.runs.not_modelled import as_written
@@ -29,16 +29,8 @@ _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
 _ALTERNATIVES = 5
 """Rows of the table beside the chosen and the greedy candidate."""
-_SHOWN = 0.005
-"""Shorter waits are not shown: they are 0 % when rounded to whole percent."""
-_WAITS = {
-    "activation": "an earlier stage's computation",
-    "gradient": "a later stage's computation",
-    "link": "transfers",
-    "all_reduce": "its all-reduce",
-    "schedule": "its turn in the schedule",
-    "fill_drain": "pipeline fill and drain",
-}
+_PARTS = 4
+"""The parts of the critical path that are shown."""
 _CAPACITIES = {"trunk": "its trunk", "node_pair": "a node pair's rate", "windows": "the TCP windows of a node pair"}
 
 
@@ -106,8 +98,17 @@ def _proposal(found: Plan, priced: Priced) -> dict[str, Any]:
         "gpu_utilization": price.gpu_utilization,
         "wan_bytes": price.wan_bytes,
         "found_by": found.found_by(priced),
-        "bottleneck": None if bottleneck is None else {"cause": bottleneck.cause, **asdict(bottleneck)},
+        "bottleneck": None if bottleneck is None else _bottleneck(bottleneck),
     }
+
+
+def _bottleneck(bottleneck: Bottleneck) -> dict[str, Any]:
+    path = [
+        {**asdict(each.part), "datacenters": list(each.part.datacenters), "share": each.share, "latency": each.latency}
+        for each in bottleneck.path
+    ]
+    link = None if bottleneck.link is None else asdict(bottleneck.link)
+    return {"critical_path": path, "busiest_gpu": asdict(bottleneck.gpu), "busiest_link": link}
 
 
 def _layout(candidate: Candidate) -> dict[str, Any]:
@@ -172,27 +173,32 @@ def _why(bottleneck: Bottleneck | None) -> dict[str, str]:
     if bottleneck is None:
         return {}
     gpu, link = bottleneck.gpu, bottleneck.link
-    waits = [f"{percent_text(share)} for {_WAITS[cause]}" for cause, share in gpu.waits.items() if share >= _SHOWN]
-    uses = {"bottleneck": _bottleneck_text(bottleneck), "busiest GPU": f"{_gpu_text(gpu)}; it waits {list_text(waits)}"}
-    if not waits:
-        uses["busiest GPU"] = _gpu_text(gpu)
+    kinds = {
+        "computing": "computing",
+        "link": "transfers",
+        "all_reduce": "all-reduce",
+        "schedule": "held back by order",
+    }
+    whole = [f"{text} {percent_text(bottleneck.share(kind))}" for kind, text in kinds.items() if bottleneck.share(kind)]
+    parts = [_part_text(each) for each in bottleneck.path[:_PARTS]]
+    uses = {
+        "bottleneck": f"{parts[0]} of the critical path",
+        "critical path": f"{list_text(whole)}; {', '.join(parts)}{', ...' if len(bottleneck.path) > _PARTS else ''}",
+        "busiest GPU": f"stage {gpu.stage} ({gpu.datacenter}) {percent_text(gpu.busy)} busy",
+    }
     if link is not None:
         uses["busiest link"] = f"{_link_text(link)} of {_CAPACITIES[link.capacity]}, {rate_text(link.capacity_bps)}"
     return uses
 
 
-def _bottleneck_text(bottleneck: Bottleneck) -> str:
-    cause, gpu = bottleneck.cause, bottleneck.gpu
-    if cause == "gpu":
-        return _gpu_text(gpu)
-    if cause == "link" and bottleneck.link is not None:
-        return _link_text(bottleneck.link)
-    wait = cause.partition(":")[2]
-    return f"waiting for {_WAITS[wait]}: {percent_text(gpu.waits[wait])}"
-
-
-def _gpu_text(gpu: GpuUse) -> str:
-    return f"GPU of stage {gpu.stage} ({gpu.datacenter}) {percent_text(gpu.busy)} busy"
+def _part_text(share: PathShare) -> str:
+    part, percent = share.part, percent_text(share.share)
+    if part.kind == "link":
+        name = "-".join(part.datacenters) if len(part.datacenters) > 1 else f"inside {part.datacenters[0]}"
+        latency = f" ({percent_text(share.latency)} latency)" if share.latency else ""
+        return f"link {name} {percent}{latency}"
+    name = {"computing": "GPU", "all_reduce": "all-reduce", "schedule": "order"}[part.kind]
+    return f"{name} of stage {part.stage} ({part.datacenters[0]}) {percent}"
 
 
 def _link_text(link: LinkUse) -> str:
@@ -231,7 +237,7 @@ def _table(found: Plan) -> Table:
             percent_text(price.tokens_per_s / found.chosen.price.tokens_per_s),
             percent_text(price.gpu_utilization),
             size_text(price.wan_bytes),
-            Text("" if price.bottleneck is None else _bottleneck_text(price.bottleneck)),
+            Text("" if price.bottleneck is None else _part_text(price.bottleneck.path[0])),
         )
     return table
 

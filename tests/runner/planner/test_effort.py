@@ -68,7 +68,7 @@ def test_a_limit_of_instants_leaves_one_candidate_and_does_not_read_the_clock() 
 
     prices = Prices(pricing, effort)
     prices(candidate(1))
-    with pytest.raises(LimitReachedError, match=r"^at the limit of 2.00 thousand simulated instants, after 1 sim"):
+    with pytest.raises(LimitReachedError, match=r"^at the limit of 2,000 simulated instants, after 1 sim"):
         prices(candidate(2))
 
 

@@ -48,9 +48,9 @@ def critical_path_ns(
     """
     path_ns: dict[Part, int] = defaultdict(int)
     crossings: dict[Part, int] = defaultdict(int)
-    for part, from_ns, to_ns in _Walk(variant, simulation).stretches():
+    for part, from_ns, to_ns, crosses in _Walk(variant, simulation).stretches():
         path_ns[part] += max(to_ns - max(from_ns, begin_ns), 0)
-        if part.kind == "link" and from_ns >= begin_ns:
+        if crosses and from_ns >= begin_ns:
             crossings[part] += 1
         if from_ns <= begin_ns:
             break
@@ -91,28 +91,28 @@ class _Walk:
         )
         self._ranks: dict[int, _Rank] = {}
 
-    def stretches(self) -> Iterator[tuple[Part, int, int]]:
-        """Yield each stretch of the path with its part, its start and its end, the last one first."""
+    def stretches(self) -> Iterator[tuple[Part, int, int, bool]]:
+        """Yield each stretch of the path, the last one first: part, start, end, and whether a transfer crosses it."""
         rank = int(self._rank_of_span[np.argmax(self._end_ns)])
         number = len(self._spans(rank).work) - 1
         while number >= 0:
             kind, iteration, microbatch, start_ns, end_ns, _ = self._spans(rank).work[number]
             if kind == _ALL_REDUCE:
                 rank, number, start_ns = self._last_ready(rank, iteration)
-                yield self._part("all_reduce", rank), start_ns, end_ns
+                yield self._part("all_reduce", rank), start_ns, end_ns, False
             else:
-                yield self._part("computing", rank), start_ns, end_ns
+                yield self._part("computing", rank), start_ns, end_ns, False
             before_ns = self._spans(rank).work[number - 1][4] if number else 0
             maker = self._maker(rank, kind, iteration, microbatch)
             if maker is not None and before_ns < maker[2] <= start_ns:
                 other, number, arrival_ns = maker
-                yield self._part("schedule", rank), arrival_ns, start_ns
-                yield self._link(rank, other), self._spans(other).work[number][4], arrival_ns
+                yield self._part("schedule", rank), arrival_ns, start_ns, False
+                yield self._link(rank, other), self._spans(other).work[number][4], arrival_ns, True
                 rank = other
                 continue
             sent_ns, peer = self._spans(rank).sent.get(iteration, (0, rank))
             sending = kind == _OPTIMIZER and sent_ns > before_ns
-            yield self._link(rank, peer) if sending else self._part("schedule", rank), before_ns, start_ns
+            yield self._link(rank, peer) if sending else self._part("schedule", rank), before_ns, start_ns, False
             number -= 1
 
     def _maker(self, rank: int, kind: int, iteration: int, microbatch: int) -> tuple[int, int, int] | None:

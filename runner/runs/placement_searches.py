@@ -9,7 +9,11 @@ from runner.resolve.experiment import SweepPoint
 
 def search_facts(point: SweepPoint) -> dict[str, Any]:
     """Return the searches of a sweep point as an entry of the manifest; {} if no placement is ``auto``."""
-    searches = {variant.name: asdict(variant.planned) for variant in point.variants if variant.planned is not None}
+    searches = {
+        variant.name: {**asdict(variant.planned), "datacenters": list(variant.planned.datacenters)}
+        for variant in point.variants
+        if variant.planned is not None
+    }
     return {"placement_searches": searches} if searches else {}
 
 

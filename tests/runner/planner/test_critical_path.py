@@ -79,3 +79,8 @@ def test_an_optimizer_step_that_waits_for_the_last_send_waits_for_the_link() -> 
     ]
     parts, _ = path_of(rows)
     assert parts == {GPU_B: 15, LINK: 30}
+
+
+def test_waiting_for_the_last_send_crosses_no_link() -> None:
+    _, crossings = path_of([(1, "backward", 0, 0, 10, -1), (1, "send", 0, 10, 40, 0), (1, "optimizer", -1, 40, 45, -1)])
+    assert crossings == {}

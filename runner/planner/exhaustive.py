@@ -13,10 +13,11 @@ class TooManyCandidatesError(Exception):
     """There are too many candidates for an exhaustive search."""
 
 
-def every_candidate(space: SearchSpace) -> Iterator[Candidate]:
+def every_candidate(space: SearchSpace, check: Callable[[], None] = lambda: None) -> Iterator[Candidate]:
     """Yield each candidate once: the fewest pipelines first, then in the topology's order.
 
-    Candidates that differ only by the names of equivalent datacenters are included.
+    Candidates that differ only by the names of equivalent datacenters are included. ``check`` is called for every
+    placement, also those that are no candidate, and may raise.
     """
 
     def complete(pipelines: int, runs: Runs) -> Iterator[Runs]:
@@ -28,6 +29,7 @@ def every_candidate(space: SearchSpace) -> Iterator[Candidate]:
 
     for pipelines in space.pipelines:
         for runs in complete(pipelines, ()):
+            check()
             candidate = space.candidate(pipelines, runs)
             if candidate is not None:
                 yield candidate
@@ -38,11 +40,10 @@ def few_candidates(
 ) -> list[Candidate]:
     """Return ``every_candidate`` as a list. Raises TooManyCandidatesError if there are more than ``most``.
 
-    ``check`` is called after each candidate, and may raise.
+    ``check`` is as in ``every_candidate``.
     """
     found = []
-    for candidate in every_candidate(space):
-        check()
+    for candidate in every_candidate(space, check):
         found.append(candidate)
         if len(found) > most:
             raise TooManyCandidatesError(f"there are more than {most} candidates, the most for an exhaustive search")

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from random import Random
 
@@ -165,6 +166,14 @@ def test_the_time_limit_holds_while_bounds_alone_are_computed() -> None:
     found = search_better(search_space(task), Prices(by_pipelines, effort), lambda pipelines, *_: 1e9 - pipelines)
     assert found.cut_off == f"at the time limit of 20s, after {found.simulations} simulations"
     assert effort.examined > 0
+
+
+def test_the_time_limit_holds_while_candidates_are_listed() -> None:
+    space = replace(search_space(task_of(document({"a": 30, "b": 30}, 4))), cell_size=lambda *_: None)
+    now_s = iter(range(1000))
+    effort = Effort(Limits(time_s=5.0), clock=lambda: float(next(now_s)))
+    with pytest.raises(NothingPricedError, match=r"^at the time limit of 5s"):
+        search_exhaustively(space, Prices(at_random(0), effort))
 
 
 def test_the_greedy_search_leaves_out_what_cannot_be_best() -> None:

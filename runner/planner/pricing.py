@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from runner.planner.bottleneck import bottleneck_of
 from runner.planner.candidate import Candidate, Price, Pricing
+from runner.planner.explanation.bottleneck import bottleneck_of
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.simulation import Simulation
 from runner.simulator.training import Pulse

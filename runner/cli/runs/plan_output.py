@@ -20,8 +20,8 @@ from results.text.number_text import (
 )
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep_points import SweepPointSpec
-from runner.planner.bottleneck import Bottleneck, LinkUse, PathShare
 from runner.planner.candidate import Candidate, Priced, Runs
+from runner.planner.explanation.bottleneck import Bottleneck, LinkUse, PathShare
 from runner.planner.planning import Plan, PlanningTask
 from runner.runs.not_modelled import as_written
 

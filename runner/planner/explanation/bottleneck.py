@@ -1,6 +1,6 @@
 """Find what bounds the iteration of a simulated candidate: the largest part of its critical path.
 
-The critical path (``runner.planner.critical_path``) divides the time after warm-up among the GPUs of stages, links,
+The critical path (``runner.planner.explanation.critical_path``) divides the time after warm-up among the GPUs of stages, links,
 all-reduces and the schedule. Beside it stand the busiest GPU and the busiest link of that time:
 
 - a GPU is busy while it computes;
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from results.records.span_columns import SpanColumns
 from results.records.span_log import COMPUTE_KINDS
-from runner.planner.critical_path import Part, critical_path_ns
+from runner.planner.explanation.critical_path import Part, critical_path_ns
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.tcp.effects import effects_of

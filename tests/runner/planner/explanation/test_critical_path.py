@@ -4,7 +4,7 @@ import numpy as np
 
 from results.records.span_columns import SpanColumns
 from runner.planner.candidate import Candidate
-from runner.planner.critical_path import Part, critical_path_ns
+from runner.planner.explanation.critical_path import Part, critical_path_ns
 from runner.simulator.simulation import KIND_CODES, Simulation
 from tests.support.runner.planner_instances import document, task_of
 

@@ -4,9 +4,9 @@ import pytest
 
 from runner.experiment.transport_spec import TransportSpec
 from runner.planner.algorithm1 import greedy_candidates
-from runner.planner.bottleneck import Bottleneck, bottleneck_of
 from runner.planner.candidate import Candidate
-from runner.planner.critical_path import Part
+from runner.planner.explanation.bottleneck import Bottleneck, bottleneck_of
+from runner.planner.explanation.critical_path import Part
 from runner.planner.planning import search_space
 from runner.resolve.connection_count import window_bps
 from runner.simulator.simulation import Simulation

@@ -1,7 +1,7 @@
 """Find what bounds the iteration of a simulated candidate: the largest part of its critical path.
 
-The critical path (``runner.planner.explanation.critical_path``) divides the time after warm-up among the GPUs of stages, links,
-all-reduces and the schedule. Beside it stand the busiest GPU and the busiest link of that time:
+The critical path divides the time after warm-up among the GPUs of stages, links, all-reduces and the schedule. Beside
+it stand the busiest GPU and the busiest link of that time:
 
 - a GPU is busy while it computes;
 - a direction of a WAN link is busy for ``bytes sent / (capacity x time)``, headers included. Its capacity is the rate

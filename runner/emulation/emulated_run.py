@@ -11,6 +11,7 @@ from runner.resolve.experiment import Experiment
 from runner.resolve.prefill.computed_prefill import check_memory_for_weights
 from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import planned_without
+from runner.runs.placement_searches import cut_off_lines
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, completed, exclusively, resume_run
 from testbed.claims.leftovers import leftovers_text
 from testbed.kernel.missing import MissingError
@@ -35,7 +36,7 @@ def emulated_run(
     begin. ``log`` gets lines on what happens, ``stream`` (default: standard error) the progress, and
     ``standard_error`` (default: this process's) what a run in virtual time prints. Raise InsideError if that one fails.
     """
-    for line in cut_lines(experiment.points()):
+    for line in (*cut_lines(experiment.points()), *cut_off_lines(experiment.points())):
         log(line)
     for backend in (point.spec.compute.backend for point in experiment.points() if keep_gradients):
         if not backend.trains:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from runner.planner.explanation.bottleneck import Bottleneck
+
 Runs = tuple[tuple[str, int], ...]
 """Pairs of a datacenter and its number of consecutive stages, in order of stages. Each datacenter occurs once."""
 
@@ -36,6 +38,11 @@ class Candidate:
         return sum(stages for _, stages in self.runs)
 
     @property
+    def gpus(self) -> int:
+        """The number of GPUs that train."""
+        return self.pipelines * self.stages
+
+    @property
     def datacenters(self) -> tuple[str, ...]:
         """The datacenters that train, in order of stages."""
         return tuple(name for name, _ in self.runs)
@@ -48,12 +55,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Price:
-    """The figures of one iteration of a candidate. ``wan_bytes`` includes headers."""
+    """The figures of one iteration of a candidate. ``wan_bytes`` includes headers.
+
+    ``bottleneck`` says what bounds the iteration, None if it was not looked for.
+    """
 
     iteration_time_s: float
     tokens_per_s: float
     gpu_utilization: float
     wan_bytes: int
+    bottleneck: Bottleneck | None = None
 
 
 Pricing = Callable[[Candidate], Price]
@@ -74,35 +85,4 @@ class Priced:
         Of two candidates with the same rank, a search keeps the one that it prices first.
         """
         candidate = self.candidate
-        return -self.price.tokens_per_s, len(candidate.runs), candidate.pipelines * candidate.stages
-
-
-class Prices:
-    """A cache of prices, in the order in which candidates were priced. Its ``len`` is the number of candidates."""
-
-    def __init__(self, pricing: Pricing) -> None:
-        self._pricing = pricing
-        self._known: dict[Candidate, Priced] = {}
-
-    def __call__(self, candidate: Candidate) -> Priced:
-        """Return the candidate with its price, computed on the first call."""
-        if candidate not in self._known:
-            self._known[candidate] = Priced(candidate, self._pricing(candidate))
-        return self._known[candidate]
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def knows(self, candidate: Candidate) -> bool:
-        """Return whether the candidate has been priced."""
-        return candidate in self._known
-
-    @property
-    def all(self) -> tuple[Priced, ...]:
-        """All candidates priced so far."""
-        return tuple(self._known.values())
-
-    @property
-    def best(self) -> Priced:
-        """The best candidate priced so far. Raises ValueError if there is none."""
-        return min(self._known.values(), key=lambda priced: priced.rank)
+        return -self.price.tokens_per_s, len(candidate.runs), candidate.gpus

@@ -1,7 +1,7 @@
 """Plan a variant: search its candidates by the selected search, with prices from the simulator."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -11,13 +11,14 @@ from runner.experiment.transport_spec import TransportSpec
 from runner.planner.algorithm1 import greedy_candidates
 from runner.planner.bound import IterationBound, tokens_per_s
 from runner.planner.candidate import Candidate, Priced, Pricing, Runs
+from runner.planner.effort import NO_LIMITS, Effort, Limits, Prices
 from runner.planner.exhaustive import TooManyCandidatesError
 from runner.planner.pricing import PricedIterations, simulated_pricing
-from runner.planner.search import Found, search_better, search_exhaustively, search_greedily
+from runner.planner.search import Found, promising_walks, search_better, search_exhaustively, search_greedily
 from runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
 from runner.resolve.boundary_costs import pipelines_to_share, transfer_in_forwards
 from runner.resolve.placement import place_stages
-from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
 from runner.resolve.stage_costs import StageCosts
 from runner.tcp.effects import effects_of
 from testbed.network.topology import Topology
@@ -26,6 +27,11 @@ from workloads.schedules.schedule import Schedule
 SearchName = Literal["greedy", "better", "exhaustive"]
 
 _LEAST_SIMULATIONS, _MOST_SIMULATIONS = 10, 200
+MOST_INSTANTS = 4_000_000
+"""The most instants that a search for a ``placement: auto`` simulates, which takes a few minutes.
+
+It is no time, so that a file has the same placement on every machine.
+"""
 _AFFORDABLE = 60_000
 """The budget for all simulations of a search, about 1 ms for each microbatch x stage x pipeline of a DP-cell.
 
@@ -37,9 +43,9 @@ Only one DP-cell counts, because equal DP-cells are simulated once.
 class PlanningTask:
     """A variant whose placement is to be chosen. Equal tasks have equal plans.
 
-    ``pipelines`` is their number, None if the planner is to choose it too. ``options`` are the schedule's options as
-    JSON. ``work`` has the stage costs of several pipelines, unless there is only one. ``resolve`` converts a candidate
-    to a variant that can be simulated.
+    ``pipelines`` is their number, None if the planner is to choose it too. ``context`` is the number of tokens in a
+    sequence, None without a model. ``options`` are the schedule's options as JSON. ``work`` has the stage costs of
+    several pipelines, unless there is only one. ``resolve`` converts a candidate to a variant that can be simulated.
     """
 
     topology: Topology
@@ -47,7 +53,7 @@ class PlanningTask:
     pipelines: int | None
     microbatches: int
     memory_bound: int | None
-    context: int
+    context: int | None
     transport: TransportSpec
     clock: Clock
     schedule: type[Schedule]
@@ -56,6 +62,16 @@ class PlanningTask:
     iterations: PricedIterations
     resolve: Callable[[Candidate], ResolvedVariant] = field(compare=False)
 
+    @property
+    def counted(self) -> Literal["tokens", "sequences"]:
+        """What throughput counts in this task's prices and ceilings: sequences without a model."""
+        return "sequences" if self.context is None else "tokens"
+
+    @property
+    def counted_per_sequence(self) -> int:
+        """The tokens of a sequence, or 1 where sequences are counted."""
+        return self.context or 1
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -63,7 +79,8 @@ class Plan:
 
     ``runners_up`` has the best priced candidate of every other number of DP-cells, and the greedy answer if it is not
     the chosen candidate; best first. ``unused`` has the number of unused GPUs of each datacenter. ``cut_off`` is the
-    reason why the search ended early, None if it is complete.
+    reason why the search ended early, None if it is complete. ``ended_by`` is the exception that a signal has raised in
+    the search, None if there was none.
     """
 
     chosen: Priced
@@ -73,6 +90,7 @@ class Plan:
     search: SearchName
     simulations: int
     cut_off: str | None
+    ended_by: BaseException | None = None
 
     @property
     def proven(self) -> bool:
@@ -88,23 +106,37 @@ def plan(
     task: PlanningTask,
     search: SearchName = "better",
     *,
-    most_simulations: int | None = None,
+    limits: Limits = NO_LIMITS,
     runners_up: int = 0,
     pricing: Pricing | None = None,
+    report: Callable[[Effort], None] | None = None,
+    explained: bool = False,
 ) -> Plan:
     """Search for the best candidate of a task, and return the plan.
 
-    The better search prices at most ``most_simulations`` candidates (default: as many as take about a minute). It also
-    prices the greedy candidates of up to ``runners_up`` other numbers of DP-cells. ``pricing`` replaces the simulator.
+    A search ends at the first of its ``limits``; the better search prices at most ``limits.simulations`` candidates
+    (default: as many as take about a minute). The greedy and the better search also price the greedy candidates of up
+    to ``runners_up`` other numbers of DP-cells. ``pricing`` replaces the simulator. ``report`` is called as the search
+    gets on. With ``explained``, prices have their bottlenecks. A signal that interrupts the search ends it like a
+    limit.
 
     Raises InputError, one line: naming the field if no number of pipelines fits, and the option if there are too many
-    candidates for an exhaustive search.
+    candidates for an exhaustive search. Raises NothingPricedError if the search ends before it has an answer.
     """
+    effort = Effort(limits, report)
     space = search_space(task)
     if pricing is None:
         effects = effects_of(task.transport)
-        pricing = simulated_pricing(task.topology, task.resolve, task.context, effects, task.iterations)
-    found = _search(task, space, search, pricing, most_simulations=most_simulations, runners_up=runners_up)
+        pricing = simulated_pricing(
+            task.topology,
+            task.resolve,
+            task.counted_per_sequence,
+            effects,
+            task.iterations,
+            pulse=effort.pulse,
+            explained=explained,
+        )
+    found = _search(task, space, search, Prices(pricing, effort), runners_up)
     chosen = found.best.candidate
     stages_in = dict(chosen.runs)
     return Plan(
@@ -115,34 +147,40 @@ def plan(
         search,
         found.simulations,
         found.cut_off,
+        found.ended_by,
     )
 
 
 @lru_cache(maxsize=1024)
-def planned_placement(task: PlanningTask) -> tuple[str, ...]:
+def planned_placement(task: PlanningTask) -> PlannedPlacement:
     """Return the datacenter of each stage in the best candidate of a task. The result is cached.
 
-    Raises InputError as ``plan`` does.
+    The search has no limit of time. Raises InputError as ``plan`` does.
     """
-    return plan(task).chosen.candidate.placement
+    found = plan(task, limits=Limits(instants=MOST_INSTANTS))
+    if found.ended_by is not None:
+        raise found.ended_by
+    return PlannedPlacement(found.chosen.candidate.placement, found.simulations, found.cut_off)
 
 
-def _search(
-    task: PlanningTask,
-    space: SearchSpace,
-    search: SearchName,
-    pricing: Pricing,
-    *,
-    most_simulations: int | None,
-    runners_up: int,
-) -> Found:
+def most_promising(task: PlanningTask, most: int) -> list[tuple[Candidate, float]]:
+    """Return the greedy candidates that promise the most, each with the tokens per second it does not exceed.
+
+    Nothing is simulated.
+    """
+    return promising_walks(search_space(task), ceiling(task), most)
+
+
+def _search(task: PlanningTask, space: SearchSpace, search: SearchName, prices: Prices, runners_up: int) -> Found:
     if search == "greedy":
-        return search_greedily(space, pricing)
+        return search_greedily(space, prices, ceiling(task), runners_up)
     if search == "better":
-        most = most_simulations or _affordable_simulations(task, space)
-        return search_better(space, pricing, ceiling(task), most, runners_up)
+        effort = prices.effort
+        if effort.limits.simulations is None:
+            effort.limits = replace(effort.limits, simulations=_affordable_simulations(task, space))
+        return search_better(space, prices, ceiling(task), runners_up)
     try:
-        return search_exhaustively(space, pricing)
+        return search_exhaustively(space, prices)
     except TooManyCandidatesError as refusal:
         raise LocatedError(f"--search exhaustive: {refusal}: give --search better") from None
 
@@ -208,7 +246,7 @@ def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
     def top(pipelines: int, runs: Runs, pipelines_per_cell: int | None) -> float:
         cell = configured if isinstance(configured, int) else pipelines_per_cell
         least_ns = bound.of_first(pipelines, runs, names - {name for name, _ in runs}, cell)
-        return tokens_per_s(pipelines, task.microbatches, task.context, least_ns)
+        return tokens_per_s(pipelines, task.microbatches, task.counted_per_sequence, least_ns)
 
     return top
 

@@ -11,14 +11,15 @@ from runner.planner.planning import PlanningTask, planned_placement
 from runner.planner.pricing import PricedIterations
 from runner.planner.search_space import most_pipelines
 from runner.resolve.checks.engine_limits import check_packets_arrive
+from runner.resolve.resolved_variant import PlannedPlacement
 from runner.resolve.stage_costs import stage_costs
 from runner.resolve.variant_resolution import Layout, resolve_variant, schedule_class, training_cut
 from runner.resolve.written_variant import WrittenVariant
 from workloads.baselines.baseline_config import BASELINE_SCHEDULES
 
 
-def planned_places(written: WrittenVariant, pipelines: int) -> tuple[str, ...]:
-    """Return the datacenter of each stage in the best candidate for a variant."""
+def planned_places(written: WrittenVariant, pipelines: int) -> PlannedPlacement:
+    """Return the datacenter of each stage in the best candidate for a variant, and how it was found."""
     return planned_placement(planning_task(written, pipelines=pipelines))
 
 
@@ -45,7 +46,7 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         pipelines,
         cut.microbatches,
         cut.memory_bound,
-        1 if spec.model is None else spec.model.context,
+        None if spec.model is None else spec.model.context,
         variant.transport,
         spec.clock,
         schedule,

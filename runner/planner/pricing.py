@@ -1,13 +1,15 @@
 """Price a candidate by simulating a few iterations, those of the warm-up excluded."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from runner.planner.candidate import Candidate, Price, Pricing
+from runner.planner.explanation.bottleneck import bottleneck_of
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.simulation import Simulation
+from runner.simulator.training import Pulse
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import TcpEffects
 from testbed.network.topology import Topology
@@ -35,16 +37,23 @@ def simulated_pricing(
     context: int,
     effects: TcpEffects,
     iterations: PricedIterations,
+    *,
+    pulse: Pulse | None = None,
+    explained: bool = False,
 ) -> Pricing:
     """Return a pricing that simulates the variant to which ``resolve`` converts a candidate.
 
-    ``context`` is the number of tokens in a sequence.
+    ``context`` is the number of tokens in a sequence. ``pulse`` is told how far each simulation is, and may end it by
+    raising. With ``explained``, prices have their bottlenecks.
     """
 
     def price(candidate: Candidate) -> Price:
         variant = resolve(candidate)
-        simulation = simulate_variant(topology, variant, iterations.iterations, effects=effects)
-        return price_of(simulation, variant, context, iterations.warmup)
+        simulation = simulate_variant(topology, variant, iterations.iterations, effects=effects, pulse=pulse)
+        price = price_of(simulation, variant, context, iterations.warmup)
+        if not explained:
+            return price
+        return replace(price, bottleneck=bottleneck_of(topology, variant, simulation, iterations.warmup))
 
     return price
 

@@ -7,13 +7,15 @@ is above the best price, the best candidate is proven: none that was left out gi
 answer is found first, as the price to beat.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 
-from runner.planner.algorithm1 import greedy_candidates, walk
-from runner.planner.candidate import Candidate, Priced, Prices, Pricing, Runs
+from ground.wanbed_error import WanbedError
+from runner.planner.algorithm1 import walk
+from runner.planner.candidate import Candidate, Priced, Runs
+from runner.planner.effort import LimitReachedError, Prices
 from runner.planner.exhaustive import few_candidates
 from runner.planner.search_space import SearchSpace
 
@@ -29,16 +31,18 @@ The third argument is the number of pipelines in a DP-cell, None if unknown.
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a search. It has at least one candidate, because no search space is empty.
+    """The result of a search.
 
-    ``priced`` has all candidates that were priced. ``cut_off`` is the reason why the search ended early, None if the
-    search is complete.
+    ``greedy`` is the best candidate of the greedy walk. ``priced`` has all candidates that were priced, at least one.
+    ``cut_off`` is the reason why the search ended early, None if the search is complete. ``ended_by`` is the exception
+    that a signal has raised in the search, like KeyboardInterrupt, None if there was none.
     """
 
     best: Priced
     greedy: Priced
     priced: tuple[Priced, ...]
     cut_off: str | None = None
+    ended_by: BaseException | None = None
 
     @property
     def simulations(self) -> int:
@@ -46,43 +50,96 @@ class Found:
         return len(self.priced)
 
 
-def search_greedily(space: SearchSpace, pricing: Pricing) -> Found:
-    """Search by Algorithm 1: price its candidate for every number of DP-cells, and return the best."""
-    prices = Prices(pricing)
-    for candidate in greedy_candidates(space):
-        prices(candidate)
-    return Found(prices.best, prices.best, prices.all)
+class NothingPricedError(WanbedError):
+    """A search has ended before it priced a candidate. The text is the reason, ``ended_by`` as in ``Found``."""
+
+    def __init__(self, cut_off: str, ended_by: BaseException | None) -> None:
+        super().__init__(cut_off)
+        self.ended_by = ended_by
 
 
-def search_exhaustively(space: SearchSpace, pricing: Pricing) -> Found:
+def search_greedily(space: SearchSpace, prices: Prices, ceiling: Ceiling, runners_up: int = 0) -> Found:
+    """Search by Algorithm 1: return the best of its candidates, one for every number of DP-cells.
+
+    Candidates whose ceiling is not above the best price so far are not priced, except ``runners_up`` as in
+    ``search_better``.
+    """
+    walks = _walks(space, ceiling)
+    prices.effort.candidates = len(walks)
+
+    def search() -> None:
+        _price_walks(space, prices, walks)
+
+    return _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
+
+
+def search_exhaustively(space: SearchSpace, prices: Prices) -> Found:
     """Price every candidate, and return the best. Raises TooManyCandidatesError before pricing any."""
-    prices = Prices(pricing)
-    by_greedy_walk = set(greedy_candidates(space))
-    for candidate in few_candidates(space):
-        prices(candidate)
-    greedy = min((prices(candidate) for candidate in by_greedy_walk), key=lambda priced: priced.rank)
-    return Found(prices.best, greedy, prices.all)
+
+    def search() -> None:
+        candidates = few_candidates(space, check=prices.effort.check)
+        prices.effort.candidates = len(candidates)
+        # The candidates of the greedy walk come first, so that a search that is cut off has their answer.
+        for candidate in sorted(candidates, key=lambda candidate: not _is_greedy(space, candidate)):
+            prices(candidate)
+
+    return _found(space, prices, search)
 
 
-def search_better(
-    space: SearchSpace,
-    pricing: Pricing,
-    ceiling: Ceiling,
-    most_simulations: int = 200,
-    runners_up: int = 0,
-) -> Found:
-    """Search by branch and bound after finding the greedy answer. At most ``most_simulations`` candidates are priced.
+def search_better(space: SearchSpace, prices: Prices, ceiling: Ceiling, runners_up: int = 0) -> Found:
+    """Search by branch and bound after finding the greedy answer.
 
     The result is never worse than the greedy answer, and is the best candidate unless the search is cut off. After the
     search, also price the greedy candidates of up to ``runners_up`` other numbers of DP-cells for comparison: those
-    with the highest ceilings, as far as ``most_simulations`` allows.
+    with the highest ceilings, as far as the limits allow.
 
     Partial placements with equal ceilings are examined in the order of their creation. Candidates that can at best
     equal the best price are not priced, nor those that differ from another one only by the names of equivalent
     datacenters.
     """
-    prices = Prices(pricing)
-    greedy, cut_off = _greedy_answer(space, prices, ceiling, most_simulations)
+    walks = _walks(space, ceiling)
+
+    def search() -> None:
+        _price_walks(space, prices, walks)
+        _branch_and_bound(space, prices, ceiling)
+
+    return _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
+
+
+def promising_walks(space: SearchSpace, ceiling: Ceiling, most: int) -> list[tuple[Candidate, float]]:
+    """Return ``most`` candidates of the greedy walk with the highest ceilings, the highest first, each with its own."""
+    candidates = ((space.candidate(pipelines, runs), top) for top, pipelines, runs in _walks(space, ceiling))
+    return list(islice(((candidate, top) for candidate, top in candidates if candidate is not None), most))
+
+
+def _found(
+    space: SearchSpace, prices: Prices, search: Callable[[], None], compare: Callable[[], None] = lambda: None
+) -> Found:
+    """Run ``search`` and ``compare``, and return what they found until their end or a limit or a signal.
+
+    Raises NothingPricedError.
+    """
+    complete, reason = False, ""
+    ended_by: BaseException | None = None
+    try:
+        search()
+        complete = True
+        compare()
+    except LimitReachedError as limit:
+        reason = str(limit)
+    except BaseException as end:
+        # What a signal raises is no Exception. Errors are not for the search to handle.
+        if isinstance(end, Exception):
+            raise
+        ended_by, reason = end, f"when interrupted, {prices.effort.done_text}"
+    cut_off = None if complete else reason
+    if cut_off is not None and not len(prices):
+        raise NothingPricedError(cut_off, ended_by)
+    greedy = [priced for priced in prices.all if _is_greedy(space, priced.candidate)]
+    return Found(prices.best, min(greedy, key=lambda priced: priced.rank), prices.all, cut_off, ended_by)
+
+
+def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling) -> None:
     order = count()
     heap: list[tuple[float, int, int, Runs, Candidate | None]] = []
 
@@ -91,22 +148,18 @@ def search_better(
         if top > prices.best.price.tokens_per_s:
             heappush(heap, (-top, next(order), pipelines, runs, candidate))
 
-    if cut_off is None:
-        for pipelines in reversed(space.pipelines):
-            push(pipelines, ())
-    examined = 0
+    for pipelines in reversed(space.pipelines):
+        push(pipelines, ())
+    effort = prices.effort
     while heap:
         negative, _, pipelines, runs, candidate = heappop(heap)
         if -negative <= prices.best.price.tokens_per_s:
-            break
-        examined += 1
-        if examined > MOST_PARTIAL_PLACEMENTS:
-            cut_off = f"after examining {MOST_PARTIAL_PLACEMENTS} partial placements"
-            break
+            return
+        effort.check()
+        effort.examined += 1
+        if effort.examined > MOST_PARTIAL_PLACEMENTS:
+            raise LimitReachedError(f"after examining {MOST_PARTIAL_PLACEMENTS} partial placements")
         if candidate is not None:
-            if len(prices) >= most_simulations and not prices.knows(candidate):
-                cut_off = _simulations_text(most_simulations)
-                break
             prices(candidate)
         elif sum(stages for _, stages in runs) == space.stages:
             whole = space.candidate(pipelines, runs)
@@ -115,48 +168,37 @@ def search_better(
         else:
             for further in space.next_runs(pipelines, runs, all_alike=False):
                 push(pipelines, further)
-    if cut_off is None:
-        _price_runners_up(space, prices, ceiling, runners_up, most_simulations)
-    return Found(prices.best, greedy, prices.all, cut_off)
 
 
-def _greedy_answer(
-    space: SearchSpace, prices: Prices, ceiling: Ceiling, most_simulations: int
-) -> tuple[Priced, str | None]:
-    """Return the best candidate of the greedy walk, and why this search was cut off (None if it was not).
+_Walks = Sequence[tuple[float, int, Runs]]
 
-    Only candidates whose ceiling is above the best price so far are priced.
-    """
-    for top, pipelines, runs in _walks(space, ceiling):
+
+def _price_walks(space: SearchSpace, prices: Prices, walks: _Walks) -> None:
+    """Price the candidates of the greedy walk whose ceiling is above the best price so far."""
+    for top, pipelines, runs in walks:
         if len(prices) and top <= prices.best.price.tokens_per_s:
-            break
+            return
         candidate = space.candidate(pipelines, runs)
-        if candidate is None:
-            continue
-        if len(prices) >= most_simulations:
-            return prices.best, _simulations_text(most_simulations)
-        prices(candidate)
-    return prices.best, None
+        if candidate is not None:
+            prices(candidate)
 
 
-def _price_runners_up(
-    space: SearchSpace, prices: Prices, ceiling: Ceiling, runners_up: int, most_simulations: int
-) -> None:
+def _price_runners_up(space: SearchSpace, prices: Prices, walks: _Walks, runners_up: int) -> None:
     seen = {priced.candidate.dp_cells for priced in prices.all}
-    for _, pipelines, runs in _walks(space, ceiling):
-        if len(seen) > runners_up or len(prices) >= most_simulations:
+    for _, pipelines, runs in walks:
+        if len(seen) > runners_up:
             return
         candidate = space.candidate(pipelines, runs)
         if candidate is not None and candidate.dp_cells not in seen:
             seen.add(prices(candidate).candidate.dp_cells)
 
 
-def _walks(space: SearchSpace, ceiling: Ceiling) -> list[tuple[float, int, Runs]]:
+def _walks(space: SearchSpace, ceiling: Ceiling) -> _Walks:
     """Return (ceiling, pipelines, runs) of the greedy walk for each number of pipelines, the highest ceiling first."""
     walks = ((pipelines, walk(space, pipelines)) for pipelines in space.pipelines)
     tops = [(ceiling(pipelines, runs, None), pipelines, runs) for pipelines, runs in walks if runs is not None]
     return sorted(tops, key=lambda entry: -entry[0])
 
 
-def _simulations_text(most: int) -> str:
-    return f"after {most} simulation{'' if most == 1 else 's'}"
+def _is_greedy(space: SearchSpace, candidate: Candidate) -> bool:
+    return walk(space, candidate.pipelines) == candidate.runs

@@ -19,13 +19,27 @@ from workloads.schedules.planning.cell_plan import CellPlan, options_for
 
 
 @dataclass(frozen=True)
+class PlannedPlacement:
+    """The datacenter of each stage, as a search of the planner has chosen them.
+
+    ``simulations`` is how many candidates were simulated. ``cut_off`` is the reason why the search ended early, None if
+    it is complete.
+    """
+
+    datacenters: tuple[str, ...]
+    simulations: int
+    cut_off: str | None
+
+
+@dataclass(frozen=True)
 class ResolvedVariant:
     """A variant that can run.
 
     ``memory_bound`` is how many microbatches a stage may hold at once, None for no limit. ``schedule`` is the path of
     the schedule's class, or the name of a baseline of torch, ``is_baseline``. ``pipelines_per_cell`` is 1 without
     sharing. ``plan`` is the plan of every DP-cell, None unless the schedule is planned. ``clock`` is the
-    experiment's. ``service`` is the prefill service beside the training, None for none.
+    experiment's. ``service`` is the prefill service beside the training, None for none. ``planned`` is how the planner
+    has placed the stages, None if it has not.
     """
 
     spec: VariantSpec
@@ -39,6 +53,7 @@ class ResolvedVariant:
     plan: CellPlan | None
     clock: Clock
     service: ServiceConfig | None = None
+    planned: PlannedPlacement | None = None
 
     @property
     def name(self) -> str:

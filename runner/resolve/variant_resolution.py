@@ -14,7 +14,7 @@ from runner.resolve.checks.all_reduce_check import check_all_reduce
 from runner.resolve.checks.trial_extent import check_extent
 from runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
 from runner.resolve.prefill.prefill_resolution import with_service
-from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
 from runner.resolve.stage_costs import StageCosts, stage_costs
 from runner.resolve.written_variant import WrittenVariant
 from testbed.network.topology import Topology
@@ -45,8 +45,8 @@ class Layout:
     placement: tuple[str, ...]
 
 
-Choose = Callable[[WrittenVariant, int], tuple[str, ...]]
-"""A function that returns the datacenter of each stage of a variant with ``placement: auto``.
+Choose = Callable[[WrittenVariant, int], PlannedPlacement]
+"""A function that places the stages of a variant with ``placement: auto``.
 
 Its second argument is the number of pipelines.
 """
@@ -85,10 +85,12 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> Resolved
     if peer:
         _check_baseline(written, cut)
     configured: ConfiguredPlacement | None = variant.placement
+    planned: PlannedPlacement | None = None
     if isinstance(where, Layout):
         cut, configured = replace(cut, stages=where.stages, pipelines=where.pipelines), where.placement
     elif variant.placement == AUTO:
-        configured = where(written, cut.pipelines)
+        planned = where(written, cut.pipelines)
+        configured = planned.datacenters
     with prefixed("" if configured is None else f"{written.field}."):
         placement = place_stages(topology, cut.stages, cut.pipelines, configured, whole_replicas=whole_replicas)
     check_all_reduce(written, placement)
@@ -110,6 +112,7 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> Resolved
         pipelines_per_cell,
         None,
         spec.clock,
+        planned=planned,
     )
     if schedule is None:
         return resolved

@@ -8,6 +8,7 @@ from typing import Any
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.machine_facts import machine_facts
 from runner.runs.not_modelled import as_written, planned_without, simulated_without
+from runner.runs.placement_searches import search_facts
 from runner.runs.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -47,6 +48,7 @@ def gather_manifest(
                 "warmup_iterations": point.spec.training.warmup,
                 "tokens_per_iteration": point.tokens_per_iteration,
                 **_without(point),
+                **search_facts(point),
                 **point.resolved(),
             }
             for point in points

@@ -11,6 +11,7 @@ from runner.experiment.quantities import AUTO
 from runner.resolve.experiment import Experiment
 from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import left_to_times, simulated_without
+from runner.runs.placement_searches import cut_off_lines
 from runner.runs.progress import Progress
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, completed, exclusively, resume_run
 
@@ -31,7 +32,8 @@ def simulated_run(
     if store is None:
         check_runs_folder(runs)
         store = begin_run(experiment, runs, {"dilation": 1.0})
-    for line in (*_left_out(experiment), *cut_lines(experiment.points())):
+    points = experiment.points()
+    for line in (*_left_out(experiment), *cut_lines(points), *cut_off_lines(points)):
         log(line)
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)

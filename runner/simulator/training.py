@@ -13,7 +13,8 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
+from itertools import count
 from typing import Any, Protocol
 
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -26,8 +27,17 @@ from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.schedule import Schedule, ScheduleError, load_schedule
 
+PULSE_INSTANTS = 1000
+"""A pulse follows so many simulated instants, which is about ten times a second."""
+
+Pulse = Callable[[float], None]
+"""Is told from time to time which share of a simulation is done, at most 1. It ends the simulation by raising."""
+
 _LAST_EVENTS = 5
 _NO_MICROBATCH = -1
+_SPANS_OF_A_BOUNDARY = 4
+"""The transfers of a microbatch over a boundary: its activation and its gradient, each sent and received."""
+_NUMBERS = 8
 _SEND, _RECEIVE = KIND_CODES["send"], KIND_CODES["receive"]
 _ALL_REDUCE, _OPTIMIZER = KIND_CODES["all_reduce"], KIND_CODES["optimizer"]
 _ACTION_CODES = {kind: KIND_CODES[kind.value] for kind in ActionKind}
@@ -80,7 +90,7 @@ class Training:
 
     ``pipelines`` has their numbers in the variant. The keys of ``transfers`` are (pipeline, sending stage, kind of
     message). ``sharing`` is the other user of the GPUs, None if there is none. At one instant its events are handled
-    after those of training.
+    after those of training. ``pulse`` is called after every ``PULSE_INSTANTS`` instants.
     """
 
     def __init__(
@@ -93,8 +103,10 @@ class Training:
         transfers: Mapping[tuple[int, int, MessageKind], Transfers],
         rings: AllReduce,
         sharing: GpuSharing | None = None,
+        pulse: Pulse | None = None,
     ) -> None:
         self._variant = variant
+        self._pulse = pulse
         self._iterations = iterations
         self._events = events
         self._transfers = transfers
@@ -131,7 +143,7 @@ class Training:
         """Simulate all iterations. Raises SimulationError if a schedule fails, DeadlockError if it deadlocks."""
         for rank in self._ranks:
             self._begin(rank)
-        while True:
+        for instant in count(1):
             while self._pending:
                 pending, self._pending = sorted(self._pending), set()
                 for number in pending:
@@ -139,12 +151,22 @@ class Training:
             # Events that are left when training is over are outdated ends of transfers whose rates have changed.
             if not self._training or not self._next_instant():
                 break
+            if self._pulse is not None and instant % PULSE_INSTANTS == 0:
+                self._pulse(min(len(self.rows) / self._most_numbers, 1.0))
         stuck = next((rank for rank in self._ranks if not rank.done), None)
         if stuck is not None:
             culprit = self._culprit() or stuck
             assert culprit.schedule is not None
             events = [_event_text(*event) for event in self._last]
             raise deadlock(culprit.pipeline, culprit.stage, culprit.schedule, events)
+
+    @cached_property
+    def _most_numbers(self) -> int:
+        """The length of ``rows`` at the end, about: all-reduces and optimizer steps are not counted."""
+        pipelines, boundaries = len(self._ranks) // self._stages, self._stages - 1
+        kinds = sum(len(self._schedule(rank.pipeline, 0).kinds(rank.stage)) for rank in self._ranks)
+        spans = kinds + pipelines * boundaries * _SPANS_OF_A_BOUNDARY
+        return max(spans * self._variant.microbatches * self._iterations * _NUMBERS, 1)
 
     def _next_instant(self) -> bool:
         """Handle the next instant of training or the other user of its GPUs. Return False if training has no event."""

@@ -21,7 +21,7 @@ from runner.simulator.network.wan_traffic import Crossing, wan_traffic
 from runner.simulator.prefill_simulation import PrefillSimulation
 from runner.simulator.rings.rings import Rings, ring_ends
 from runner.simulator.simulation import NO_PEER, Simulation
-from runner.simulator.training import Training, Transfers
+from runner.simulator.training import Pulse, Training, Transfers
 from runner.tcp.channel import Channel
 from runner.tcp.effects import TcpEffects
 from runner.tcp.striping import Striping
@@ -43,13 +43,15 @@ def simulate_variant(
     effects: TcpEffects | None = None,
     dilation: float = 1.0,
     symmetry: bool = True,
+    pulse: Pulse | None = None,
 ) -> Simulation:
     """Simulate ``iterations`` of training.
 
     ``effects`` selects the effects of TCP, by default all. ``dilation`` is that of an emulation to compare with, which
     does not dilate TCP's timers. With ``symmetry`` only one of several provably equal parts is simulated and represents
-    all; the result is identical to the byte. With a prefill service every GPU is simulated. Raises SimulationError, one
-    line, if the schedule fails or deadlocks, or if times or sizes exceed 64 bits.
+    all; the result is identical to the byte. With a prefill service every GPU is simulated. ``pulse`` is told the share
+    that is done, and may end the simulation by raising. Raises SimulationError, one line, if the schedule fails or
+    deadlocks, or if times or sizes exceed 64 bits.
     """
     effects = TcpEffects() if effects is None else effects
     parts = equal_parts(variant) if symmetry and variant.service is None else 1
@@ -65,7 +67,14 @@ def simulate_variant(
     if variant.service is not None:
         service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(topology, variant))
     training = Training(
-        variant, pipelines, iterations, events, transfers=boundaries.transfers, rings=rings, sharing=service
+        variant,
+        pipelines,
+        iterations,
+        events,
+        transfers=boundaries.transfers,
+        rings=rings,
+        sharing=service,
+        pulse=pulse,
     )
     with _no_garbage_collection():
         try:

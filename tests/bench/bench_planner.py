@@ -10,6 +10,7 @@ from statistics import median
 from time import perf_counter
 
 from runner.planner.candidate import Pricing
+from runner.planner.effort import Prices
 from runner.planner.planning import PlanningTask, ceiling, search_space
 from runner.planner.pricing import simulated_pricing
 from runner.planner.search import search_better, search_exhaustively, search_greedily
@@ -31,9 +32,9 @@ def test_the_better_search_is_exact_where_the_greedy_walk_is_not() -> None:
         pricing = priced_once(task)
         begin = perf_counter()
         found = {
-            "greedy": search_greedily(space, pricing),
-            "better": search_better(space, pricing, ceiling(task)),
-            "exhaustive": search_exhaustively(space, pricing),
+            "greedy": search_greedily(space, Prices(pricing), ceiling(task)),
+            "better": search_better(space, Prices(pricing), ceiling(task)),
+            "exhaustive": search_exhaustively(space, Prices(pricing)),
         }
         seconds += perf_counter() - begin
         most = found["exhaustive"].best.price.tokens_per_s
@@ -57,5 +58,7 @@ def test_the_better_search_is_exact_where_the_greedy_walk_is_not() -> None:
 def priced_once(task: PlanningTask) -> Pricing:
     """The searches are counted apart, but what one of them has simulated is not simulated again for the next."""
     return cache(
-        simulated_pricing(task.topology, task.resolve, task.context, effects_of(task.transport), task.iterations)
+        simulated_pricing(
+            task.topology, task.resolve, task.counted_per_sequence, effects_of(task.transport), task.iterations
+        )
     )

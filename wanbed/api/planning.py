@@ -10,6 +10,7 @@ from ground.strict_model import InputError, prefixed
 from results.reading.not_modelled import not_modelled_text
 from results.text.number_text import list_text
 from runner.experiment.sweep_points import SweepPointSpec
+from runner.planner.effort import Limits, seconds_limit
 from runner.planner.planning import Plan, SearchName
 from runner.planner.planning import plan as plan_task
 from runner.planner.planning_task import planned_points, planning_task, position_to_plan
@@ -28,6 +29,7 @@ class VariantPlan:
 
     ``swept`` has the swept values as text, by path. ``plan.chosen`` is the best candidate with its price,
     ``plan.runners_up`` are others, best first. ``not_modelled`` is what the plan leaves out, as text, or "".
+    ``counts_tokens`` is False without a model: prices of candidates then count sequences.
     """
 
     sweep_point: int
@@ -35,6 +37,7 @@ class VariantPlan:
     variant: str
     plan: Plan
     not_modelled: str
+    counts_tokens: bool = True
 
     @property
     def datacenters(self) -> tuple[str, ...]:
@@ -57,9 +60,9 @@ class VariantPlan:
         return self.plan.chosen.price.iteration_time_s
 
     @property
-    def tokens_per_s(self) -> float:
-        """The tokens a second that the plan expects."""
-        return self.plan.chosen.price.tokens_per_s
+    def tokens_per_s(self) -> float | None:
+        """The tokens a second that the plan expects, None without a model."""
+        return self.plan.chosen.price.tokens_per_s if self.counts_tokens else None
 
 
 def plan(
@@ -68,11 +71,13 @@ def plan(
     variant: str | None = None,
     search: SearchName = "better",
     simulations: int | None = None,
+    time_limit: str | None = None,
 ) -> tuple[VariantPlan, ...]:
     """Plan one variant of an experiment, or of that of a file: a plan for each sweep point, one without a sweep.
 
-    ``variant`` is by default the first with schedule atlas, or the first of all. ``search`` and ``simulations`` are
-    those of the command. Raise InputError if there is no such variant, or none of its placements fits.
+    ``variant`` is by default the first with schedule atlas, or the first of all. ``search``, ``simulations`` and
+    ``time_limit``, like "60s", are those of the command, but there is no limit of time by default. Raise InputError if
+    there is no such variant, or none of its placements fits, and NothingPricedError if the time did not suffice.
     """
     if search not in get_args(SearchName):
         raise InputError(f"search {search}: there are {list_text(list(get_args(SearchName)))}")
@@ -81,16 +86,19 @@ def plan(
         points = list(planned_points(written.points))
         for line in left_out_of_plan(points):
             _log(line)
-        return tuple(_planned(written, point, variant, search, simulations) for point in points)
+        limits = Limits(simulations, None if time_limit is None else seconds_limit(time_limit))
+        return tuple(_planned(written, point, variant, search, limits) for point in points)
 
 
 def _planned(
-    written: WrittenExperiment, point: SweepPointSpec, variant: str | None, search: SearchName, simulations: int | None
+    written: WrittenExperiment, point: SweepPointSpec, variant: str | None, search: SearchName, limits: Limits
 ) -> VariantPlan:
     position = position_to_plan(point, variant)
     name = point.spec.variants[position].name
     with prefixed(f"{point.source}: "):
         task = planning_task(WrittenVariant(point.spec, position, point.topology, written.directory), pipelines=None)
-        found = plan_task(task, search, most_simulations=simulations, runners_up=_RUNNERS_UP)
+        found = plan_task(task, search, limits=limits, runners_up=_RUNNERS_UP, explained=True)
+    if found.ended_by is not None:
+        raise found.ended_by
     without = not_modelled_text(simulated_without(point.spec, point.topology, [name]))
-    return VariantPlan(point.index, dict(point.values), name, found, without)
+    return VariantPlan(point.index, dict(point.values), name, found, without, task.context is not None)

@@ -19,7 +19,7 @@ GPIPE = [{"name": "v", "schedule": "gpipe", "transport": {"connections": "auto"}
 def bound_ms(task_document: dict[str, Any], candidate: Candidate) -> float:
     task = task_of(task_document)
     top = ceiling(task)(candidate.pipelines, candidate.runs, candidate.pipelines_per_cell)
-    return round(candidate.pipelines * task.microbatches * task.context / top * 1e3, 3)
+    return round(candidate.pipelines * task.microbatches * task.counted_per_sequence / top * 1e3, 3)
 
 
 @settings(max_examples=100)
@@ -34,7 +34,8 @@ def test_no_simulated_candidate_gives_more_than_its_ceiling(
 ) -> None:
     task = random_task(seed, schedule)
     candidate = data.draw(st.sampled_from(list(every_candidate(search_space(task)))))
-    price = simulated_pricing(task.topology, task.resolve, task.context, effects, task.iterations)(candidate)
+    pricing = simulated_pricing(task.topology, task.resolve, task.counted_per_sequence, effects, task.iterations)
+    price = pricing(candidate)
     assert price.tokens_per_s <= ceiling(task)(candidate.pipelines, candidate.runs, candidate.pipelines_per_cell)
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from runner.planner.candidate import Candidate, Price, Priced, Prices
+from runner.planner.candidate import Candidate, Price, Priced
 
 
 def priced(tokens_per_s: float, runs: tuple[tuple[str, int], ...], cells: int = 1) -> Priced:
@@ -33,19 +33,3 @@ def test_ties_go_to_fewer_datacenters_then_to_fewer_gpus() -> None:
     apart = priced(1.0, (("a", 1), ("b", 1)))
     many = priced(1.0, (("a", 2),), cells=2)
     assert sorted([apart, many, together, fast], key=lambda entry: entry.rank) == [fast, together, many, apart]
-
-
-def test_a_candidate_is_priced_once() -> None:
-    asked = []
-
-    def pricing(candidate: Candidate) -> Price:
-        asked.append(candidate)
-        return Price(1.0, float(candidate.dp_cells), 0.5, 0)
-
-    prices = Prices(pricing)
-    one, two = Candidate(1, 1, (("a", 1),)), Candidate(2, 1, (("a", 1),))
-    for candidate in (one, two, one):
-        prices(candidate)
-    assert asked == [one, two]
-    assert (len(prices), prices.best.candidate) == (2, two)
-    assert prices.knows(one)

@@ -98,13 +98,13 @@ def test_what_has_no_stages_to_place_or_is_not_simulated_is_refused(schedule: st
 def test_equal_tasks_are_planned_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def priced_by_plan(topology: Any, resolve: Any, context: int, *_: object) -> object:
+    def priced_by_plan(topology: Any, resolve: Any, context: int, *_: object, **__: object) -> object:
         asked.append(resolve)
         return planned_pricing(topology, resolve, context)
 
     monkeypatch.setattr("runner.planner.planning.simulated_pricing", priced_by_plan)
     planned_placement.cache_clear()
-    placements = [planned_placement(task_of(document({"a": 4, "b": 5}, 3), pipelines=1)) for _ in range(2)]
+    placements = [planned_placement(task_of(document({"a": 4, "b": 5}, 3), pipelines=1)).datacenters for _ in range(2)]
     planned_placement.cache_clear()
     assert placements == [("b", "b", "b")] * 2
     assert len(asked) == 1

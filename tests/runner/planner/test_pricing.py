@@ -45,7 +45,7 @@ def test_the_price_is_that_of_the_iterations_after_warm_up() -> None:
             (WanTraffic("a-0", "b-0", times, np.array([0, 500, 800])), WanTraffic("b-0", "a-0", times[:0], times[:0])),
         ),
         variant,
-        task.context,
+        task.counted_per_sequence,
         1,
     )
     assert price.iteration_time_s == 2.0

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from random import Random
 
@@ -7,8 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.planner.candidate import Candidate, Price, Pricing, Runs
+from runner.planner.effort import Effort, Limits, Prices
 from runner.planner.planning import ceiling, search_space
-from runner.planner.search import search_better, search_exhaustively, search_greedily
+from runner.planner.search import (
+    Found,
+    NothingPricedError,
+    promising_walks,
+    search_better,
+    search_exhaustively,
+    search_greedily,
+)
+from runner.planner.search_space import SearchSpace
 from tests.support.runner.planner_instances import document, pricing_of, random_task, task_of
 
 GPIPE = [{"name": "v", "schedule": "gpipe"}]
@@ -25,6 +35,10 @@ def nothing_known(_: int, __: Runs, ___: int | None) -> float:
     return inf
 
 
+def at_most(simulations: int, pricing: Pricing) -> Prices:
+    return Prices(pricing, Effort(Limits(simulations=simulations)))
+
+
 def counted(pricing: Pricing, asked: list[Candidate]) -> Callable[[Candidate], Price]:
     def price(candidate: Candidate) -> Price:
         asked.append(candidate)
@@ -39,14 +53,14 @@ def test_better_search_finds_the_exhaustive_answer_and_prices_no_more(seed: int)
     """On 200 instances of up to 8 GPUs: ``tests/bench/bench_planner.py``."""
     task = random_task(seed, most_gpus=5)
     space, pricing = search_space(task), pricing_of(task)
-    greedy = search_greedily(space, pricing)
-    better = search_better(space, pricing, ceiling(task))
-    oracle = search_exhaustively(space, pricing)
+    greedy = search_greedily(space, Prices(pricing), ceiling(task))
+    better = search_better(space, Prices(pricing), ceiling(task))
+    oracle = search_exhaustively(space, Prices(pricing))
     assert oracle.best.price.tokens_per_s == pytest.approx(better.best.price.tokens_per_s, rel=1e-12)
     assert better.best.price.tokens_per_s >= greedy.best.price.tokens_per_s
     assert greedy.best.price == oracle.greedy.price == better.greedy.price
     assert better.cut_off is None
-    assert better.simulations <= oracle.simulations
+    assert greedy.simulations <= better.simulations <= oracle.simulations
 
 
 @settings(max_examples=30)
@@ -54,8 +68,8 @@ def test_better_search_finds_the_exhaustive_answer_and_prices_no_more(seed: int)
 def test_without_a_ceiling_every_candidate_is_priced(seed: int) -> None:
     task = random_task(seed)
     space = search_space(task)
-    better = search_better(space, at_random(seed), nothing_known, most_simulations=10_000)
-    oracle = search_exhaustively(space, at_random(seed))
+    better = search_better(space, Prices(at_random(seed)), nothing_known)
+    oracle = search_exhaustively(space, Prices(at_random(seed)))
     if not any(space.alike.values()):
         assert better.best == oracle.best
         assert better.simulations == oracle.simulations
@@ -65,33 +79,119 @@ def test_without_a_ceiling_every_candidate_is_priced(seed: int) -> None:
 def test_datacenters_that_are_alike_are_not_tried_in_each_others_place() -> None:
     task = task_of(document({"a": 1, "b": 1, "c": 1, "d": 1}, 3, variants=GPIPE))
     asked: list[Candidate] = []
-    search_better(search_space(task), counted(at_random(0), asked), nothing_known)
+    search_better(search_space(task), Prices(counted(at_random(0), asked)), nothing_known)
     assert [candidate.datacenters for candidate in asked] == [("a", "b", "c")]
 
 
 def test_a_search_that_is_cut_off_reports_it_and_returns_the_greedy_answer_at_least() -> None:
     task = task_of(document({"a": 3, "b": 5, "c": 4}, 4, variants=GPIPE))
-    found = search_better(search_space(task), at_random(1), nothing_known, most_simulations=7)
+    found = search_better(search_space(task), at_most(7, at_random(1)), nothing_known)
     assert found.simulations == 7
     assert found.cut_off == "after 7 simulations"
     assert found.best.price.tokens_per_s >= found.greedy.price.tokens_per_s
-    one = search_better(search_space(task), at_random(1), nothing_known, most_simulations=1)
+    one = search_better(search_space(task), at_most(1, at_random(1)), nothing_known)
     assert (one.simulations, one.cut_off) == (1, "after 1 simulation")
 
 
 def test_a_search_gives_the_same_twice() -> None:
     task = random_task(29)
-    found = [search_better(search_space(task), pricing_of(task), ceiling(task)) for _ in range(2)]
+    found = [search_better(search_space(task), Prices(pricing_of(task)), ceiling(task)) for _ in range(2)]
     assert found[0] == found[1]
 
 
 def test_runners_up_are_the_greedy_candidates_of_other_numbers_of_cells() -> None:
     space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
-    found = search_better(space, by_pipelines, lambda pipelines, _, __: float(pipelines), runners_up=3)
+    found = search_better(space, Prices(by_pipelines), lambda pipelines, _, __: float(pipelines), runners_up=3)
     assert [priced.candidate.dp_cells for priced in found.priced] == [6, 5, 4, 3]
-    cut = search_better(space, at_random(0), nothing_known, most_simulations=1, runners_up=3)
+    cut = search_better(space, at_most(1, at_random(0)), nothing_known, runners_up=3)
     assert cut.simulations == 1
 
 
 def by_pipelines(candidate: Candidate) -> Price:
     return Price(1.0, float(candidate.pipelines), 0.5, 0)
+
+
+SEARCHES: dict[str, Callable[[SearchSpace, Prices], Found]] = {
+    "greedy": lambda space, prices: search_greedily(space, prices, nothing_known),
+    "better": lambda space, prices: search_better(space, prices, nothing_known),
+    "exhaustive": search_exhaustively,
+}
+
+
+def interrupted(after: int, by: BaseException) -> Pricing:
+    """Return a pricing that raises after so many candidates."""
+    asked: list[Candidate] = []
+    pricing = counted(at_random(3), asked)
+
+    def price(candidate: Candidate) -> Price:
+        if len(asked) == after:
+            raise by
+        return pricing(candidate)
+
+    return price
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_an_interrupt_ends_a_search_with_what_it_has(name: str) -> None:
+    task = task_of(document({"a": 6, "b": 5, "c": 4}, 2, variants=GPIPE))
+    by = KeyboardInterrupt()
+    found = SEARCHES[name](search_space(task), Prices(interrupted(3, by)))
+    assert (found.simulations, found.cut_off, found.ended_by) == (3, "when interrupted, after 3 simulations", by)
+    assert found.best == min(found.priced, key=lambda priced: priced.rank)
+    assert found.greedy in found.priced
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_that_ends_before_the_first_price_has_no_answer(name: str) -> None:
+    task = task_of(document({"a": 6, "b": 5}, 2, variants=GPIPE))
+    with pytest.raises(NothingPricedError, match=r"^when interrupted, after 0 simulations$") as caught:
+        SEARCHES[name](search_space(task), Prices(interrupted(0, KeyboardInterrupt())))
+    assert isinstance(caught.value.ended_by, KeyboardInterrupt)
+    with pytest.raises(NothingPricedError, match=r"^at the time limit of 1ns, after 0 simulations$") as caught:
+        SEARCHES[name](search_space(task), Prices(at_random(1), Effort(Limits(time_s=1e-9))))
+    assert caught.value.ended_by is None
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_an_error_of_a_simulation_is_no_end_of_a_search(name: str) -> None:
+    task = task_of(document({"a": 6, "b": 5}, 2, variants=GPIPE))
+    with pytest.raises(ArithmeticError):
+        SEARCHES[name](search_space(task), Prices(interrupted(1, ArithmeticError())))
+
+
+def test_the_time_limit_holds_while_bounds_alone_are_computed() -> None:
+    task = task_of(document({"a": 3, "b": 5, "c": 4}, 4, variants=GPIPE))
+    now_s = iter(range(1000))
+    effort = Effort(Limits(time_s=20.0), clock=lambda: float(next(now_s)))
+    found = search_better(search_space(task), Prices(by_pipelines, effort), lambda pipelines, *_: 1e9 - pipelines)
+    assert found.cut_off == f"at the time limit of 20s, after {found.simulations} simulations"
+    assert effort.examined > 0
+
+
+def test_the_time_limit_holds_while_candidates_are_listed() -> None:
+    space = replace(search_space(task_of(document({"a": 30, "b": 30}, 4))), cell_size=lambda *_: None)
+    now_s = iter(range(1000))
+    effort = Effort(Limits(time_s=5.0), clock=lambda: float(next(now_s)))
+    with pytest.raises(NothingPricedError, match=r"^at the time limit of 5s"):
+        search_exhaustively(space, Prices(at_random(0), effort))
+
+
+def test_the_greedy_search_leaves_out_what_cannot_be_best() -> None:
+    space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
+    found = search_greedily(space, Prices(by_pipelines), lambda pipelines, _, __: float(pipelines), runners_up=2)
+    assert [priced.candidate.dp_cells for priced in found.priced] == [6, 5, 4]
+    assert found.best == found.greedy == found.priced[0]
+
+
+def test_an_interrupt_of_the_comparison_leaves_the_search_complete() -> None:
+    space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
+    prices = Prices(interrupted(1, KeyboardInterrupt()))
+    found = search_better(space, prices, lambda pipelines, _, __: pipelines / 1e9, runners_up=3)
+    assert (found.simulations, found.cut_off) == (1, None)
+    assert found.ended_by is not None
+
+
+def test_what_promises_the_most_is_known_without_a_simulation() -> None:
+    space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
+    walks = promising_walks(space, lambda pipelines, _, __: float(pipelines), 2)
+    assert [(candidate.dp_cells, most) for candidate, most in walks] == [(6, 6.0), (5, 5.0)]

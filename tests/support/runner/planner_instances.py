@@ -79,7 +79,7 @@ def random_task(seed: int, schedule: str = "atlas", *, most_gpus: int = 8) -> Pl
 
 
 def planned_pricing(
-    topology: Topology, resolve: Callable[[Candidate], ResolvedVariant], context: int, *_: object
+    topology: Topology, resolve: Callable[[Candidate], ResolvedVariant], context: int, *_: object, **__: object
 ) -> Pricing:
     """Price without the simulator: the makespan of Atlas's plan, and the all-reduce over a ring of replicas."""
 
@@ -101,4 +101,4 @@ def planned_pricing(
 
 
 def pricing_of(task: PlanningTask) -> Pricing:
-    return planned_pricing(task.topology, task.resolve, task.context)
+    return planned_pricing(task.topology, task.resolve, task.counted_per_sequence)

@@ -9,6 +9,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from runner.cli.command_line import app
+from runner.planner.candidate import Candidate, Price, Pricing
+from runner.planner.pricing import simulated_pricing
 from tests.support.runner.planner_instances import ATLAS, document, planned_pricing
 
 SLOW = [{"between": ["east", "west"], "node_pair_rate": "100Mbit", "latency": "80ms"}]
@@ -36,8 +38,8 @@ def test_the_answer_names_datacenters_dp_cells_stages_and_unused_gpus() -> None:
     done = planned(document(THREE, 6, links=SLOW))
     assert done.exit_code == 0
     assert done.output.startswith("exp.yaml: atlas, 6 stages\n")
-    assert "DP-cells          1 of 1 pipeline\n" in done.output
-    assert "GPUs left unused  1 in " in done.output
+    assert "DP-cells            1 of 1 pipeline\n" in done.output
+    assert "GPUs left unused    1 in " in done.output
     assert "no other that keeps a stage's replicas in one datacenter gives more" in done.output
     assert "greedy" in done.output
 
@@ -57,13 +59,23 @@ def test_a_script_gets_every_figure() -> None:
         "gpu_utilization",
         "wan_bytes",
         "found_by",
+        "bottleneck",
     }
     assert chosen["datacenters"][1] == "north"
     assert len(chosen["placement"]) == 7
     assert chosen["found_by"] == "better"
     assert [entry["found_by"] for entry in answer["alternatives"]] == ["greedy"]
     assert answer["unused_gpus"] == {"east": 0, "west": 0, "north": 0}
-    assert answer["cut_off"] is None
+    assert (answer["complete"], answer["cut_off"]) == (True, None)
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_a_model_sequences_are_counted() -> None:
+    content = {**document(THREE, 6, links=SLOW), "model": None}
+    assert "\nsequences a second  " in planned(content).output
+    chosen = json.loads(planned(content, "--json").stdout)["chosen"]
+    assert "tokens_per_s" not in chosen
+    assert chosen["sequences_per_s"] > 0
 
 
 @pytest.mark.usefixtures("folder")
@@ -133,6 +145,7 @@ def test_how_stages_were_chosen_is_reported_where_the_file_does_not_say() -> Non
             "exp.yaml: training.stages: 5 stages need 5 GPUs, one each, and the hosts have 4 (east 2, west 2): add",
         ),
         (document({"east": 2}, 2), ["--search", "best"], "--search best: there are greedy, better and exhaustive"),
+        (document({"east": 2}, 2), ["--time-limit", "soon"], "--time-limit: 'soon' is not a duration"),
         (document({"east": 2}, 2), ["--set", "topology.datacenters.3.hosts=1"], "--set topology.datacenters.3.hosts=1"),
         (document({"east": 2}, 2, surprise=1), [], "exp.yaml: surprise: "),
     ],
@@ -142,3 +155,68 @@ def test_bad_input_is_one_line(content: dict[str, Any], arguments: list[str], te
     assert done.exit_code == 2
     assert done.stderr.startswith(f"wanbed: {text}")
     assert done.stderr.count("\n") == 1
+
+
+def ended_after(candidates: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Ctrl-C come after so many candidates are priced."""
+
+    def pricing(*arguments: Any, **_: object) -> Pricing:
+        price, asked = planned_pricing(*arguments), []
+
+        def interrupted(candidate: Candidate) -> Price:
+            if len(asked) == candidates:
+                raise KeyboardInterrupt
+            asked.append(candidate)
+            return price(candidate)
+
+        return interrupted
+
+    monkeypatch.setattr("runner.planner.planning.simulated_pricing", pricing)
+
+
+@pytest.mark.usefixtures("folder")
+def test_ctrl_c_ends_with_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended_after(2, monkeypatch)
+    done = planned(document(THREE, 3, links=SLOW), "--search", "exhaustive")
+    assert done.exit_code == 130
+    assert "search cut off when interrupted, after 2 simulations: a better plan may exist\n" in done.stdout
+    assert "chosen" in done.stdout
+    assert done.stderr == "wanbed: interrupted, nothing of it is left running\n"
+    swept = document(THREE, 3, sweep={"topology.wan.latency": ["10ms", "40ms"]})
+    done = planned(swept, "--search", "exhaustive", "--json")
+    answer = json.loads(done.stdout)
+    assert done.exit_code == 130
+    assert answer["complete"] is False
+    assert [(point["complete"], point["simulations"]) for point in answer["sweep_points"]] == [(False, 2)]
+
+
+@pytest.mark.usefixtures("folder")
+def test_ctrl_c_before_the_first_simulation_shows_what_promises_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended_after(0, monkeypatch)
+    done = planned(document(THREE, 3, links=SLOW))
+    assert done.exit_code == 130
+    assert "search cut off when interrupted, after 0 simulations: no candidate is simulated\n" in done.stdout
+    assert "at most" in done.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_time_limit_that_is_too_short_for_one_simulation_is_named() -> None:
+    done = planned(document(THREE, 3, links=SLOW), "--time-limit", "1ns", "--json")
+    answer = json.loads(done.stdout)
+    assert (done.exit_code, answer["chosen"], answer["complete"]) == (4, None, False)
+    assert answer["not_simulated"][0]["tokens_per_s_at_most"] > 0
+    assert done.stderr == "wanbed: exp.yaml: no candidate was simulated in 1ns: give a longer --time-limit\n"
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_candidate_that_is_shown_has_its_bottleneck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.planner.planning.simulated_pricing", simulated_pricing)
+    content = document({"east": 2, "west": 2}, 2, links=SLOW)
+    shown = planned(content).output.replace("\xa0", " ")
+    assert "\nbottleneck          " in shown
+    assert "\ncritical path       computing " in shown
+    answer = json.loads(planned(content, "--json", "--search", "exhaustive").stdout)
+    for each in (answer["chosen"], *answer["alternatives"]):
+        path = each["bottleneck"]["critical_path"]
+        assert sum(part["share"] for part in path) == pytest.approx(1.0)
+        assert path[0]["kind"] in {"computing", "link", "all_reduce", "schedule"}

@@ -1,0 +1,269 @@
+"""Show the plans of ``wanbed plan``: as text with a table, and as a JSON document."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from results.reading.not_modelled import NotModelled, not_modelled_text
+from results.text.number_text import (
+    count_text,
+    list_text,
+    percent_text,
+    rate_text,
+    seconds_text,
+    size_text,
+    three_digits,
+)
+from runner.experiment.experiment_spec import ExperimentSpec
+from runner.experiment.sweep_points import SweepPointSpec
+from runner.planner.candidate import Candidate, Priced, Runs
+from runner.planner.explanation.bottleneck import Bottleneck, LinkUse, PathShare
+from runner.planner.planning import Plan, PlanningTask
+from runner.runs.not_modelled import as_written
+
+_WIDTH = 120
+"""The width of tables that go to a file or a pipe."""
+_ALTERNATIVES = 5
+"""Rows of the table beside the chosen and the greedy candidate."""
+_PARTS = 4
+"""The parts of the critical path that are shown."""
+_CAPACITIES = {"trunk": "its trunk", "node_pair": "a node pair's rate", "windows": "the TCP windows of a node pair"}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A variant of a sweep point with its plan, and what the plan does not model (``without``)."""
+
+    point: SweepPointSpec
+    variant: str
+    task: PlanningTask
+    found: Plan
+    without: tuple[NotModelled, ...]
+
+
+@dataclass(frozen=True)
+class Unplanned:
+    """A variant of a sweep point whose search ended before it had simulated a candidate.
+
+    ``cut_off`` is the reason. ``promising`` has the candidates that promise the most tokens per second, each with what
+    it does not exceed.
+    """
+
+    point: SweepPointSpec
+    variant: str
+    task: PlanningTask
+    cut_off: str
+    promising: tuple[tuple[Candidate, float], ...]
+
+
+def document(planned: Planned | Unplanned) -> dict[str, Any]:
+    """Return a plan in plain JSON types. ``chosen`` is null if no candidate was simulated."""
+    values = planned.point.values
+    head = {**({"sweep_point": dict(values)} if values else {}), "variant": planned.variant}
+    if isinstance(planned, Unplanned):
+        return {
+            **head,
+            "chosen": None,
+            "alternatives": [],
+            "not_simulated": [
+                {**_layout(candidate), f"{planned.task.counted}_per_s_at_most": most}
+                for candidate, most in planned.promising
+            ],
+            "simulations": 0,
+            "complete": False,
+            "cut_off": planned.cut_off,
+        }
+    found = planned.found
+    return {
+        **head,
+        "chosen": _proposal(planned, found.chosen),
+        "alternatives": [_proposal(planned, priced) for priced in found.runners_up],
+        "unused_gpus": dict(found.unused),
+        "simulations": found.simulations,
+        "complete": found.cut_off is None,
+        "cut_off": found.cut_off,
+        "not_modelled": as_written(planned.without),
+    }
+
+
+def _proposal(planned: Planned, priced: Priced) -> dict[str, Any]:
+    price, bottleneck = priced.price, priced.price.bottleneck
+    return {
+        **_layout(priced.candidate),
+        "iteration_time_s": price.iteration_time_s,
+        f"{planned.task.counted}_per_s": price.tokens_per_s,
+        "gpu_utilization": price.gpu_utilization,
+        "wan_bytes": price.wan_bytes,
+        "found_by": planned.found.found_by(priced),
+        "bottleneck": None if bottleneck is None else _bottleneck(bottleneck),
+    }
+
+
+def _bottleneck(bottleneck: Bottleneck) -> dict[str, Any]:
+    path = [
+        {**asdict(each.part), "datacenters": list(each.part.datacenters), "share": each.share, "latency": each.latency}
+        for each in bottleneck.path
+    ]
+    link = None if bottleneck.link is None else asdict(bottleneck.link)
+    return {"critical_path": path, "busiest_gpu": asdict(bottleneck.gpu), "busiest_link": link}
+
+
+def _layout(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "datacenters": list(candidate.datacenters),
+        "dp_cells": candidate.dp_cells,
+        "pipelines_per_cell": candidate.pipelines_per_cell,
+        "placement": list(candidate.placement),
+    }
+
+
+def print_plan(planned: Planned | Unplanned, file: Path) -> None:
+    """Print the answer and the table of a plan."""
+    point, variant = planned.point, planned.variant
+    console = Console(highlight=False, soft_wrap=True)
+    values = ", ".join(f"{path}={text}" for path, text in point.values.items())
+    stages = f"{count_text(planned.task.stages, 'stage')}{_stages_reason(point.spec, variant)}"
+    console.print(Text(f"{values or file}: {variant}, {stages}"), style="bold")
+    table_console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+    if isinstance(planned, Unplanned):
+        console.print(f"search cut off {planned.cut_off}: no candidate is simulated")
+        table_console.print(_table_of_promises(planned))
+        return
+    found = planned.found
+    for line in _answer(planned):
+        console.print(Text(line))
+    if planned.without:
+        console.print(Text(f"{'not modelled':<20}{not_modelled_text(planned.without)}: the plan is one without"))
+    if found.cut_off is not None:
+        remedy = "" if found.ended_by is not None else " (--time-limit and --simulations allow more)"
+        console.print(f"search cut off {found.cut_off}: a better plan may exist{remedy}")
+    table_console.print(_table(planned))
+
+
+def _stages_reason(spec: ExperimentSpec, variant: str) -> str:
+    own = next(entry.training for entry in spec.variants if entry.name == variant)
+    if (own.stages or spec.training.stages) is not None:
+        return ""
+    pipelines = count_text(own.pipelines or spec.training.pipelines, "pipeline")
+    return f" (training.stages is not given: one for every GPU that {pipelines} would leave)"
+
+
+def _answer(planned: Planned) -> list[str]:
+    found = planned.found
+    candidate, price = found.chosen.candidate, found.chosen.price
+    unused = [f"{count} in {name}" for name, count in found.unused.items() if count]
+    figures = {
+        "datacenters": list_text(list(candidate.datacenters)),
+        "DP-cells": f"{candidate.dp_cells} of {count_text(candidate.pipelines_per_cell, 'pipeline')}",
+        "stages": _stages_text(candidate.runs),
+        "iteration time": seconds_text(price.iteration_time_s),
+        f"{planned.task.counted} a second": three_digits(price.tokens_per_s),
+        "GPU utilization": percent_text(price.gpu_utilization),
+        "WAN an iteration": size_text(price.wan_bytes),
+        "GPUs left unused": list_text(unused) or "none",
+        **_why(price.bottleneck),
+        "found by": _found_by(found),
+    }
+    return [f"{name:<20}{text}" for name, text in figures.items()]
+
+
+def _why(bottleneck: Bottleneck | None) -> dict[str, str]:
+    if bottleneck is None:
+        return {}
+    gpu, link = bottleneck.gpu, bottleneck.link
+    kinds = {
+        "computing": "computing",
+        "link": "transfers",
+        "all_reduce": "all-reduce",
+        "schedule": "held back by order",
+    }
+    whole = [f"{text} {percent_text(bottleneck.share(kind))}" for kind, text in kinds.items() if bottleneck.share(kind)]
+    parts = [_part_text(each) for each in bottleneck.path[:_PARTS]]
+    uses = {
+        "bottleneck": f"{parts[0]} of the critical path",
+        "critical path": f"{list_text(whole)}; {', '.join(parts)}{', ...' if len(bottleneck.path) > _PARTS else ''}",
+        "busiest GPU": f"stage {gpu.stage} ({gpu.datacenter}) {percent_text(gpu.busy)} busy",
+    }
+    if link is not None:
+        uses["busiest link"] = f"{_link_text(link)} of {_CAPACITIES[link.capacity]}, {rate_text(link.capacity_bps)}"
+    return uses
+
+
+def _part_text(share: PathShare) -> str:
+    part, percent = share.part, percent_text(share.share)
+    if part.kind == "link":
+        name = "-".join(part.datacenters) if len(part.datacenters) > 1 else f"inside {part.datacenters[0]}"
+        latency = f" ({percent_text(share.latency)} latency)" if share.latency else ""
+        return f"link {name} {percent}{latency}"
+    name = {"computing": "GPU", "all_reduce": "all-reduce", "schedule": "order"}[part.kind]
+    return f"{name} of stage {part.stage} ({part.datacenters[0]}) {percent}"
+
+
+def _link_text(link: LinkUse) -> str:
+    return f"link {link.source} to {link.destination} {percent_text(link.busy)} busy"
+
+
+def _found_by(found: Plan) -> str:
+    name = {"greedy": "the greedy walk", "better": "the better search", "exhaustive": "exhaustive search"}
+    proven = ", and no other that keeps a stage's replicas in one datacenter gives more" if found.proven else ""
+    return f"{name[found.found_by(found.chosen)]}{proven} ({count_text(found.simulations, 'simulation')})"
+
+
+def _table(planned: Planned) -> Table:
+    found = planned.found
+    table = Table(caption_justify="left")
+    table.add_column("")
+    for heading in ("DP-cells x\npipelines", "stages"):
+        table.add_column(heading)
+    for heading in ("iteration", f"{planned.task.counted}/s", "of the\nchosen", "GPU\nuse", "WAN"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("bottleneck")
+    others = [priced for priced in found.runners_up if priced != found.greedy]
+    shown = {found.greedy.candidate, *(priced.candidate for priced in others[:_ALTERNATIVES])}
+    if len(others) > _ALTERNATIVES:
+        table.caption = f"and {count_text(len(others) - _ALTERNATIVES, 'other')}, in --json"
+    for priced in (found.chosen, *(each for each in found.runners_up if each.candidate in shown)):
+        candidate, price = priced.candidate, priced.price
+        marks = [
+            mark for mark, holds in (("chosen", priced == found.chosen), ("greedy", priced == found.greedy)) if holds
+        ]
+        table.add_row(
+            ", ".join(marks),
+            f"{candidate.dp_cells} x {candidate.pipelines_per_cell}",
+            Text(_stages_text(candidate.runs)),
+            seconds_text(price.iteration_time_s),
+            three_digits(price.tokens_per_s),
+            percent_text(price.tokens_per_s / found.chosen.price.tokens_per_s),
+            percent_text(price.gpu_utilization),
+            size_text(price.wan_bytes),
+            Text("" if price.bottleneck is None else _part_text(price.bottleneck.path[0])),
+        )
+    return table
+
+
+def _table_of_promises(unplanned: Unplanned) -> Table:
+    table = Table(caption="not simulated: no more than this, by the bound of each", caption_justify="left")
+    table.add_column("DP-cells x\npipelines")
+    table.add_column("stages")
+    table.add_column(f"{unplanned.task.counted}/s\nat most", justify="right", no_wrap=True)
+    for candidate, most in unplanned.promising:
+        table.add_row(
+            f"{candidate.dp_cells} x {candidate.pipelines_per_cell}",
+            Text(_stages_text(candidate.runs)),
+            three_digits(most),
+        )
+    return table
+
+
+def _stages_text(runs: Runs) -> str:
+    """Return the stages of each datacenter as text: ``east: 0-2, west: 3``."""
+    texts, first = [], 0
+    for name, stages in runs:
+        last = first + stages - 1
+        texts.append(f"{name}: {first}" if stages == 1 else f"{name}: {first}-{last}")
+        first = last + 1
+    return ", ".join(texts)

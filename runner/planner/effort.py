@@ -1,0 +1,146 @@
+"""Limit the effort of a search, and report how far it has come.
+
+A search may do no more than a number of simulations, a time, or a number of simulated instants. Only the time depends
+on the machine. A limit is checked before each simulation and in the middle of each, so that it holds however long one
+simulation takes.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ground.strict_model import InputError
+from ground.units import format_duration, parse_duration_ns
+from results.text.number_text import count_text
+from runner.planner.candidate import Candidate, Priced, Pricing
+from runner.simulator.training import PULSE_INSTANTS
+
+
+class LimitReachedError(Exception):
+    """A search has reached a limit. The text says which one."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a search, None where there is none.
+
+    The limit of ``instants``, the moments of simulated time at which anything happens, is for a search that must end
+    alike on every machine. It holds from the second candidate on, so that such a search has an answer.
+    """
+
+    simulations: int | None = None
+    time_s: float | None = None
+    instants: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
+def seconds_limit(text: str) -> float:
+    """Return a limit of time written like ``60s``. Raise InputError, naming the option, for anything else."""
+    try:
+        return parse_duration_ns(text) / 1e9
+    except ValueError as refusal:
+        raise InputError(f"--time-limit: {refusal}") from None
+
+
+class Effort:
+    """The effort of one search: what it has priced, for how long, and how far the simulation is that runs now.
+
+    ``candidates`` is the number of candidates to choose from, None if it is not known. ``examined`` counts the partial
+    placements that were examined by their bounds. ``simulated`` is the share of the running simulation that is done,
+    None between simulations. ``report`` is called whenever something has changed, about ten times a second while a
+    candidate is simulated. ``clock`` returns seconds.
+    """
+
+    def __init__(
+        self,
+        limits: Limits = NO_LIMITS,
+        report: Callable[["Effort"], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limits = limits
+        self.candidates: int | None = None
+        self.priced = 0
+        self.best: Priced | None = None
+        self.simulated: float | None = None
+        self.examined = 0
+        self._instants = 0
+        self._report = report
+        self._clock = clock
+        self._started_s = clock()
+
+    @property
+    def elapsed_s(self) -> float:
+        """The seconds since the search began."""
+        return self._clock() - self._started_s
+
+    def check(self) -> None:
+        """Report, and raise LimitReachedError if a limit of time or of instants is reached."""
+        if self._report is not None:
+            self._report(self)
+        limits = self.limits
+        if limits.time_s is not None and self.elapsed_s >= limits.time_s:
+            limit = format_duration(round(limits.time_s * 1e9))
+            raise LimitReachedError(f"at the time limit of {limit}, {self.done_text}")
+        if limits.instants is not None and self.priced and self._instants >= limits.instants:
+            raise LimitReachedError(f"at the limit of {limits.instants:,} simulated instants, {self.done_text}")
+
+    def pulse(self, simulated: float) -> None:
+        """Handle that the running simulation has handled ``PULSE_INSTANTS`` more instants: check the limits."""
+        self.simulated = simulated
+        self._instants += PULSE_INSTANTS
+        self.check()
+
+    def before_simulation(self) -> None:
+        """Check all limits before a candidate is simulated."""
+        most = self.limits.simulations
+        if most is not None and self.priced >= most:
+            raise LimitReachedError(self.done_text)
+        self.simulated = 0.0
+        self.check()
+
+    def after_simulation(self, priced: Priced) -> None:
+        """Count a candidate that was priced."""
+        self.simulated = None
+        self.priced += 1
+        if self.best is None or priced.rank < self.best.rank:
+            self.best = priced
+
+    @property
+    def done_text(self) -> str:
+        """How many candidates were simulated, as the end of a sentence."""
+        return f"after {count_text(self.priced, 'simulation')}"
+
+
+class Prices:
+    """A cache of prices, in the order in which candidates were priced. Its ``len`` is the number of candidates."""
+
+    def __init__(self, pricing: Pricing, effort: Effort | None = None) -> None:
+        self._pricing = pricing
+        self._known: dict[Candidate, Priced] = {}
+        self.effort = effort or Effort()
+
+    def __call__(self, candidate: Candidate) -> Priced:
+        """Return the candidate with its price, computed on the first call. Raises LimitReachedError."""
+        if candidate not in self._known:
+            self.effort.before_simulation()
+            priced = Priced(candidate, self._pricing(candidate))
+            self._known[candidate] = priced
+            self.effort.after_simulation(priced)
+        return self._known[candidate]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def all(self) -> tuple[Priced, ...]:
+        """All candidates priced so far."""
+        return tuple(self._known.values())
+
+    @property
+    def best(self) -> Priced:
+        """The best candidate priced so far. Raises ValueError if there is none."""
+        if self.effort.best is None:
+            raise ValueError("no candidate was priced")
+        return self.effort.best

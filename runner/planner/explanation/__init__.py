@@ -1,0 +1,1 @@
+"""Explain why an iteration of a simulated candidate takes as long as it does."""

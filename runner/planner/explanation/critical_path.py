@@ -1,0 +1,150 @@
+"""Follow the critical path of a simulated training backwards: the chain of work that makes its iterations so long.
+
+The path starts at the end of the last span. Each computation began because of whatever ended last: the previous work of
+its GPU, or the arrival of the tensor that it needs. In the first case the path goes on at that work, in the second at
+the computation that made the tensor, and the time between making and arrival is the link's: queueing, sending, latency.
+An all-reduce goes back to the replica that was ready last. A computation that began later than both was held back by
+its schedule; an optimizer step that did waited for what its GPU still had to send, which is the link's time. So every
+nanosecond of the path belongs to exactly one part.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from results.records.span_log import COMPUTE_KINDS
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.simulator.simulation import KIND_CODES, Simulation
+
+_FORWARD, _ALL_REDUCE = KIND_CODES["forward"], KIND_CODES["all_reduce"]
+_OPTIMIZER, _SEND, _RECEIVE = KIND_CODES["optimizer"], KIND_CODES["send"], KIND_CODES["receive"]
+_MAKE_GRADIENTS = {KIND_CODES["backward"], KIND_CODES["backward_input"]}
+_NEED_GRADIENTS = _MAKE_GRADIENTS | {KIND_CODES["recompute"]}
+_WORK = sorted({*(KIND_CODES[kind] for kind in COMPUTE_KINDS), _ALL_REDUCE, _OPTIMIZER})
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a stretch of the critical path belongs to.
+
+    ``kind`` is ``computing`` or ``all_reduce`` of a ``stage``, ``link`` between ``datacenters`` (only one if both ends
+    are in it), or ``schedule``, which holds a ``stage`` back.
+    """
+
+    kind: str
+    datacenters: tuple[str, ...]
+    stage: int | None = None
+
+
+def critical_path_ns(
+    variant: ResolvedVariant, simulation: Simulation, begin_ns: int
+) -> tuple[dict[Part, int], dict[Part, int]]:
+    """Return how much of the critical path since ``begin_ns`` belongs to each part, and how often it crosses each link.
+
+    The first add up to the time from ``begin_ns`` to the end of the last work.
+    """
+    path_ns: dict[Part, int] = defaultdict(int)
+    crossings: dict[Part, int] = defaultdict(int)
+    for part, from_ns, to_ns, crosses in _Walk(variant, simulation).stretches():
+        path_ns[part] += max(to_ns - max(from_ns, begin_ns), 0)
+        if crosses and from_ns >= begin_ns:
+            crossings[part] += 1
+        if from_ns <= begin_ns:
+            break
+    return {part: own_ns for part, own_ns in path_ns.items() if own_ns}, dict(crossings)
+
+
+class _Rank:
+    """The spans of one rank. ``work`` has the positions of computations, all-reduces and optimizer steps in order."""
+
+    def __init__(self, spans: npt.NDArray[np.int64]) -> None:
+        kind = spans[:, 0]
+        self.work = [tuple(row) for row in spans[np.isin(kind, _WORK)].tolist()]
+        self.number: dict[tuple[bool, int, int], int] = {}
+        self.of_all_reduce: dict[int, int] = {}
+        for number, (kind_code, iteration, microbatch, *_) in enumerate(self.work):
+            if kind_code == _FORWARD or kind_code in _MAKE_GRADIENTS:
+                self.number[kind_code == _FORWARD, iteration, microbatch] = number
+            elif kind_code == _ALL_REDUCE:
+                self.of_all_reduce[iteration] = number
+        self.arrival_ns = {
+            (peer, iteration, microbatch): end_ns
+            for _, iteration, microbatch, _, end_ns, peer in spans[kind == _RECEIVE].tolist()
+        }
+        self.sent: dict[int, tuple[int, int]] = {}
+        for _, iteration, _, _, end_ns, peer in spans[kind == _SEND].tolist():
+            self.sent[iteration] = max(self.sent.get(iteration, (0, 0)), (end_ns, peer))
+
+
+class _Walk:
+    """Walks back through the spans of a simulation without prefill."""
+
+    def __init__(self, variant: ResolvedVariant, simulation: Simulation) -> None:
+        self._places, self._stages = variant.placement.places, variant.placement.stages
+        spans = simulation.spans
+        self._rank_of_span, self._end_ns = spans.rank, np.where(np.isin(spans.kind, _WORK), spans.end_ns, 0)
+        self._rows = np.stack(
+            (spans.kind, spans.iteration, spans.microbatch, spans.start_ns, spans.end_ns, spans.peer), axis=1
+        )
+        self._ranks: dict[int, _Rank] = {}
+
+    def stretches(self) -> Iterator[tuple[Part, int, int, bool]]:
+        """Yield each stretch of the path, the last one first: part, start, end, and whether a transfer crosses it."""
+        rank = int(self._rank_of_span[np.argmax(self._end_ns)])
+        number = len(self._spans(rank).work) - 1
+        while number >= 0:
+            kind, iteration, microbatch, start_ns, end_ns, _ = self._spans(rank).work[number]
+            if kind == _ALL_REDUCE:
+                rank, number, start_ns = self._last_ready(rank, iteration)
+                yield self._part("all_reduce", rank), start_ns, end_ns, False
+            else:
+                yield self._part("computing", rank), start_ns, end_ns, False
+            before_ns = self._spans(rank).work[number - 1][4] if number else 0
+            maker = self._maker(rank, kind, iteration, microbatch)
+            if maker is not None and before_ns < maker[2] <= start_ns:
+                other, number, arrival_ns = maker
+                yield self._part("schedule", rank), arrival_ns, start_ns, False
+                yield self._link(rank, other), self._spans(other).work[number][4], arrival_ns, True
+                rank = other
+                continue
+            sent_ns, peer = self._spans(rank).sent.get(iteration, (0, rank))
+            sending = kind == _OPTIMIZER and sent_ns > before_ns
+            yield self._link(rank, peer) if sending else self._part("schedule", rank), before_ns, start_ns, False
+            number -= 1
+
+    def _maker(self, rank: int, kind: int, iteration: int, microbatch: int) -> tuple[int, int, int] | None:
+        """Return who made the tensor that a computation needs, which of its works did, and when it arrived; or None."""
+        stage = rank % self._stages
+        if kind == _FORWARD and stage > 0:
+            other = rank - 1
+        elif kind in _NEED_GRADIENTS and stage < self._stages - 1:
+            other = rank + 1
+        else:
+            return None
+        arrival_ns = self._spans(rank).arrival_ns.get((other, iteration, microbatch))
+        number = self._spans(other).number.get((kind == _FORWARD, iteration, microbatch))
+        return None if arrival_ns is None or number is None else (other, number, arrival_ns)
+
+    def _last_ready(self, rank: int, iteration: int) -> tuple[int, int, int]:
+        """Return the replica that joined the rank's all-reduce last, the number of that work of it, and its start."""
+        joined = []
+        for other in range(rank % self._stages, len(self._places), self._stages):
+            number = self._spans(other).of_all_reduce[iteration]
+            joined.append((self._spans(other).work[number][3], other == rank, other, number))
+        start_ns, _, other, number = max(joined)
+        return other, number, start_ns
+
+    def _spans(self, rank: int) -> _Rank:
+        if rank not in self._ranks:
+            first, last = np.searchsorted(self._rank_of_span, (rank, rank + 1))
+            self._ranks[rank] = _Rank(self._rows[first:last])
+        return self._ranks[rank]
+
+    def _part(self, kind: str, rank: int) -> Part:
+        return Part(kind, (self._places[rank].datacenter,), rank % self._stages)
+
+    def _link(self, rank: int, other: int) -> Part:
+        return Part("link", tuple(sorted({self._places[each].datacenter for each in (rank, other)})))

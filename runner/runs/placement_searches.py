@@ -1,0 +1,31 @@
+"""Report how the planner has placed the variants with ``placement: auto``, and which searches ended early."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from runner.resolve.experiment import SweepPoint
+
+
+def search_facts(point: SweepPoint) -> dict[str, Any]:
+    """Return the searches of a sweep point as an entry of the manifest; {} if no placement is ``auto``."""
+    searches = {
+        variant.name: {**asdict(variant.planned), "datacenters": list(variant.planned.datacenters)}
+        for variant in point.variants
+        if variant.planned is not None
+    }
+    return {"placement_searches": searches} if searches else {}
+
+
+def cut_off_lines(points: Iterable[SweepPoint]) -> list[str]:
+    """Return a line for each search that ended early."""
+    lines = []
+    for point in points:
+        at = "".join(f"{path}={value}: " for path, value in point.values.items())
+        for variant in point.variants:
+            if variant.planned is not None and variant.planned.cut_off is not None:
+                lines.append(
+                    f"{at}{variant.name}: placement auto: the search was cut off {variant.planned.cut_off}, on any "
+                    "machine alike: a better placement may exist (wanbed plan searches for longer)"
+                )
+    return lines

@@ -1,0 +1,92 @@
+import pytest
+
+from runner.planner.candidate import Candidate, Price
+from runner.planner.effort import Effort, LimitReachedError, Limits, Prices
+from runner.simulator.training import PULSE_INSTANTS
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def candidate(cells: int) -> Candidate:
+    return Candidate(cells, 1, (("a", 1),))
+
+
+def by_cells(candidate: Candidate) -> Price:
+    return Price(1.0, float(candidate.dp_cells), 0.5, 0)
+
+
+def test_a_candidate_is_priced_once() -> None:
+    asked = []
+
+    def pricing(candidate: Candidate) -> Price:
+        asked.append(candidate)
+        return by_cells(candidate)
+
+    prices = Prices(pricing)
+    for each in (candidate(1), candidate(2), candidate(1)):
+        prices(each)
+    assert asked == [candidate(1), candidate(2)]
+    assert (len(prices), prices.best.candidate) == (2, candidate(2))
+
+
+def test_a_time_limit_holds_in_the_middle_of_a_simulation() -> None:
+    clock = Clock()
+    effort = Effort(Limits(time_s=60.0), clock=clock)
+
+    def slow(_: Candidate) -> Price:
+        while True:
+            clock.now_s += 25.0
+            effort.pulse(0.1)
+
+    with pytest.raises(LimitReachedError, match=r"^at the time limit of 60s, after 0 simulations$"):
+        Prices(slow, effort)(candidate(1))
+    assert clock.now_s == 75.0
+
+
+def test_a_limit_of_simulations_does_not_count_what_is_known_already() -> None:
+    prices = Prices(by_cells, Effort(Limits(simulations=1)))
+    assert prices(candidate(1)) == prices(candidate(1))
+    with pytest.raises(LimitReachedError, match=r"^after 1 simulation$"):
+        prices(candidate(2))
+
+
+def test_a_limit_of_instants_leaves_one_candidate_and_does_not_read_the_clock() -> None:
+    clock = Clock()
+    effort = Effort(Limits(instants=2 * PULSE_INSTANTS), clock=clock)
+
+    def pricing(candidate: Candidate) -> Price:
+        for _ in range(3):
+            clock.now_s += 1e9
+            effort.pulse(0.5)
+        return by_cells(candidate)
+
+    prices = Prices(pricing, effort)
+    prices(candidate(1))
+    with pytest.raises(LimitReachedError, match=r"^at the limit of 2,000 simulated instants, after 1 sim"):
+        prices(candidate(2))
+
+
+def test_what_the_search_has_done_is_reported_as_it_gets_on() -> None:
+    reported: list[tuple[int, float | None, float | None]] = []
+
+    def report(effort: Effort) -> None:
+        best = None if effort.best is None else effort.best.price.tokens_per_s
+        reported.append((effort.priced, effort.simulated, best))
+
+    effort = Effort(report=report)
+
+    def pricing(candidate: Candidate) -> Price:
+        effort.pulse(0.75)
+        return by_cells(candidate)
+
+    prices = Prices(pricing, effort)
+    for cells in (3, 2):
+        prices(candidate(cells))
+    effort.check()
+    assert reported == [(0, 0.0, None), (0, 0.75, None), (1, 0.0, 3.0), (1, 0.75, 3.0), (2, None, 3.0)]

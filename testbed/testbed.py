@@ -248,18 +248,15 @@ def bring_up(
             "take fewer hosts, or a kernel with sch_netem"
         )
     ours = claim(source, root)
-    try:
-        testbed = Testbed(topology, ours, chosen, gpus)
-        supervision = nullcontext() if in_virtual_time() else Supervisor(testbed.identifier, root=root)
-    except BaseException:
-        ours.release()
-        raise
-    with supervision as supervisor:
+    with nullcontext() if in_virtual_time() else Supervisor(ours.record.identifier, root=root) as supervisor:
+        testbed = None
         try:
+            testbed = Testbed(topology, ours, chosen, gpus)
             testbed._start()
             yield testbed
         finally:
-            testbed._stop()
+            if testbed is not None:
+                testbed._stop()
             # Only after a complete stop: otherwise the record is needed to find what is left.
             ours.release()
             if supervisor is not None:

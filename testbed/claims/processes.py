@@ -60,9 +60,9 @@ def _namespaces_of(marked: set[int]) -> dict[str, list[int]]:
         with suppress(OSError):
             namespace = os.readlink(f"/proc/{pid}/ns/net")
             if (started := process_start_ticks(pid)) is not None:
-                # Of the same tick, unmarked processes count as older.
-                processes[namespace].append((started, pid in marked, pid))
-    return {namespace: [pid for *_, pid in found] for namespace, found in processes.items() if min(found)[-1] in marked}
+                # Of the same tick, the one with the lower number is older: its child often starts within the tick.
+                processes[namespace].append((started, pid))
+    return {namespace: [pid for _, pid in found] for namespace, found in processes.items() if min(found)[1] in marked}
 
 
 def _all_processes() -> list[int]:

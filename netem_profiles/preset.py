@@ -18,7 +18,7 @@ from ground.entry_points import installed
 from ground.shown_text import one_line
 from ground.strict_model import InputError, StrictModel, parse_model
 from ground.yaml_document import parse_document, read_text
-from testbed.network.topology import LinkConditions, conditions_of
+from testbed.network.link_conditions import LinkConditions, conditions_of
 from testbed.network.topology_spec import LinkSpec, Name, WanSpec
 
 ENTRY_POINT_GROUP = "wanbed.profiles"

@@ -26,7 +26,7 @@ NOT_SET = "not set"
 _NOT_COMPARED = {"name", "repeats", "sweep", "variants", "dilation", "engine", "clock", "seed"}
 """Fields of the experiment that do not matter, are paired, or are compared as resolved in the manifest."""
 _OF_THE_MANIFEST = ("engine", "clock", "dilation", "seed")
-_RESOLVED_WAN = ("topology.wan", "topology.links", "topology.profile")
+_RESOLVED_WAN = ("topology.wan", "topology.links", "topology.profile", "topology.scale")
 _FRACTIONS = {each.field for each in IMPAIRMENTS if not each.is_duration}
 _UNITS = {"_ns": lambda value: milliseconds_text(value / 1e6), "_bps": rate_text}
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.planner.candidate import Candidate, Runs
-from testbed.network.topology import LinkConditions, Topology
+from testbed.network.link_conditions import LinkConditions
+from testbed.network.topology import Topology
 
 CellSize = Callable[[int, Runs], int | None]
 """Returns the pipelines of a DP-cell for a number of pipelines and their runs, None to skip that number there."""

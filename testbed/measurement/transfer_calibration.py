@@ -26,9 +26,10 @@ from testbed.measurement.timed_transfers import (
     transfers_s,
     wire_bytes,
 )
+from testbed.network.link_conditions import LinkConditions
 from testbed.network.shared_rate import FRAME_BYTES, can_bind
 from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Datacenter, LinkConditions
+from testbed.network.topology import Datacenter
 
 if TYPE_CHECKING:
     from testbed.testbed import Testbed

@@ -21,8 +21,9 @@ from testbed.network.gateway_plan import (
     SharedRate,
     WanPort,
 )
+from testbed.network.link_conditions import LinkConditions
 from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s, can_bind, shared_rate, super_packet_frames
-from testbed.network.topology import Datacenter, Host, LinkConditions, Topology
+from testbed.network.topology import Datacenter, Host, Topology
 
 SHORT_PACKETS_MIN, SUPER_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 1000, 2**32 - 1
 """Bounds of a queue's packets. The minima hold whatever the windows of a node pair's connections let out at once: a

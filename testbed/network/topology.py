@@ -5,46 +5,17 @@ filled in and every link complete. Latencies are one-way.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
-from typing import Any
 
-from ground.impairments import IMPAIRMENTS, UNIMPAIRED, Impairments
 from ground.strict_model import InputError
-from ground.units import format_duration
-from testbed.network.topology_spec import LinkSpec, TopologySpec, WanSpec
+from testbed.network.link_conditions import LinkConditions, WanLink
+from testbed.network.link_resolution import resolve_links
+from testbed.network.topology_spec import TopologySpec
 
 MAX_EMULATED_HOSTS_PER_DATACENTER = 250
 """Limit of an emulated network, from its address space."""
 _NAMED_HOSTS = 20
-
-
-@dataclass(frozen=True)
-class LinkConditions:
-    """One-way latency, rates and impairments of a link, the same in both directions. A rate of None is unlimited."""
-
-    latency_ns: int = 0
-    rate_bps: int | None = None
-    node_pair_rate_bps: int | None = None
-    impairments: Impairments = UNIMPAIRED
-
-    def document(self) -> dict[str, Any]:
-        """Return latency, rates and impairments in plain JSON types, all at one level, as in manifests."""
-        rates = {"rate_bps": self.rate_bps, "node_pair_rate_bps": self.node_pair_rate_bps}
-        return {"latency_ns": self.latency_ns, **rates, **asdict(self.impairments)}
-
-    @property
-    def pair_rate_bps(self) -> int | None:
-        """The largest rate of one node pair: the smaller of ``node_pair_rate_bps`` and the trunk's rate."""
-        rates = [rate for rate in (self.rate_bps, self.node_pair_rate_bps) if rate is not None]
-        return min(rates, default=None)
-
-    @property
-    def pair_in_flight_bytes(self) -> float | None:
-        """The bytes that a node pair has in flight at that rate, rate x RTT; None without a rate."""
-        rate_bps = self.pair_rate_bps
-        return None if rate_bps is None else rate_bps / 8 * 2 * self.latency_ns / 1e9
 
 
 @dataclass(frozen=True)
@@ -78,14 +49,6 @@ class Datacenter:
     def serving_hosts(self) -> tuple[Host, ...]:
         """The hosts that do not train; they are the last of ``hosts``."""
         return tuple(host for host in self.hosts if host.serves)
-
-
-@dataclass(frozen=True)
-class WanLink:
-    """The link between two datacenters; ``between`` has their names in the topology's order."""
-
-    between: tuple[str, str]
-    conditions: LinkConditions
 
 
 @dataclass(frozen=True)
@@ -187,46 +150,13 @@ def resolve_topology(spec: TopologySpec, preset: Mapping[frozenset[str], LinkCon
     """Fill in every default.
 
     ``preset`` has the link of each pair of datacenters and is given if and only if ``spec.profile`` is set. Raise
-    InputError for names that clash, links between unknown datacenters, two entries for one pair, pairs that the preset
-    does not cover, and a jitter above the latency.
+    InputError for names that clash, and for links that ``resolve_links`` refuses.
     """
     names = [datacenter.name for datacenter in spec.datacenters]
     for position, name in enumerate(names):
         if name in names[:position]:
             raise InputError(f"topology.datacenters.{position}.name: {name!r} is given twice, give each its own name")
-    default = conditions_of(spec.wan or WanSpec())
-    overrides: dict[frozenset[str], LinkSpec] = {}
-    for position, link in enumerate(spec.links):
-        where = f"topology.links.{position}.between"
-        pair = frozenset(link.between)
-        for end in link.between:
-            if end not in names:
-                raise InputError(f"{where}: no datacenter {end!r}, there are {', '.join(names)}")
-        if len(pair) == 1:
-            raise InputError(f"{where}: a link joins two different datacenters, see intra for the network inside one")
-        if pair in overrides:
-            raise InputError(f"{where}: this pair has an entry already, merge the two")
-        overrides[pair] = link
-    if preset is not None and spec.wan is not None:
-        raise InputError("topology.profile: a network preset replaces wan, leave one of them out")
-
-    def resolved(one: str, other: str) -> LinkConditions:
-        pair = frozenset((one, other))
-        base = default if preset is None else preset.get(pair)
-        if base is None:
-            raise InputError(
-                f"topology.datacenters: the network preset {spec.profile!r} has no figures for {one} and {other}, "
-                "name the datacenters after its regions"
-            )
-        conditions = conditions_of(overrides[pair], base) if pair in overrides else base
-        for each, value in conditions.impairments.items():
-            if each.is_duration and value > conditions.latency_ns:
-                raise InputError(
-                    f"topology: the {each.label} between {one} and {other}, {format_duration(value)}, is above "
-                    f"their latency of {format_duration(conditions.latency_ns)}: no packet arrives before it was sent"
-                )
-        return conditions
-
+    links = resolve_links(spec, preset)
     datacenters = tuple(
         Datacenter(
             entry.name,
@@ -248,17 +178,5 @@ def resolve_topology(spec: TopologySpec, preset: Mapping[frozenset[str], LinkCon
         datacenters,
         spec.intra.latency,
         spec.intra.rate,
-        tuple(WanLink(pair, resolved(*pair)) for pair in combinations(names, 2)),
-    )
-
-
-def conditions_of(spec: WanSpec, base: LinkConditions = LinkConditions()) -> LinkConditions:
-    """Return a link as written; fields that are not written come from ``base``."""
-    written = spec.model_fields_set
-    impairments = {each.field: getattr(spec, each.name) for each in IMPAIRMENTS if each.name in written}
-    return LinkConditions(
-        latency_ns=spec.latency if "latency" in written else base.latency_ns,
-        rate_bps=spec.rate if "rate" in written else base.rate_bps,
-        node_pair_rate_bps=spec.node_pair_rate if "node_pair_rate" in written else base.node_pair_rate_bps,
-        impairments=replace(base.impairments, **impairments),
+        links,
     )

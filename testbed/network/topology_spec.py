@@ -13,6 +13,7 @@ from ground.units import DurationNs, Fraction, RateBps, format_duration
 MAX_DELAY_NS = 60 * 10**9
 MAX_HOSTS_PER_DATACENTER = 65_536
 MAX_DATACENTERS = 250
+MAX_SCALE = 1000
 MAX_HOSTS = 2**20
 """Limit of all datacenters together."""
 
@@ -86,6 +87,22 @@ class LinkSpec(WanSpec):
     between: tuple[str, str]
 
 
+class ScaleSpec(StrictModel):
+    """Factors on every WAN link, whatever gave it: a network preset, ``wan`` or ``links``. Impairments stay."""
+
+    latency: float = Field(
+        default=1, strict=True, ge=0, le=MAX_SCALE, description="factor on every WAN link's latency", examples=[2]
+    )
+    rate: float = Field(
+        default=1,
+        strict=True,
+        gt=0,
+        le=MAX_SCALE,
+        description="factor on every WAN link's `rate` and `node_pair_rate`",
+        examples=[0.5],
+    )
+
+
 class TopologySpec(StrictModel):
     """The ``topology`` section of an experiment, as written."""
 
@@ -94,6 +111,9 @@ class TopologySpec(StrictModel):
     wan: WanSpec | None = None
     links: tuple[LinkSpec, ...] = ()
     profile: str | None = None
+    scale: ScaleSpec | None = Field(
+        default=None, description="factors on all WAN links together", examples=[{"latency": 2, "rate": 0.5}]
+    )
 
     @field_validator("datacenters")
     @classmethod

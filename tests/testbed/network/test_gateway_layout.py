@@ -15,8 +15,9 @@ from testbed.network.gateway_layout import (
     queue_limit_packets,
 )
 from testbed.network.gateway_plan import GatewayPlan, WanPort, pair_class
+from testbed.network.link_conditions import LinkConditions, WanLink
 from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s
-from testbed.network.topology import Datacenter, Host, LinkConditions, Topology, WanLink, resolve_topology
+from testbed.network.topology import Datacenter, Host, Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 
 FRAME_BITS = 8 * 1514

@@ -23,11 +23,11 @@ def _impairment(none: _Value, *, configured: str, measured: str, if_all: str = "
 
 @dataclass(frozen=True)
 class Impairments:
-    """The impairments of one link, the same in both directions; all zero means none. Immutable.
+    """The impairments of one direction of a link; all zero means none. Immutable.
 
     A field that ends in ``_ns`` is a duration: the most by which the one-way latency deviates to either side, and so
-    at most that latency. Any other field is the fraction of packets affected at random, in each direction. Jitter is
-    uniform and keeps packets in order; loss drops them.
+    at most that latency. Any other field is the fraction of packets affected at random. Jitter is uniform and keeps
+    packets in order; loss drops them.
     """
 
     jitter_ns: int = _impairment(

@@ -70,7 +70,7 @@ def sweep_point_specs(
     invalid fields or an invalid network, or with the values of an earlier one.
     """
     with prefixed(f"{source}: "):
-        paths = swept_paths(spec.sweep)
+        paths = swept_paths(spec.sweep, document)
     seen: dict[str, Mapping[str, str]] = {}
     for index, values in enumerate(combinations(spec.sweep)):
         texts = {path: value_text(value) for path, value in values.items()}
@@ -104,12 +104,11 @@ def _file_name(path: Path) -> str:
 
 def _resolve_wan(spec: TopologySpec, directory: Path) -> Topology:
     names = [datacenter.name for datacenter in spec.datacenters]
-    linked = {frozenset(link.between) for link in spec.links}
-    pairs = len(names) * (len(names) - 1) // 2
+    linked = {ends for link in spec.links for ends in ((link.ends, link.ends[::-1]) if link.between else (link.ends,))}
     for field in ("wan", "profile", "scale"):
         if len(names) == 1 and getattr(spec, field) is not None:
             raise InputError(f"topology.{field}: one datacenter has no WAN: leave {field} out or add a datacenter")
-    if spec.wan is None and spec.profile is None and len(linked) < pairs:
+    if spec.wan is None and spec.profile is None and len(linked) < len(names) * (len(names) - 1):
         raise InputError(
             "topology.wan: no network between the datacenters is given: give wan, like "
             "{latency: 40ms, rate: 10Gbit}, or a profile"

@@ -1,5 +1,6 @@
 """Define the conditions of a link in one direction, and the WAN link between two datacenters. Latencies are one-way."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from testbed.network.topology_spec import WanSpec
 
 @dataclass(frozen=True)
 class LinkConditions:
-    """One-way latency, rates and impairments of a link, the same in both directions. A rate of None is unlimited."""
+    """Latency, rates and impairments of one direction of a link. A rate of None is unlimited."""
 
     latency_ns: int = 0
     rate_bps: int | None = None
@@ -27,19 +28,42 @@ class LinkConditions:
         rates = [rate for rate in (self.rate_bps, self.node_pair_rate_bps) if rate is not None]
         return min(rates, default=None)
 
-    @property
-    def pair_in_flight_bytes(self) -> float | None:
-        """The bytes that a node pair has in flight at that rate, rate x RTT; None without a rate."""
-        rate_bps = self.pair_rate_bps
-        return None if rate_bps is None else rate_bps / 8 * 2 * self.latency_ns / 1e9
-
 
 @dataclass(frozen=True)
 class WanLink:
-    """The link between two datacenters; ``between`` has their names in the topology's order."""
+    """The link between two datacenters; ``between`` has their names in the topology's order.
+
+    ``conditions`` are those from the first to the second, ``back`` those of the other direction, None if the same.
+    """
 
     between: tuple[str, str]
     conditions: LinkConditions
+    back: LinkConditions | None = None
+
+    @property
+    def directions(self) -> tuple[tuple[tuple[str, str], LinkConditions], ...]:
+        """Each direction: the sending and the receiving datacenter, and the conditions."""
+        back = self.conditions if self.back is None else self.back
+        return (self.between, self.conditions), (self.between[::-1], back)
+
+    def changed(self, change: Callable[[LinkConditions], LinkConditions]) -> "WanLink":
+        """Return the same link with ``change`` made to each direction."""
+        (_, there), (_, back) = self.directions
+        return link_of(self.between, change(there), change(back))
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Return the link in plain JSON types, as in manifests: one entry for both directions, or one for each."""
+        if self.back is None:
+            return [{"between": list(self.between), **self.conditions.document()}]
+        return [
+            {"from": source, "to": destination, **conditions.document()}
+            for (source, destination), conditions in self.directions
+        ]
+
+
+def link_of(between: tuple[str, str], there: LinkConditions, back: LinkConditions) -> WanLink:
+    """Return the link with these conditions from its first end to its second, and back."""
+    return WanLink(between, there, None if back == there else back)
 
 
 def conditions_of(spec: WanSpec, base: LinkConditions = LinkConditions()) -> LinkConditions:

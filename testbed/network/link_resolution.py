@@ -2,37 +2,44 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
 from ground.strict_model import InputError
 from ground.units import MAX_RATE_BPS, format_duration, format_rate
-from testbed.network.link_conditions import LinkConditions, WanLink, conditions_of
+from testbed.network.link_conditions import LinkConditions, WanLink, conditions_of, link_of
 from testbed.network.topology_spec import MAX_DELAY_NS, LinkSpec, ScaleSpec, TopologySpec, WanSpec
+
+_Ends = frozenset[str] | tuple[str, str]
+"""Both directions of a pair of datacenters, or the direction from the first to the second."""
 
 
 def resolve_links(spec: TopologySpec, preset: Mapping[frozenset[str], LinkConditions] | None) -> tuple[WanLink, ...]:
-    """Return the link of every two datacenters: ``preset`` or ``wan``, then ``links``, then ``scale``.
+    """Return the link of every two datacenters.
 
-    Raise InputError for links between unknown datacenters, two entries for one pair, pairs that the preset does not
-    cover, a jitter above the latency, and a scale without effect or beyond the limits of a link.
+    ``preset`` or ``wan`` gives the first figures. Then come the entries of ``links`` for both directions, those for one
+    direction, and last ``scale``. Raise InputError for links between unknown datacenters, two entries for one pair or
+    direction, pairs that the preset does not cover, a jitter above the latency, and a scale without effect or beyond
+    the limits of a link.
     """
     names = [datacenter.name for datacenter in spec.datacenters]
     default = conditions_of(spec.wan or WanSpec())
-    entries = _entries(spec, names)
+    entries, pairs = _entries(spec, names), combinations(names, 2)
     if preset is not None and spec.wan is not None:
         raise InputError("topology.profile: a network preset replaces wan, leave one of them out")
 
     def resolved(one: str, other: str) -> LinkConditions:
-        pair = frozenset((one, other))
-        base = default if preset is None else preset.get(pair)
+        base = default if preset is None else preset.get(frozenset((one, other)))
         if base is None:
             raise InputError(
                 f"topology.datacenters: the network preset {spec.profile!r} has no figures for {one} and {other}, "
                 "name the datacenters after its regions"
             )
-        return conditions_of(entries[pair], base) if pair in entries else base
+        for ends in (frozenset((one, other)), (one, other)):
+            base = conditions_of(entries[ends], base) if ends in entries else base
+        return base
 
-    links = tuple(WanLink(pair, resolved(*pair)) for pair in combinations(names, 2))
+    links = tuple(link_of((one, other), resolved(one, other), resolved(other, one)) for one, other in pairs)
     if spec.scale is not None:
         links = _scaled(links, spec.scale)
     for link in links:
@@ -40,28 +47,32 @@ def resolve_links(spec: TopologySpec, preset: Mapping[frozenset[str], LinkCondit
     return links
 
 
-def _entries(spec: TopologySpec, names: list[str]) -> dict[frozenset[str], LinkSpec]:
-    """Return the entry of ``links`` of each pair that has one."""
-    entries: dict[frozenset[str], LinkSpec] = {}
+def _entries(spec: TopologySpec, names: list[str]) -> dict[_Ends, LinkSpec]:
+    """Return the entries of ``links`` by what they are about."""
+    entries: dict[_Ends, LinkSpec] = {}
     for position, link in enumerate(spec.links):
-        where = f"topology.links.{position}.between"
-        pair = frozenset(link.between)
-        for end in link.between:
+        directed = link.between is None
+        where = f"topology.links.{position}"
+        for end, field in zip(link.ends, ("from", "to") if directed else ("between",) * 2, strict=True):
             if end not in names:
-                raise InputError(f"{where}: no datacenter {end!r}, there are {', '.join(names)}")
-        if len(pair) == 1:
+                raise InputError(f"{where}.{field}: no datacenter {end!r}, there are {', '.join(names)}")
+        where = f"{where}.{'to' if directed else 'between'}"
+        if link.ends[0] == link.ends[1]:
             raise InputError(f"{where}: a link joins two different datacenters, see intra for the network inside one")
-        if pair in entries:
-            raise InputError(f"{where}: this pair has an entry already, merge the two")
-        entries[pair] = link
+        about = link.ends if directed else frozenset(link.ends)
+        if about in entries:
+            what = "direction" if directed else "pair"
+            raise InputError(f"{where}: this {what} has an entry already, merge the two")
+        entries[about] = link
     return entries
 
 
 def _scaled(links: tuple[WanLink, ...], scale: ScaleSpec) -> tuple[WanLink, ...]:
-    scaled = tuple(replace(link, conditions=_scaled_conditions(link.conditions, scale)) for link in links)
+    scaled = tuple(link.changed(partial(_scaled_conditions, scale=scale)) for link in links)
+    directions = [conditions for link in links for _, conditions in link.directions]
     for name, factor, configured in (
-        ("latency", scale.latency, any(link.conditions.latency_ns for link in links)),
-        ("rate", scale.rate, any(link.conditions.pair_rate_bps is not None for link in links)),
+        ("latency", scale.latency, any(conditions.latency_ns for conditions in directions)),
+        ("rate", scale.rate, any(conditions.pair_rate_bps is not None for conditions in directions)),
     ):
         if factor != 1 and not configured:
             raise InputError(f"topology.scale.{name}: no WAN link has a {name} to scale: give one, or leave it out")
@@ -95,10 +106,11 @@ def _scaled_conditions(conditions: LinkConditions, scale: ScaleSpec) -> LinkCond
 
 
 def _check_jitter(link: WanLink) -> None:
-    one, other = link.between
-    for each, value in link.conditions.impairments.items():
-        if each.is_duration and value > link.conditions.latency_ns:
-            raise InputError(
-                f"topology: the {each.label} between {one} and {other}, {format_duration(value)}, is above "
-                f"their latency of {format_duration(link.conditions.latency_ns)}: no packet arrives before it was sent"
-            )
+    for (one, other), conditions in link.directions:
+        way = f"between {one} and {other}" if link.back is None else f"from {one} to {other}"
+        for each, value in conditions.impairments.items():
+            if each.is_duration and value > conditions.latency_ns:
+                raise InputError(
+                    f"topology: the {each.label} {way}, {format_duration(value)}, is above their latency of "
+                    f"{format_duration(conditions.latency_ns)}: no packet arrives before it was sent"
+                )

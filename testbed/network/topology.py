@@ -75,7 +75,7 @@ class Topology:
 
     @cached_property
     def _conditions_by_ends(self) -> Mapping[tuple[str, str], LinkConditions]:
-        return {ends: link.conditions for link in self.wan for ends in (link.between, link.between[::-1])}
+        return {ends: conditions for link in self.wan for ends, conditions in link.directions}
 
     def host(self, name: str) -> Host:
         """Return the host of that name. Raise InputError with the names of the topology's hosts if there is none."""
@@ -92,17 +92,26 @@ class Topology:
         return self._datacenter_by_name[name]
 
     def conditions(self, one: str, other: str) -> LinkConditions:
-        """Return the WAN link between two datacenters, in either order. Raise KeyError if they are the same."""
+        """Return the WAN link from one datacenter to the other. Raise KeyError if they are the same."""
         return self._conditions_by_ends[one, other]
 
     def path(self, one: str, other: str) -> LinkConditions:
-        """Return the link between hosts of two datacenters: the WAN's, or the inner network's if they are the same."""
+        """Return the link from hosts of one datacenter to the other's: the WAN's, or the inner network's within one."""
         return (
             LinkConditions(self.intra_latency_ns, self.intra_rate_bps) if one == other else self.conditions(one, other)
         )
 
+    def rtt_ns(self, one: str, other: str) -> int:
+        """Return the round-trip time between hosts of two datacenters: the latencies of both directions."""
+        return self.path(one, other).latency_ns + self.path(other, one).latency_ns
+
+    def pair_in_flight_bytes(self, one: str, other: str) -> float | None:
+        """Return the bytes that a node pair has in flight at its rate, rate x RTT; None without a rate."""
+        rate_bps = self.path(one, other).pair_rate_bps
+        return None if rate_bps is None else rate_bps / 8 * self.rtt_ns(one, other) / 1e9
+
     def line_rate_bps(self, one: str, other: str) -> int | None:
-        """Return the smallest rate on the path between hosts of two datacenters, None if all are unlimited.
+        """Return the smallest rate on the path from hosts of one datacenter to the other's, None if all are unlimited.
 
         The rates are those of the node pair, of the trunk, and of the destination host's port.
         """
@@ -115,22 +124,18 @@ class Topology:
         def slower(rate_bps: int | None) -> int | None:
             return None if rate_bps is None else max(1, round(rate_bps / factor))
 
-        links = tuple(
-            replace(
-                link,
-                conditions=replace(
-                    link.conditions,
-                    latency_ns=round(link.conditions.latency_ns * factor),
-                    impairments=link.conditions.impairments.dilated(factor),
-                    rate_bps=slower(link.conditions.rate_bps),
-                    node_pair_rate_bps=slower(link.conditions.node_pair_rate_bps),
-                ),
+        def slower_link(conditions: LinkConditions) -> LinkConditions:
+            return replace(
+                conditions,
+                latency_ns=round(conditions.latency_ns * factor),
+                impairments=conditions.impairments.dilated(factor),
+                rate_bps=slower(conditions.rate_bps),
+                node_pair_rate_bps=slower(conditions.node_pair_rate_bps),
             )
-            for link in self.wan
-        )
+
         return replace(
             self,
-            wan=links,
+            wan=tuple(link.changed(slower_link) for link in self.wan),
             intra_latency_ns=round(self.intra_latency_ns * factor),
             intra_rate_bps=slower(self.intra_rate_bps),
         )

@@ -1,9 +1,9 @@
 """Define the section ``topology`` of the experiment file. Latencies are one-way."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, create_model, field_validator
+from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
 
 from ground.impairments import UNIMPAIRED
 from ground.shown_text import shown
@@ -68,7 +68,7 @@ def _with_impairments(model: type[Model]) -> type[Model]:
 
 @_with_impairments
 class WanSpec(StrictModel):
-    """Latency, rates and impairments of a WAN link, the same in both directions.
+    """Latency, rates and impairments of a WAN link.
 
     ``rate`` is that of the trunk between two datacenters; ``node_pair_rate`` limits each pair of hosts across it. Each
     impairment of ``ground.impairments`` has a field: ``jitter`` is the largest deviation of the one-way latency to
@@ -81,10 +81,44 @@ class WanSpec(StrictModel):
     node_pair_rate: RateBps = None
 
 
-class LinkSpec(WanSpec):
-    """The link of one pair of datacenters, where it differs from ``wan``; fields left out keep the value of ``wan``."""
+class PairSpec(WanSpec):
+    """The link of one pair of datacenters, alike in both directions."""
 
     between: tuple[str, str]
+
+
+class LinkSpec(WanSpec):
+    """What differs on one link: in both directions with ``between``, in one of them with ``from`` and ``to``.
+
+    Fields left out keep their value: that of ``wan`` or the network preset and, for one direction, that of the entry of
+    both. The order of the entries does not matter.
+    """
+
+    between: tuple[str, str] | None = Field(
+        default=None, description="the two datacenters, for both directions", examples=[["east", "west"]]
+    )
+    source: str | None = Field(
+        default=None, alias="from", description="the sending datacenter, for one direction", examples=["east"]
+    )
+    destination: str | None = Field(
+        default=None, alias="to", description="the receiving datacenter, for one direction", examples=["west"]
+    )
+
+    @model_validator(mode="after")
+    def _names_a_link(self) -> Self:
+        directed = self.source is not None and self.destination is not None
+        if (self.between is None) != directed or (self.source is None) != (self.destination is None):
+            raise ValueError("give either between, like [east, west], or both from and to")
+        return self
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The two datacenters; of one direction, first the one that sends."""
+        if self.between is not None:
+            return self.between
+        assert self.source is not None
+        assert self.destination is not None
+        return self.source, self.destination
 
 
 class ScaleSpec(StrictModel):

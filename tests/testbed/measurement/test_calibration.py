@@ -80,7 +80,7 @@ class Network:
         return [min(conditions["rate_bps"] * 1448 / 1490, flow.udp_offered_bps) * (1 - conditions["loss"]) * factor]
 
     def measure_transfers(
-        self, _: object, __: object, hosts: tuple[str, str], conditions: LinkConditions
+        self, _: object, __: object, hosts: tuple[str, str], conditions: LinkConditions, ___: LinkConditions
     ) -> TransferMeasurement:
         self.transfers.append(hosts)
         assert conditions.pair_rate_bps is not None

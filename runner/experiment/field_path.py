@@ -54,7 +54,7 @@ def _split(text: str) -> Steps:
     for match in _STEP.finditer(text):
         field, name = match.group("field", "name")
         steps += [field] if name is None else [field, entry_step(name)]
-    if "".join(match.group() for match in _STEP.finditer(text)) != text or text.endswith("."):
+    if not steps or "".join(match.group() for match in _STEP.finditer(text)) != text or text.endswith("."):
         steps = text.split(".")
     return tuple(steps)
 

@@ -82,3 +82,67 @@ def test_a_scale_is_a_number_within_bounds(topology: dict[str, Any], text: str) 
 )
 def test_a_scale_without_effect_or_beyond_what_a_link_may_have_is_refused(topology: dict[str, Any], text: str) -> None:
     assert refusal(**topology).startswith(text)
+
+
+def test_an_entry_with_from_and_to_is_about_that_direction_alone() -> None:
+    topology = resolved(profile="regions", links=[{"from": "west", "to": "east", "latency": "50ms", "rate": "1Gbit"}])
+    assert topology.conditions("west", "east") == LinkConditions(50 * MS, GBIT, 5 * GBIT)
+    assert topology.conditions("east", "west") == PRESET[frozenset(("east", "west"))]
+    assert topology.rtt_ns("east", "west") == topology.rtt_ns("west", "east") == 80 * MS
+    assert topology.pair_in_flight_bytes("west", "east") == GBIT / 8 * 0.08
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_entry_of_one_direction_stands_above_that_of_both_in_any_order(reverse: bool) -> None:
+    links = [
+        {"between": ["east", "west"], "latency": "10ms", "loss": "1%"},
+        {"from": "east", "to": "west", "latency": "30ms"},
+    ]
+    topology = resolved(wan={"latency": "1ms", "rate": "2Gbit"}, links=links[::-1] if reverse else links)
+    loss = Impairments(loss=0.01)
+    assert topology.conditions("east", "west") == LinkConditions(30 * MS, 2 * GBIT, None, loss)
+    assert topology.conditions("west", "east") == LinkConditions(10 * MS, 2 * GBIT, None, loss)
+
+
+def test_a_scale_and_dilation_reach_both_directions() -> None:
+    links = [{"from": "east", "to": "west", "latency": "30ms", "rate": "1Gbit"}]
+    topology = resolved(wan={"latency": "10ms", "rate": "2Gbit"}, links=links, scale={"latency": 2, "rate": 0.5})
+    slow = topology.dilated(4)
+    assert topology.conditions("east", "west") == LinkConditions(60 * MS, GBIT // 2)
+    assert topology.conditions("west", "east") == LinkConditions(20 * MS, GBIT)
+    assert slow.conditions("east", "west") == LinkConditions(240 * MS, GBIT // 8)
+    assert slow.conditions("west", "east") == LinkConditions(80 * MS, GBIT // 4)
+
+
+def test_two_directions_written_alike_are_one_link_of_the_manifest() -> None:
+    links = [{"from": one, "to": other, "latency": "3ms"} for one, other in (("east", "west"), ("west", "east"))]
+    alike, apart = resolved(wan={"latency": "1ms"}, links=links), resolved(wan={"latency": "1ms"}, links=links[:1])
+    both = next(link for link in alike.wan if link.between == ("east", "west"))
+    one = next(link for link in apart.wan if link.between == ("east", "west"))
+    assert [document.get("between") for document in both.documents()] == [["east", "west"]]
+    found = [(document["from"], document["to"], document["latency_ns"]) for document in one.documents()]
+    assert found == [("east", "west", 3 * MS), ("west", "east", MS)]
+
+
+@pytest.mark.parametrize(
+    ("links", "text"),
+    [
+        ([{"from": "east", "to": "west"}] * 2, "topology.links.1.to: this direction has an entry already"),
+        ([{"from": "east", "to": "mars"}], "topology.links.0.to: no datacenter 'mars', there are east"),
+        ([{"from": "mars", "to": "east"}], "topology.links.0.from: no datacenter 'mars', there are east"),
+        ([{"from": "east", "to": "east"}], "topology.links.0.to: a link joins two different datacenters"),
+        ([{"between": ["east", "west"]}, {"between": ["west", "east"]}], "topology.links.1.between: this pair has an"),
+        ([{"from": "east"}], "file: links.0: give either between, like [east, west], or both from and to"),
+        ([{"rate": "1Gbit"}], "file: links.0: give either between, like [east, west], or both from and to"),
+        (
+            [{"between": ["east", "west"], "from": "east", "to": "west"}],
+            "file: links.0: give either between, like [east, west], or both from and to",
+        ),
+        (
+            [{"from": "west", "to": "east", "latency": "1ms", "jitter": "2ms"}],
+            "topology: the jitter from west to east, 2ms, is above their latency of 1ms",
+        ),
+    ],
+)
+def test_a_direction_is_named_once_and_by_both_its_ends(links: list[dict[str, Any]], text: str) -> None:
+    assert refusal(wan={"latency": "5ms"}, links=links).startswith(text)

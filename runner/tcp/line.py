@@ -31,9 +31,14 @@ class Line:
     back_ns: int | None = None
 
     @property
+    def return_ns(self) -> int:
+        """The latency of what returns to the sender."""
+        return self.latency_ns if self.back_ns is None else self.back_ns
+
+    @property
     def rtt_ns(self) -> int:
         """The latencies of both directions."""
-        return self.latency_ns + (self.latency_ns if self.back_ns is None else self.back_ns)
+        return self.latency_ns + self.return_ns
 
     def duration_ns(self, payload_bytes: int, rate_bps: int | None = None) -> int:
         """Return the time (ns) to send ``payload_bytes``, rounded up, at ``rate_bps`` (default: the line's rate)."""

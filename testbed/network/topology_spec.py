@@ -95,13 +95,21 @@ class LinkSpec(WanSpec):
     """
 
     between: tuple[str, str] | None = Field(
-        default=None, description="the two datacenters, for both directions", examples=[["east", "west"]]
+        default=None,
+        description="The names of the two datacenters, for both directions, in either order.",
+        examples=[["east", "west"]],
     )
     source: str | None = Field(
-        default=None, alias="from", description="the sending datacenter, for one direction", examples=["east"]
+        default=None,
+        alias="from",
+        description="The datacenter that sends, for one direction alone; with `to`, without `between`.",
+        examples=["east"],
     )
     destination: str | None = Field(
-        default=None, alias="to", description="the receiving datacenter, for one direction", examples=["west"]
+        default=None,
+        alias="to",
+        description="The datacenter that receives, for one direction alone.",
+        examples=["west"],
     )
 
     @model_validator(mode="after")
@@ -125,14 +133,19 @@ class ScaleSpec(StrictModel):
     """Factors on every WAN link, whatever gave it: a network preset, ``wan`` or ``links``. Impairments stay."""
 
     latency: float = Field(
-        default=1, strict=True, ge=0, le=MAX_SCALE, description="factor on every WAN link's latency", examples=[2]
+        default=1,
+        strict=True,
+        ge=0,
+        le=MAX_SCALE,
+        description="Factor on the latency of every WAN link, 0 to 1000.",
+        examples=[2],
     )
     rate: float = Field(
         default=1,
         strict=True,
         gt=0,
         le=MAX_SCALE,
-        description="factor on every WAN link's `rate` and `node_pair_rate`",
+        description="Factor on `rate` and `node_pair_rate` of every WAN link, at most 1000.",
         examples=[0.5],
     )
 
@@ -146,7 +159,9 @@ class TopologySpec(StrictModel):
     links: tuple[LinkSpec, ...] = ()
     profile: str | None = None
     scale: ScaleSpec | None = Field(
-        default=None, description="factors on all WAN links together", examples=[{"latency": 2, "rate": 0.5}]
+        default=None,
+        description="Factors on the figures of all WAN links, whatever gave them. Impairments stay.",
+        examples=[{"latency": 2, "rate": 0.5}],
     )
 
     @field_validator("datacenters")

@@ -380,8 +380,9 @@ def test_activations_and_gradients_take_the_rate_and_latency_of_their_own_direct
         "compute": {"forward": "5ms", "backward": "7ms", "activation": "1000KB"},
         "training": {"stages": 2, "microbatches": 1, "iterations": 1, "warmup": 0},
         "variants": [{"name": "any", "schedule": "gpipe", "transport": {"model": "ideal"}}],
+        "engine": "simulate",
     }
     spans = simulated(sweep_point(document), IDEAL).spans
     ms = 10**6
     # Out 1000 ms on the wire and 40 of latency, back 100 and 10; forward and backward at either end.
-    assert int(spans.end_ns.max()) == (5 + 1000 + 40 + 5 + 7 + 100 + 10 + 7) * ms
+    assert int(spans.end_ns.max()) == ITERATIONS * (5 + 1000 + 40 + 5 + 7 + 100 + 10 + 7) * ms

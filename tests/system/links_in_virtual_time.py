@@ -1,7 +1,8 @@
 """A program for ``test_virtual_time.py``: run in virtual time, it measures links and prints what it found as JSON.
 
-``calibrated`` are links as calibration measures them, ``apart`` one whose directions differ; ``untuned`` is the pace of connections that the kernel tunes as a
-stock host does, once they have come to their pace, by latency in ms and number of connections.
+``calibrated`` are links as calibration measures them, ``apart`` one whose directions differ; ``untuned`` is the pace of
+connections that the kernel tunes as a stock host does, once they have come to their pace, by latency in ms and number
+of connections.
 """
 
 import json

@@ -39,10 +39,10 @@ def _impairment(
 
 @dataclass(frozen=True)
 class Impairments:
-    """The impairments of one link, the same in both directions; all zero means none. Immutable.
+    """The impairments of one direction of a link; all zero means none. Immutable.
 
     A field that ends in ``_ns`` is a duration: the most by which the one-way latency deviates to either side, and so
-    at most that latency. Any other field is the fraction of packets affected at random, in each direction.
+    at most that latency. Any other field is the fraction of packets affected at random.
     """
 
     jitter_ns: int = _impairment(

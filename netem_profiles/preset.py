@@ -18,8 +18,8 @@ from ground.entry_points import installed
 from ground.shown_text import one_line
 from ground.strict_model import InputError, StrictModel, parse_model
 from ground.yaml_document import parse_document, read_text
-from testbed.network.topology import LinkConditions, conditions_of
-from testbed.network.topology_spec import LinkSpec, Name, WanSpec
+from testbed.network.link_conditions import LinkConditions, conditions_of
+from testbed.network.topology_spec import Name, PairSpec, WanSpec
 
 ENTRY_POINT_GROUP = "wanbed.profiles"
 
@@ -46,7 +46,7 @@ class PresetSpec(StrictModel):
     source: tuple[SourceSpec, ...] = Field(min_length=1)
     regions: tuple[Name, ...] = ()
     default: WanSpec | None = None
-    pairs: tuple[LinkSpec, ...] = ()
+    pairs: tuple[PairSpec, ...] = ()
 
     @model_validator(mode="after")
     def _pairs_are_complete(self) -> Self:

@@ -104,7 +104,7 @@ class Testbed:
             raise SubstrateError(f"{one} does not reach {other} across the WAN")
         # The shortest RTT, not the median: if the machine is busy at this moment, the median would shorten every link
         # of the run. In virtual time a hop adds nothing.
-        trim_ns = 0 if in_virtual_time() else wan_delay_trim_ns(echoes.shortest_ms, link.conditions.latency_ns)
+        trim_ns = 0 if in_virtual_time() else wan_delay_trim_ns(echoes.shortest_ms, self.topology.rtt_ns(*link.between))
         self._substrate.settle(trim_ns)
         self.facts = replace(self.facts, trim_ns=trim_ns)
 
@@ -197,13 +197,13 @@ def _timers(offer: Offer) -> Timers:
     return Timers.GUEST if offer.name == GUEST else Timers.KERNEL
 
 
-def wan_delay_trim_ns(idle_rtt_ms: float, latency_ns: int) -> int:
-    """Return by how many ns to reduce every WAN delay, from the idle RTT of a path of configured ``latency_ns``.
+def wan_delay_trim_ns(idle_rtt_ms: float, rtt_ns: int) -> int:
+    """Return by how many ns to reduce every WAN delay, from the idle RTT of a path of configured ``rtt_ns``.
 
     That is half of the excess of the RTT, never negative and at most ``MAX_TRIM_NS``. A larger excess is a fault of the
     path, which calibration must find, and not the cost of a few hops.
     """
-    return min(MAX_TRIM_NS, max(0, round(idle_rtt_ms * 1e6 / 2) - latency_ns))
+    return min(MAX_TRIM_NS, max(0, round((idle_rtt_ms * 1e6 - rtt_ns) / 2)))
 
 
 def usable_substrate(requested: str = "auto", *, shaped: bool = True) -> Offer:

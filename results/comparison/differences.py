@@ -13,6 +13,7 @@ from typing import Any
 from ground.impairments import IMPAIRMENTS
 from results.comparison.manifest_fields import flattened
 from results.comparison.pairing import Pair
+from results.reading.link_documents import directed_links
 from results.reading.not_modelled import of_links, simulated_without
 from results.reading.run import Run
 from results.reading.summary import calibrated_points
@@ -26,7 +27,7 @@ NOT_SET = "not set"
 _NOT_COMPARED = {"name", "repeats", "sweep", "variants", "dilation", "engine", "clock", "seed"}
 """Fields of the experiment that do not matter, are paired, or are compared as resolved in the manifest."""
 _OF_THE_MANIFEST = ("engine", "clock", "dilation", "seed")
-_RESOLVED_WAN = ("topology.wan", "topology.links", "topology.profile")
+_RESOLVED_WAN = ("topology.wan", "topology.links", "topology.profile", "topology.scale")
 _FRACTIONS = {each.field for each in IMPAIRMENTS if not each.is_duration}
 _UNITS = {"_ns": lambda value: milliseconds_text(value / 1e6), "_bps": rate_text}
 
@@ -86,19 +87,27 @@ def point_fields(run: Run, point: int) -> dict[str, Any]:
     """
     entry = _point_entry(run, point)
     without = {
-        f"{each.field}.{'-'.join(sorted(ends))}"
+        (each.field, ends)
         for each in of_links(simulated_without(run.manifest, point))
-        for ends in each.links
+        for ends in (*each.links, *(pair[::-1] for pair in each.links), *each.directions)
     }
     fields: dict[str, Any] = {"training.tokens_per_iteration": entry.get("tokens_per_iteration")}
-    for link in entry.get("wan") or ():
-        ends = "-".join(sorted(map(str, link.get("between", ()))))
+    ways: dict[str, dict[tuple[str, str], Any]] = {}
+    for ends, link in directed_links(entry):
         for name, value in link.items():
-            if name != "between":
-                unit = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
-                field, text = f"topology.wan.{name.removesuffix(unit)}.{ends}", _link_text(name, unit, value)
-                fields[field] = f"{text}, not modelled" if field in without else text
-    return fields
+            unit = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
+            field, text = f"topology.wan.{name.removesuffix(unit)}", _link_text(name, unit, value)
+            marked = f"{text}, not modelled" if (field, ends) in without else text
+            ways.setdefault(f"{field}.{'-'.join(sorted(ends))}", {})[ends] = marked
+    return {**fields, **{field: _of_both_ways(values) for field, values in ways.items()}}
+
+
+def _of_both_ways(values: Mapping[tuple[str, str], Any]) -> Any:
+    """Return the figure of a link, or those of its two directions where they differ."""
+    first, *others = values.values()
+    if all(other == first for other in others):
+        return first
+    return ", ".join(f"{value} {source} to {destination}" for (source, destination), value in sorted(values.items()))
 
 
 def _link_text(name: str, unit: str, value: Any) -> Any:

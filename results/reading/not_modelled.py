@@ -24,17 +24,24 @@ class NotModelled:
     """One setting that is not modelled: its path in an experiment, its configured value, and its links or variants.
 
     ``asked`` is the configured value, named like the manifest's key. A link is given as the two datacenters that it
-    joins. Raise ValueError unless there are either links or variants.
+    joins; one in ``directions`` as the sending and the receiving one. Raise ValueError unless there are either links or
+    variants.
     """
 
     field: str
     asked: str
     links: tuple[tuple[str, str], ...] = ()
     variants: tuple[str, ...] = ()
+    directions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if bool(self.links) == bool(self.variants):
+        if self.of_network == bool(self.variants):
             raise ValueError(f"{self.field} concerns either links or variants, give one of them")
+
+    @property
+    def of_network(self) -> bool:
+        """Whether it concerns links, and so all variants."""
+        return bool(self.links or self.directions)
 
     @property
     def setting(self) -> str:
@@ -44,12 +51,13 @@ class NotModelled:
     @property
     def text_of_one(self) -> str:
         """The setting in a text about one variant: ``congestion bbr``; a setting of links also names them."""
-        return self.text if self.links else self.setting
+        return self.text if self.of_network else self.setting
 
     @property
     def text(self) -> str:
         """The setting with its links or variants, at most ``MAX_NAMED``: ``loss 1% (east-west)``."""
-        names = ["-".join(ends) for ends in self.links] or list(self.variants)
+        names = ["-".join(ends) for ends in self.links] + [" to ".join(ends) for ends in self.directions]
+        names += self.variants
         more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
         return f"{self.setting} ({list_text([*names[:MAX_NAMED], *more])})"
 
@@ -73,26 +81,31 @@ def planned_without(manifest: Mapping[str, Any], point: int) -> tuple[NotModelle
 
 def of_variant(found: Iterable[NotModelled], variant: str) -> tuple[NotModelled, ...]:
     """Return the settings that concern one variant; settings of links concern all variants."""
-    return tuple(each for each in found if each.links or variant in each.variants)
+    return tuple(each for each in found if each.of_network or variant in each.variants)
 
 
 def of_links(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
     """Return the settings of links."""
-    return tuple(each for each in found if each.links)
+    return tuple(each for each in found if each.of_network)
 
 
 def gathered(found: Iterable[NotModelled]) -> tuple[NotModelled, ...]:
     """Merge settings that several sweep points have: return each once, with all its links or variants."""
     links: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
+    directions: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
     variants: dict[tuple[str, str], dict[str, None]] = {}
     for each in found:
         setting = each.field, each.asked
-        if each.links:
+        if each.of_network:
             links.setdefault(setting, {}).update(dict.fromkeys(each.links))
+            directions.setdefault(setting, {}).update(dict.fromkeys(each.directions))
         else:
             variants.setdefault(setting, {}).update(dict.fromkeys(each.variants))
     return (
-        *(NotModelled(*setting, links=tuple(ends)) for setting, ends in links.items()),
+        *(
+            NotModelled(*setting, links=tuple(ends), directions=tuple(directions[setting]))
+            for setting, ends in links.items()
+        ),
         *(NotModelled(*setting, variants=tuple(names)) for setting, names in variants.items()),
     )
 
@@ -119,6 +132,7 @@ def _read(written: Any) -> tuple[NotModelled, ...]:
             each["asked"],
             tuple((one, other) for one, other in each.get("links", ())),
             tuple(each.get("variants", ())),
+            tuple((one, other) for one, other in each.get("directions", ())),
         )
         for each in written or ()
     )
@@ -126,6 +140,7 @@ def _read(written: Any) -> tuple[NotModelled, ...]:
 
 def _read_off_links(entry: Mapping[str, Any]) -> tuple[NotModelled, ...]:
     found = []
+    # Only links alike in both directions: versions that knew others recorded what was not modelled.
     for link in entry.get("wan") or ():
         one, other = link["between"]
         for each in NOT_SIMULATED:

@@ -37,10 +37,20 @@ def _with_impairments(model: type[_Model]) -> type[_Model]:
 
 @_with_impairments
 class _Link(_Facts):
-    between: Annotated[list[str], Field(min_length=2, max_length=2)]
+    """A link in both directions, with ``between``, or one direction of it, with ``from`` and ``to``."""
+
+    between: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None
+    source: str | None = Field(default=None, alias="from")
+    destination: str | None = Field(default=None, alias="to")
     latency_ns: Number | None = None
     rate_bps: Number | None = None
     node_pair_rate_bps: Number | None = None
+
+    @model_validator(mode="after")
+    def _has_ends(self) -> "_Link":
+        if self.between is None and (self.source is None or self.destination is None):
+            raise ValueError("it has neither between nor from and to")
+        return self
 
 
 class _ResolvedVariant(_Facts):
@@ -51,11 +61,12 @@ class _NotModelled(_Facts):
     field: str
     asked: str
     links: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
+    directions: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
     variants: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _concerns_links_or_variants(self) -> "_NotModelled":
-        if bool(self.links) == bool(self.variants):
+        if bool(self.links or self.directions) == bool(self.variants):
             raise ValueError("it concerns either links or variants")
         return self
 

@@ -35,7 +35,7 @@ def as_options(overrides: list[str]) -> list[str]:
     return [f"--set={override}" for override in overrides]
 
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the file and list the trials; run none.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the file, list the trials and the links; run none.")]
 RunsFolder = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where run folders go.")]
 Jobs = Annotated[
     int | None,

@@ -12,6 +12,7 @@ from rich.text import Text
 from results import load
 from results.reading.not_modelled import NotModelled, not_modelled_text, of_links
 from results.reading.saturation import MachineLoad
+from runner.cli.link_listing import link_documents, print_links
 from runner.resolve.experiment import Experiment
 
 _WIDTH = 120
@@ -24,7 +25,7 @@ def log(line: str) -> None:
 
 
 def list_trials(experiment: Experiment, as_json: bool) -> None:
-    """Print every trial in the order in which it would run."""
+    """Print every trial in the order in which it would run, and the links of their networks."""
     points = {point.index: dict(point.values) for point in experiment.points()}
     trials = experiment.trials()
     if as_json:
@@ -32,11 +33,12 @@ def list_trials(experiment: Experiment, as_json: bool) -> None:
             {"sweep_point": point, "swept": points[point], "variant": variant, "repeat": repeat}
             for point, variant, repeat in trials
         ]
-        print(json.dumps({"run": None, "trials": listed}, indent=2))
+        print(json.dumps({"run": None, "trials": listed, "links": link_documents(experiment)}, indent=2))
         return
     for point, variant, repeat in trials:
         values = ", ".join(f"{path}={value}" for path, value in points[point].items())
         print(f"{values or experiment.name}: {variant}, repeat {repeat}")
+    print_links(experiment, _console())
 
 
 def show_outcome(path: Path, as_json: bool) -> bool:
@@ -59,9 +61,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
         served = {"prefill": prefill_documents(prefill)} if prefill else {}
         print(json.dumps({"run": str(path), "summary": rows, **served}, indent=2))
     else:
-        console = Console(highlight=False)
-        if not console.is_terminal:
-            console = Console(highlight=False, width=_WIDTH)
+        console = _console()
         console.print(_table(rows, simulated=run.simulated, without=not_modelled_in(run)))
         if prefill:
             console.print(prefill_table(prefill))
@@ -69,6 +69,11 @@ def show_outcome(path: Path, as_json: bool) -> bool:
         log(warning)
     print(f"report: {report}", file=sys.stderr if as_json else sys.stdout)
     return run.simulated or all(row["calibrated"] for row in rows)
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDTH)
 
 
 def _caption(without: tuple[NotModelled, ...]) -> Text:

@@ -148,10 +148,12 @@ class ExperimentSpec(StrictModel):
 
         Reading the document gives an equal experiment. Links keep only the fields that were written, because the
         others follow ``wan``, which a sweep may change. Values that are derived from others (a backward of twice the
-        forward) stay null for the same reason.
+        forward) stay null for the same reason. Without ``scale`` there is no such key: hashes stay the same.
         """
         document = self.model_dump(mode="json")
         document["topology"]["links"] = [
-            link.model_dump(mode="json", exclude_unset=True) for link in self.topology.links
+            link.model_dump(mode="json", by_alias=True, exclude_unset=True) for link in self.topology.links
         ]
+        if self.topology.scale is None:
+            del document["topology"]["scale"]
         return document

@@ -1,10 +1,12 @@
 """Parse paths into an experiment, such as ``topology.wan.latency``, and set values at them.
 
 ``--set`` and ``sweep`` both name a value by its path. A path is checked against the models of the experiment file. A
-step is a field's name or, in a list, an index from 0. After ``sweep`` the rest of a path is one key, because the keys
-of a sweep are paths themselves. Setting a value returns a changed copy.
+step is a field's name or, in a list, an index from 0 or a name in brackets (``runner.experiment.named_entry``), as in
+``topology.links[east, west].latency``. After ``sweep`` the rest of a path is one key, because the keys of a sweep are
+paths themselves. Setting a value returns a changed copy.
 """
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, get_args, get_origin
@@ -15,8 +17,18 @@ from ground.shown_text import one_line, shortened, shown
 from ground.strict_model import InputError, prefixed
 from ground.yaml_document import parse_yaml
 from runner.experiment.experiment_spec import ExperimentSpec
+from runner.experiment.named_entry import (
+    can_be_named,
+    entry_step,
+    is_entry_step,
+    new_link,
+    position_of,
+    refusal,
+)
 
 Steps = tuple[str, ...]
+_LINKS = ("topology", "links")
+_STEP = re.compile(r"(?P<field>[^.\[\]]+)(\[(?P<name>[^\[\]]*)\])?(\.|$)")
 
 
 def parse_path(text: str) -> Steps:
@@ -25,15 +37,30 @@ def parse_path(text: str) -> Steps:
     Raise InputError for an unknown step. The message names the nearest known field.
     """
     head, _, rest = text.partition(".")
-    steps = (head, rest) if head == "sweep" and rest else tuple(text.split("."))
+    steps = (head, rest) if head == "sweep" and rest else _split(text)
     annotations: list[Any] = [ExperimentSpec]
     for position, step in enumerate(steps):
         below = [found for annotation in annotations for found in _below(annotation, step)]
         if not below:
-            where = ".".join(steps[:position])
+            where = _text(steps[:position])
             raise InputError(_unknown(step, where, annotations))
         annotations = below
     return steps
+
+
+def _split(text: str) -> Steps:
+    """Split a path at its dots. A name in brackets is a step of its own, and may contain dots."""
+    steps: list[str] = []
+    for match in _STEP.finditer(text):
+        field, name = match.group("field", "name")
+        steps += [field] if name is None else [field, entry_step(name)]
+    if not steps or "".join(match.group() for match in _STEP.finditer(text)) != text or text.endswith("."):
+        steps = text.split(".")
+    return tuple(steps)
+
+
+def _text(steps: Steps) -> str:
+    return ".".join(steps).replace(".[", "[")
 
 
 def _alternatives(annotation: Any) -> list[Any]:
@@ -54,17 +81,22 @@ def _below(annotation: Any, step: str) -> list[Any]:
         elif get_origin(kind) is dict:
             found.append(get_args(kind)[1])
         elif get_origin(kind) in (tuple, list):
-            if _is_index(step):
+            if _is_index(step) or (is_entry_step(step) and can_be_named(get_args(kind)[0])):
                 found.append(get_args(kind)[0])
-        elif isinstance(kind, type) and issubclass(kind, BaseModel) and step in kind.model_fields:
-            found.append(kind.model_fields[step].annotation)
+        elif isinstance(kind, type) and issubclass(kind, BaseModel) and step in (fields := _fields(kind)):
+            found.append(fields[step])
     return found
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the annotation of each field by its name in the file."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
 def _unknown(step: str, where: str, annotations: list[Any]) -> str:
     kinds = [kind for annotation in annotations for kind in _alternatives(annotation)]
     names = sorted(
-        {name for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel) for name in kind.model_fields}
+        {name for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel) for name in _fields(kind)}
     )
     inside = f" in {where}" if where else ""
     if names:
@@ -83,17 +115,46 @@ def _is_index(step: str) -> bool:
 def with_value(document: Any, path: Steps, value: Any) -> Any:
     """Return a copy of ``document`` with ``value`` at ``path``.
 
-    Absent sections are created, absent list entries are not. Raise InputError for an index beyond the end of a list and
-    for a step below a single value.
+    Absent sections and links that are named are created, other list entries are not. Raise InputError for an index
+    beyond the end of a list, for a name that no entry has, and for a step below a single value.
     """
     return _with_value(document, path, value, ())
+
+
+def located(document: Any, path: Steps) -> Steps:
+    """Return ``path`` with the index of each entry that it names, so that equal places have equal paths.
+
+    A link that has no entry yet keeps its name. Raise InputError for a name that cannot be one of a link.
+    """
+    steps: list[str] = []
+    for step in path:
+        named = is_entry_step(step)
+        position = position_of(step, document) if named and isinstance(document, list) else None
+        if position is not None:
+            steps.append(str(position))
+        else:
+            steps.append(str(new_link(step)) if named and tuple(steps) == _LINKS else step)
+        try:
+            document = document[steps[-1]] if isinstance(document, Mapping) else document[int(steps[-1])]
+        except (LookupError, TypeError, ValueError):
+            document = None
+    return tuple(steps)
 
 
 def _with_value(document: Any, path: Steps, value: Any, above: Steps) -> Any:
     if not path:
         return value
-    step, where = path[0], ".".join(above)
+    step, where = path[0], _text(above)
     below = (*above, step)
+    if is_entry_step(step) and (document is None or isinstance(document, list)):
+        entries = document or []
+        position = position_of(step, entries)
+        if position is None and above != _LINKS:
+            raise InputError(refusal(where, step, entries))
+        if above == _LINKS and len(path) == 1 and isinstance(value, Mapping):
+            value = {**new_link(step), **value}
+        document = entries if position is not None else [*entries, new_link(step)]
+        step = str(len(entries) if position is None else position)
     if isinstance(document, list):
         if not _is_index(step):
             raise InputError(f"{where} is a list here, {step!r} is no index: count from 0")

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from ground.strict_model import InputError, prefixed
-from runner.experiment.field_path import Steps, parse_path
+from runner.experiment.field_path import Steps, located, parse_path
 
 MAX_SWEEP_POINTS = 1000
 MAX_TRIALS = 100_000
@@ -21,8 +21,8 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def swept_paths(sweep: Mapping[str, Sequence[Any]]) -> dict[str, Steps]:
-    """Return the steps of every swept path, in alphabetical order of the paths.
+def swept_paths(sweep: Mapping[str, Sequence[Any]], document: Mapping[str, Any]) -> dict[str, Steps]:
+    """Return the steps of every swept path of ``document``, in alphabetical order of the paths.
 
     Raise InputError for:
 
@@ -34,19 +34,21 @@ def swept_paths(sweep: Mapping[str, Sequence[Any]]) -> dict[str, Steps]:
     paths: dict[str, Steps] = {}
     for path in sorted(sweep):
         with prefixed(f"sweep: {path}: "):
-            paths[path] = _steps(path, sweep[path], paths)
+            paths[path] = _steps(path, sweep[path], paths, document)
     points = prod(len(values) for values in sweep.values())
     if points > MAX_SWEEP_POINTS:
         raise InputError(f"sweep: {points} sweep points, more than the {MAX_SWEEP_POINTS} that one run takes: split it")
     return paths
 
 
-def _steps(path: str, values: Sequence[Any], earlier_paths: Mapping[str, Steps]) -> Steps:
+def _steps(path: str, values: Sequence[Any], earlier_paths: Mapping[str, Steps], document: Mapping[str, Any]) -> Steps:
     steps = parse_path(path)
+    place = located(document, steps)
     if steps[0] in ONE_FOR_THE_RUN and (steps[0] != "variants" or len(steps) < 3 or steps[2] == "name"):
         raise InputError("a run has one for all its sweep points, leave it out of the sweep")
-    for other, earlier in earlier_paths.items():
-        if steps[: len(earlier)] == earlier or earlier[: len(steps)] == steps:
+    for other, earlier_steps in earlier_paths.items():
+        earlier = located(document, earlier_steps)
+        if place[: len(earlier)] == earlier or earlier[: len(place)] == place:
             raise InputError(f"is swept by {other} as well, leave one of them out")
     texts = [value_text(value) for value in values]
     for position, text in enumerate(texts):

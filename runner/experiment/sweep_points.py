@@ -1,18 +1,20 @@
 """Read an experiment file and list its sweep points, each with its network. Stages are not placed yet."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ground.shown_text import one_line, shortened
+from ground.shown_text import one_line, shortened, shown
 from ground.strict_model import InputError, parse_model, prefixed
 from ground.yaml_document import read_document
 from netem_profiles.preset import load_preset
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.field_path import override_source, with_override, with_value
 from runner.experiment.sweep import combinations, swept_paths, value_text
-from testbed.network.topology import LinkConditions, Topology, resolve_topology
+from testbed.network.link_conditions import LinkConditions
+from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 
 
@@ -65,12 +67,13 @@ def sweep_point_specs(
     """Yield the sweep points of ``spec``, the parsed ``document``, in order of their index.
 
     Raise InputError, one line with source, field and remedy, for an invalid sweep, and for the first sweep point with
-    invalid fields or an invalid network.
+    invalid fields or an invalid network, or with the values of an earlier one.
     """
     with prefixed(f"{source}: "):
-        paths = swept_paths(spec.sweep)
+        paths = swept_paths(spec.sweep, document)
     # Whether the file has a model is decided once, so that a sweep over costs does not take it away at its points.
     document = {**spec.model_dump(mode="json", include={"model"}), **document}
+    seen: dict[str, Mapping[str, str]] = {}
     for index, values in enumerate(combinations(spec.sweep)):
         texts = {path: value_text(value) for path, value in values.items()}
         here = (
@@ -83,9 +86,18 @@ def sweep_point_specs(
             with prefixed(f"{source}: sweep: {path}: "):
                 swept = with_value(swept, paths[path], value)
         own = parse_model(ExperimentSpec, with_topology_inline(swept, directory, here), here) if texts else spec
+        earlier = seen.setdefault(json.dumps(own.document(), sort_keys=True), texts)
+        if earlier is not texts:
+            raise InputError(f"{source}: sweep: {_same_values(earlier, texts)}")
         with prefixed(f"{here}: "):
             topology = _resolve_wan(own.topology, directory)
         yield SweepPointSpec(index, texts, own, topology, here)
+
+
+def _same_values(earlier: Mapping[str, str], texts: Mapping[str, str]) -> str:
+    """Return the error for two sweep points whose values are written differently and mean the same."""
+    path = next(path for path, text in texts.items() if text != earlier[path])
+    return f"{path}: {shown(earlier[path])} and {shown(texts[path])} are the same value, leave one of them out"
 
 
 def _file_name(path: Path) -> str:
@@ -94,12 +106,11 @@ def _file_name(path: Path) -> str:
 
 def _resolve_wan(spec: TopologySpec, directory: Path) -> Topology:
     names = [datacenter.name for datacenter in spec.datacenters]
-    linked = {frozenset(link.between) for link in spec.links}
-    pairs = len(names) * (len(names) - 1) // 2
-    if len(names) == 1 and (spec.wan is not None or spec.profile is not None):
-        field = "wan" if spec.wan is not None else "profile"
-        raise InputError(f"topology.{field}: one datacenter has no WAN: leave {field} out or add a datacenter")
-    if spec.wan is None and spec.profile is None and len(linked) < pairs:
+    linked = {ends for link in spec.links for ends in ((link.ends, link.ends[::-1]) if link.between else (link.ends,))}
+    for field in ("wan", "profile", "scale"):
+        if len(names) == 1 and getattr(spec, field) is not None:
+            raise InputError(f"topology.{field}: one datacenter has no WAN: leave {field} out or add a datacenter")
+    if spec.wan is None and spec.profile is None and len(linked) < len(names) * (len(names) - 1):
         raise InputError(
             "topology.wan: no network between the datacenters is given: give wan, like "
             "{latency: 40ms, rate: 10Gbit}, or a profile"

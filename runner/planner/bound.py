@@ -28,7 +28,10 @@ _BELOW = 1 - 1e-9
 
 @dataclass(frozen=True)
 class _Hop:
-    """One boundary in nanoseconds: latency, time of one transfer, and time of all transfers in one direction."""
+    """One boundary in nanoseconds: latency, time of one transfer, and time of all transfers in one direction.
+
+    Each is the lesser one of the two directions.
+    """
 
     latency_ns: float = 0.0
     transfer_ns: float = 0.0
@@ -62,7 +65,7 @@ class IterationBound:
         self._connection_bits = (
             8.0 * transport.connections * transport.window if windows and transport.connections != "auto" else None
         )
-        self._links = {frozenset(link.between): link.conditions for link in topology.wan}
+        self._topology = topology
         self._host_gpus = {entry.name: [host.gpus for host in entry.hosts] for entry in topology.datacenters}
         self._intra_latency_ns, self._intra_bps = topology.intra_latency_ns, topology.intra_rate_bps
         stages = range(work.stages)
@@ -142,21 +145,25 @@ class IterationBound:
                 return _Hop()
             transfer_ns = _duration_ns(bits, self._intra_bps)
             return _Hop(self._intra_latency_ns, transfer_ns, self._microbatches * transfer_ns)
-        conditions = self._links[frozenset((one, other))]
-        latency_ns = conditions.latency_ns - conditions.impairments.delay_spread_ns
+        ways = self._topology.conditions(one, other), self._topology.conditions(other, one)
+        latencies_ns = [way.latency_ns - way.impairments.delay_spread_ns for way in ways]
+        rtt_ns = sum(latencies_ns)
         all_bits = bits * self._microbatches
         return _Hop(
-            latency_ns,
-            self._pair_ns(bits / parts, conditions.pair_rate_bps, latency_ns),
-            max(
-                self._pair_ns(all_bits, conditions.pair_rate_bps, latency_ns),
-                _duration_ns(all_bits * pipelines, conditions.rate_bps),
+            min(latencies_ns),
+            min(self._pair_ns(bits / parts, way.pair_rate_bps, rtt_ns) for way in ways),
+            min(
+                max(
+                    self._pair_ns(all_bits, way.pair_rate_bps, rtt_ns),
+                    _duration_ns(all_bits * pipelines, way.rate_bps),
+                )
+                for way in ways
             ),
         )
 
-    def _pair_ns(self, bits: float, rate_bps: int | None, latency_ns: float) -> float:
+    def _pair_ns(self, bits: float, rate_bps: int | None, rtt_ns: float) -> float:
         rounds = bits / self._connection_bits - 1 if self._connection_bits else 0.0
-        return max(_duration_ns(bits, rate_bps), rounds * 2 * latency_ns)
+        return max(_duration_ns(bits, rate_bps), rounds * rtt_ns)
 
     def _sum_ns(self, stage: int, home: str | None, pipelines: int) -> float:
         """Return the least time of a stage's all-reduce: a ring sends 2 (P - 1) parts of 1/P of it over each port."""

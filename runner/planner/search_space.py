@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.planner.candidate import Candidate, Runs
-from testbed.network.topology import LinkConditions, Topology
+from testbed.network.topology import Topology
 
 CellSize = Callable[[int, Runs], int | None]
 """Returns the pipelines of a DP-cell for a number of pipelines and their runs, None to skip that number there."""
@@ -72,22 +72,22 @@ def alike_before(topology: Topology) -> dict[str, tuple[str, ...]]:
 
     Swapping two of them changes a placement only in its names.
     """
-    links = {frozenset(link.between): link.conditions for link in topology.wan}
     hosts = {entry.name: [host.gpus for host in entry.hosts] for entry in topology.datacenters}
     names = list(hosts)
     return {
         name: tuple(
             other
             for other in names[:position]
-            if hosts[other] == hosts[name] and _same_links(links, other, name, names)
+            if hosts[other] == hosts[name] and _same_links(topology, other, name, names)
         )
         for position, name in enumerate(names)
     }
 
 
-def _same_links(links: Mapping[frozenset[str], LinkConditions], one: str, other: str, names: Sequence[str]) -> bool:
-    return all(
-        links[frozenset((one, third))] == links[frozenset((other, third))]
+def _same_links(topology: Topology, one: str, other: str, names: Sequence[str]) -> bool:
+    return topology.conditions(one, other) == topology.conditions(other, one) and all(
+        topology.conditions(one, third) == topology.conditions(other, third)
+        and topology.conditions(third, one) == topology.conditions(third, other)
         for third in names
         if third not in {one, other}
     )

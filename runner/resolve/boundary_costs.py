@@ -6,7 +6,7 @@ gives the same plan.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from runner.experiment.experiment_spec import Clock
@@ -20,6 +20,7 @@ from runner.tcp.striping import Striping
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
+from workloads.message import MessageKind
 from workloads.schedules.planning.cell_plan import BoundaryCosts
 from workloads.transport.frames.cutting import Cutting
 from workloads.transport.frames.frame import HEADER_BYTES
@@ -27,11 +28,17 @@ from workloads.transport.frames.frame import HEADER_BYTES
 
 @dataclass(frozen=True, order=True)
 class _Path:
-    """The one-way latency, rate on the wire and number of TCP connections between two hosts."""
+    """The way from one host to another: one-way latency, rate on the wire, TCP connections, latency of the way back."""
 
     latency_ns: int
     wire_bps: float
     connections: int
+    back_ns: int
+
+    @property
+    def rtt_ns(self) -> int:
+        """The latencies of both ways."""
+        return self.latency_ns + self.back_ns
 
 
 def boundary_costs(
@@ -53,25 +60,52 @@ def boundary_costs(
     transport has neither windows nor headers.
 
     The costs also hold the TCP windows of the connections (``links``), which open slowly and close again after idle.
+    Where the directions of a link differ, gradients have costs of their own.
     """
-    settings = None if transport.model == "ideal" else tcp_settings(transport, clock)
+    estimate = _Estimate(topology, transport, clock)
+    on_link: Counter[tuple[str, str]] = Counter()
+    if trunks_shared:
+        ends = ((one.datacenter, other.datacenter) for one, other in placement.boundaries)
+        on_link.update(each for each in ends if each[0] != each[1])
+    back_on_link = {ends[::-1]: count for ends, count in on_link.items()}
     costs = []
-    on_link = Counter(
-        (one.datacenter, other.datacenter) for one, other in placement.boundaries if one.datacenter != other.datacenter
-    )
     for boundary, activation_bytes in enumerate(work.activation_bytes):
         pairs = [(pipeline[boundary], pipeline[boundary + 1]) for pipeline in placement.pipelines]
-        paths = _paths(topology, pairs, transport, clock, on_link if trunks_shared else {})
-        goodputs_bps = [_path_bps(transport, clock, path) for path in paths]
         shared = pipelines_per_cell > 1 and placement.crosses_wan(boundary)
         parts = pipelines_per_cell if shared else 1
+        there = estimate.costs(pairs, activation_bytes, parts, on_link)
+        if any(_differs_back(topology, pair) for pair in pairs):
+            back = estimate.costs([pair[::-1] for pair in pairs], activation_bytes, parts, back_on_link)
+            there = replace(there, gradients=back)
+        costs.append(there)
+    return tuple(costs)
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    topology: Topology
+    transport: TransportSpec
+    clock: Clock
+
+    def costs(
+        self, pairs: list[Pair], activation_bytes: int, parts: int, on_link: Mapping[tuple[str, str], int]
+    ) -> BoundaryCosts:
+        """Return the costs of one direction of a boundary, which the ``parts`` pipelines of a DP-cell may share."""
+        topology, transport, clock = self.topology, self.transport, self.clock
+        settings = None if transport.model == "ideal" else tcp_settings(transport, clock)
+        paths = _paths(topology, pairs, transport, clock, on_link)
+        goodputs_bps = [_path_bps(transport, clock, path) for path in paths]
         occupancy_ns = ceil(activation_bytes * 8 * 1e9 / min(goodputs_bps, default=inf) / parts)
         latency_ns = max((path.latency_ns for path in paths), default=0)
         tcp = [_tcp(topology, path, settings, activation_bytes, parts) for path in paths] if settings else []
         # If pipelines differ, take the path where a new connection is slowest.
         links = max((each for each in tcp if each is not None), key=lambda each: each.cold_ns, default=None)
-        costs.append(BoundaryCosts(latency_ns, occupancy_ns, shared, links))
-    return tuple(costs)
+        return BoundaryCosts(latency_ns, occupancy_ns, parts > 1, links)
+
+
+def _differs_back(topology: Topology, pair: Pair) -> bool:
+    here, there = (place.datacenter for place in pair)
+    return here != there and topology.conditions(here, there) != topology.conditions(there, here)
 
 
 def between_iterations_ns(
@@ -120,12 +154,14 @@ def _path(
     connections = next(iter(count_connections(topology, [pair], transport, clock).values()))
     if one.datacenter == other.datacenter:
         rate_bps = topology.intra_rate_bps
-        return _Path(topology.intra_latency_ns, inf if rate_bps is None else rate_bps, connections)
+        latency_ns = topology.intra_latency_ns
+        return _Path(latency_ns, inf if rate_bps is None else rate_bps, connections, latency_ns)
     conditions = topology.conditions(one.datacenter, other.datacenter)
     shares = on_link.get((one.datacenter, other.datacenter), 1)
     trunk_bps = inf if conditions.rate_bps is None else conditions.rate_bps / shares
     line_bps = topology.line_rate_bps(one.datacenter, other.datacenter)
-    return _Path(conditions.latency_ns, min(inf if line_bps is None else line_bps, trunk_bps), connections)
+    back_ns = topology.conditions(other.datacenter, one.datacenter).latency_ns
+    return _Path(conditions.latency_ns, min(inf if line_bps is None else line_bps, trunk_bps), connections, back_ns)
 
 
 def _tcp(
@@ -133,12 +169,12 @@ def _tcp(
 ) -> BoundaryTcp | None:
     """Return the TCP model of a path, None if the rate alone determines a transfer's time."""
     share_bytes = activation_bytes // parts
-    if not path.latency_ns or share_bytes > MOST_WINDOWS * path.connections * settings.in_flight_bytes:
+    if not path.rtt_ns or share_bytes > MOST_WINDOWS * path.connections * settings.in_flight_bytes:
         return None
     cutting = Cutting(activation_bytes, parts, path.connections)
     mates = Line(topology.intra_rate_bps, topology.intra_latency_ns, headers=True)
     return BoundaryTcp(
-        Line(None if path.wire_bps == inf else max(int(path.wire_bps), 1), path.latency_ns, headers=True),
+        Line(None if path.wire_bps == inf else max(int(path.wire_bps), 1), path.latency_ns, True, path.back_ns),
         share_bytes + cutting.chunks * HEADER_BYTES // parts,
         settings,
         Striping(path.connections, len(cutting.chunks_of(0)), cutting.largest_bytes),
@@ -156,8 +192,9 @@ def transfer_in_forwards(
     """
     costs = boundary_costs(topology, placement, transport, work, 1, clock=clock, trunks_shared=False)
     ratios = [
-        boundary_cost.occupancy_ns / max(work.forward_ns[boundary], 1)
+        boundary_cost.of(kind).occupancy_ns / max(work.forward_ns[boundary], 1)
         for boundary, boundary_cost in enumerate(costs)
+        for kind in MessageKind
         if placement.crosses_wan(boundary)
     ]
     return max([1.0, *ratios])
@@ -179,14 +216,14 @@ def pipelines_to_share(
 
 
 def _path_bps(transport: TransportSpec, clock: Clock, path: _Path) -> float:
-    return min(_goodput_bps(transport, path.wire_bps), _window_bps(transport, clock, path.latency_ns))
+    return min(_goodput_bps(transport, path.wire_bps), _window_bps(transport, clock, path.rtt_ns))
 
 
 def _goodput_bps(transport: TransportSpec, wire_bps: float) -> float:
     return wire_bps if transport.model == "ideal" else tcp_goodput_bps(wire_bps)
 
 
-def _window_bps(transport: TransportSpec, clock: Clock, latency_ns: int) -> float:
+def _window_bps(transport: TransportSpec, clock: Clock, rtt_ns: int) -> float:
     if transport.model == "ideal" or transport.connections == "auto":
         return inf
-    return transport.connections * window_bps(transport, clock, latency_ns)
+    return transport.connections * window_bps(transport, clock, rtt_ns)

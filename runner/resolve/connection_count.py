@@ -23,9 +23,9 @@ def tcp_settings(transport: TransportSpec, clock: Clock) -> TcpSettings:
     return settings if clock == "real" else replace(settings, window_share=VIRTUAL_WINDOW_SHARE)
 
 
-def window_bps(transport: TransportSpec, clock: Clock, latency_ns: int) -> float:
-    """Return the highest rate of one connection at a one-way latency: its window once per RTT."""
-    return tcp_settings(transport, clock).in_flight_bytes * 8 * 1e9 / (2 * latency_ns) if latency_ns else float("inf")
+def window_bps(transport: TransportSpec, clock: Clock, rtt_ns: int) -> float:
+    """Return the highest rate of one connection: its window once per RTT."""
+    return tcp_settings(transport, clock).in_flight_bytes * 8 * 1e9 / rtt_ns if rtt_ns else float("inf")
 
 
 def count_connections(
@@ -33,8 +33,8 @@ def count_connections(
 ) -> dict[tuple[str, str], int]:
     """Return the number of connections for each pair of places, by the names of their two hosts.
 
-    ``auto`` fills the cap of a node pair across the WAN, see ``connections_to_fill``. One connection is enough inside a
-    datacenter and where no rate caps the pair. Dilation does not change the number.
+    ``auto`` fills the cap of a node pair across the WAN, see ``connections_to_fill``, in its faster direction. One
+    connection is enough inside a datacenter and where no rate caps the pair. Dilation does not change the number.
     """
     counts = {}
     for one, other in pairs:
@@ -72,13 +72,16 @@ def cut_pairs(topology: Topology, pairs: Iterable[Pair], transport: TransportSpe
 
 
 def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec, clock: Clock) -> tuple[float, float] | None:
-    """Return the goodput of a node pair and the rate of one connection, None if one connection is enough."""
+    """Return the goodput of a node pair and the rate of one connection, None if one connection is enough.
+
+    Of two directions with different rates it is the faster one: connections carry both.
+    """
     one, other = pair
     if one.datacenter == other.datacenter:
         return None
-    conditions = topology.conditions(one.datacenter, other.datacenter)
-    single_bps = window_bps(transport, clock, conditions.latency_ns)
-    rate_bps = topology.line_rate_bps(one.datacenter, other.datacenter)
-    if rate_bps is None or single_bps == float("inf"):
+    ends = (one.datacenter, other.datacenter)
+    single_bps = window_bps(transport, clock, topology.rtt_ns(*ends))
+    rates_bps = [rate for way in (ends, ends[::-1]) if (rate := topology.line_rate_bps(*way)) is not None]
+    if not rates_bps or single_bps == float("inf"):
         return None
-    return tcp_goodput_bps(rate_bps), single_bps
+    return tcp_goodput_bps(max(rates_bps)), single_bps

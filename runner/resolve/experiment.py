@@ -77,7 +77,7 @@ class SweepPoint:
     def resolved(self) -> dict[str, Any]:
         """Return what runs here, beyond what ``spec`` says, in plain JSON types: working units, no references."""
         return {
-            "wan": [{"between": list(link.between), **link.conditions.document()} for link in self.topology.wan],
+            "wan": [document for link in self.topology.wan for document in link.documents()],
             "variants": {variant.name: variant.document() for variant in self.variants},
         }
 

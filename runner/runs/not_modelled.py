@@ -5,7 +5,6 @@ rejects them. ``runner.resolve.checks.engine_limits`` rejects what an engine can
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from ground.impairments import NOT_SIMULATED
@@ -29,9 +28,13 @@ def links_without(topology: Topology) -> tuple[NotModelled, ...]:
     found = []
     for link in topology.wan:
         for each in NOT_SIMULATED:
-            if value := getattr(link.conditions.impairments, each.field):
-                configured = format_duration(value) if each.is_duration else format_fraction(value)
-                found.append(NotModelled(f"topology.wan.{each.name}", configured, (link.between,)))
+            values = [getattr(conditions.impairments, each.field) for _, conditions in link.directions]
+            alike = len(set(values)) == 1
+            for (ends, _), value in zip(link.directions[: 1 if alike else 2], values, strict=False):
+                if value:
+                    configured = format_duration(value) if each.is_duration else format_fraction(value)
+                    where: Any = {"links": (ends,)} if alike else {"directions": (ends,)}
+                    found.append(NotModelled(f"topology.wan.{each.name}", configured, **where))
     return gathered(found)
 
 
@@ -78,9 +81,15 @@ def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModell
 
 
 def as_written(found: Iterable[NotModelled]) -> list[dict[str, Any]]:
-    """Return the entries in plain JSON types: ``field``, ``asked``, ``links`` and ``variants``."""
+    """Return the entries in plain JSON types: ``field``, ``asked``, ``links``, ``variants``, and any ``directions``."""
     return [
-        {**asdict(each), "links": [list(ends) for ends in each.links], "variants": list(each.variants)}
+        {
+            "field": each.field,
+            "asked": each.asked,
+            "links": [list(ends) for ends in each.links],
+            "variants": list(each.variants),
+            **({"directions": [list(ends) for ends in each.directions]} if each.directions else {}),
+        }
         for each in found
     ]
 

@@ -149,7 +149,7 @@ def link_counters(topology: Topology, simulation: Simulation) -> TrialCounters:
     """
     home = {host.name: host.datacenter for host in topology.hosts}
     crossed = [traffic for traffic in simulation.traffic if len(traffic.times_ns) and traffic.wire_bytes[-1] > 0]
-    links = [ends for link in topology.wan for ends in (link.between, link.between[::-1])]
+    links = [ends for link in topology.wan for ends, _ in link.directions]
     last = [int(simulation.spans.end_ns.max(initial=0)), *(int(traffic.times_ns[-1]) for traffic in crossed)]
     times_ns = _sample_times_ns(max(last), len(links) + len(crossed)) if links else np.zeros(0, np.int64)
     on_link: dict[tuple[str, str], npt.NDArray[np.int64]] = defaultdict(lambda: np.zeros(len(times_ns), np.int64))

@@ -19,14 +19,26 @@ Bytes = TypeVar("Bytes", int, npt.NDArray[np.int64])
 
 @dataclass(frozen=True)
 class Line:
-    """A path between two hosts. ``rate_bps`` counts whole frames and is None if unlimited.
+    """A path from one host to another. ``rate_bps`` counts whole frames and is None if unlimited.
 
     With ``headers``, a byte of payload takes 1514/1448 bytes on the wire (see ``testbed.network.goodput``).
+    ``back_ns`` is the latency of the other direction, over which acknowledgements return; None if the same.
     """
 
     rate_bps: int | None
     latency_ns: int
     headers: bool
+    back_ns: int | None = None
+
+    @property
+    def return_ns(self) -> int:
+        """The latency of what returns to the sender."""
+        return self.latency_ns if self.back_ns is None else self.back_ns
+
+    @property
+    def rtt_ns(self) -> int:
+        """The latencies of both directions."""
+        return self.latency_ns + self.return_ns
 
     def duration_ns(self, payload_bytes: int, rate_bps: int | None = None) -> int:
         """Return the time (ns) to send ``payload_bytes``, rounded up, at ``rate_bps`` (default: the line's rate)."""
@@ -50,4 +62,4 @@ class Line:
         if self.rate_bps is None:
             return 0
         share = PAYLOAD_BYTES / FRAME_BYTES if self.headers else 1.0
-        return int(self.rate_bps * share * 2 * self.latency_ns / _BITS_NS) + 1
+        return int(self.rate_bps * share * self.rtt_ns / _BITS_NS) + 1

@@ -249,11 +249,11 @@ def opened(
     ``window`` and ``slow_start`` switch these limits on. On a line without latency neither limits: there is no round
     trip to wait for.
     """
-    counts = line.latency_ns > 0
+    counts = line.rtt_ns > 0
     window_bytes = let_out_bytes(settings.in_flight_bytes) if counts and window else None
     initial_bytes = INITIAL_SEGMENTS * SEGMENT_BYTES if counts and slow_start else None
     settles = settings.leaves_slow_start_early and line.rate_bps is not None
-    rtt_ns, restarts = 2 * line.latency_ns, settings.restarts_after_idle
+    rtt_ns, restarts = line.rtt_ns, settings.restarts_after_idle
     timeout_ns = rtt_ns + least_timeout_ns if restarts else None
     return TcpWindow(
         rtt_ns,

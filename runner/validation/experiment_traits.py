@@ -96,7 +96,7 @@ def _of_rates(topology: Topology, variant: ResolvedVariant) -> Iterator[str]:
         yield "ports without a limit"
     elif any(rate_bps > port_bps for rate_bps in arriving.values()):
         yield "a port that more could arrive at"
-    if len({(link.conditions.latency_ns, link.conditions.rate_bps) for link in topology.wan}) > 1:
+    if len({(each.latency_ns, each.rate_bps) for link in topology.wan for _, each in link.directions}) > 1:
         yield "links differ"
 
 
@@ -128,9 +128,8 @@ def _limits(topology: Topology, variant: ResolvedVariant) -> Iterator[bool]:
     counts = count_connections(topology, variant.pairs, variant.transport, variant.clock)
     for one, other in variant.pairs:
         if one.datacenter != other.datacenter:
-            conditions = topology.conditions(one.datacenter, other.datacenter)
             in_flight = counts[one.host.name, other.host.name] * variant.tcp.in_flight_bytes
-            needed = conditions.pair_in_flight_bytes
+            needed = topology.pair_in_flight_bytes(one.datacenter, other.datacenter)
             yield needed is None or in_flight < needed
 
 

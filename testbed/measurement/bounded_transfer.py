@@ -68,9 +68,10 @@ class Ends:
     @property
     def rtt_s(self) -> float:
         """The longest RTT of the path between them, as configured, in seconds."""
-        hosts = (self.testbed.topology.host(name) for name in (self.source, self.destination))
-        conditions = self.testbed.topology.path(*(host.datacenter for host in hosts))
-        return 2 * (conditions.latency_ns + conditions.impairments.delay_spread_ns) / 1e9
+        topology = self.testbed.topology
+        one, other = (topology.host(name).datacenter for name in (self.source, self.destination))
+        ways = topology.path(one, other), topology.path(other, one)
+        return sum(way.latency_ns + way.impairments.delay_spread_ns for way in ways) / 1e9
 
     def socket(self, host: str, kind: int) -> socket.socket:
         """Open a socket on one of the two hosts, bound to its address."""

@@ -1,8 +1,9 @@
 """Calibrate: measure every link before a run uses it, and compare it with its configuration.
 
 The configured goodput is the TCP goodput of the rate (``testbed.network.goodput``). On a link with impairments a TCP
-connection would measure its congestion control, not the link. There the goodput is that of UDP datagrams of 1448 bytes
-offered at 105 % of the rate: ``rate x 1448 / 1490``, less what is lost (``testbed.measurement.impairment_measures``).
+connection would measure its congestion control, not the link, and where the other direction is much slower, its
+acknowledgements. There the goodput is that of UDP datagrams of 1448 bytes offered at 105 % of the rate: ``rate x 1448 /
+1490``, less what is lost (``testbed.measurement.impairment_measures``).
 
 Each direction is measured alone, over several connections whose windows together hold about 1.6 bandwidth-delay
 products: enough to fill the link, too little to overflow its queue. ``transfer_calibration`` measures short transfers
@@ -25,8 +26,9 @@ from testbed.measurement.impairment_measures import MEASURES, UDP_OFFERED, UDP_O
 from testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goodput
 from testbed.measurement.transfer_calibration import Compared, measure_transfers
 from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.link_conditions import LinkConditions
 from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import LinkConditions, Topology
+from testbed.network.topology import Topology
 
 if TYPE_CHECKING:
     from testbed.testbed import Testbed
@@ -40,6 +42,8 @@ _WINDOW_SHARE = 2.3
 """Receive buffers over the bandwidth-delay product; Linux gives about 0.7 of a buffer to the window."""
 _WINDOW_MIN_BYTES = 256 * 1024
 _WINDOW_UNLIMITED_BYTES = 16 * 2**20
+_RATES_APART = 10
+"""Beyond this ratio of the two directions' rates, the acknowledgements of a full TCP flow would fill the slower one."""
 _PINGS, _PINGS_VIRTUAL, _PINGS_IMPAIRED = 100, 5, 1000
 _SECONDS, _SECONDS_UNLIMITED, _SECONDS_AGAIN = 2, 1, 4
 
@@ -147,30 +151,42 @@ class _Path:
     datacenters: tuple[str, str]
     hosts: tuple[str, str]
     conditions: LinkConditions
+    back: LinkConditions
+
+    @property
+    def rtt_ns(self) -> int:
+        return self.conditions.latency_ns + self.back.latency_ns
+
+    @property
+    def judged_by_datagrams(self) -> bool:
+        """Whether a TCP connection would measure its congestion control or its acknowledgements, not the link."""
+        rate_bps, back_bps = self.conditions.pair_rate_bps, self.back.pair_rate_bps
+        narrow = rate_bps is not None and back_bps is not None and rate_bps > _RATES_APART * back_bps
+        return narrow or any(way.impairments != UNIMPAIRED for way in (self.conditions, self.back))
 
 
 def _paths(topology: Topology) -> Iterator[_Path]:
     for link in topology.wan:
         one, other = (topology.datacenter(name).hosts[0].name for name in link.between)
-        line = _limited_by_port(topology, *link.between)
-        yield _Path("wan", link.between, (one, other), line)
-        yield _Path("wan", link.between[::-1], (other, one), line)
+        there, back = (_limited_by_port(topology, *ends) for ends, _ in link.directions)
+        yield _Path("wan", link.between, (one, other), there, back)
+        yield _Path("wan", link.between[::-1], (other, one), back, there)
     for datacenter in topology.datacenters:
         if len(datacenter.hosts) > 1:
             hosts = (datacenter.hosts[0].name, datacenter.hosts[1].name)
             ends = (datacenter.name, datacenter.name)
-            yield _Path("intra", ends, hosts, _limited_by_port(topology, *ends))
+            inner = _limited_by_port(topology, *ends)
+            yield _Path("intra", ends, hosts, inner, inner)
 
 
 def _limited_by_port(topology: Topology, one: str, other: str) -> LinkConditions:
-    """Return the link between hosts of two datacenters, limited by the destination's port if that is slower."""
+    """Return the link from one datacenter's hosts to another's, limited by the destination's port if that is slower."""
     return replace(topology.path(one, other), node_pair_rate_bps=topology.line_rate_bps(one, other))
 
 
 def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:
     conditions = path.conditions
-    impaired = conditions.impairments != UNIMPAIRED
-    rate = conditions.pair_rate_bps
+    impaired, rate = path.judged_by_datagrams, conditions.pair_rate_bps
     if impaired and rate is not None:
         echoes = ping(testbed.spawn, *path.hosts, _PINGS_IMPAIRED)
         configured_goodput_bps: float | None = udp_goodput_bps(rate, conditions.impairments)
@@ -183,11 +199,11 @@ def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> Lin
         source=path.datacenters[0],
         destination=path.datacenters[1],
         scope=path.scope,
-        configured_rtt_ms=2 * conditions.latency_ns / 1e6,
+        configured_rtt_ms=path.rtt_ns / 1e6,
         measured_rtt_ms=echoes.median_ms,
         configured_goodput_bps=configured_goodput_bps,
         measured_goodput_bps=goodput_bps,
-        impairments=compare(conditions.impairments, echoes),
+        impairments=compare(conditions.impairments, path.back.impairments, echoes),
         echo_requests=echoes.sent,
     )
     return link if impaired or rate is None else _with_transfers(testbed, path, link)
@@ -197,7 +213,7 @@ def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> L
     """Add the figures that only short or simultaneous transfers show."""
     one, other = (testbed.topology.datacenter(name) for name in path.datacenters)
     try:
-        transfers = measure_transfers(testbed, (one, other), path.hosts, path.conditions)
+        transfers = measure_transfers(testbed, (one, other), path.hosts, path.conditions, path.back)
     except bounded_transfer.StalledError as stalled:
         raise MeasurementError(str(stalled)) from None
     figures: dict[str, Any] = {"burst_bytes": transfers.burst_bytes}
@@ -215,8 +231,8 @@ def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> L
 
 def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, impaired: bool) -> float:
     """Measure goodput with iperf3, for ``seconds`` or a default duration."""
-    conditions, rate = path.conditions, path.conditions.pair_rate_bps
-    rtt_s = 2 * conditions.latency_ns / 1e9
+    rate = path.conditions.pair_rate_bps
+    rtt_s = path.rtt_ns / 1e9
     if impaired and rate is not None:
         flow = Flow(*path.hosts, udp_offered_bps=_offered_bps(rate))
     else:
@@ -243,7 +259,7 @@ def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *
         # Without HyStart, which mistakes the bursts of slow start for a full queue.
         testbed.use_tcp(TcpSettings(congestion="reno", slow_start_after_idle=False))
         return bounded_transfer.tcp_goodput_bps(
-            ends, _CONNECTIONS, rate_bps=rate, rtt_s=2 * conditions.latency_ns / 1e9, longer=bool(seconds)
+            ends, _CONNECTIONS, rate_bps=rate, rtt_s=path.rtt_ns / 1e9, longer=bool(seconds)
         )
     except bounded_transfer.StalledError as stalled:
         raise MeasurementError(str(stalled)) from None

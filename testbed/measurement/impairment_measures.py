@@ -28,6 +28,16 @@ def one_way(both_ways: float) -> float:
     return 1 - math.sqrt(1 - both_ways)
 
 
+def jitter_beside_ms(echoes: PingResult, other_ms: float) -> float:
+    """Return the half-width of one direction's delay, where the other one has the half-width ``other_ms``."""
+    return math.sqrt(max(0.0, 3 * echoes.deviation_ms**2 - other_ms**2))
+
+
+def loss_beside(echoes: PingResult, other: float) -> float:
+    """Return the fraction of packets that one direction loses, where the other one loses the fraction ``other``."""
+    return max(0.0, 1 - (1 - echoes.lost) / (1 - other)) if other < 1 else math.nan
+
+
 def as_sampled(compared: Compared, echo_requests: int) -> bool:
     """Return whether sampling explains the difference between a measured and a configured fraction."""
     sampling = math.sqrt(max(compared.configured, 1 / echo_requests) / echo_requests)
@@ -42,28 +52,39 @@ def _not_judged(_: Compared, __: int) -> bool:
 class Measure:
     """How echoes measure one impairment per direction, in the unit of its column.
 
-    ``within`` judges configured against measured, given the number of echo requests. ``delivered`` returns the fraction
-    of the link's rate at which offered datagrams arrive, given the value of the impairment.
+    ``measured`` takes both directions to be alike. Where they are not, ``beside`` is told what the other direction is
+    configured to do; an impairment without it is then judged as if they were. ``within`` judges configured against
+    measured, given the number of echo requests. ``delivered`` returns the fraction of the link's rate at which offered
+    datagrams arrive, given the value of the impairment.
     """
 
     measured: Callable[[PingResult], float]
     within: Callable[[Compared, int], bool] = _not_judged
     delivered: Callable[[float], float] = lambda _: 1.0
+    beside: Callable[[PingResult, float], float] | None = None
+
+    def of(self, echoes: PingResult, own: float, other: float) -> float:
+        """Return what echoes measure of a direction configured as ``own``, where the other one is as ``other``."""
+        return self.measured(echoes) if self.beside is None or own == other else self.beside(echoes, other)
 
 
 MEASURES = {
-    "jitter_ns": Measure(lambda echoes: one_way_jitter_ms(echoes.deviation_ms)),
-    "loss": Measure(lambda echoes: one_way(echoes.lost), as_sampled, lambda loss: 1 - loss),
+    "jitter_ns": Measure(lambda echoes: one_way_jitter_ms(echoes.deviation_ms), beside=jitter_beside_ms),
+    "loss": Measure(lambda echoes: one_way(echoes.lost), as_sampled, lambda loss: 1 - loss, loss_beside),
 }
 """The measure of every field of ``Impairments``."""
 
 
-def compare(impairments: Impairments, echoes: PingResult) -> dict[str, Compared]:
-    """Return each impairment, configured and as measured by echoes, by its column."""
-    return {
-        each.column: Compared(each.in_column(value), MEASURES[each.field].measured(echoes))
-        for each, value in impairments.items()
-    }
+def compare(impairments: Impairments, back: Impairments, echoes: PingResult) -> dict[str, Compared]:
+    """Return each impairment of a direction, configured and as measured by echoes, by its column.
+
+    Echoes cross both directions: ``back`` has the configured impairments of the other one.
+    """
+    found = {}
+    for each, value in impairments.items():
+        own, other = each.in_column(value), each.in_column(getattr(back, each.field))
+        found[each.column] = Compared(own, MEASURES[each.field].of(echoes, own, other))
+    return found
 
 
 def udp_goodput_bps(rate_bps: float, impairments: Impairments) -> float:

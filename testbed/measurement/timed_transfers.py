@@ -87,20 +87,25 @@ def open_connection(ends: Ends, buffer_bytes: int) -> Iterator[Connection]:
 
 
 def transfers_s(
-    connections: Sequence[Connection], size_bytes: int, rate_bps: int, patience_s: float = PATIENCE_S
+    connections: Sequence[Connection],
+    size_bytes: int | Sequence[int],
+    rate_bps: int,
+    patience_s: float = PATIENCE_S,
 ) -> list[float]:
     """Start a transfer of that size on every connection at once; return the seconds to each one's last byte.
 
+    ``size_bytes`` may be one for each connection.
     ``rate_bps`` is the least rate that they share. Raise StalledError if nothing arrives for ``patience_s``, if the
     transfers take many times their time at that rate, or if a connection is closed.
     """
-    ideal_s = 8 * len(connections) * wire_bytes(size_bytes) / rate_bps
+    sizes_bytes = [size_bytes] * len(connections) if isinstance(size_bytes, int) else size_bytes
+    ideal_s = 8 * sum(map(wire_bytes, sizes_bytes)) / rate_bps
     limit_s = patience_s + _PATIENCE_TIMES * ideal_s + _ROUNDS * max(each.ends.rtt_s for each in connections)
     with payload_file(_CHUNK_BYTES) as payload, selectors.DefaultSelector() as selector:
         began_ns = time.monotonic_ns()
         ended_ns: dict[int, int] = {}
         for number, connection in enumerate(connections):
-            connection.begin(size_bytes)
+            connection.begin(sizes_bytes[number])
             selector.register(connection.receiver, selectors.EVENT_READ, number)
             if connection.send(payload):
                 selector.register(connection.sender, selectors.EVENT_WRITE, number)

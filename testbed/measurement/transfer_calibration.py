@@ -26,9 +26,10 @@ from testbed.measurement.timed_transfers import (
     transfers_s,
     wire_bytes,
 )
+from testbed.network.link_conditions import LinkConditions
 from testbed.network.shared_rate import FRAME_BYTES, can_bind
 from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Datacenter, LinkConditions
+from testbed.network.topology import Datacenter
 
 if TYPE_CHECKING:
     from testbed.testbed import Testbed
@@ -75,25 +76,31 @@ class TransferMeasurement:
 
 
 def measure_transfers(
-    testbed: "Testbed", datacenters: tuple[Datacenter, Datacenter], hosts: tuple[str, str], conditions: LinkConditions
+    testbed: "Testbed",
+    datacenters: tuple[Datacenter, Datacenter],
+    hosts: tuple[str, str],
+    conditions: LinkConditions,
+    back: LinkConditions,
 ) -> TransferMeasurement:
-    """Measure the path between two hosts, and the trunk between their datacenters.
+    """Measure the path from one host to another, and the trunk from one's datacenter to the other's.
 
-    The path must have a rate and no impairments. The hosts' TCP settings are left changed. Raise StalledError if a
-    transfer stalls.
+    The path must have a rate and neither direction impairments; ``back`` has the conditions of the other direction. The
+    hosts' TCP settings are left changed. Raise StalledError if a transfer stalls.
     """
     rate_bps = conditions.pair_rate_bps
     assert rate_bps is not None
     # Without HyStart, which mistakes the bursts of slow start for a full queue.
     testbed.use_tcp(TcpSettings(congestion="reno", slow_start_after_idle=False))
-    path = _Path(testbed, conditions, rate_bps)
+    rtt_s = (conditions.latency_ns + back.latency_ns) / 1e9
+    path = _Path(testbed, conditions, rate_bps, rtt_s)
     with ExitStack() as held:
         (there,) = path.opened(held, [hosts])
         short_s = path.short([there])
         if datacenters[0] is datacenters[1]:
             return TransferMeasurement(short_s)
-        (back,) = path.opened(held, [hosts[::-1]])
-        both_ways_s = path.both_ways(there, back)
+        path_back = _Path(testbed, back, back.pair_rate_bps or rate_bps, rtt_s)
+        (other,) = path_back.opened(held, [hosts[::-1]])
+        both_ways_s = path.both_ways(there, other, path_back)
     pairs = filling_pairs(*datacenters, conditions, testbed.topology.intra_rate_bps)
     if not pairs:
         return TransferMeasurement(short_s, both_ways_s)
@@ -168,21 +175,21 @@ def _acknowledgement_bytes(size_bytes: int) -> int:
 
 
 class _Path:
-    def __init__(self, testbed: "Testbed", conditions: LinkConditions, rate_bps: int) -> None:
+    def __init__(self, testbed: "Testbed", conditions: LinkConditions, rate_bps: int, rtt_s: float) -> None:
         self._testbed = testbed
         self._trunk_bps = conditions.rate_bps
         self._rate_bps = rate_bps
-        self._latency_s = conditions.latency_ns / 1e9
+        self._latency_s, self._rtt_s = conditions.latency_ns / 1e9, rtt_s
         self._short_bytes = min(_SHORT_MAX_BYTES, max(_SHORT_MIN_BYTES, rate_bps * _SHORT_NS // (8 * 10**9)))
         # On a slow link nothing arrives for as long as a packet of each pair takes.
-        self._patience_s = PATIENCE_S + _PAIRS_MAX * 8 * _PACKET_MAX_BYTES / rate_bps + 4 * self._latency_s
-        self._flight_bytes, self._buffer_bytes = windows_bytes(self._short_bytes, rate_bps, 2 * self._latency_s)
+        self._patience_s = PATIENCE_S + _PAIRS_MAX * 8 * _PACKET_MAX_BYTES / rate_bps + 2 * rtt_s
+        self._flight_bytes, self._buffer_bytes = windows_bytes(self._short_bytes, rate_bps, rtt_s)
 
     def opened(self, held: ExitStack, pairs: Sequence[tuple[str, str]]) -> list[Connection]:
         """Open a connection for each node pair, and open its window."""
         ends = [Ends(self._testbed, *pair) for pair in pairs]
         connections = [held.enter_context(open_connection(each, self._buffer_bytes)) for each in ends]
-        open_windows(connections, self._flight_bytes, self._rate_bps, 2 * self._latency_s, self._patience_s)
+        open_windows(connections, self._flight_bytes, self._rate_bps, self._rtt_s, self._patience_s)
         return connections
 
     def short(self, connections: Sequence[Connection]) -> Compared:
@@ -196,16 +203,23 @@ class _Path:
         configured_s = 8 * len(connections) * wire_bytes(self._short_bytes) / rate_bps + self._latency_s
         return Compared(configured_s, statistics.median(measured_s))
 
-    def both_ways(self, there: Connection, back: Connection) -> Compared:
-        """Time a transfer of ``there`` as ``short`` does, while ``back`` sends as much in the other direction."""
+    def both_ways(self, there: Connection, back: Connection, path_back: "_Path") -> Compared:
+        """Time a transfer of ``there`` as ``short`` does, while ``back`` sends as much in the other direction.
+
+        On a slower way back, it sends less, for the same time.
+        """
+        slower = min(1.0, path_back._rate_bps / self._rate_bps)
+        sizes_bytes = [self._short_bytes, max(1, round(self._short_bytes * slower))]
+        least_bps = min(self._rate_bps, path_back._rate_bps)
+        patience_s = max(self._patience_s, path_back._patience_s)
         configured_s, measured_s = [], []
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
             before = self._counted_bytes(there.ends)
-            measured_s.append(transfers_s([there, back], self._short_bytes, self._rate_bps, self._patience_s)[0])
+            measured_s.append(transfers_s([there, back], sizes_bytes, least_bps, patience_s)[0])
             counted = self._counted_bytes(there.ends) - before
             # The count includes acknowledgements after the last byte, so it is bounded by those of one transfer.
-            carried = min(counted, wire_bytes(self._short_bytes) + _acknowledgement_bytes(self._short_bytes))
+            carried = min(counted, wire_bytes(self._short_bytes) + _acknowledgement_bytes(sizes_bytes[1]))
             configured_s.append(8 * max(carried, wire_bytes(self._short_bytes)) / self._rate_bps + self._latency_s)
         return Compared(statistics.median(configured_s), statistics.median(measured_s))
 

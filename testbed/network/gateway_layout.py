@@ -21,8 +21,9 @@ from testbed.network.gateway_plan import (
     SharedRate,
     WanPort,
 )
+from testbed.network.link_conditions import LinkConditions
 from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s, can_bind, shared_rate, super_packet_frames
-from testbed.network.topology import Datacenter, Host, LinkConditions, Topology
+from testbed.network.topology import Datacenter, Host, Topology
 
 SHORT_PACKETS_MIN, SUPER_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 1000, 2**32 - 1
 """Bounds of a queue's packets. The minima hold whatever the windows of a node pair's connections let out at once: a
@@ -33,22 +34,24 @@ UNLIMITED_RATE_BPS = 400_000_000_000
 """Rate from which the queue of an unlimited link is sized: that of the fastest network card sold."""
 
 
-def queue_limit_packets(rate_bps: int | None, latency_ns: int, spread_ns: int = 0, *, floor_packets: int) -> int:
+def queue_limit_packets(
+    rate_bps: int | None, latency_ns: int, spread_ns: int = 0, *, rtt_ns: int, floor_packets: int
+) -> int:
     """Return the packet limit of a netem leaf.
 
     netem counts packets in flight and packets queued behind the rate together, so the limit is the sum of both:
-    ``rate x (latency + spread)`` in flight, and a queue of one bandwidth-delay product ``rate x 2 x latency`` (at least
-    20 ms of the rate), in full-sized frames. The result is at least ``floor_packets`` and at most 2^32 - 1, the
-    kernel's maximum. An offloaded super-packet counts as one packet, which only makes the limit more generous.
+    ``rate x (latency + spread)`` in flight, and a queue of one bandwidth-delay product ``rate x rtt`` (at least 20 ms
+    of the rate), in full-sized frames. The result is at least ``floor_packets`` and at most 2^32 - 1, the kernel's
+    maximum. An offloaded super-packet counts as one packet, which only makes the limit more generous.
     """
     rate = UNLIMITED_RATE_BPS if rate_bps is None else rate_bps
-    held_ns = latency_ns + spread_ns + max(2 * latency_ns, QUEUE_DELAY_MIN_NS)
+    held_ns = latency_ns + spread_ns + max(rtt_ns, QUEUE_DELAY_MIN_NS)
     return min(QUEUE_PACKETS_MAX, max(floor_packets, math.ceil(rate * held_ns / 10**9 / (8 * FRAME_BYTES))))
 
 
 def plan_gateways(topology: Topology, slot: int, timers: Timers = Timers.KERNEL) -> GatewayPlan:
     """Plan the gateways of ``topology`` in address slot ``slot``, for qdiscs that are woken by ``timers``."""
-    exact = any(link.conditions.impairments.picks_packets for link in topology.wan)
+    exact = any(way.impairments.picks_packets for link in topology.wan for _, way in link.directions)
     layout = _Layout(topology, slot, timers, exact_packets=exact)
     return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=exact)
 
@@ -81,7 +84,7 @@ class _Layout:
 
     def _host_port(self, datacenter: Datacenter, host: Host) -> HostPort:
         here, rate_bps, latency_ns = datacenter.index, self._topology.intra_rate_bps, self._topology.intra_latency_ns
-        limit = queue_limit_packets(rate_bps, latency_ns, floor_packets=self._floor_packets)
+        limit = queue_limit_packets(rate_bps, latency_ns, rtt_ns=2 * latency_ns, floor_packets=self._floor_packets)
         near = NetemPlan(latency_ns, limit, _leaf_rate(rate_bps))
         shared = None
         if rate_bps is not None and self._shared_ports[datacenter.name]:
@@ -103,7 +106,8 @@ class _Layout:
         conditions, rate_bps = self._topology.conditions(peer.name, datacenter.name), self._topology.intra_rate_bps
         assert rate_bps is not None
         slower = conditions.pair_rate_bps is None or rate_bps < conditions.pair_rate_bps
-        limit = queue_limit_packets(rate_bps, conditions.latency_ns, floor_packets=self._floor_packets)
+        rtt_ns = self._topology.rtt_ns(peer.name, datacenter.name)
+        limit = queue_limit_packets(rate_bps, conditions.latency_ns, rtt_ns=rtt_ns, floor_packets=self._floor_packets)
         return FarHosts(peer.index, len(peer.hosts), NetemPlan(0, limit, _leaf_rate(rate_bps) if slower else None))
 
     def _wan_port(self, datacenter: Datacenter, peer: Datacenter) -> WanPort:
@@ -118,7 +122,7 @@ class _Layout:
             trunk=self._shared(conditions.rate_bps, [datacenter]) if shared and conditions.rate_bps else None,
             sources=tuple(host.name for host in datacenter.hosts),
             destinations=tuple(host.name for host in peer.hosts),
-            netem=_wan_netem(conditions, self._floor_packets),
+            netem=_wan_netem(conditions, self._topology.rtt_ns(datacenter.name, peer.name), self._floor_packets),
         )
 
     def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
@@ -143,11 +147,11 @@ class _Layout:
             return 1
         if self._timers is not Timers.VIRTUAL:
             return None
-        links = [self._topology.conditions(datacenter.name, peer.name) for peer in self._peers(datacenter)]
+        here = datacenter.name
         frames = [
-            super_packet_frames(link.pair_rate_bps, 2 * link.latency_ns or None)
-            for link in links
-            if link.pair_rate_bps is not None
+            super_packet_frames(rate_bps, self._topology.rtt_ns(here, peer.name) or None)
+            for peer in self._peers(datacenter)
+            if (rate_bps := self._topology.conditions(here, peer.name).pair_rate_bps) is not None
         ]
         if self._topology.intra_rate_bps is not None:
             frames.append(super_packet_frames(self._topology.intra_rate_bps))
@@ -163,7 +167,9 @@ def _leaf_rate(rate_bps: int | None) -> int | None:
     return None if rate_bps is None else bytes_per_s(rate_bps)
 
 
-def _wan_netem(conditions: LinkConditions, floor_packets: int) -> NetemPlan:
+def _wan_netem(conditions: LinkConditions, rtt_ns: int, floor_packets: int) -> NetemPlan:
     rate_bps, latency_ns, impairments = conditions.pair_rate_bps, conditions.latency_ns, conditions.impairments
-    limit = queue_limit_packets(rate_bps, latency_ns, impairments.delay_spread_ns, floor_packets=floor_packets)
+    limit = queue_limit_packets(
+        rate_bps, latency_ns, impairments.delay_spread_ns, rtt_ns=rtt_ns, floor_packets=floor_packets
+    )
     return NetemPlan(latency_ns, limit, _leaf_rate(rate_bps), impairments.rounded())

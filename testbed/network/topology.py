@@ -5,46 +5,17 @@ filled in and every link complete. Latencies are one-way.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
-from typing import Any
 
-from ground.impairments import IMPAIRMENTS, UNIMPAIRED, Impairments
 from ground.strict_model import InputError
-from ground.units import format_duration
-from testbed.network.topology_spec import LinkSpec, TopologySpec, WanSpec
+from testbed.network.link_conditions import LinkConditions, WanLink
+from testbed.network.link_resolution import resolve_links
+from testbed.network.topology_spec import TopologySpec
 
 MAX_EMULATED_HOSTS_PER_DATACENTER = 250
 """Limit of an emulated network, from its address space."""
 _NAMED_HOSTS = 20
-
-
-@dataclass(frozen=True)
-class LinkConditions:
-    """One-way latency, rates and impairments of a link, the same in both directions. A rate of None is unlimited."""
-
-    latency_ns: int = 0
-    rate_bps: int | None = None
-    node_pair_rate_bps: int | None = None
-    impairments: Impairments = UNIMPAIRED
-
-    def document(self) -> dict[str, Any]:
-        """Return latency, rates and impairments in plain JSON types, all at one level, as in manifests."""
-        rates = {"rate_bps": self.rate_bps, "node_pair_rate_bps": self.node_pair_rate_bps}
-        return {"latency_ns": self.latency_ns, **rates, **asdict(self.impairments)}
-
-    @property
-    def pair_rate_bps(self) -> int | None:
-        """The largest rate of one node pair: the smaller of ``node_pair_rate_bps`` and the trunk's rate."""
-        rates = [rate for rate in (self.rate_bps, self.node_pair_rate_bps) if rate is not None]
-        return min(rates, default=None)
-
-    @property
-    def pair_in_flight_bytes(self) -> float | None:
-        """The bytes that a node pair has in flight at that rate, rate x RTT; None without a rate."""
-        rate_bps = self.pair_rate_bps
-        return None if rate_bps is None else rate_bps / 8 * 2 * self.latency_ns / 1e9
 
 
 @dataclass(frozen=True)
@@ -81,14 +52,6 @@ class Datacenter:
 
 
 @dataclass(frozen=True)
-class WanLink:
-    """The link between two datacenters; ``between`` has their names in the topology's order."""
-
-    between: tuple[str, str]
-    conditions: LinkConditions
-
-
-@dataclass(frozen=True)
 class Topology:
     """The resolved network: every datacenter, host and link, with every default filled in."""
 
@@ -112,7 +75,7 @@ class Topology:
 
     @cached_property
     def _conditions_by_ends(self) -> Mapping[tuple[str, str], LinkConditions]:
-        return {ends: link.conditions for link in self.wan for ends in (link.between, link.between[::-1])}
+        return {ends: conditions for link in self.wan for ends, conditions in link.directions}
 
     def host(self, name: str) -> Host:
         """Return the host of that name. Raise InputError with the names of the topology's hosts if there is none."""
@@ -129,17 +92,26 @@ class Topology:
         return self._datacenter_by_name[name]
 
     def conditions(self, one: str, other: str) -> LinkConditions:
-        """Return the WAN link between two datacenters, in either order. Raise KeyError if they are the same."""
+        """Return the WAN link from one datacenter to the other. Raise KeyError if they are the same."""
         return self._conditions_by_ends[one, other]
 
     def path(self, one: str, other: str) -> LinkConditions:
-        """Return the link between hosts of two datacenters: the WAN's, or the inner network's if they are the same."""
+        """Return the link from hosts of one datacenter to the other's: the WAN's, or the inner network's within one."""
         return (
             LinkConditions(self.intra_latency_ns, self.intra_rate_bps) if one == other else self.conditions(one, other)
         )
 
+    def rtt_ns(self, one: str, other: str) -> int:
+        """Return the round-trip time between hosts of two datacenters: the latencies of both directions."""
+        return self.path(one, other).latency_ns + self.path(other, one).latency_ns
+
+    def pair_in_flight_bytes(self, one: str, other: str) -> float | None:
+        """Return the bytes that a node pair has in flight at its rate, rate x RTT; None without a rate."""
+        rate_bps = self.path(one, other).pair_rate_bps
+        return None if rate_bps is None else rate_bps / 8 * self.rtt_ns(one, other) / 1e9
+
     def line_rate_bps(self, one: str, other: str) -> int | None:
-        """Return the smallest rate on the path between hosts of two datacenters, None if all are unlimited.
+        """Return the smallest rate on the path from hosts of one datacenter to the other's, None if all are unlimited.
 
         The rates are those of the node pair, of the trunk, and of the destination host's port.
         """
@@ -152,22 +124,18 @@ class Topology:
         def slower(rate_bps: int | None) -> int | None:
             return None if rate_bps is None else max(1, round(rate_bps / factor))
 
-        links = tuple(
-            replace(
-                link,
-                conditions=replace(
-                    link.conditions,
-                    latency_ns=round(link.conditions.latency_ns * factor),
-                    impairments=link.conditions.impairments.dilated(factor),
-                    rate_bps=slower(link.conditions.rate_bps),
-                    node_pair_rate_bps=slower(link.conditions.node_pair_rate_bps),
-                ),
+        def slower_link(conditions: LinkConditions) -> LinkConditions:
+            return replace(
+                conditions,
+                latency_ns=round(conditions.latency_ns * factor),
+                impairments=conditions.impairments.dilated(factor),
+                rate_bps=slower(conditions.rate_bps),
+                node_pair_rate_bps=slower(conditions.node_pair_rate_bps),
             )
-            for link in self.wan
-        )
+
         return replace(
             self,
-            wan=links,
+            wan=tuple(link.changed(slower_link) for link in self.wan),
             intra_latency_ns=round(self.intra_latency_ns * factor),
             intra_rate_bps=slower(self.intra_rate_bps),
         )
@@ -187,46 +155,13 @@ def resolve_topology(spec: TopologySpec, preset: Mapping[frozenset[str], LinkCon
     """Fill in every default.
 
     ``preset`` has the link of each pair of datacenters and is given if and only if ``spec.profile`` is set. Raise
-    InputError for names that clash, links between unknown datacenters, two entries for one pair, pairs that the preset
-    does not cover, and a jitter above the latency.
+    InputError for names that clash, and for links that ``resolve_links`` refuses.
     """
     names = [datacenter.name for datacenter in spec.datacenters]
     for position, name in enumerate(names):
         if name in names[:position]:
             raise InputError(f"topology.datacenters.{position}.name: {name!r} is given twice, give each its own name")
-    default = conditions_of(spec.wan or WanSpec())
-    overrides: dict[frozenset[str], LinkSpec] = {}
-    for position, link in enumerate(spec.links):
-        where = f"topology.links.{position}.between"
-        pair = frozenset(link.between)
-        for end in link.between:
-            if end not in names:
-                raise InputError(f"{where}: no datacenter {end!r}, there are {', '.join(names)}")
-        if len(pair) == 1:
-            raise InputError(f"{where}: a link joins two different datacenters, see intra for the network inside one")
-        if pair in overrides:
-            raise InputError(f"{where}: this pair has an entry already, merge the two")
-        overrides[pair] = link
-    if preset is not None and spec.wan is not None:
-        raise InputError("topology.profile: a network preset replaces wan, leave one of them out")
-
-    def resolved(one: str, other: str) -> LinkConditions:
-        pair = frozenset((one, other))
-        base = default if preset is None else preset.get(pair)
-        if base is None:
-            raise InputError(
-                f"topology.datacenters: the network preset {spec.profile!r} has no figures for {one} and {other}, "
-                "name the datacenters after its regions"
-            )
-        conditions = conditions_of(overrides[pair], base) if pair in overrides else base
-        for each, value in conditions.impairments.items():
-            if each.is_duration and value > conditions.latency_ns:
-                raise InputError(
-                    f"topology: the {each.label} between {one} and {other}, {format_duration(value)}, is above "
-                    f"their latency of {format_duration(conditions.latency_ns)}: no packet arrives before it was sent"
-                )
-        return conditions
-
+    links = resolve_links(spec, preset)
     datacenters = tuple(
         Datacenter(
             entry.name,
@@ -248,17 +183,5 @@ def resolve_topology(spec: TopologySpec, preset: Mapping[frozenset[str], LinkCon
         datacenters,
         spec.intra.latency,
         spec.intra.rate,
-        tuple(WanLink(pair, resolved(*pair)) for pair in combinations(names, 2)),
-    )
-
-
-def conditions_of(spec: WanSpec, base: LinkConditions = LinkConditions()) -> LinkConditions:
-    """Return a link as written; fields that are not written come from ``base``."""
-    written = spec.model_fields_set
-    impairments = {each.field: getattr(spec, each.name) for each in IMPAIRMENTS if each.name in written}
-    return LinkConditions(
-        latency_ns=spec.latency if "latency" in written else base.latency_ns,
-        rate_bps=spec.rate if "rate" in written else base.rate_bps,
-        node_pair_rate_bps=spec.node_pair_rate if "node_pair_rate" in written else base.node_pair_rate_bps,
-        impairments=replace(base.impairments, **impairments),
+        links,
     )

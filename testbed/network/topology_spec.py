@@ -1,9 +1,17 @@
 """Define the section ``topology`` of the experiment file. Latencies are one-way."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, create_model, field_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from ground.impairments import UNIMPAIRED
 from ground.shown_text import shown
@@ -13,6 +21,7 @@ from ground.units import DurationNs, Fraction, RateBps, format_duration
 MAX_DELAY_NS = 60 * 10**9
 MAX_HOSTS_PER_DATACENTER = 65_536
 MAX_DATACENTERS = 250
+MAX_SCALE = 1000
 MAX_HOSTS = 2**20
 """Limit of all datacenters together."""
 
@@ -99,7 +108,7 @@ def _with_impairments(model: type[Model]) -> type[Model]:
 
 @_with_impairments
 class WanSpec(StrictModel):
-    """Latency, rates and impairments of a WAN link, the same in both directions."""
+    """Latency, rates and impairments of a WAN link."""
 
     latency: DelayNs = Field(
         default=0, description="One-way latency between two datacenters, 60s at most.", examples=["40ms"]
@@ -121,14 +130,67 @@ def _without_defaults(schema: dict[str, Any]) -> None:
         field.pop("default", None)
 
 
-class LinkSpec(WanSpec):
-    """The link of one pair of datacenters. Fields left out keep the value of ``wan``, or of the network preset."""
-
-    model_config = ConfigDict(json_schema_extra=_without_defaults)
+class PairSpec(WanSpec):
+    """The link of one pair of datacenters, alike in both directions."""
 
     between: tuple[str, str] = Field(
         description="The names of the two datacenters, in either order. Each pair has one entry at most.",
         examples=[["east", "west"]],
+    )
+
+
+class LinkSpec(WanSpec):
+    """What differs on one link: in both directions with ``between``, in one of them with ``from`` and ``to``.
+
+    Fields left out keep their value: that of ``wan`` or the network preset and, for one direction, that of the entry of
+    both. The order of the entries does not matter.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    between: tuple[str, str] | None = Field(
+        default=None,
+        description="The names of the two datacenters, in either order, for both directions. Each pair has one entry "
+        "at most.",
+        examples=[["east", "west"]],
+    )
+    source: str | None = Field(
+        default=None, alias="from", description="The sending datacenter, for one direction alone.", examples=["east"]
+    )
+    destination: str | None = Field(
+        default=None, alias="to", description="The receiving datacenter, for one direction alone.", examples=["west"]
+    )
+
+    @model_validator(mode="after")
+    def _names_a_link(self) -> Self:
+        directed = self.source is not None and self.destination is not None
+        if (self.between is None) != directed or (self.source is None) != (self.destination is None):
+            raise ValueError("give either between, like [east, west], or both from and to")
+        return self
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The two datacenters; of one direction, first the one that sends."""
+        if self.between is not None:
+            return self.between
+        assert self.source is not None
+        assert self.destination is not None
+        return self.source, self.destination
+
+
+class ScaleSpec(StrictModel):
+    """Factors on every WAN link, whatever gave it: a network preset, ``wan`` or ``links``. Impairments stay."""
+
+    latency: float = Field(
+        default=1, strict=True, ge=0, le=MAX_SCALE, description="Factor on every WAN link's latency.", examples=[2]
+    )
+    rate: float = Field(
+        default=1,
+        strict=True,
+        gt=0,
+        le=MAX_SCALE,
+        description="Factor on every WAN link's `rate` and `node_pair_rate`.",
+        examples=[0.5],
     )
 
 
@@ -165,6 +227,11 @@ class TopologySpec(StrictModel):
         description="Network preset that replaces `wan`: a known name, or the path of its YAML file, relative to the "
         "experiment file. Datacenters bear the names of its regions.",
         examples=["azure", "./my-wan.yaml"],
+    )
+    scale: ScaleSpec | None = Field(
+        default=None,
+        description="Factors on all WAN links together.",
+        examples=[{"latency": 2, "rate": 0.5}],
     )
 
     @field_validator("datacenters")

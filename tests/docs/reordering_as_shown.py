@@ -47,7 +47,7 @@ def point(**wan: str) -> SweepPoint:
 
 def measured(echoes: PingResult) -> LinkMeasurement:
     goodput_bps = udp_goodput_bps(100e6, FIVE_PERCENT)
-    impairments = compare(FIVE_PERCENT, echoes)
+    impairments = compare(FIVE_PERCENT, FIVE_PERCENT, echoes)
     return LinkMeasurement("east", "west", "wan", 40.0, 40.0, goodput_bps, goodput_bps, impairments, echoes.sent)
 
 

@@ -1,7 +1,8 @@
 """A program for ``test_virtual_time.py``: run in virtual time, it measures links and prints what it found as JSON.
 
-``calibrated`` are links as calibration measures them; ``untuned`` is the pace of connections that the kernel tunes as a
-stock host does, once they have come to their pace, by latency in ms and number of connections.
+``calibrated`` are links as calibration measures them, ``apart`` one whose directions differ; ``untuned`` is the pace of
+connections that the kernel tunes as a stock host does, once they have come to their pace, by latency in ms and number
+of connections.
 """
 
 import json
@@ -40,6 +41,20 @@ def calibrated() -> list[dict[str, Any]]:
         return [asdict(link) for link in calibrate(testbed)]
 
 
+def apart() -> list[dict[str, Any]]:
+    """Both directions of a link: 40 ms and 100 Mbit/s from ``here``, 10 ms and 400 Mbit/s to it."""
+    document = {
+        "datacenters": [{"name": name, "hosts": 1} for name in ("here", "there")],
+        "links": [
+            {"from": "here", "to": "there", "latency": "40ms", "rate": "100Mbit"},
+            {"from": "there", "to": "here", "latency": "10ms", "rate": "400Mbit"},
+        ],
+    }
+    topology = resolve_topology(parse_model(TopologySpec, document, "links in virtual time"))
+    with bring_up(topology, substrate="kernel", source="links in virtual time") as testbed:
+        return [asdict(link) for link in calibrate(testbed)]
+
+
 def untuned() -> list[tuple[int, int, float]]:
     """Latency, connections, and what they carry together in bit/s."""
     measured = []
@@ -63,4 +78,4 @@ def untuned() -> list[tuple[int, int, float]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"calibrated": calibrated(), "untuned": untuned()}))
+    print(json.dumps({"calibrated": calibrated(), "apart": apart(), "untuned": untuned()}))

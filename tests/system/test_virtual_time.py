@@ -61,6 +61,16 @@ def test_links_are_exact(links: dict[str, Any]) -> None:
         assert link["measured_goodput_bps"] == pytest.approx(link["configured_goodput_bps"], rel=0.01), link
 
 
+def test_directions_set_apart_are_exact_each(links: dict[str, Any]) -> None:
+    there, back = links["apart"]
+    for link, latency_ms, rate_bps in ((there, 40.0, 100e6), (back, 10.0, 400e6)):
+        assert link["measured_rtt_ms"] == pytest.approx(50.0, abs=0.01)
+        assert link["measured_goodput_bps"] == pytest.approx(rate_bps * 1448 / 1514, rel=0.01)
+        # The calibration sends for 16 ms, headers aside.
+        assert link["configured_short_ms"] == pytest.approx(latency_ms + 16.73, abs=0.01)
+        assert link["measured_short_ms"] == pytest.approx(link["configured_short_ms"], abs=0.1)
+
+
 def test_a_measurement_ends_where_nothing_limits_a_rate(links: dict[str, Any]) -> None:
     (inside,) = [link for link in links["calibrated"] if link["scope"] == "intra"]
     assert inside["configured_goodput_bps"] is None

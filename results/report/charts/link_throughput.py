@@ -73,7 +73,7 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
     """
     series: list[_Series] = []
     points: list[str] = []
-    configured: dict[frozenset[str], ConfiguredRates] = {}
+    configured: dict[tuple[str, str], ConfiguredRates] = {}
     for label, run in runs.items():
         point = representative_point(run)
         if point is None:
@@ -94,7 +94,7 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
     drawn_configured = {
         link: ConfiguredRates(*(_in_view(rate, peak_bps) for rate in (found.link_bps, found.node_pair_bps)))
         for link in shown
-        if (found := configured.get(frozenset(link))) is not None
+        if (found := configured.get(link)) is not None
     }
 
     def paint(figure: Figure, layout: Layout) -> float:
@@ -275,7 +275,7 @@ def _repeats_reading(series: Sequence[_Series]) -> str:
 def _reading(
     series: Sequence[_Series],
     links: Sequence[tuple[str, str]],
-    configured: Mapping[frozenset[str], ConfiguredRates],
+    configured: Mapping[tuple[str, str], ConfiguredRates],
     drawn: Mapping[tuple[str, str], ConfiguredRates],
 ) -> str:
     first = links[0]
@@ -292,7 +292,7 @@ def _reading(
     ]
     span = interval_text(min(bins_s), max(bins_s))
     reading = f"From {first[0]} to {first[1]} at most{order} {lines}, headers included, as means over {span}."
-    of_first = configured.get(frozenset(first))
+    of_first = configured.get(first)
     beyond = [
         f"{rate_text(rate)} of the {what}"
         for what, rate, shown in (

@@ -207,7 +207,7 @@ def _held_bytes(point: SweepPoint, variant: ResolvedVariant, pair: Pair, connect
     """
     in_flight_bytes = variant.tcp.in_flight_bytes
     one, other = pair
-    path_bytes = point.topology.path(one.datacenter, other.datacenter).pair_in_flight_bytes
+    path_bytes = point.topology.pair_in_flight_bytes(one.datacenter, other.datacenter)
     roomy = path_bytes is not None and path_bytes <= in_flight_bytes - in_flight_bytes // _UNREAD_PART
     unsent_bytes = in_flight_bytes // (_UNSENT_PART_ALONE if roomy and connections == 1 else _UNSENT_PART)
     return max(UNSENT_BYTES, min(CHUNK_BYTES, unsent_bytes)), max(1, in_flight_bytes // _UNREAD_PART)

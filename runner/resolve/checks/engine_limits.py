@@ -41,19 +41,22 @@ def check_packets_arrive(spec: TopologySpec, topology: Topology) -> None:
     No engine can train over such a link. ``spec`` is the specification that ``topology`` was resolved from.
     """
     for link in topology.wan:
-        for each, value in link.conditions.impairments.items():
-            if each.if_all and value >= 1:
-                one, other = link.between
-                raise InputError(
-                    f"{_field(spec, link.between, each.name)}: 100% between {one} and {other}: "
-                    f"{each.if_all}, and nothing can be trained: give less"
-                )
+        for (one, other), conditions in link.directions:
+            way = f"between {one} and {other}" if link.back is None else f"from {one} to {other}"
+            for each, value in conditions.impairments.items():
+                if each.if_all and value >= 1:
+                    raise InputError(
+                        f"{_field(spec, (one, other), each.name)}: 100% {way}: "
+                        f"{each.if_all}, and nothing can be trained: give less"
+                    )
 
 
-def _field(spec: TopologySpec, between: tuple[str, str], name: str) -> str:
-    """Return the path in the experiment file that sets an impairment of a link."""
-    for position, link in enumerate(spec.links):
-        if set(link.between) == set(between) and name in link.model_fields_set:
+def _field(spec: TopologySpec, ends: tuple[str, str], name: str) -> str:
+    """Return the path in the experiment file that sets an impairment of a direction of a link."""
+    entries = sorted(enumerate(spec.links), key=lambda entry: entry[1].between is not None)
+    for position, link in entries:
+        about = {link.ends} if link.between is None else {link.ends, link.ends[::-1]}
+        if ends in about and name in link.model_fields_set:
             return f"topology.links.{position}.{name}"
     return f"topology.wan.{name}" if spec.profile is None else "topology.profile"
 

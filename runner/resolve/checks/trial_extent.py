@@ -42,6 +42,7 @@ class _Path:
     """The path of a transfer between two ranks. ``window_bytes`` is None if the TCP window never limits a transfer."""
 
     latency_ns: int
+    rtt_ns: int
     goodput_bps: float | None
     window_bytes: int | None
 
@@ -53,7 +54,7 @@ class _Path:
         """Return an upper bound for the duration of a transfer that has the path to itself."""
         leaving_ns = 0 if self.goodput_bps is None else round(size_bytes * 8e9 / self.goodput_bps)
         rounds = 2 * self.windows(size_bytes) + _SLOW_START_ROUNDS
-        return self.latency_ns + leaving_ns + rounds * 2 * self.latency_ns
+        return self.latency_ns + leaving_ns + rounds * self.rtt_ns
 
 
 def check_extent(written: WrittenVariant, placement: Placement, work: StageCosts, microbatches: int) -> None:
@@ -103,7 +104,7 @@ class _Paths:
         self._topology, self._transport, self._clock = topology, transport, spec.clock
         self._in_flight_bytes = tcp_settings(transport, spec.clock).in_flight_bytes
         self._known: dict[tuple[str, str], _Path] = {}
-        self.intra = self._path(topology.intra_latency_ns, topology.intra_rate_bps, 1)
+        self.intra = self._path(topology.intra_latency_ns, 2 * topology.intra_latency_ns, topology.intra_rate_bps, 1)
 
     def between(self, pipelines: tuple[tuple[StagePlace, ...], ...], boundary: int) -> Counter[_Path]:
         """Return the paths over a boundary, each with the number of pipelines that use it."""
@@ -121,19 +122,19 @@ class _Paths:
         return found
 
     def _between(self, pair: Pair) -> _Path:
-        conditions = self._topology.path(pair[0].datacenter, pair[1].datacenter)
+        ends = (pair[0].datacenter, pair[1].datacenter)
         (connections,) = count_connections(self._topology, [pair], self._transport, self._clock).values()
-        rate_bps = self._topology.line_rate_bps(pair[0].datacenter, pair[1].datacenter)
-        return self._path(conditions.latency_ns, rate_bps, connections)
+        latency_ns, rtt_ns = self._topology.path(*ends).latency_ns, self._topology.rtt_ns(*ends)
+        return self._path(latency_ns, rtt_ns, self._topology.line_rate_bps(*ends), connections)
 
-    def _path(self, latency_ns: int, rate_bps: int | None, connections: int) -> _Path:
+    def _path(self, latency_ns: int, rtt_ns: int, rate_bps: int | None, connections: int) -> _Path:
         if self._transport.model == "ideal":
-            return _Path(latency_ns, rate_bps, None)
+            return _Path(latency_ns, rtt_ns, rate_bps, None)
         goodput_bps = None if rate_bps is None else tcp_goodput_bps(rate_bps)
         window_bytes = connections * self._in_flight_bytes
-        in_flight_bytes = float("inf") if goodput_bps is None else goodput_bps / 8 * 2 * latency_ns / 1e9
-        held_up = latency_ns > 0 and window_bytes < in_flight_bytes
-        return _Path(latency_ns, goodput_bps, window_bytes if held_up else None)
+        in_flight_bytes = float("inf") if goodput_bps is None else goodput_bps / 8 * rtt_ns / 1e9
+        held_up = rtt_ns > 0 and window_bytes < in_flight_bytes
+        return _Path(latency_ns, rtt_ns, goodput_bps, window_bytes if held_up else None)
 
 
 def _stage_ns(work: StageCosts, stage: int, microbatches: int) -> int:

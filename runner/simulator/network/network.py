@@ -59,8 +59,9 @@ class Network:
             return Line(None, 0, self.effects.headers)
         if one.datacenter == other.datacenter:
             return self.intra_line
-        latency_ns = self.topology.conditions(one.datacenter, other.datacenter).latency_ns
-        return Line(self.topology.line_rate_bps(one.datacenter, other.datacenter), latency_ns, self.effects.headers)
+        here, there = one.datacenter, other.datacenter
+        latency_ns, back_ns = (self.topology.conditions(*way).latency_ns for way in ((here, there), (there, here)))
+        return Line(self.topology.line_rate_bps(here, there), latency_ns, self.effects.headers, back_ns)
 
     @property
     def intra_line(self) -> Line:
@@ -123,7 +124,7 @@ class Network:
         for ends in wanted:
             line = self.line(ends)
             held_bytes = line.payload_per_rtt()
-            if held_bytes and line.latency_ns and self.effects.window:
+            if held_bytes and line.rtt_ns and self.effects.window:
                 hosts = _hosts(ends)
                 window_bytes = self.connections_between(ends) * self.variant.tcp.in_flight_bytes
                 let_out[hosts] += _NOTICED_PART * window_bytes // held_bytes

@@ -28,10 +28,9 @@ class SharedRing:
         self.cut = cut
         self.stripings = [cut.stripings(count) for count in connections]
         self.events = events
-        latencies_ns = [channel.line.latency_ns for channel in channels]
-        round_ns = sum(latencies_ns) * cut.replicas // len(channels)
+        round_ns = sum(channel.line.latency_ns for channel in channels) * cut.replicas // len(channels)
         # Otherwise data takes longer around the ring than the report of free room, so no step ever waits for room.
-        self.awaits_room = cut.window_holds_all and 2 * max(latencies_ns) > round_ns
+        self.awaits_room = cut.window_holds_all and max(channel.line.rtt_ns for channel in channels) > round_ns
         self.awaited = [cut.awaited(step) for step in range(cut.steps)] if self.awaits_room else []
         self._rounds: dict[int, _Round] = {}
 
@@ -81,7 +80,7 @@ class _Round:
         if ring.awaits_room and self._ready_ns[position] >= 0:
             before = (position - 1) % self._count
             used = before, self._first_arrived[position], self._whole_arrived[position]
-            ring.events.at(now_ns + ring.channels[before].line.latency_ns, self._used_reported, used)
+            ring.events.at(now_ns + ring.channels[before].line.return_ns, self._used_reported, used)
 
     def _used_reported(self, now_ns: int, what: tuple[int, int, int]) -> None:
         position, self._first_used[what[0]], self._whole_used[what[0]] = what

@@ -46,7 +46,7 @@ class SparseRing:
     def give_credit(self, position: int, segments: int, now_ns: int) -> None:
         """Report to the previous position that ``segments`` segments have been used at this one."""
         before = (position - 1) % len(self.channels)
-        self.events.at(now_ns + self.channels[before].line.latency_ns, self._credited, (before, segments))
+        self.events.at(now_ns + self.channels[before].line.return_ns, self._credited, (before, segments))
 
     def _credited(self, now_ns: int, what: tuple[int, int]) -> None:
         position, segments = what

@@ -149,3 +149,19 @@ def test_a_link_whose_loss_a_simulation_does_not_model_is_another_than_the_emula
     assert found(simulated, made(tmp_path, times, engine="simulate", sweep_points=points)) == [], (
         "written by an older version"
     )
+
+
+def test_directions_of_a_link_are_compared_one_by_one(tmp_path: Path) -> None:
+    both = {"between": ["east", "west"], "latency_ns": 10_000_000, "loss": 0.0}
+    apart = [
+        {"from": "east", "to": "west", "latency_ns": 10_000_000, "loss": 0.0},
+        {"from": "west", "to": "east", "latency_ns": 30_000_000, "loss": 0.0},
+    ]
+    runs = []
+    for wan in ([both], apart):
+        points = [{"index": 0, "sweep_point": {"topology.wan.latency": "10ms"}, "wan": wan}]
+        runs.append(made(tmp_path, {("10ms", "atlas"): flat(1.0)}, sweep_points=points))
+    (difference,) = found(*runs)
+    texts = (difference.a.replace("\u00a0", " "), difference.b.replace("\u00a0", " "))
+    assert difference.field == "topology.wan.latency"
+    assert texts == ("10.0 ms", "10.0 ms east to west, 30.0 ms west to east")

@@ -59,6 +59,20 @@ def test_of_many_the_first_few_are_named() -> None:
     assert not_modelled_text(swept).endswith(f"loss 4% (east-west) and {9 - MAX_SETTINGS} more")
 
 
+def test_a_setting_of_one_direction_names_it_and_concerns_every_variant() -> None:
+    written = {
+        "field": "topology.wan.loss",
+        "asked": "1%",
+        "links": [],
+        "variants": [],
+        "directions": [["west", "east"]],
+    }
+    (found,) = simulated_without(manifest("simulate", {"not_modelled": [written]}), 0)
+    assert found.text == "loss 1% (west to east)"
+    assert of_links(gathered([found, LOSS])) == of_variant(gathered([found, LOSS]), "a")
+    assert not_modelled_text([found, LOSS]) == "loss 1% (east-west and west to east)"
+
+
 def test_links_concern_every_variant() -> None:
     assert of_variant([LOSS, BBR], "a") == (LOSS, BBR)
     assert of_variant([LOSS, BBR], "b") == (LOSS,)

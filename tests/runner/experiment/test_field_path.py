@@ -140,3 +140,63 @@ def test_any_path_is_known_or_refused_in_one_line(text: str) -> None:
 )
 def test_paths_lead_into_lists_and_unions(path: str) -> None:
     assert parse_path(path) == tuple(path.split("."))
+
+
+REGIONS: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "us.east-1", "hosts": 1}, {"name": "eu_west", "hosts": 1}],
+        "links": [{"between": ["us.east-1", "eu_west"]}, {"from": "eu_west", "to": "us.east-1"}],
+    },
+    "variants": [{"name": "gpipe", "schedule": "gpipe"}, {"name": "atlas", "schedule": "atlas"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "indexed"),
+    [
+        ("topology.links[us.east-1, eu_west].latency", "topology.links.0.latency"),
+        ("topology.links[eu_west,us.east-1].latency", "topology.links.0.latency"),
+        ("topology.links[eu_west to us.east-1].latency", "topology.links.1.latency"),
+        ("topology.datacenters[us.east-1].hosts", "topology.datacenters.0.hosts"),
+        ("variants[atlas].transport.connections", "variants.1.transport.connections"),
+    ],
+)
+def test_an_entry_of_a_list_is_named_in_brackets(path: str, indexed: str) -> None:
+    assert with_override(REGIONS, f"{path}=7") == with_override(REGIONS, f"{indexed}=7")
+
+
+@pytest.mark.parametrize(
+    ("path", "entry"),
+    [
+        ("topology.links[west, east].latency", {"between": ["east", "west"], "latency": "1ms"}),
+        ("topology.links[west to east].latency", {"from": "west", "to": "east", "latency": "1ms"}),
+    ],
+)
+def test_a_link_that_has_no_entry_gets_one(path: str, entry: dict[str, Any]) -> None:
+    assert with_override(DOCUMENT, f"{path}=1ms")["topology"]["links"] == [entry]
+    more = with_override(REGIONS, f"{path}=1ms")["topology"]["links"]
+    assert more == [*REGIONS["topology"]["links"], entry]
+
+
+def test_a_named_link_is_set_as_a_whole_and_keeps_its_ends() -> None:
+    changed = with_override(REGIONS, "topology.links[eu_west to us.east-1]={rate: 1Gbit}")
+    assert changed["topology"]["links"][1] == {"from": "eu_west", "to": "us.east-1", "rate": "1Gbit"}
+
+
+@pytest.mark.parametrize(
+    ("override", "text"),
+    [
+        ("topology.datacenters[us.east-2].hosts=1", "topology.datacenters has no entry 'us.east-2' here, did you mean"),
+        ("variants[zb].schedule=zb", "variants has no entry 'zb' here, known here: gpipe, atlas"),
+        ("topology.links[east].rate=1Gbit", "'east' names no link, write it like [east, west], or [east to west]"),
+        ("topology.links[a, b, c].rate=1Gbit", "'a, b, c' names no link, write it like [east, west]"),
+        ("topology.links[east, west.rate=1Gbit", "no field 'links[east, west' in topology"),
+        ("topology.wan[east].rate=1Gbit", "no field '[east]' in topology.wan"),
+        ("topology.links[east, west].rat=1Gbit", "no field 'rat' in topology.links[east, west], did you mean 'rate'?"),
+        ("topology.links.0.source=east", "no field 'source' in topology.links.0, known here: between, from"),
+    ],
+)
+def test_a_name_that_fits_no_entry_is_refused(override: str, text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        with_override(REGIONS, override)
+    assert text in str(caught.value)

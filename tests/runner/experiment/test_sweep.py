@@ -67,7 +67,7 @@ def test_values_are_shown_as_they_are_written(value: object, text: str) -> None:
 )
 def test_invalid_sweeps_raise_one_line(sweep: dict[str, list[Any]], text: str) -> None:
     with pytest.raises(InputError) as caught:
-        swept_paths(sweep)
+        swept_paths(sweep, {})
     assert str(caught.value).startswith(f"sweep: {text}")
     assert str(caught.value).isprintable()
 
@@ -75,4 +75,15 @@ def test_invalid_sweeps_raise_one_line(sweep: dict[str, list[Any]], text: str) -
 def test_a_sweep_of_too_many_sweep_points_is_refused_before_it_is_expanded() -> None:
     sweep = {path: list(range(1000)) for path in PATHS}
     with pytest.raises(InputError, match=rf"sweep: {1000**5} sweep points, more than the {MAX_SWEEP_POINTS}"):
-        swept_paths(sweep)
+        swept_paths(sweep, {})
+
+
+def test_one_link_swept_under_two_names_is_refused() -> None:
+    document = {"topology": {"links": [{"between": ["east", "west"]}]}}
+    for other in ("topology.links.0.latency", "topology.links[west,east].latency"):
+        sweep = {"topology.links[east, west].latency": ["1ms"], other: ["2ms"]}
+        with pytest.raises(InputError, match="as well, leave one of them out"):
+            swept_paths(sweep, document)
+    with pytest.raises(InputError, match="as well, leave one of them out"):
+        swept_paths({"topology.links[a, b].rate": [1], "topology.links[b, a].rate": [2]}, {})
+    assert len(swept_paths({"topology.links[a, b].rate": [1], "topology.links[b to a].rate": [2]}, {})) == 2

@@ -62,7 +62,7 @@ def is_read(document: object) -> bool:
 
 def is_swept(path: str) -> bool:
     try:
-        return bool(swept_paths({path: [1]}))
+        return bool(swept_paths({path: [1]}, {}))
     except InputError:
         return False
 

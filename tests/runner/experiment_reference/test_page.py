@@ -86,6 +86,7 @@ def test_the_units_and_examples_of_a_quantity_are_read(quantity: str, parse: Cal
 def test_an_experiment_of_the_page_loads(text: str, tmp_path: Path) -> None:
     requests = [{"timestamp": 1000 * number, "input_length": 10, "output_length": 1} for number in range(3)]
     (tmp_path / "requests.jsonl").write_text("\n".join(map(json.dumps, requests)))
+    (tmp_path / "requests.csv").write_text("sent_at,input_tokens,output_tokens\n0.5,10,1\n1.5,10,1\n")
     (tmp_path / "exp.yaml").write_text(text)
     assert load_experiment(tmp_path / "exp.yaml").points()
 

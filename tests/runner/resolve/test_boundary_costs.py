@@ -12,16 +12,18 @@ from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.tcp_settings import HELD_WINDOW_SHARE
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
+from workloads.message import MessageKind
 
 AUTO = TransportSpec(connections="auto")
 MEGABYTE = 10**6
 
 
-def network(hosts: int = 4, intra_rate: str = "8Gbit", **wan: Any) -> Topology:
+def network(hosts: int = 4, intra_rate: str = "8Gbit", links: tuple[dict[str, Any], ...] = (), **wan: Any) -> Topology:
     document = {
         "datacenters": [{"name": name, "hosts": hosts} for name in ("east", "west")],
         "wan": {"latency": "40ms", "rate": "unlimited", "node_pair_rate": "80Mbit", **wan},
         "intra": {"latency": "50us", "rate": intra_rate},
+        "links": links,
     }
     return resolve_topology(TopologySpec.model_validate(document))
 
@@ -101,3 +103,19 @@ def test_an_ideal_transport_has_neither_window_nor_headers() -> None:
     ideal = TransportSpec(model="ideal")
     inside, across, _ = boundary_costs(topology, at(topology, 1), ideal, work(4), 1, clock="real")
     assert (inside.occupancy_ns, across.occupancy_ns) == (1_000_000, 100_000_000)
+
+
+def test_gradients_have_the_costs_of_the_direction_that_they_take() -> None:
+    topology = network(links=({"from": "west", "to": "east", "latency": "10ms", "node_pair_rate": "20Mbit"},))
+    inside, across, _ = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
+    gradients = across.of(MessageKind.GRADIENT)
+    assert inside.of(MessageKind.GRADIENT) == inside
+    assert (across.latency_ns, gradients.latency_ns) == (40_000_000, 10_000_000)
+    assert gradients.occupancy_ns == pytest.approx(4 * across.occupancy_ns, rel=1e-6)
+
+
+def test_links_alike_in_both_directions_have_one_cost() -> None:
+    topology = network()
+    assert all(
+        costs.gradients is None for costs in boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
+    )

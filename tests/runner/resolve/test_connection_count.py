@@ -26,13 +26,13 @@ def counted(of: SweepPoint, transport: TransportSpec) -> dict[tuple[str, str], i
 
 
 def test_window_share_differs_in_virtual_time() -> None:
-    assert window_bps(AUTO, "virtual", 10_000_000) == int(0.49 * 2**20) * 8 * 50
+    assert window_bps(AUTO, "virtual", 20_000_000) == int(0.49 * 2**20) * 8 * 50
     assert tcp_settings(AUTO, "virtual").in_flight_bytes == int(0.49 * 2**20)
 
 
 def test_one_connection_moves_its_window_per_round_trip() -> None:
     # 0.7 of 1 MiB, fifty times a second.
-    assert window_bps(AUTO, "real", 10_000_000) == int(0.7 * 2**20) * 8 * 50
+    assert window_bps(AUTO, "real", 20_000_000) == int(0.7 * 2**20) * 8 * 50
 
 
 def test_a_configured_number_holds_for_every_pair() -> None:

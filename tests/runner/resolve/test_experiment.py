@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,30 @@ def test_a_sweep_makes_a_sweep_point_of_each_combination() -> None:
 def test_a_swept_value_reaches_what_follows_from_it() -> None:
     points = parsed(small(sweep={"compute.forward": ["1ms", "2ms"]})).points()
     assert [point.variants[0].work.backward_ns[0] for point in points] == [2_000_000, 4_000_000]
+
+
+def test_a_preset_is_swept_by_its_scale() -> None:
+    topology = {"datacenters": [{"name": name, "hosts": 1} for name in ("eastus", "westeurope")], "profile": "azure"}
+    sweep = {"topology.scale.latency": [1, 2], "topology.scale.rate": [1, 0.5]}
+    points = parsed({**SMALL, "topology": topology, "training": {"stages": 2}, "sweep": sweep}).points()
+    links = [point.topology.conditions("eastus", "westeurope") for point in points]
+    first = links[0]
+    assert [link.latency_ns / first.latency_ns for link in links] == [1, 1, 2, 2]
+    assert [link.pair_rate_bps / first.pair_rate_bps for link in links if link.pair_rate_bps] == [1, 0.5, 1, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "names"),
+    [
+        ("topology.wan.latency", ["1ms", "2ms", "1000us"], "'1ms' and '1000us'"),
+        ("training.microbatches", [2, "2"], "'2'"),
+        ("topology.wan", [{"latency": "1ms"}, {"latency": "1000us"}], """'{"latency": "1ms"}' and"""),
+    ],
+)
+def test_a_value_written_in_two_ways_is_one_sweep_point_too_many(path: str, values: list[Any], names: str) -> None:
+    sweep = {path: values, "compute.optimizer": ["1ms", "2ms"]}
+    with pytest.raises(InputError, match=f"exp.yaml: sweep: {path}: .*{re.escape(names)}.*, leave one of them out"):
+        parsed(small(sweep=sweep))
 
 
 def test_a_swept_wan_is_what_a_link_leaves_out() -> None:

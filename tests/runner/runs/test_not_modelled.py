@@ -155,7 +155,7 @@ def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         for kind in below:
             yield from fields_of(kind, f"{prefix}{name}.")
         if not below:
-            yield f"{prefix}{name}"
+            yield f"{prefix}{field.alias or name}"
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:

@@ -51,6 +51,8 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             "rate": rate,
             "node_pair_rate": draw(st.sampled_from(["20Mbit", "100Mbit"])),
         }
+        back = {"from": "dc1", "to": "dc0", "latency": "12ms", "node_pair_rate": "50Mbit"}
+        topology["links"] = draw(st.sampled_from([[], [back]]))
     millis = st.integers(1, 30).map(lambda value: f"{value}ms")
     return {
         "topology": topology,
@@ -364,3 +366,23 @@ class Reversed(GPipe):
 
     def sends(self, stage: int, action: Action) -> tuple[int, Message] | None:
         return stage + 1, Message(MessageKind.GRADIENT, action.microbatch)
+
+
+def test_activations_and_gradients_take_the_rate_and_latency_of_their_own_direction() -> None:
+    document = {
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+            "links": [
+                {"from": "east", "to": "west", "latency": "40ms", "rate": "8Mbit"},
+                {"from": "west", "to": "east", "latency": "10ms", "rate": "80Mbit"},
+            ],
+        },
+        "compute": {"forward": "5ms", "backward": "7ms", "activation": "1000KB"},
+        "training": {"stages": 2, "microbatches": 1, "iterations": 1, "warmup": 0},
+        "variants": [{"name": "any", "schedule": "gpipe", "transport": {"model": "ideal"}}],
+        "engine": "simulate",
+    }
+    spans = simulated(sweep_point(document), IDEAL).spans
+    ms = 10**6
+    # Out 1000 ms on the wire and 40 of latency, back 100 and 10; forward and backward at either end.
+    assert int(spans.end_ns.max()) == ITERATIONS * (5 + 1000 + 40 + 5 + 7 + 100 + 10 + 7) * ms

@@ -14,8 +14,9 @@ from testbed.measurement.calibration import LinkMeasurement, calibrate
 from testbed.measurement.measurement import Flow
 from testbed.measurement.transfer_calibration import Compared, TransferMeasurement
 from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.link_conditions import LinkConditions
 from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import LinkConditions, Topology, resolve_topology
+from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 
 EXACT = LinkMeasurement(
@@ -31,10 +32,13 @@ EXACT = LinkMeasurement(
 )
 
 
-def network(wan: dict[str, Any], hosts: int = 2, intra: dict[str, Any] | None = None) -> Topology:
+def network(
+    wan: dict[str, Any], hosts: int = 2, intra: dict[str, Any] | None = None, links: list[dict[str, Any]] | None = None
+) -> Topology:
     document = {
         "datacenters": [{"name": "east", "hosts": hosts}, {"name": "west", "hosts": 1}],
         "wan": wan,
+        "links": links or [],
         "intra": intra or {"latency": "50us", "rate": "10Gbit"},
     }
     return resolve_topology(parse_model(TopologySpec, document, "test"))
@@ -61,16 +65,18 @@ class Network:
     def ping(self, _: object, source: str, destination: str, count: int) -> PingResult:
         self.pings.append((source, destination, count))
         conditions = self._between(source, destination)
-        deviation_ms = conditions["jitter_ns"] / 1e6 * math.sqrt(2 / 3)
-        answered = round(count * (1 - conditions["loss"]) ** 2)
-        rtt_ms = 2 * conditions["latency_ns"] / 1e6
+        back = self._between(destination, source)
+        deviation_ms = math.hypot(conditions["jitter_ns"], back["jitter_ns"]) / 1e6 / math.sqrt(3)
+        answered = round(count * (1 - conditions["loss"]) * (1 - back["loss"]))
+        rtt_ms = (conditions["latency_ns"] + back["latency_ns"]) / 1e6
         return PingResult(count, (rtt_ms - deviation_ms, rtt_ms + deviation_ms) * (answered // 2))
 
     def measure_goodput(self, _: object, flows: list[Flow], *, rtt_s: float, seconds: int) -> list[float]:
         (flow,) = flows
         self.flows.append((flow, seconds))
         conditions = self._between(flow.source, flow.destination)
-        assert rtt_s == pytest.approx(2 * conditions["latency_ns"] / 1e9)
+        back = self._between(flow.destination, flow.source)
+        assert rtt_s == pytest.approx((conditions["latency_ns"] + back["latency_ns"]) / 1e9)
         factor = self.goodputs_off.pop(0) if self.goodputs_off else 1.0
         if conditions["rate_bps"] is None:
             return [30e9 * factor]
@@ -79,7 +85,7 @@ class Network:
         return [min(conditions["rate_bps"] * 1448 / 1490, flow.udp_offered_bps) * (1 - conditions["loss"]) * factor]
 
     def measure_transfers(
-        self, _: object, __: object, hosts: tuple[str, str], conditions: LinkConditions
+        self, _: object, __: object, hosts: tuple[str, str], conditions: LinkConditions, ___: LinkConditions
     ) -> TransferMeasurement:
         self.transfers.append(hosts)
         assert conditions.pair_rate_bps is not None
@@ -226,6 +232,39 @@ def test_calibration_measures_links_in_both_directions_and_inside_datacenters(
         ("east-0", "east-1"),
     ]
     assert all(link.within_tolerance for link in measured)
+
+
+def test_directions_set_apart_have_figures_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = {"from": "west", "to": "east", "latency": "10ms", "rate": "400Mbit"}
+    topology = network({"latency": "40ms", "rate": "100Mbit"}, links=[back])
+    there, here, _ = calibrated(Network(topology), monkeypatch)
+    assert (there.configured_rtt_ms, here.configured_rtt_ms) == (50.0, 50.0)
+    assert there.configured_goodput_bps == pytest.approx(tcp_goodput_bps(100e6))
+    assert here.configured_goodput_bps == pytest.approx(tcp_goodput_bps(400e6))
+    assert there.within_tolerance
+    assert here.within_tolerance
+
+
+def test_echoes_tell_an_impairment_of_one_direction_from_that_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = {"from": "west", "to": "east", "loss": "5%", "jitter": "2ms"}
+    topology = network({"latency": "40ms", "rate": "100Mbit", "loss": "1%", "jitter": "1ms"}, links=[back])
+    there, here, _ = calibrated(Network(topology), monkeypatch)
+    for link, loss, jitter_ms in ((there, 0.01, 1.0), (here, 0.05, 2.0)):
+        assert link.impairments["loss"] == Compared(loss, pytest.approx(loss, abs=0.002))
+        assert link.impairments["jitter_ms"] == Compared(jitter_ms, pytest.approx(jitter_ms, rel=0.01))
+        assert link.within_tolerance
+
+
+def test_datagrams_judge_a_direction_whose_acknowledgements_the_other_could_not_carry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network_ = Network(
+        network({"rate": "1Gbit", "latency": "5ms"}, links=[{"from": "west", "to": "east", "rate": "10Mbit"}])
+    )
+    calibrated(network_, monkeypatch)
+    offered = {(flow.source, flow.destination): flow.udp_offered_bps for flow, _ in network_.flows}
+    assert offered["east-0", "west-0"] is not None
+    assert offered["west-0", "east-0"] is None
 
 
 def test_configured_figures_follow_from_the_pair_rate_and_twice_the_latency(monkeypatch: pytest.MonkeyPatch) -> None:

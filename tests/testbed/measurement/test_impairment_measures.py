@@ -35,6 +35,7 @@ def test_jitter_is_the_half_width_of_the_uniform_delay_each_way(half_width_ms: f
 
 def test_an_impairment_is_compared_in_the_unit_of_its_column() -> None:
     echoes = PingResult(100, (39.0, 41.0) * 32)
-    found = compare(Impairments(jitter_ns=1_500_000, loss=0.2), echoes)
+    link = Impairments(jitter_ns=1_500_000, loss=0.2)
+    found = compare(link, link, echoes)
     assert found["jitter_ms"] == Compared(1.5, pytest.approx(math.sqrt(1.5)))
     assert found["loss"] == Compared(0.2, pytest.approx(0.2))

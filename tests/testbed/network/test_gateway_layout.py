@@ -15,8 +15,9 @@ from testbed.network.gateway_layout import (
     queue_limit_packets,
 )
 from testbed.network.gateway_plan import GatewayPlan, WanPort, pair_class
+from testbed.network.link_conditions import LinkConditions, WanLink
 from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s
-from testbed.network.topology import Datacenter, Host, LinkConditions, Topology, WanLink, resolve_topology
+from testbed.network.topology import Datacenter, Host, Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 
 FRAME_BITS = 8 * 1514
@@ -37,7 +38,12 @@ def topologies(draw: st.DrawFn) -> Topology:
         for index, size in enumerate(sizes)
     )
     names = [datacenter.name for datacenter in datacenters]
-    wan = tuple(WanLink((one, other), draw(CONDITIONS)) for at, one in enumerate(names) for other in names[at + 1 :])
+    backs = st.none() | CONDITIONS
+    wan = tuple(
+        WanLink((one, other), draw(CONDITIONS), draw(backs))
+        for at, one in enumerate(names)
+        for other in names[at + 1 :]
+    )
     return Topology(datacenters, draw(DELAYS_NS), draw(RATES), wan)
 
 
@@ -66,7 +72,7 @@ def test_queue_limit_is_packets_in_flight_plus_a_bandwidth_delay_product(
 ) -> None:
     in_flight_bits = Fraction(rate_bps * (latency_ns + jitter_ns), 10**9)
     queued_bits = Fraction(rate_bps * 2 * latency_ns, 10**9)
-    limit = queue_limit_packets(rate_bps, latency_ns, jitter_ns, floor_packets=FLOOR)
+    limit = queue_limit_packets(rate_bps, latency_ns, jitter_ns, rtt_ns=2 * latency_ns, floor_packets=FLOOR)
     assert limit * FRAME_BITS >= (in_flight_bits + queued_bits) * (1 - Fraction(1, 10**12))
     assert limit >= FLOOR
 
@@ -74,12 +80,14 @@ def test_queue_limit_is_packets_in_flight_plus_a_bandwidth_delay_product(
 @given(st.integers(1, 10**12), DELAYS_NS)
 def test_a_queue_is_no_larger_than_that_and_20_ms(rate_bps: int, latency_ns: int) -> None:
     held_bits = Fraction(rate_bps * (3 * latency_ns + 20_000_000), 10**9)
-    assert queue_limit_packets(rate_bps, latency_ns, floor_packets=FLOOR) <= max(FLOOR, held_bits / FRAME_BITS + 1)
+    assert queue_limit_packets(rate_bps, latency_ns, rtt_ns=2 * latency_ns, floor_packets=FLOOR) <= max(
+        FLOOR, held_bits / FRAME_BITS + 1
+    )
 
 
 def test_a_40_ms_link_of_20_gbit_holds_three_latencies_of_full_frames() -> None:
     # 120 ms of 20 Gbit/s are 2.4 Gbit, which are 198,150.6 frames of 1514 bytes.
-    assert queue_limit_packets(20_000_000_000, 40_000_000, floor_packets=FLOOR) == 198_151
+    assert queue_limit_packets(20_000_000_000, 40_000_000, rtt_ns=80_000_000, floor_packets=FLOOR) == 198_151
 
 
 def test_queue_of_a_slow_link_holds_stock_windows() -> None:
@@ -96,16 +104,19 @@ def test_queue_of_a_slow_link_holds_stock_windows() -> None:
 
 @given(DELAYS_NS, DELAYS_NS)
 def test_an_unlimited_rate_is_bounded_by_the_fastest_card(latency_ns: int, jitter_ns: int) -> None:
-    assert queue_limit_packets(None, latency_ns, jitter_ns, floor_packets=FLOOR) == queue_limit_packets(
-        UNLIMITED_RATE_BPS, latency_ns, jitter_ns, floor_packets=FLOOR
-    )
+    assert queue_limit_packets(
+        None, latency_ns, jitter_ns, rtt_ns=2 * latency_ns, floor_packets=FLOOR
+    ) == queue_limit_packets(UNLIMITED_RATE_BPS, latency_ns, jitter_ns, rtt_ns=2 * latency_ns, floor_packets=FLOOR)
 
 
 @given(RATES, st.integers(0, 10**14), st.integers(0, 10**14))
 def test_a_queues_limit_fits_the_kernels_field_whatever_the_latency(
     rate_bps: int | None, latency_ns: int, jitter_ns: int
 ) -> None:
-    assert queue_limit_packets(rate_bps, latency_ns, jitter_ns, floor_packets=FLOOR) <= NETEM_LIMIT_MAX
+    assert (
+        queue_limit_packets(rate_bps, latency_ns, jitter_ns, rtt_ns=2 * latency_ns, floor_packets=FLOOR)
+        <= NETEM_LIMIT_MAX
+    )
 
 
 @given(topologies())
@@ -147,7 +158,19 @@ def test_the_two_ends_of_a_wan_link_agree(topology: Topology) -> None:
         opposite = ports[peer, here]
         assert (port.mac, port.peer_mac) == (opposite.peer_mac, opposite.mac)
         assert (port.peer_gateway, port.peer_subnet) == (gateways[peer].address, gateways[peer].subnet)
-        assert port.netem == opposite.netem
+        if topology.conditions(here, peer) == topology.conditions(peer, here):
+            assert port.netem == opposite.netem
+
+
+@given(topologies())
+def test_a_gateway_delays_and_limits_what_it_sends_over_a_wan_link(topology: Topology) -> None:
+    for (here, peer), port in wan_ports(plan_gateways(topology, slot=9)).items():
+        conditions = topology.conditions(here, peer)
+        assert (port.netem.delay_ns, port.netem.impairments) == (
+            conditions.latency_ns,
+            conditions.impairments.rounded(),
+        )
+        assert port.netem.rate_bytes_per_s == kept(conditions.pair_rate_bps)
 
 
 @given(topologies())

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from ground.impairments import Impairments
 from ground.strict_model import InputError, parse_model
-from testbed.network.topology import LinkConditions, Topology, check_can_be_emulated, resolve_topology
+from testbed.network.link_conditions import LinkConditions
+from testbed.network.topology import Topology, check_can_be_emulated, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 
 
@@ -113,8 +114,10 @@ def test_pair_rate_is_the_smaller_of_trunk_and_node_pair_rate() -> None:
 
 
 def test_a_pair_has_its_rate_times_the_round_trip_in_flight() -> None:
-    assert LinkConditions(40_000_000, rate_bps=5_000_000_000).pair_in_flight_bytes == 50e6
-    assert LinkConditions(40_000_000).pair_in_flight_bytes is None
+    for rate, in_flight_bytes in (("5Gbit", 50e6), ("unlimited", None)):
+        wan = {"latency": "40ms", "rate": rate}
+        topology = resolved({"datacenters": datacenters("east", "west"), "wan": wan})
+        assert topology.pair_in_flight_bytes("east", "west") == in_flight_bytes
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,10 @@ def planned_iterations(plan: CellPlan, costs: CellCosts, after_ns: int) -> dict[
     links: dict[tuple[MessageKind, int, int], _Boundary] = {}
     for kind, turns in ((MessageKind.ACTIVATION, plan.activation_turns), (MessageKind.GRADIENT, plan.gradient_turns)):
         for number, boundary in enumerate(costs.boundaries):
-            shared = _Boundary(boundary, deque(turns[number])) if boundary.shared else None
+            own = boundary.of(kind)
+            shared = _Boundary(own, deque(turns[number])) if boundary.shared else None
             for pipeline in range(costs.pipelines):
-                links[kind, number, pipeline] = shared or _Boundary(boundary, None)
+                links[kind, number, pipeline] = shared or _Boundary(own, None)
     remaining = {
         (pipeline, stage): deque(order)
         for pipeline, orders in enumerate(plan.orders)

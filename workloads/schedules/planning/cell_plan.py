@@ -7,6 +7,7 @@ the transfer of one pipeline at a time, striped over the node pairs of all C pip
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from workloads.message import MessageKind
 from workloads.schedules.action import Action
 from workloads.schedules.pipeline_shape import PipelineShape
 
@@ -30,13 +31,14 @@ class LinkModel(Protocol):
 
 @dataclass(frozen=True)
 class BoundaryCosts:
-    """The costs of the links between a stage and the next. Both directions cost the same and are independent.
+    """The costs of the links between a stage and the next. The two directions are independent.
 
     - ``latency_ns``: from the end of the occupancy of an activation or gradient until it has arrived.
     - ``occupancy_ns``: how long an activation or gradient keeps its direction busy.
     - ``shared``: all pipelines of the DP-cell take turns, and ``occupancy_ns`` is that of all their node pairs
       together. Otherwise each pipeline has links of its own.
     - ``links``: a model of the effects beyond rate and latency in a sequence of transfers; None if there are none.
+    - ``gradients``: the costs of the direction back to the earlier stage; None if they are the same.
 
     Raises ValueError naming the field.
     """
@@ -45,6 +47,11 @@ class BoundaryCosts:
     occupancy_ns: int
     shared: bool
     links: LinkModel | None = None
+    gradients: "BoundaryCosts | None" = None
+
+    def of(self, kind: MessageKind) -> "BoundaryCosts":
+        """Return the costs of the direction that messages of that kind take."""
+        return self.gradients if self.gradients is not None and kind is MessageKind.GRADIENT else self
 
     def __post_init__(self) -> None:
         for name in ("latency_ns", "occupancy_ns"):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workloads.schedules.planning.cell_plan import CellCosts, CellPlan
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 from workloads.schedules.planning.cell_simulation import CellSimulation, PlanRules, TurnRule
 from workloads.schedules.planning.plan_run import iteration_ns
 
@@ -45,12 +45,11 @@ def plan_cell(costs: CellCosts, turn_rules: Sequence[TurnRule] = tuple(TurnRule)
 
 
 def _slowed(costs: CellCosts, factor: int) -> CellCosts:
-    return replace(
-        costs,
-        boundaries=tuple(
-            replace(boundary, occupancy_ns=boundary.occupancy_ns * factor) for boundary in costs.boundaries
-        ),
-    )
+    def slowed(boundary: BoundaryCosts) -> BoundaryCosts:
+        gradients = None if boundary.gradients is None else slowed(boundary.gradients)
+        return replace(boundary, occupancy_ns=boundary.occupancy_ns * factor, gradients=gradients)
+
+    return replace(costs, boundaries=tuple(map(slowed, costs.boundaries)))
 
 
 def _distinct(plans: Sequence[CellPlan]) -> list[CellPlan]:

@@ -158,7 +158,7 @@ class CellSimulation:
         )
 
     def _links_at(self, boundary: int, kind: MessageKind) -> list[_Link]:
-        costs, pipelines = self._costs.boundaries[boundary], self._costs.pipelines
+        costs, pipelines = self._costs.boundaries[boundary].of(kind), self._costs.pipelines
         links = [
             _Link(len(self._links) + index, kind, costs.latency_ns, costs.occupancy_ns)
             for index in range(1 if costs.shared else pipelines)

@@ -90,9 +90,9 @@ class PlanRun:
         ):
             for boundary, links in enumerate(costs.boundaries):
                 sender = boundary if kind is MessageKind.ACTIVATION else boundary + 1
-                shared = _Link(kind, sender, _opened(links), turns[boundary]) if links.shared else None
+                shared = _Link(kind, sender, _opened(links.of(kind)), turns[boundary]) if links.shared else None
                 for pipeline in range(costs.pipelines):
-                    own = shared or _Link(kind, sender, _opened(links), None)
+                    own = shared or _Link(kind, sender, _opened(links.of(kind)), None)
                     self._links[kind, sender, pipeline] = own
 
     def iterate(self) -> dict[tuple[int, int], Times]:
@@ -174,7 +174,7 @@ def iteration_ns(plan: CellPlan, costs: CellCosts) -> int:
     Over links with a state it is the mean of the second and third iteration, because the first uses new connections.
     """
     run = PlanRun(plan, costs)
-    if all(boundary.links is None for boundary in costs.boundaries):
+    if all(boundary.of(kind).links is None for boundary in costs.boundaries for kind in MessageKind):
         return _length_ns(run.iterate())
     for _ in range(_COLD_ITERATIONS):
         run.iterate()

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from results.reading.link_documents import directed_links
+
 Numbers = npt.NDArray[np.float64]
 
 
@@ -75,12 +77,12 @@ class ConfiguredRates:
     node_pair_bps: float | None
 
 
-def configured_rates(manifest: Mapping[str, Any], point: int) -> dict[frozenset[str], ConfiguredRates]:
-    """Return the configured rates of each link at a sweep point, by its two datacenters; empty if none is known."""
+def configured_rates(manifest: Mapping[str, Any], point: int) -> dict[tuple[str, str], ConfiguredRates]:
+    """Return the configured rates of each directed link at a sweep point, by (source, destination); {} if unknown."""
     entry: Mapping[str, Any] = next(
         (each for each in manifest.get("sweep_points") or () if each.get("index") == point), {}
     )
     return {
-        frozenset(map(str, link["between"])): ConfiguredRates(link.get("rate_bps"), link.get("node_pair_rate_bps"))
-        for link in entry.get("wan") or ()
+        ends: ConfiguredRates(link.get("rate_bps"), link.get("node_pair_rate_bps"))
+        for ends, link in directed_links(entry)
     }

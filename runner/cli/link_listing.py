@@ -1,0 +1,122 @@
+"""List the WAN links of an experiment, for ``--dry-run``: as resolved, with what gave them.
+
+Sweep points with the same links are listed once. Of all but the first, only the links that differ from its are shown.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ground.impairments import IMPAIRMENTS, Impairment
+from ground.units import format_duration, format_fraction, format_rate
+from results.text.number_text import count_text
+from runner.resolve.experiment import Experiment, SweepPoint
+from testbed.network.topology_spec import TopologySpec
+
+MAX_ROWS = 60
+"""The most links that are printed."""
+
+
+@dataclass(frozen=True)
+class _LinkSet:
+    """The links of some sweep points: each as in a manifest, with ``given_by``."""
+
+    links: list[dict[str, Any]]
+    points: list[Mapping[str, str]]
+
+
+def link_documents(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return the distinct sets of links, each with the swept values of its sweep points, in plain JSON types."""
+    return [
+        {"sweep_points": [dict(values) for values in each.points], "links": each.links} for each in _sets(experiment)
+    ]
+
+
+def print_links(experiment: Experiment, console: Console) -> None:
+    """Print a table of the links."""
+    sets = _sets(experiment)
+    if sets[0].links:
+        console.print()
+        console.print(_table(sets))
+
+
+def _sets(experiment: Experiment) -> list[_LinkSet]:
+    found: list[_LinkSet] = []
+    positions: dict[str, int] = {}
+    for point in experiment.points():
+        links = list(_links(point))
+        position = positions.setdefault(repr(links), len(found))
+        if position == len(found):
+            found.append(_LinkSet(links, []))
+        found[position].points.append(point.values)
+    return found
+
+
+def _links(point: SweepPoint) -> Iterator[dict[str, Any]]:
+    for link in point.topology.wan:
+        for document in link.documents():
+            directed = "between" not in document
+            ends = (document["from"], document["to"]) if directed else link.between
+            yield {**document, "given_by": _given_by(point.spec.topology, ends, directed=directed)}
+
+
+def _given_by(spec: TopologySpec, ends: tuple[str, str], *, directed: bool) -> list[str]:
+    """Return the fields of the file that a link's figures come from, each one above those before it."""
+    base = [f"profile {spec.profile}"] if spec.profile is not None else ["wan"] if spec.wan is not None else []
+    of_both = [f"links.{at}" for at, link in enumerate(spec.links) if link.between and {*link.between} == {*ends}]
+    ways = {ends} if directed else {ends, ends[::-1]}
+    of_one = [f"links.{at}" for at, link in enumerate(spec.links) if link.between is None and link.ends in ways]
+    return [*base, *of_both, *of_one, *(["scale"] if spec.scale is not None else [])]
+
+
+def _labels(sets: list[_LinkSet]) -> list[str]:
+    """Return what tells each set of links from the others: the swept values that all its sweep points have."""
+    telling = [
+        path
+        for path in sets[0].points[0]
+        if all(len({values[path] for values in each.points}) == 1 for each in sets)
+        and len({each.points[0][path] for each in sets}) > 1
+    ]
+    return [", ".join(f"{path.removeprefix('topology.')}={each.points[0][path]}" for path in telling) for each in sets]
+
+
+def _table(sets: list[_LinkSet]) -> Table:
+    first = sets[0].links
+    rows = [
+        (label if at == 0 else "", link)
+        for label, each in zip(_labels(sets), sets, strict=True)
+        for at, link in enumerate(link for link in each.links if each is sets[0] or link not in first)
+    ]
+    impairments = [each for each in IMPAIRMENTS if any(link[each.field] for _, link in rows)]
+    left_out = f"and {count_text(len(rows) - MAX_ROWS, 'more row')}: --json has all" if len(rows) > MAX_ROWS else None
+    others = "; after the first sweep point, where they differ from it" if len(sets) > 1 else ""
+    table = Table(
+        title=Text(f"links{others}"), title_justify="left", caption=left_out, caption_justify="left", box=box.SIMPLE
+    )
+    if len(sets) > 1:
+        table.add_column("sweep point")
+    table.add_column("link", no_wrap=True)
+    for heading in ("one-way\nlatency", "rate", "node pair\nrate", *(each.label for each in impairments)):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("given by")
+    for label, link in rows[:MAX_ROWS]:
+        ends = f"{link['from']} -> {link['to']}" if "from" in link else " <-> ".join(link["between"])
+        table.add_row(
+            *([Text(label)] if len(sets) > 1 else []),
+            Text(ends),
+            format_duration(link["latency_ns"]),
+            format_rate(link["rate_bps"]),
+            format_rate(link["node_pair_rate_bps"]),
+            *(_impairment_text(each, link[each.field]) for each in impairments),
+            Text(", ".join(link["given_by"])),
+        )
+    return table
+
+
+def _impairment_text(impairment: Impairment, value: float) -> str:
+    return format_duration(round(value)) if impairment.is_duration else format_fraction(value)

@@ -1,0 +1,116 @@
+"""Resolve the WAN links of a topology: what a preset, ``wan``, ``links`` and ``scale`` give together."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+
+from ground.strict_model import InputError
+from ground.units import MAX_RATE_BPS, format_duration, format_rate
+from testbed.network.link_conditions import LinkConditions, WanLink, conditions_of, link_of
+from testbed.network.topology_spec import MAX_DELAY_NS, LinkSpec, ScaleSpec, TopologySpec, WanSpec
+
+_Ends = frozenset[str] | tuple[str, str]
+"""Both directions of a pair of datacenters, or the direction from the first to the second."""
+
+
+def resolve_links(spec: TopologySpec, preset: Mapping[frozenset[str], LinkConditions] | None) -> tuple[WanLink, ...]:
+    """Return the link of every two datacenters.
+
+    ``preset`` or ``wan`` gives the first figures. Then come the entries of ``links`` for both directions, those for one
+    direction, and last ``scale``. Raise InputError for links between unknown datacenters, two entries for one pair or
+    direction, pairs that the preset does not cover, a jitter above the latency, and a scale without effect or beyond
+    the limits of a link.
+    """
+    names = [datacenter.name for datacenter in spec.datacenters]
+    default = conditions_of(spec.wan or WanSpec())
+    entries, pairs = _entries(spec, names), combinations(names, 2)
+    if preset is not None and spec.wan is not None:
+        raise InputError("topology.profile: a network preset replaces wan, leave one of them out")
+
+    def resolved(one: str, other: str) -> LinkConditions:
+        base = default if preset is None else preset.get(frozenset((one, other)))
+        if base is None:
+            raise InputError(
+                f"topology.datacenters: the network preset {spec.profile!r} has no figures for {one} and {other}, "
+                "name the datacenters after its regions"
+            )
+        for ends in (frozenset((one, other)), (one, other)):
+            base = conditions_of(entries[ends], base) if ends in entries else base
+        return base
+
+    links = tuple(link_of((one, other), resolved(one, other), resolved(other, one)) for one, other in pairs)
+    if spec.scale is not None:
+        links = _scaled(links, spec.scale)
+    for link in links:
+        _check_jitter(link)
+    return links
+
+
+def _entries(spec: TopologySpec, names: list[str]) -> dict[_Ends, LinkSpec]:
+    """Return the entries of ``links`` by what they are about."""
+    entries: dict[_Ends, LinkSpec] = {}
+    for position, link in enumerate(spec.links):
+        directed = link.between is None
+        where = f"topology.links.{position}"
+        for end, field in zip(link.ends, ("from", "to") if directed else ("between",) * 2, strict=True):
+            if end not in names:
+                raise InputError(f"{where}.{field}: no datacenter {end!r}, there are {', '.join(names)}")
+        where = f"{where}.{'to' if directed else 'between'}"
+        if link.ends[0] == link.ends[1]:
+            raise InputError(f"{where}: a link joins two different datacenters, see intra for the network inside one")
+        about = link.ends if directed else frozenset(link.ends)
+        if about in entries:
+            what = "direction" if directed else "pair"
+            raise InputError(f"{where}: this {what} has an entry already, merge the two")
+        entries[about] = link
+    return entries
+
+
+def _scaled(links: tuple[WanLink, ...], scale: ScaleSpec) -> tuple[WanLink, ...]:
+    scaled = tuple(link.changed(partial(_scaled_conditions, scale=scale)) for link in links)
+    directions = [conditions for link in links for _, conditions in link.directions]
+    for name, factor, configured in (
+        ("latency", scale.latency, any(conditions.latency_ns for conditions in directions)),
+        ("rate", scale.rate, any(conditions.pair_rate_bps is not None for conditions in directions)),
+    ):
+        if factor != 1 and not configured:
+            raise InputError(f"topology.scale.{name}: no WAN link has a {name} to scale: give one, or leave it out")
+    return scaled
+
+
+def _scaled_conditions(conditions: LinkConditions, scale: ScaleSpec) -> LinkConditions:
+    latency_ns = round(conditions.latency_ns * scale.latency)
+    if latency_ns > MAX_DELAY_NS:
+        raise InputError(
+            f"topology.scale.latency: {scale.latency:g} times {format_duration(conditions.latency_ns)} is above the "
+            f"{format_duration(MAX_DELAY_NS)} that a link may have: give less"
+        )
+
+    def scaled_bps(rate_bps: int | None) -> int | None:
+        if rate_bps is None:
+            return None
+        if not 1 <= rate_bps * scale.rate <= MAX_RATE_BPS:
+            raise InputError(
+                f"topology.scale.rate: {scale.rate:g} times {format_rate(rate_bps)} is not within 1bit and "
+                f"{format_rate(MAX_RATE_BPS)}: give a rate scale nearer to 1"
+            )
+        return round(rate_bps * scale.rate)
+
+    return replace(
+        conditions,
+        latency_ns=latency_ns,
+        rate_bps=scaled_bps(conditions.rate_bps),
+        node_pair_rate_bps=scaled_bps(conditions.node_pair_rate_bps),
+    )
+
+
+def _check_jitter(link: WanLink) -> None:
+    for (one, other), conditions in link.directions:
+        way = f"between {one} and {other}" if link.back is None else f"from {one} to {other}"
+        for each, value in conditions.impairments.items():
+            if each.is_duration and value > conditions.latency_ns:
+                raise InputError(
+                    f"topology: the {each.label} {way}, {format_duration(value)}, is above their latency of "
+                    f"{format_duration(conditions.latency_ns)}: no packet arrives before it was sent"
+                )

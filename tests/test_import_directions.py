@@ -149,6 +149,8 @@ def test_a_folder_holds_a_dozen_modules_at_most(folder: Path) -> None:
         ("runner.simulator.training", "from runner.planner.planning import plan"),
         ("runner.resolve.experiment", "from runner.simulator.simulation import Simulation"),
         ("runner.cli.command_line", "from wanbed.command import main"),
+        ("wanbed.api.running", "from runner.cli.outcome import log"),
+        ("runner.planner.planning", "import wanbed.api.planning"),
         ("wanbed.own_modules", "import ground.units"),
     ],
 )

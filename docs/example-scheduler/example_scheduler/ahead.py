@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.fixed_order import FixedOrder
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed import Action, ActionKind, FixedOrder, PipelineShape
 
 
 class Ahead(FixedOrder):

@@ -3,7 +3,7 @@
 import pytest
 from example_scheduler.ahead import Ahead
 
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed import PipelineShape
 
 
 def run(schedule: Ahead) -> list[int]:

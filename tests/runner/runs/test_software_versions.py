@@ -108,6 +108,15 @@ def test_a_schedule_of_another_package_is_reported_with_that_package() -> None:
     ]
 
 
+def test_a_schedule_that_is_given_by_its_class_is_reported_with_its_distribution_if_there_is_one() -> None:
+    found = foreign_schedules(["_pytest.outcomes:Exit", "module_of_mine:Lifo", "workloads.schedules.gpipe:GPipe"])
+    assert [(each["schedule"], each["distribution"]) for each in found] == [
+        ("_pytest.outcomes:Exit", "pytest"),
+        ("module_of_mine:Lifo", None),
+    ]
+    assert found[0]["version"] == pytest.__version__
+
+
 @pytest.mark.usefixtures("third_party")
 def test_an_installed_schedule_that_is_not_run_is_not_reported() -> None:
     assert foreign_schedules(["gpipe", "atlas"]) == []

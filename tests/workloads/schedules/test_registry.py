@@ -77,3 +77,10 @@ def test_a_class_path_makes_what_its_name_makes() -> None:
 def test_an_invalid_class_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match=path.split(":", maxsplit=1)[0]):
         load_schedule(path)
+
+
+def test_the_path_of_a_class_stands_for_itself() -> None:
+    assert schedule_class_path("workloads.schedules.gpipe:GPipe") == "workloads.schedules.gpipe:GPipe"
+    assert type(schedule_by_name("workloads.schedules.gpipe:GPipe", SHAPE)).__name__ == "GPipe"
+    with pytest.raises(InputError, match=r"schedule: nowhere:Lifo: No module named 'nowhere'"):
+        schedule_by_name("nowhere:Lifo", SHAPE)

@@ -1,6 +1,32 @@
 """Provide the installed command ``wanbed``, which finds its own packages from any folder."""
 
-import wanbed.own_modules  # noqa: F401 - first, since it decides where the next line's package comes from
-from runner.cli.command_line import main
+import gc
+import os
+import signal
+from types import FrameType
+from typing import NoReturn
 
-__all__ = ["main"]
+_INTERRUPTED = 128 + signal.SIGINT
+_COLLECT_AFTER = 50_000
+"""New objects until garbage is collected. Those of an import all stay: to look at them often is a tenth of its time."""
+
+
+def main() -> None:
+    """Run the command.
+
+    Importing the command takes a good part of a second. Ctrl-C during that ends in one line, as it does later, so this
+    module imports nothing of wanbed before ``main`` is called.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+    gc.set_threshold(_COLLECT_AFTER)
+    import wanbed.own_modules  # noqa: F401, PLC0415 - first, since it decides where the next line's package comes from
+    from runner.cli.command_line import main as run  # noqa: PLC0415
+
+    run()
+
+
+def _end(_: int, __: FrameType | None) -> NoReturn:
+    """End at once: nothing has been started. An exception in the middle of an import could be lost or reworded."""
+    os.write(2, b"wanbed: interrupted, nothing of it is left running\n")
+    os._exit(_INTERRUPTED)

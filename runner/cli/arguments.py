@@ -1,14 +1,54 @@
 """Arguments that several commands share."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from runner.cli.exit_status import fail
+from runner.experiments.shipped_experiments import instead_of, shipped_experiment, shipped_experiments
+from runner.runs.faults import BAD_INPUT
+
 STANDARD_OUTPUT = Path("-")
 """The path that means standard output instead of a file."""
 
-ExperimentFile = Annotated[Path, typer.Argument(metavar="FILE", help="The experiment's file.")]
+
+def experiment_file(text: str) -> Path:
+    """Return the file of an experiment given by path, or by the name of a shipped one where no file has that name."""
+    path = Path(text)
+    if path.name != text or path.suffix or os.path.isfile(path):
+        return path
+    shipped = shipped_experiment(text)
+    if shipped is None and not os.path.lexists(path):
+        fail(f"{text}: no file here and no shipped experiment has this name: {instead_of(text)}", BAD_INPUT)
+    return path if shipped is None else shipped.path
+
+
+def _files_and_names(incomplete: str) -> Iterator[str]:
+    """Yield what may stand for FILE: folders and YAML files, and names of shipped experiments."""
+    folder, start = os.path.split(incomplete)
+    with os.scandir(folder or ".") as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            if entry.name.startswith(start) and (start or not entry.name.startswith(".")):
+                if entry.is_dir():
+                    yield f"{os.path.join(folder, entry.name)}/"
+                elif entry.name.endswith((".yaml", ".yml")):
+                    yield os.path.join(folder, entry.name)
+    if not folder:
+        yield from (each.name for each in shipped_experiments())
+
+
+ExperimentFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="The experiment's file, or the name of a shipped one (wanbed examples).",
+        parser=experiment_file,
+        autocompletion=_files_and_names,
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Replace one value of the file; may be given several times."),

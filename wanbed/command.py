@@ -3,8 +3,6 @@
 import gc
 import os
 import signal
-from types import FrameType
-from typing import NoReturn
 
 _INTERRUPTED = 128 + signal.SIGINT
 _COLLECT_AFTER = 50_000
@@ -14,8 +12,8 @@ _COLLECT_AFTER = 50_000
 def main() -> None:
     """Run the command.
 
-    Importing the command takes a good part of a second. Ctrl-C during that ends in one line, as it does later, so this
-    module imports nothing of wanbed before ``main`` is called.
+    Importing a command's module takes a good part of a second. Ctrl-C during that ends in one line, as it does later.
+    So next to nothing is imported before ``main`` is called: what is, and Python's own start, cannot be guarded.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
@@ -26,7 +24,7 @@ def main() -> None:
     run()
 
 
-def _end(_: int, __: FrameType | None) -> NoReturn:
+def _end(_: int, __: object) -> None:
     """End at once: nothing has been started. An exception in the middle of an import could be lost or reworded."""
     os.write(2, b"wanbed: interrupted, nothing of it is left running\n")
     os._exit(_INTERRUPTED)

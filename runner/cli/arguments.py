@@ -1,7 +1,6 @@
 """Arguments that several commands share."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -26,18 +25,10 @@ def experiment_file(text: str) -> Path:
     return path if shipped is None else shipped.path
 
 
-def _files_and_names(incomplete: str) -> Iterator[str]:
-    """Yield what may stand for FILE: folders and YAML files, and names of shipped experiments."""
-    folder, start = os.path.split(incomplete)
-    with os.scandir(folder or ".") as entries:
-        for entry in sorted(entries, key=lambda each: each.name):
-            if entry.name.startswith(start) and (start or not entry.name.startswith(".")):
-                if entry.is_dir():
-                    yield f"{os.path.join(folder, entry.name)}/"
-                elif entry.name.endswith((".yaml", ".yml")):
-                    yield os.path.join(folder, entry.name)
-    if not folder:
-        yield from (each.name for each in shipped_experiments())
+def _files_and_names() -> list[str]:
+    """Return what may stand for FILE; where none of it fits what is typed, shells complete any path."""
+    files = [path.name for suffix in ("yaml", "yml") for path in Path().glob(f"*.{suffix}")]
+    return [*sorted(files), *(each.name for each in shipped_experiments())]
 
 
 ExperimentFile = Annotated[

@@ -18,8 +18,9 @@ from results.text.number_text import count_text, interval_text, size_text
 from runner.cli.arguments import AsJson
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import log
-from runner.runs.stored_runs import StoredRun, check_removable, remove_run, run_at, stored_run, stored_runs
+from runner.runs.stored_runs import StoredRun, check_removable, is_run, remove_run, run_at, stored_run, stored_runs
 
+_RUNS = "runs"
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
 _AGES = (("w", timedelta(weeks=1)), ("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("min", timedelta(minutes=1)))
@@ -28,10 +29,14 @@ _AGES = (("w", timedelta(weeks=1)), ("d", timedelta(days=1)), ("h", timedelta(ho
 def runs(
     chosen: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN...", help="Only these runs, by path or by name in the folder (default: all)."),
+        typer.Argument(
+            metavar="RUN...",
+            help="Only these runs, by path or by name in the folder (default: all).",
+            autocompletion=lambda: [path.name for path in Path(_RUNS).iterdir() if is_run(path)],
+        ),
     ] = None,
     *,
-    folder: Annotated[Path, typer.Option("--runs", metavar="DIR", help="The folder of runs.")] = Path("runs"),
+    folder: Annotated[Path, typer.Option("--runs", metavar="DIR", help="The folder of runs.")] = Path(_RUNS),
     experiment: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only runs of this experiment; * stands for any text.")
     ] = None,

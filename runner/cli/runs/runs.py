@@ -89,7 +89,7 @@ def _remove(paths: list[Path], *, yes: bool, as_json: bool) -> None:
     for path in paths:
         check_removable(path)
     if not yes:
-        if not sys.stdin.isatty():
+        if not _can_ask():
             raise InputError("--remove: nobody can be asked here: give --yes to remove without asking")
         size = size_text(sum(stored_run(path).size_bytes for path in paths))
         for path in paths:
@@ -103,6 +103,10 @@ def _remove(paths: list[Path], *, yes: bool, as_json: bool) -> None:
             print(f"removed {path}")
     if as_json:
         print(json.dumps({"removed": [str(path) for path in paths]}, indent=2))
+
+
+def _can_ask() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _document(run: StoredRun) -> dict[str, Any]:

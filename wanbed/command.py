@@ -21,7 +21,11 @@ def main() -> None:
     import wanbed.own_modules  # noqa: F401, PLC0415 - first, since it decides where the next line's package comes from
     from runner.cli.command_line import main as run  # noqa: PLC0415
 
-    run()
+    try:
+        run()
+    finally:
+        # Python looks through everything for garbage before it ends, which takes longer than to draw a picture.
+        gc.freeze()
 
 
 def _end(_: int, __: object) -> None:

@@ -35,7 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("workloads.serving",),
     ("workloads.rank_config",),
     ("workloads.rank",),
-    ("runner.experiment",),
+    ("runner.experiment", "runner.experiments"),
     ("runner.experiment_reference", "runner.tcp"),
     ("runner.resolve",),
     ("runner.simulator",),

@@ -1,12 +1,18 @@
-"""The files by which a fresh machine gets to ``make demo``."""
+"""The files by which a fresh machine gets to ``make demo``, and the wheel that needs none of them."""
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 import tomllib
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from wanbed.own_modules import OWN_PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,3 +44,53 @@ def test_the_set_up_script_refuses_a_purpose_it_does_not_know() -> None:
     done = subprocess.run([ROOT / "setup.sh", "everything"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "demo|test" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that a wheel of this checkout is unpacked in."""
+    source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
+    for package in OWN_PACKAGES:
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__", "reference"))
+    for file in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / file, source)
+    build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", source, source]
+    subprocess.run([sys.executable, "-m", "pip", *build], check=True)
+    (wheel,) = source.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(site)
+    return site
+
+
+@pytest.fixture
+def wanbed(installed: Path, tmp_path: Path) -> Callable[..., str]:
+    """Runs the wheel's command in an empty folder, and returns its standard output."""
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "wanbed", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_a_wheel_has_every_shipped_experiment(installed: Path, wanbed: Callable[..., str]) -> None:
+    listed = json.loads(wanbed("examples", "--json"))["examples"]
+    files = {Path(each["file"]).relative_to(installed) for each in listed}
+    assert files == {path.relative_to(ROOT) for path in (ROOT / "runner" / "experiments").rglob("*.yaml")}
+
+
+def test_a_wheel_simulates_a_shipped_experiment_by_name(tmp_path: Path, wanbed: Callable[..., str]) -> None:
+    (row,) = json.loads(wanbed("simulate", "first", "--json"))["summary"]
+    assert row["variant"] == "gpipe"
+    assert [path.parent.parent for path in tmp_path.glob("runs/*/report.html")] == [tmp_path / "runs"]
+
+
+@pytest.mark.parametrize("name", ["fig5-tcp-bandwidth", "bubbletea", "reference"])
+def test_a_copy_of_a_shipped_experiment_lists_the_same_trials(
+    tmp_path: Path, wanbed: Callable[..., str], name: str
+) -> None:
+    assert wanbed("examples", name) == f"{name}.yaml\n"
+    assert wanbed("simulate", f"{name}.yaml", "--dry-run") == wanbed("simulate", name, "--dry-run")

@@ -1,6 +1,34 @@
 """Provide the installed command ``wanbed``, which finds its own packages from any folder."""
 
-import wanbed.own_modules  # noqa: F401 - first, since it decides where the next line's package comes from
-from runner.cli.command_line import main
+import gc
+import os
+import signal
 
-__all__ = ["main"]
+_INTERRUPTED = 128 + signal.SIGINT
+_COLLECT_AFTER = 50_000
+"""New objects until garbage is collected. Those of an import all stay: to look at them often is a tenth of its time."""
+
+
+def main() -> None:
+    """Run the command.
+
+    Importing a command's module takes a good part of a second. Ctrl-C during that ends in one line, as it does later.
+    So next to nothing is imported before ``main`` is called: what is, and Python's own start, cannot be guarded.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+    gc.set_threshold(_COLLECT_AFTER)
+    import wanbed.own_modules  # noqa: F401, PLC0415 - first, since it decides where the next line's package comes from
+    from runner.cli.command_line import main as run  # noqa: PLC0415
+
+    try:
+        run()
+    finally:
+        # Python looks through everything for garbage before it ends, which takes longer than to draw a picture.
+        gc.freeze()
+
+
+def _end(_: int, __: object) -> None:
+    """End at once: nothing has been started. An exception in the middle of an import could be lost or reworded."""
+    os.write(2, b"wanbed: interrupted, nothing of it is left running\n")
+    os._exit(_INTERRUPTED)

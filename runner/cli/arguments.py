@@ -1,14 +1,45 @@
 """Arguments that several commands share."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from runner.cli.exit_status import fail
+from runner.experiments.shipped_experiments import instead_of, shipped_experiment, shipped_experiments
+from runner.runs.faults import BAD_INPUT
+
 STANDARD_OUTPUT = Path("-")
 """The path that means standard output instead of a file."""
 
-ExperimentFile = Annotated[Path, typer.Argument(metavar="FILE", help="The experiment's file.")]
+
+def experiment_file(text: str) -> Path:
+    """Return the file of an experiment given by path, or by the name of a shipped one where no file has that name."""
+    path = Path(text)
+    if path.name != text or path.suffix or os.path.isfile(path):
+        return path
+    shipped = shipped_experiment(text)
+    if shipped is None and not os.path.lexists(path):
+        fail(f"{text}: no file here and no shipped experiment has this name: {instead_of(text)}", BAD_INPUT)
+    return path if shipped is None else shipped.path
+
+
+def _files_and_names() -> list[str]:
+    """Return what may stand for FILE; where none of it fits what is typed, shells complete any path."""
+    files = [path.name for suffix in ("yaml", "yml") for path in Path().glob(f"*.{suffix}")]
+    return [*sorted(files), *(each.name for each in shipped_experiments())]
+
+
+ExperimentFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="The experiment's file, or the name of a shipped one (wanbed examples).",
+        parser=experiment_file,
+        autocompletion=_files_and_names,
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Replace one value of the file; may be given several times."),

@@ -1,46 +1,102 @@
 """Define the command ``wanbed`` and its subcommands."""
 
+from importlib import metadata
+from typing import Annotated
+
 import typer
 
-from runner.cli.network.calibrate import calibrate
-from runner.cli.network.clean import clean
-from runner.cli.network.doctor import doctor
-from runner.cli.network.exec import exec_
-from runner.cli.network.shell import shell
-from runner.cli.results.compare import compare
-from runner.cli.results.report import report
-from runner.cli.results.trace import trace
-from runner.cli.results.validate import validate
-from runner.cli.runs.plan import plan_
-from runner.cli.runs.profile import profile_
-from runner.cli.runs.run import run
-from runner.cli.runs.schema import schema
-from runner.cli.runs.simulate import simulate
+from runner.cli.lazy_commands import LazyCommand, lazy_group, stand_in
+
+COMMANDS = {
+    "doctor": LazyCommand(
+        "runner.cli.network.doctor:doctor", "Report what this machine can do, and what to install for the rest."
+    ),
+    "calibrate": LazyCommand(
+        "runner.cli.network.calibrate:calibrate",
+        "Build the network of every sweep point, measure every link, and print configured against measured.",
+    ),
+    "exec": LazyCommand(
+        "runner.cli.network.exec:exec_",
+        "Run a program on a host of the file's network, and pass its output and exit status through.",
+        {"ignore_unknown_options": True},
+    ),
+    "shell": LazyCommand(
+        "runner.cli.network.shell:shell",
+        "Bring up the file's network and open Mininet's prompt on it, for commands like `east-0 ping -c 3 west-0`.",
+    ),
+    "run": LazyCommand(
+        "runner.cli.runs.run:run",
+        "Run the sweep: calibrate every link, run every trial, and write the run folder and its report.",
+    ),
+    "plan": LazyCommand(
+        "runner.cli.runs.plan:plan_",
+        "Choose the datacenters, the number of DP-cells and the placement of stages with the most tokens a second.",
+    ),
+    "profile": LazyCommand(
+        "runner.cli.runs.profile:profile_",
+        "Measure a compute profile of models for training, or a prefill profile of one inference model.",
+    ),
+    "simulate": LazyCommand(
+        "runner.cli.runs.simulate:simulate",
+        "Simulate the sweep on all cores, with any engine in the file, and write the run folder and its report.",
+    ),
+    "schema": LazyCommand(
+        "runner.cli.runs.schema:schema",
+        "Print the experiment file's JSON schema, by which an editor completes and checks.",
+    ),
+    "report": LazyCommand(
+        "runner.cli.results.report:report",
+        "Write the report of one or several runs as one self-contained HTML file, or its tables.",
+    ),
+    "trace": LazyCommand(
+        "runner.cli.results.trace:trace",
+        "Write a trace of the run, all trials one after the other unless chosen, for ui.perfetto.dev to open.",
+    ),
+    "compare": LazyCommand(
+        "runner.cli.results.compare:compare",
+        "Compare B's iteration times with A's at each sweep point for each variant, and report whether B regressed.",
+    ),
+    "validate": LazyCommand(
+        "runner.cli.results.validate:validate",
+        "Compare the simulator with golden values, closed forms and, with RUN, the iteration times of an emulated run.",
+    ),
+    "clean": LazyCommand(
+        "runner.cli.network.clean:clean", "Remove what killed runs left on this machine, by recorded identifiers."
+    ),
+    "examples": LazyCommand("runner.cli.runs.examples:examples", "List the shipped experiments, or copy one of them."),
+    "runs": LazyCommand("runner.cli.runs.runs:runs", "List the runs in a folder, or remove some of them."),
+}
 
 app = typer.Typer(
     name="wanbed",
+    cls=lazy_group(COMMANDS),
     help="Datacenters emulated on real netem or simulated, and what trains across them. "
     "Exit status: 0 done, 1 outside tolerance or regressed, 2 bad usage or input, 3 not comparable, 4 no data, "
-    "5 the machine lacks something named.",
+    "5 the machine lacks something named. WANBED_DEBUG=1 shows where an error comes from.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(doctor)
-app.command()(calibrate)
-app.command("exec", context_settings={"ignore_unknown_options": True})(exec_)
-app.command()(shell)
-app.command()(run)
-app.command("plan")(plan_)
-app.command("profile")(profile_)
-app.command()(simulate)
-app.command()(schema)
-app.command()(report)
-app.command()(trace)
-app.command()(compare)
-app.command()(validate)
-app.command()(clean)
+for _name, _command in COMMANDS.items():
+    app.command(_name, short_help=_command.summary)(stand_in)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        try:
+            print(f"wanbed {metadata.version('wanbed')}")
+        except metadata.PackageNotFoundError:
+            print("wanbed, run from its source without being installed: git describes which")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Handle the options that stand before the command."""
 
 
 def main() -> None:

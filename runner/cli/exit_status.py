@@ -4,7 +4,8 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
@@ -12,7 +13,12 @@ from typing import NoReturn
 import typer
 
 from ground.shown_text import one_line
-from runner.runs.faults import BAD_INPUT, FORESEEN, MACHINE_LACKS, STATUS
+from runner.runs.faults import BAD_INPUT, MACHINE_LACKS, status_of
+
+DEBUG = "WANBED_DEBUG"
+"""The environment variable that adds a traceback to every error, unless it is empty or 0."""
+
+_INTERRUPTED = "interrupted, nothing of it is left running"
 
 
 class Terminated(BaseException):
@@ -25,8 +31,21 @@ class Terminated(BaseException):
 
 def fail(message: str, status: int) -> NoReturn:
     """Print the message as one line to standard error, and exit with ``status``."""
+    if os.environ.get(DEBUG, "0") not in {"", "0"}:
+        _print_traceback(sys.exc_info()[1])
     print(f"wanbed: {one_line(message)}", file=sys.stderr)
     raise typer.Exit(status)
+
+
+def _print_traceback(fault: BaseException | None) -> None:
+    """Print an error with all that it came from, the causes that ``raise ... from None`` hides included."""
+    if fault is None:
+        return
+    cause: BaseException | None = fault
+    while cause is not None:
+        cause.__suppress_context__ = cause.__cause__ is not None
+        cause = cause.__cause__ or cause.__context__
+    traceback.print_exception(fault)
 
 
 @contextmanager
@@ -40,11 +59,16 @@ def one_line_errors() -> Iterator[None]:
     def unwind(number: int, _: FrameType | None) -> NoReturn:
         raise Terminated(number)
 
-    previous = {number: signal.signal(number, unwind) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handlers: dict[signal.Signals, Callable[[int, FrameType | None], object]] = {
+        signal.SIGTERM: unwind,
+        signal.SIGHUP: unwind,
+    }
+    # Before the block an interrupt ends the process on the spot, and a shell may have had it ignored for good.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        handlers[signal.SIGINT] = signal.default_int_handler
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
-    except FORESEEN as fault:
-        fail(str(fault), next(status for kind, status in STATUS if isinstance(fault, kind)))
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != "mininet":
             raise
@@ -53,15 +77,19 @@ def one_line_errors() -> Iterator[None]:
             MACHINE_LACKS,
         )
     except KeyboardInterrupt:
-        fail("interrupted, nothing of it is left running", 128 + signal.SIGINT)
+        fail(_INTERRUPTED, 128 + signal.SIGINT)
     except Terminated as end:
         fail("terminated, nothing of it is left running", 128 + end.number)
     except BrokenPipeError:
         # The reader of standard output has gone. Redirect it, so that flushing the buffer at exit does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(128 + signal.SIGPIPE) from None
-    except OSError as fault:
-        if fault.filename is None and fault.errno != errno.ENOSPC:
+    except Exception as fault:
+        if isinstance(fault.__cause__, KeyboardInterrupt):  # Python wraps one that arrives while a class is made.
+            fail(_INTERRUPTED, 128 + signal.SIGINT)
+        if (status := status_of(fault)) is not None:
+            fail(str(fault), status)
+        if not isinstance(fault, OSError) or (fault.filename is None and fault.errno != errno.ENOSPC):
             raise
         fail(f"{fault.filename or 'standard output'}: {fault.strerror}: give another place, or make room", BAD_INPUT)
     finally:

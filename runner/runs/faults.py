@@ -1,16 +1,6 @@
 """Map the expected errors to exit statuses. A command reports each of them in one line."""
 
-from ground.strict_model import InputError
 from ground.wanbed_error import WanbedError
-from results.records.run_store import RunError
-from runner.resolve.dilation import CapacityError
-from runner.simulator.deadlock import SimulationError
-from testbed.claims.cleaning import CleaningError
-from testbed.hosts.ping import MeasurementError
-from testbed.kernel.gateway_programming import ReadBackError
-from testbed.kernel.missing import MissingError
-from testbed.substrate.substrate import SubstrateError
-from testbed.virtual_time.guest import GuestError
 
 DONE = 0
 OUTSIDE_TOLERANCE = 1
@@ -26,19 +16,23 @@ class TrialError(WanbedError):
     """Raised if a trial did not finish. The message is one line with the cause."""
 
 
-STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (InputError, BAD_INPUT),
-    (RunError, BAD_INPUT),
-    (SimulationError, BAD_INPUT),
-    (MissingError, MACHINE_LACKS),
-    (CapacityError, MACHINE_LACKS),
-    (TrialError, NO_DATA),
-    (MeasurementError, NO_DATA),
-    (SubstrateError, NO_DATA),
-    (ReadBackError, NO_DATA),
-    (CleaningError, NO_DATA),
-    (GuestError, GUEST_STUCK),
-)
+STATUS = {
+    "ground.strict_model.InputError": BAD_INPUT,
+    "results.records.run_store.RunError": BAD_INPUT,
+    "runner.simulator.deadlock.SimulationError": BAD_INPUT,
+    "testbed.kernel.missing.MissingError": MACHINE_LACKS,
+    "runner.resolve.dilation.CapacityError": MACHINE_LACKS,
+    "runner.runs.faults.TrialError": NO_DATA,
+    "testbed.hosts.ping.MeasurementError": NO_DATA,
+    "testbed.substrate.substrate.SubstrateError": NO_DATA,
+    "testbed.kernel.gateway_programming.ReadBackError": NO_DATA,
+    "testbed.claims.cleaning.CleaningError": NO_DATA,
+    "testbed.virtual_time.guest.GuestError": GUEST_STUCK,
+}
+"""The expected errors by name, since importing all of their modules takes longer than many a command."""
 
-FORESEEN = tuple(kind for kind, _ in STATUS)
-"""Errors that end a command with one line. Any other error is a bug of this program and keeps its traceback."""
+
+def status_of(fault: BaseException) -> int | None:
+    """Return the exit status for an expected error; None for any other, a bug of this program or an interrupt."""
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(fault).__mro__)
+    return next((STATUS[name] for name in names if name in STATUS), None)

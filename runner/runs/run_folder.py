@@ -86,3 +86,15 @@ def exclusively(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
+
+
+def is_being_written(path: Path) -> bool:
+    """Return whether another process holds the lock of a run's folder."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(folder)
+    return False

@@ -11,7 +11,7 @@ from ground.atomic_write import write_whole
 from ground.shown_text import one_line
 from results.records.run_store import RunStore
 from runner.planner.experiment_file import load_experiment
-from runner.runs.faults import FORESEEN
+from runner.runs.faults import status_of
 from runner.runs.machine_facts import kernel_facts
 
 MODULE = "runner.validation.random.random_batch"
@@ -45,7 +45,9 @@ def run_batch(batch: Batch) -> None:
         store.update_manifest(kernel_facts())
         try:
             run_trials(load_experiment(Path(file)), store, substrate="kernel", source=file, log=lambda _: None)
-        except FORESEEN as fault:
+        except Exception as fault:
+            if status_of(fault) is None:
+                raise
             write_whole(store.path / FAILURE, f"{one_line(str(fault))}\n")
 
 

@@ -4,4 +4,4 @@ import pytest
 @pytest.fixture(autouse=True)
 def _nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands report what killed runs left on this machine; here there is nothing."""
-    monkeypatch.setattr("runner.cli.network.leftovers.leftovers", list)
+    monkeypatch.setattr("testbed.claims.leftovers.leftovers", list)

@@ -1,5 +1,6 @@
 import os
 import signal
+from importlib import import_module
 
 import pytest
 import typer
@@ -8,6 +9,7 @@ from ground.strict_model import InputError
 from results.records.run_store import RunError
 from runner.cli.exit_status import fail, one_line_errors
 from runner.resolve.dilation import CapacityError
+from runner.runs import faults
 from runner.runs.faults import (
     BAD_INPUT,
     DONE,
@@ -35,6 +37,44 @@ STATUS = [
     (ReadBackError, 4),
     (CleaningError, 4),
 ]
+
+
+def test_every_error_with_a_status_is_there_by_its_name() -> None:
+    for name in faults.STATUS:
+        module, _, kind = name.rpartition(".")
+        assert issubclass(getattr(import_module(module), kind), Exception)
+
+
+@pytest.mark.parametrize("value", [None, "", "0"])
+def test_an_expected_error_has_no_traceback_unless_asked_for(
+    value: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("WANBED_DEBUG", raising=False)
+    if value is not None:
+        monkeypatch.setenv("WANBED_DEBUG", value)
+    with pytest.raises(typer.Exit), one_line_errors():
+        raise InputError("exp.yaml: wrong")
+    assert capsys.readouterr().err == "wanbed: exp.yaml: wrong\n"
+
+
+@pytest.mark.parametrize("fault", [InputError("exp.yaml: wrong"), KeyboardInterrupt(), FileNotFoundError(2, "no", "x")])
+def test_debugging_shows_where_an_expected_error_and_what_it_hides_come_from(
+    fault: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse() -> None:
+        try:
+            int("seven")
+        except ValueError:
+            raise fault from None
+
+    monkeypatch.setenv("WANBED_DEBUG", "1")
+    with pytest.raises(typer.Exit), one_line_errors():
+        refuse()
+    *trace, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("wanbed: ")
+    assert trace[0] == "Traceback (most recent call last):"
+    assert 'int("seven")' in "".join(trace)
+    assert "raise fault from None" in "".join(trace)
 
 
 def test_the_statuses_are_those_that_scripts_rely_on() -> None:
@@ -120,3 +160,18 @@ def test_signals_are_handled_as_before_once_the_block_is_over(fault: BaseExcepti
     except (typer.Exit, ValueError):
         pass
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_an_interrupt_that_python_wraps_is_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+    assert ended.value.exit_code == 128 + signal.SIGINT
+    assert capsys.readouterr().err == "wanbed: interrupted, nothing of it is left running\n"
+
+
+def test_the_handlers_of_before_are_there_again_afterwards() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    with one_line_errors():
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGTERM) not in before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before

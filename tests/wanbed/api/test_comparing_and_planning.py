@@ -15,6 +15,7 @@ FIELDS: dict[str, Any] = {
         "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
         "wan": {"latency": "10ms", "rate": "1Gbit"},
     },
+    "model": "gpt-a",
     "compute": {"forward": "5ms", "activation": "1MiB"},
     "training": {"microbatches": 4, "iterations": 3},
     "variants": [{"name": "stock", "schedule": "gpipe"}, {"name": "mine", "schedule": "1f1b"}],

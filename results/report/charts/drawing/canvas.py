@@ -61,13 +61,16 @@ def svg(paint: Callable[[Figure, Layout], float], description: str, salt: str, w
     font_px = NARROW_FONT_PX if layout.narrow else WIDE_FONT_PX
     with mpl.rc_context({**SETTINGS, "font.size": font_px, "svg.hashsalt": salt}):
         figure = Figure(figsize=(width_px / 72, 1))
-        FigureCanvasSVG(figure)
+        canvas = FigureCanvasSVG(figure)
         buffer = io.StringIO()
         with warnings.catch_warnings():
             # The browser draws the text with the page's font, not with the one that matplotlib measures it with.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure.set_figheight(paint(figure, layout) / 72)
-            figure.savefig(buffer, format="svg", transparent=True)
+            for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
+                patch.set(facecolor="none", edgecolor="none")
+            # Figure.savefig draws everything twice where the layout is constrained.
+            canvas.print_svg(buffer)  # type: ignore[no-untyped-call]
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

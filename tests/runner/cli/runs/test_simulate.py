@@ -218,7 +218,7 @@ def test_a_datacenter_of_thousands_of_hosts_can_be_simulated() -> None:
 def test_a_machine_without_mininet_can_simulate() -> None:
     program = (
         "import sys\nsys.modules['mininet'] = None\n"
-        "import runner.cli.command_line, runner.simulated_runs.simulated_sweep, results.report.report\n"
+        "import runner.cli.runs.run, runner.simulated_runs.simulated_sweep, results.report.report\n"
         "print('testbed.testbed' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)

@@ -1,0 +1,109 @@
+"""``wanbed examples``: list the experiments that are shipped, and copy one of them to change it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from runner.cli.arguments import STANDARD_OUTPUT, AsJson
+from runner.cli.exit_status import fail, one_line_errors
+from runner.experiments.shipped_experiments import (
+    ShippedExperiment,
+    instead_of,
+    shipped_experiment,
+    shipped_experiments,
+)
+from runner.runs.faults import BAD_INPUT
+
+_WIDTH = 120
+"""The width of tables that go to a file or a pipe."""
+_HINT = (
+    "wanbed run NAME and wanbed simulate NAME take a name as they take a file; a simulation needs neither root nor a "
+    "kernel. wanbed examples NAME copies one here, to change it."
+)
+
+
+def _names() -> list[tuple[str, str]]:
+    return [(each.name, each.shows) for each in shipped_experiments()]
+
+
+def examples(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Which to copy; without it, all are listed.", autocompletion=_names),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="The copy (default: NAME.yaml here); - is standard output."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the shipped experiments, or copy one of them.
+
+    Every command that takes a FILE takes such a name as well. A copy is for what you want to change. No file that is
+    there is written over.
+    """
+    with one_line_errors():
+        if name is None:
+            if output is not None:
+                fail("--output: nothing is copied without a NAME: give one", BAD_INPUT)
+            _list(as_json)
+            return
+        found = shipped_experiment(name)
+        if found is None:
+            fail(f"{name}: no shipped experiment has this name: {instead_of(name)}", BAD_INPUT)
+        _copy(found, output or Path(f"{found.name}.yaml"), as_json)
+
+
+def _copy(found: ShippedExperiment, output: Path, as_json: bool) -> None:
+    if output == STANDARD_OUTPUT:
+        if as_json:
+            fail("--output -: --json has standard output, give a file", BAD_INPUT)
+        sys.stdout.write(found.text_for(Path()))
+        return
+    try:
+        with output.open("x", encoding="utf-8") as copy:
+            copy.write(found.text_for(output.parent))
+    except FileExistsError:
+        fail(f"{output}: the file exists already: give another --output", BAD_INPUT)
+    print(json.dumps({"file": str(output)}, indent=2) if as_json else output)
+
+
+def _list(as_json: bool) -> None:
+    if as_json:
+        listed = [
+            {
+                "name": each.name,
+                "shows": each.shows,
+                "clock": each.clock,
+                "torch": each.trains_in_torch,
+                "file": str(each.path),
+            }
+            for each in shipped_experiments()
+        ]
+        print(json.dumps({"examples": listed}, indent=2, ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH)
+    table = Table(caption=_HINT, caption_justify="left")
+    table.add_column("name", no_wrap=True)
+    table.add_column("shows")
+    table.add_column("a run needs")
+    of_the_paper = False
+    for each in shipped_experiments():
+        if each.of_the_paper and not of_the_paper:
+            table.add_section()
+        of_the_paper = each.of_the_paper
+        table.add_row(each.name, Text(each.shows), _needs(each))
+    console.print(table)
+
+
+def _needs(experiment: ShippedExperiment) -> str:
+    clock = "make virtual" if experiment.clock == "virtual" else "root"
+    return f"{clock}, torch" if experiment.trains_in_torch else clock

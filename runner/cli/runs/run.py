@@ -113,11 +113,16 @@ def _virtual_run(experiment: Experiment, file: Path, overrides: list[str], runs:
     elif store.manifest.get("virtual_time") != facts["virtual_time"]:
         raise InputError(f"--resume: {store.path} was begun on another virtual-time kernel: leave --resume out")
     inner = InnerRun(str(file), overrides, str(store.path))
-    progress = VirtualProgress(experiment, store)
     patience = Patience(quiet_virtual_s=quiet_patience_s(experiment))
-    with exclusively(store.path):
+    with exclusively(store.path), VirtualProgress(experiment, store) as progress:
         status = enter_virtual_time(
-            kernel, INNER_RUN, [inner.to_json()], files=[file, store.path], patience=patience, sign=progress.look
+            kernel,
+            INNER_RUN,
+            [inner.to_json()],
+            files=[file, store.path],
+            standard_error=progress.standard_error,
+            patience=patience,
+            sign=progress.look,
         )
         progress.look()
     if status:

@@ -17,7 +17,7 @@ from results.reading.headline import LATENCY_PATH, HeadlineRow
 from results.report.charts.chart import Chart, Drawing
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.fitted_text import text_width_pt
-from results.report.charts.drawing.panels import every_nth, panel_title, panel_width_pt
+from results.report.charts.drawing.panels import every_nth, panel_title
 from results.report.charts.drawing.swept_axis import SweptAxis, swept_title
 from results.text.number_text import list_text, ratio_text, seconds_text, three_digits
 
@@ -112,13 +112,13 @@ def _paint(
 ) -> float:
     shown = [grid.bases_s[number] / grid.times_s[number] if ratios else grid.times_s[number] for number in panels]
     most = 1 if layout.narrow else min(MAX_COLUMNS, len(panels))
-    fitting = (each for each in range(most, 0, -1) if _texts_fit(shown, _width_pt(figure, each), ratios))
+    fitting = (each for each in range(most, 0, -1) if _texts_fit(shown, _width_pt(figure, each, grid), ratios))
     columns = next(fitting, most)
     grid_rows = -(-len(panels) // columns)
     axes = figure.subplots(grid_rows, columns, squeeze=False)
     scale = _scale(float(np.nanmin(shown)), float(np.nanmax(shown)))
     fastest_s = np.nanmin(np.stack(grid.times_s), axis=0)
-    width_pt = _width_pt(figure, columns)
+    width_pt = _width_pt(figure, columns, grid)
     further_lines = 0
     for position, (number, values) in enumerate(zip(panels, shown, strict=True)):
         axis = axes.flat[position]
@@ -145,9 +145,13 @@ def _paint(
     return grid_rows * height
 
 
-def _width_pt(figure: Figure, columns: int) -> float:
-    """Return about how wide the cells of one of several columns of panels are, beside the bar of colours."""
-    return panel_width_pt(figure, columns) - 0.12 * 72 * figure.get_figwidth() / columns
+def _width_pt(figure: Figure, columns: int, grid: _Grid) -> float:
+    """Return about how wide the cells of one of several columns of panels are, beside axis and bar of colours."""
+    em_pt = float(mpl.rcParams["font.size"])
+    whole_pt = 72 * figure.get_figwidth()
+    axis_pt = max(map(text_width_pt, grid.values[1])) + 2.5 * em_pt
+    bar_pt = 0.1 * whole_pt + 5 * em_pt
+    return max(em_pt, (whole_pt - bar_pt - axis_pt) / columns - em_pt)
 
 
 def _scale(low: float, high: float) -> Normalize:

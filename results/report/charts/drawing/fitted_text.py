@@ -13,13 +13,15 @@ from results.text.number_text import shortened, visible
 MAX_LINES = 3
 
 _MEASURED_PT = 100
+_HINTED = 1.03
+"""Text on a screen is a little wider, because its letters begin at whole pixels."""
 _CHUNK = re.compile(r"\s+|[^\s-]+-*|-+")
 """A text may be broken at white space and after hyphens."""
 
 
 def text_width_pt(text: str, *, bold: bool = False) -> float:
     """Return the width of one line of text in the font and size of ``matplotlib.rcParams``."""
-    return sum(_width_em(character, bold) for character in text) * float(mpl.rcParams["font.size"])
+    return sum(_width_em(character, bold) for character in text) * _HINTED * float(mpl.rcParams["font.size"])
 
 
 @lru_cache(maxsize=4096)

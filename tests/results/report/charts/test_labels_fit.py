@@ -17,7 +17,7 @@ from results.report.charts.drawing.colours import Styles
 from results.report.charts.figure_options import SIZES, FigureOptions, Size
 from results.report.charts.heat_map import heat_map_chart
 from results.report.charts.iteration_time import iteration_time_chart
-from results.report.charts.paper import draw, paper_settings
+from results.report.charts.paper import DPI, draw, paper_settings
 from results.report.report_charts import report_charts
 from tests.results.report.charts.test_iteration_time import row
 
@@ -28,11 +28,12 @@ VARIANTS = [
     *(f"variant number {number} of a long ablation over transports and windows" for number in range(9)),
 ]
 DATACENTERS = ("us-east-1-north-virginia-campus-b", "ap-southeast-1-singapore-tuas-hall-4", "eu")
-TOUCHING_PX = 1.0
+TOUCHING_PX = 3.0
 EVERY_SIZE = [*SIZES.values(), Size.parse("85mm"), Size.parse("6in")]
 
 
 def texts(figure: Figure) -> Iterator[tuple[str, Bbox]]:
+    figure.set_dpi(DPI)
     figure.canvas.draw()
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
@@ -109,7 +110,9 @@ def test_heat_map(rates: int, size: Size, font_pt: float) -> None:
 def nasty(tmp_path_factory: pytest.TempPathFactory) -> Run:
     from tests.results import conftest  # noqa: PLC0415 - its fixture is made for one test
 
-    build: Callable[..., Path] = conftest.build_run.__wrapped__(tmp_path_factory.mktemp("nasty"))  # type: ignore[attr-defined]
+    build: Callable[..., Path] = conftest.build_run.__wrapped__(  # type: ignore[attr-defined]
+        tmp_path_factory.mktemp("nasty")
+    )
     return results.load(build(variants=VARIANTS, latencies=("10ms", "40ms"), datacenters=DATACENTERS))
 
 

@@ -135,7 +135,9 @@ def _paint(
     bar = figure.colorbar(colours, ax=axes, fraction=0.06, pad=0.02, aspect=25)
     bar.set_label("speed-up" if ratios else "iteration time (s)")
     if isinstance(scale, LogNorm):
-        bar.ax.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+        low, high = bar.ax.get_ylim()
+        ticks = LogLocator(10, subs=(1, 2, 5)).tick_values(low, high)
+        bar.set_ticks([tick for tick in ticks if low <= tick <= high])
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     bar.ax.yaxis.set_minor_formatter(NullFormatter())
     bar.ax.tick_params(length=0, which="both")

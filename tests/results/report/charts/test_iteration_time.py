@@ -191,7 +191,9 @@ def test_another_sweep_alone_stands_by_sweep_point() -> None:
         ("topology_wan_loss", ("0.1%", "1%"), "topology.wan.loss (%)", ("0.1", "1")),
     ],
 )
-def test_another_swept_number_is_the_axis(path: str, values: tuple[str, ...], axis: str, ticks: tuple[str, ...]) -> None:
+def test_another_swept_number_is_the_axis(
+    path: str, values: tuple[str, ...], axis: str, ticks: tuple[str, ...]
+) -> None:
     rows = [row(i, "gpipe", 1.0 + i, **{path: value}) for i, value in enumerate(values)]
     chart = iteration_time_chart(rows, STYLES, "a")
     assert chart is not None

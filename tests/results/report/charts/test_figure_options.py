@@ -15,7 +15,7 @@ def test_nothing_given_is_both_usual_sizes_as_pdf_and_png() -> None:
     ("text", "size"),
     [
         ("column", SIZES["column"]),
-        ("85mm", Size("85mm", 85 / 25.4)),
+        ("254mm", Size("254mm", 10.0)),
         ("3.3inx2in", Size("84x51mm", 3.3, 2.0)),
         ("254 mm x 72pt", Size("254x25mm", 10.0, 1.0)),
     ],

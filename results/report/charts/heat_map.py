@@ -172,7 +172,7 @@ def _paint_cells(axis: Axes, values: Numbers, scale: Normalize, *, ratios: bool,
         value = float(values[row, column])
         if np.isnan(value):
             continue
-        if ratios and value < 1:
+        if ratios and value < 1 / FASTEST_WITHIN:
             axis.add_patch(
                 Rectangle((column, row), 1, 1, fill=False, hatch="///", edgecolor="white", linewidth=0, alpha=0.5)
             )
@@ -232,7 +232,7 @@ def _reading(grid: _Grid) -> str:
         low, high = (pick(float(pick_of(ratio)) for ratio, _ in ratios) for pick, pick_of in _ENDS)
         reading += (
             f" Speed-ups over the first variant are from {ratio_text(low)} to {ratio_text(high)}; "
-            "below 1 a sweep point is hatched."
+            "cells are hatched where a variant is over 1 % slower than it."
         )
     return reading
 

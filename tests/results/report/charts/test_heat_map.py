@@ -51,7 +51,8 @@ def test_the_reading_counts_where_each_variant_is_fastest() -> None:
     assert chart is not None
     assert chart.reading.replace("\u00a0", " ") == (
         "Of 6 sweep points, the fastest, or within 1 % of it, are: gpipe at 2 and atlas at 5; frames mark them. "
-        "Speed-ups over the first variant are from 0.500x to 2.00x; below 1 a sweep point is hatched."
+        "Speed-ups over the first variant are from 0.500x to 2.00x; cells are hatched where a variant is "
+        "over 1 % slower than it."
     )
 
 

@@ -16,17 +16,17 @@ from results.perfetto.contention import contention_of
 from results.perfetto.counters import gpu_steps, link_steps, tcp_steps
 from results.perfetto.flows import Flows, match_transfers
 from results.perfetto.request_events import request_events, requests_of
-from results.perfetto.selection import (
+from results.perfetto.trace_events import counter_events, flow_events, json_text, slice_events
+from results.perfetto.tracks import Tracks
+from results.perfetto.trial_events import iteration_events, trial_event
+from results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, read_columns
+from results.reading.selection import (
     NoSuchTrialError,
     Selection,
     choices,
     finished_trials,
     swept_points,
 )
-from results.perfetto.trace_events import counter_events, flow_events, json_text, slice_events
-from results.perfetto.tracks import Tracks
-from results.perfetto.trial_events import iteration_events, trial_event
-from results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, read_columns
 from results.reading.stored_trial import StoredTrial
 from results.records.schema import SCHEMA_VERSION
 from results.records.span_columns import Column

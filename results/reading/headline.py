@@ -91,9 +91,18 @@ class HeadlineRow:
         return self.gpu_utilization_with_prefill != self.gpu_utilization
 
 
-def point_text(values: Mapping[str, Any]) -> str:
-    """Return a sweep point's swept values as text for readers; empty if nothing was swept."""
-    return ", ".join(f"{_PATH_NAMES.get(path, path)} {value}" for path, value in values.items())
+def path_name(path: str) -> str:
+    """Return the name of a swept path for readers."""
+    return _PATH_NAMES.get(path, path)
+
+
+def point_text(values: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> str:
+    """Return a sweep point's swept values as text for readers; empty if nothing was swept.
+
+    ``labels`` are names of swept paths that replace the usual ones.
+    """
+    names = {} if labels is None else labels
+    return ", ".join(f"{names.get(path, path_name(path))} {value}" for path, value in values.items())
 
 
 def _median(values: npt.NDArray[np.float64]) -> float | None:

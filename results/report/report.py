@@ -14,7 +14,9 @@ from results.reading.run_labels import run_labels, run_name
 from results.report.calibration_table import CalibrationTable, calibration_table
 from results.report.charts.chart import Chart
 from results.report.charts.drawing.colours import Styles
+from results.report.charts.figure_options import FigureOptions
 from results.report.charts.paper import write_figures
+from results.report.chosen_trials import chosen_trials
 from results.report.device_table import DeviceTable, device_table
 from results.report.page_templates import page_environment
 from results.report.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
@@ -103,11 +105,22 @@ def write_report(runs: Sequence[Path | Run], destination: Path) -> None:
     write_whole(destination, isolated(number_text.visible(page)))
 
 
-def write_report_figures(runs: Sequence[Path | Run], folder: Path) -> list[Path]:
-    """Write every figure of these runs' report to a folder with ``results.report.charts.paper.write_figures``."""
-    loaded = _labelled(runs)
+def write_report_figures(
+    runs: Sequence[Path | Run],
+    folder: Path,
+    options: FigureOptions | None = None,
+    points: Sequence[str] = (),
+    variants: Sequence[str] = (),
+) -> list[Path]:
+    """Write figures of these runs' report to a folder with ``results.report.charts.paper.write_figures``.
+
+    ``points`` and ``variants`` choose what they show, all if empty; a variant looks as it does in the whole report.
+    Raise NoSuchTrialError if there is nothing such.
+    """
+    everything = _labelled(runs)
+    loaded = chosen_trials(everything, points, variants)
     prefill, _ = prefill_of(loaded)
-    return write_figures(report_charts(loaded, _rows(loaded), prefill, _styles(loaded)).all, folder)
+    return write_figures(report_charts(loaded, _rows(loaded), prefill, _styles(everything)).all, folder, options)
 
 
 def _labelled(runs: Sequence[Path | Run]) -> dict[str, Run]:

@@ -9,6 +9,7 @@ from results.report.charts.chart import Chart
 from results.report.charts.connections import connections_chart
 from results.report.charts.drawing.colours import Styles
 from results.report.charts.gpu_time import drawn_points, gpu_time_chart
+from results.report.charts.heat_map import heat_map_chart
 from results.report.charts.iteration_time import iteration_time_chart
 from results.report.charts.link_throughput import link_throughput_chart
 from results.report.charts.timeline import MAX_SPANS, timeline_chart
@@ -48,6 +49,7 @@ def report_charts(
     shares, points = _shares(runs, rows)
     shared = [
         iteration_time_chart(rows, styles, "all"),
+        heat_map_chart(rows, "all"),
         gpu_time_chart(shares, points, "all"),
         *([] if several else timelines.values()),
         link_throughput_chart(runs, styles, "all"),

@@ -48,9 +48,9 @@ def run_again(run: Run, experiment: Experiment, runs: Path, log: Callable[[str],
     check_runs_folder(runs)
     dilation = float(run.manifest["dilation"])
     store = begin_run(experiment, runs, {"dilation": dilation, "capacity_bps": None, "noise_of": run.path.name})
-    trials = len(experiment.trials())
-    log(f"{store.path}: {count_text(trials, 'trial')}, to measure the noise of this machine")
-    with exclusively(store.path), Progress(trials) as progress:
+    trials = experiment.trials()
+    log(f"{store.path}: {count_text(len(trials), 'trial')}, to measure the noise of this machine")
+    with exclusively(store.path), Progress(len(trials), pending=trials) as progress:
         emulate(
             experiment,
             store,

@@ -27,9 +27,10 @@ def run_trials(
     Raises what ``emulate`` raises; trials that had finished by then are in the store.
     """
     trials = experiment.trials()
-    finished = sum(store.has_trial(*trial) for trial in trials)
+    pending = [trial for trial in trials if not store.has_trial(*trial)]
+    finished = len(trials) - len(pending)
     log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
-    with Progress(len(trials), finished, stream=stream) as progress:
+    with Progress(len(trials), finished, pending=pending, stream=stream) as progress:
         emulate(
             experiment,
             store,

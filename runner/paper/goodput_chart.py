@@ -8,7 +8,7 @@ from results.reading.headline import LATENCY_PATH
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import GREY, Style, variant_styles
-from results.report.charts.iteration_time import latency_ms
+from results.report.charts.drawing.swept_axis import latency_ms
 from results.text.number_text import list_text, rate_text
 from runner.paper.outcome import Outcome
 from runner.paper.part import GOODPUT

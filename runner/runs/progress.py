@@ -1,8 +1,9 @@
 """Report the progress of a sweep: a progress bar on a terminal, plain lines elsewhere."""
 
+import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -10,19 +11,25 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
+from results.records.trial_id import TrialId
+from runner.runs.estimate import Kind, remaining_s
 from testbed.kernel.inside import in_virtual_time
 
 PLAIN_INTERVAL_S = 5.0
+"""The shortest time between two lines about trials that run beside others."""
+
+_TRIAL, _PREPARATION = "trial", "preparation"
 
 
 class Progress:
     """Report the finished trials of a run, the running trial, the elapsed time and the estimated remaining time.
 
-    ``finished_before`` trials of an earlier, resumed run count as done but not in the estimate, which uses the mean
-    time of the trials finished since. Output goes to ``stream`` (default: standard error). On a terminal it is a bar,
-    unless ``plain``. Otherwise it is one line at each trial's end and, from ``refresh``, at most one line every
-    ``PLAIN_INTERVAL_S`` seconds. Use it as a context manager. ``clock`` returns seconds. In virtual time nothing is
-    reported, because that clock differs from the user's: the process that started the guest reports.
+    ``pending`` are the trials to run in their order, one after the other. The time before the first trial of each sweep
+    point counts as its preparation. ``pending`` is empty if trials run beside each other: the estimate then uses the
+    mean time between their ends. ``finished_before`` trials of an earlier, resumed run count as done, but not in the
+    estimate. Output goes to ``stream`` (default: standard error). On a terminal it is a bar. Otherwise it is one line
+    at each trial's end, without control characters. Use it as a context manager. ``clock`` returns seconds. In virtual
+    time nothing is reported, because that clock differs from the user's: the process that started the guest reports.
     """
 
     def __init__(
@@ -30,6 +37,7 @@ class Progress:
         trials: int,
         finished_before: int = 0,
         *,
+        pending: Sequence[TrialId] = (),
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         plain: bool = False,
@@ -40,9 +48,11 @@ class Progress:
         self._trials = trials
         self._finished_before = finished_before
         self._finished = 0
+        self._ended: list[tuple[Kind, float]] = []
+        self._ahead = _steps(pending) if pending else [(_TRIAL,)] * (trials - finished_before)
         self._started_s = clock()
-        self._trial_started_s: float | None = None
-        self._in_trials_s = 0.0
+        self._step_started_s = self._started_s
+        self._running = False
         self._reported_s = self._started_s
         self._current = ""
         self._bar: RichProgress | None = None
@@ -67,55 +77,62 @@ class Progress:
         """Report that a trial starts. ``repeat`` counts from 0."""
         values = [f"{path}={value}" for path, value in point.items()]
         self._current = ", ".join([*values, variant, f"repeat {repeat}"])
-        self._trial_started_s = self._clock()
+        self._running = True
+        if self._ahead and self._ahead[0] == (_PREPARATION,):
+            self._end_step()
         self.refresh()
 
     def trial_finished(self) -> None:
         """Count and report the running trial as finished. Its results are stored already."""
-        now_s = self._clock()
-        if self._trial_started_s is not None:
-            self._in_trials_s += now_s - self._trial_started_s
-        self._trial_started_s = None
+        self._running = False
         self._finished += 1
+        self._end_step()
         if self._bar:
-            self.refresh()
-        else:
-            self._report(now_s)
-
-    def trial_ended_beside_others(self, point: Mapping[str, str], variant: str) -> None:
-        """Count one of several parallel trials as finished. Its results are stored already.
-
-        The estimate then uses the time since the start of this run. Lines are printed at the rate of ``refresh``, and
-        at the end of the last trial.
-        """
-        self._current = ", ".join([*(f"{path}={value}" for path, value in point.items()), variant])
-        self._in_trials_s = self._clock() - self._started_s
-        self._trial_started_s = None
-        self._finished += 1
-        if self._bar or self._done < self._trials:
             self.refresh()
         else:
             self._report(self._clock())
 
-    def refresh(self) -> None:
-        """Update the displayed times. Call it as often as convenient while a trial runs."""
+    def trial_ended_beside_others(self, point: Mapping[str, str], variant: str) -> None:
+        """Count one of several parallel trials as finished. Its results are stored already.
+
+        Lines are printed at most every ``PLAIN_INTERVAL_S`` seconds, and at the end of the last trial.
+        """
+        self._current = ", ".join([*(f"{path}={value}" for path, value in point.items()), variant])
+        self._running = False
+        self._finished += 1
+        self._end_step()
         now_s = self._clock()
         if self._bar:
-            self._bar.update(self._task, completed=self._done, description=self._line(now_s))
-        elif now_s - self._reported_s >= PLAIN_INTERVAL_S:
+            self.refresh()
+        elif now_s - self._reported_s >= PLAIN_INTERVAL_S or self._done == self._trials:
             self._report(now_s)
+
+    def refresh(self) -> None:
+        """Update the times that the bar shows. Call it as often as convenient while a trial runs."""
+        if self._bar:
+            self._bar.update(self._task, completed=self._done, description=self._line(self._clock()))
 
     def remaining_s(self) -> float | None:
         """Return the estimated seconds until the last trial ends, None before the first one has ended."""
-        if self._finished == 0:
-            return None
-        mean_s = self._in_trials_s / self._finished
-        running_s = 0.0 if self._trial_started_s is None else self._clock() - self._trial_started_s
-        return max(0.0, (self._trials - self._done) * mean_s - running_s)
+        return remaining_s(self._ended, self._ahead, self._clock() - self._step_started_s, basis=_TRIAL)
+
+    def print_above(self, text: str) -> None:
+        """Print complete lines of text above the bar, or as they are if there is none."""
+        if self._bar:
+            self._bar.console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+        else:
+            self._stream.write(text)
+            self._stream.flush()
 
     @property
     def _done(self) -> int:
         return self._finished_before + self._finished
+
+    def _end_step(self) -> None:
+        now_s = self._clock()
+        if self._ahead:
+            self._ended.append((self._ahead.pop(0), now_s - self._step_started_s))
+        self._step_started_s = now_s
 
     def _report(self, now_s: float) -> None:
         self._reported_s = now_s
@@ -124,11 +141,23 @@ class Progress:
 
     def _line(self, now_s: float) -> str:
         parts = [f"{self._done} of {self._trials} trials done", f"{_clock_time(now_s - self._started_s)} elapsed"]
-        remaining_s = self.remaining_s()
-        if remaining_s is not None and self._done < self._trials:
-            parts.append(f"about {_clock_time(remaining_s)} left")
-        verb = "running" if self._trial_started_s is not None else "last"
+        left_s = self.remaining_s()
+        if left_s is not None and self._done < self._trials:
+            parts.append(f"about {_clock_time(math.ceil(left_s))} left")
+        verb = "running" if self._running else "last"
         return "; ".join(parts) + (f"; {verb}: {self._current}" if self._current else "")
+
+
+def _steps(pending: Sequence[TrialId]) -> list[Kind]:
+    """Return the kinds of all steps: each sweep point is prepared, then its trials run."""
+    steps: list[Kind] = []
+    point: int | None = None
+    for trial in pending:
+        if trial.point != point:
+            steps.append((_PREPARATION,))
+            point = trial.point
+        steps.append((_TRIAL, trial.variant, trial.point))
+    return steps
 
 
 def _clock_time(seconds: float) -> str:

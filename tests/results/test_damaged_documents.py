@@ -16,10 +16,10 @@ from results.comparison.comparison import check
 from results.comparison.comparison import compare as compare_runs
 from results.comparison.markdown import markdown
 from results.comparison.run_description import facts, warnings, what_was_run
-from results.perfetto.selection import Selection
 from results.perfetto.trace_file import write_trace
 from results.reading.manifest_check import check_manifest
 from results.reading.run import Run
+from results.reading.selection import Selection
 from results.records.run_store import RunError
 from results.report.tables import table_text
 

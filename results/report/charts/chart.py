@@ -51,7 +51,8 @@ class Drawing:
 class Chart:
     """A titled set of drawings with a legend and a ``reading``: an explanation computed from the data.
 
-    ``name`` is the base name of the files that contain its figures.
+    ``name`` is the base name of the files that contain its figures. ``axes`` names those of its axes, ``x`` and ``y``,
+    that a user may make logarithmic or limit.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Chart:
     legend: tuple[LegendEntry, ...]
     drawings: tuple[Drawing, ...]
     reading: str
+    axes: frozenset[str] = frozenset()
 
 
 def series_legend(styles: Styles, variants: Iterable[str], runs: Iterable[str]) -> tuple[LegendEntry, ...]:

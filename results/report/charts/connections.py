@@ -73,7 +73,9 @@ def connections_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Cha
     title = "Connections between datacenters over time" + (f", at {where}" if where else "")
     legend = series_legend(styles, variants, dict.fromkeys(each.run for each in series))
     reading = _reading(series)
-    return Chart("connections", title, legend, (Drawing(f"{title}. {reading}", f"{salt}-tcp", paint),), reading)
+    return Chart(
+        "connections", title, legend, (Drawing(f"{title}. {reading}", f"{salt}-tcp", paint),), reading, frozenset("xy")
+    )
 
 
 _AXES = ("smoothed round-trip time (ms)", "congestion window (segments)")

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
+from matplotlib.transforms import blended_transform_factory
 
 from results.metrics import IDLE_CAUSES
 from results.reading.headline import point_text
@@ -21,15 +22,16 @@ from results.report.charts.drawing.colours import (
     PREFILL_COLOUR,
     Style,
 )
+from results.report.charts.drawing.fitted_text import line_count, wrapped
 from results.report.charts.drawing.hatching import hatched, outline
 from results.report.gpu_time_shares import PARTS, TRAINING, GpuTimeShares
-from results.text.number_text import list_text, percent_text, shortened
+from results.text.number_text import list_text, percent_text
 
 MAX_BARS = 48
 MAX_VARIANTS_READ = 4
 """The reading describes up to this many variants; of more, only the two that trained most and least."""
-MAX_LABEL_LENGTH = 32
-MAX_NARROW_LABEL_LENGTH = 16
+LABEL_SHARE, NARROW_LABEL_SHARE = 0.3, 0.42
+"""The share of a picture's width that the bars' labels may take, wide or narrow; longer ones are broken into lines."""
 _STYLES = {
     "training": Style(BLUE),
     "prefill": Style(PREFILL_COLOUR, hatch="|", hatch_colour=GREY),
@@ -50,7 +52,7 @@ PART_NAMES = {
     "schedule": "idle: held by the schedule",
     "fill_drain": "idle: pipeline fill and drain",
 }
-_BAR, _GROUP_GAP = 22, 26
+_BAR, _GROUP_GAP, _LABEL_GAP = 22, 26, 4
 _PERCENT_PX, _NARROW_PERCENT_PX = 7.0, 2.3
 """The approximate width of one per cent in pixels, which determines the slant of hatches."""
 
@@ -77,7 +79,7 @@ def gpu_time_chart(shares: Sequence[GpuTimeShares], all_points: int, salt: str) 
     legend = tuple(LegendEntry(PART_NAMES[part], _STYLES[part]) for part in parts)
 
     def paint(figure: Figure, layout: Layout) -> float:
-        return _paint(figure.subplots(), groups, parts, len(runs) > 1, layout)
+        return _paint(figure, groups, parts, len(runs) > 1, layout)
 
     reading = _reading(groups, len(runs) > 1)
     if len(groups) < all_points:
@@ -87,21 +89,28 @@ def gpu_time_chart(shares: Sequence[GpuTimeShares], all_points: int, salt: str) 
 
 
 def _paint(
-    axis: Axes, groups: Mapping[str, Sequence[GpuTimeShares]], parts: Sequence[str], several: bool, layout: Layout
+    figure: Figure, groups: Mapping[str, Sequence[GpuTimeShares]], parts: Sequence[str], several: bool, layout: Layout
 ) -> float:
-    longest = MAX_NARROW_LABEL_LENGTH if layout.narrow else MAX_LABEL_LENGTH
+    axis = figure.subplots()
+    width_pt = 72 * figure.get_figwidth()
+    label_pt = width_pt * (NARROW_LABEL_SHARE if layout.narrow else LABEL_SHARE)
+    of_figure = blended_transform_factory(figure.transFigure, axis.transData)
     top, ticks, labels = 0.0, [], []
-    for where, own in groups.items():
-        if where:
-            point = shortened(where, 40 if layout.narrow else 100)
-            axis.text(0, top + 0.75 * _GROUP_GAP, point, fontweight="bold", va="baseline")
-            top += _GROUP_GAP
+    for own in groups.values():
+        if where := point_text(own[0].values, layout.labels):
+            heading = wrapped(where, 0.97 * width_pt, bold=True)
+            top += _GROUP_GAP + (line_count(heading) - 1) * layout.line_px
+            axis.text(
+                0.01, top - 0.25 * _GROUP_GAP, heading, fontweight="bold", va="bottom", transform=of_figure,
+                in_layout=False,
+            )  # fmt: skip
         for each in own:
-            _bar(axis, each, parts, top, layout)
-            ticks.append(top + _BAR / 2)
             names = (each.variant, each.run) if several else (each.variant,)
-            labels.append(", ".join(shortened(name, longest // len(names)) for name in names))
-            top += _BAR
+            labels.append(wrapped(", ".join(map(layout.label, names)), label_pt))
+            height = max(_BAR, line_count(labels[-1]) * layout.line_px + _LABEL_GAP)
+            _bar(axis, each, parts, top + (height - _BAR) / 2, layout)
+            ticks.append(top + height / 2)
+            top += height
     axis.set_yticks(ticks)
     axis.set_yticklabels(labels)
     axis.tick_params(axis="y", length=0)

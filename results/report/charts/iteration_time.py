@@ -1,71 +1,70 @@
-"""Draw iteration time against WAN latency, or by sweep point if something other than latency was swept."""
+"""Draw iteration time against WAN latency or another swept number, or by sweep point."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ground.units import parse_duration_ns
 from results.reading.headline import LATENCY_PATH, HeadlineRow, point_text
 from results.report.charts.chart import Chart, Drawing, points_legend, series_legend
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import Style, Styles
+from results.report.charts.drawing.fitted_text import wrapped
 from results.report.charts.drawing.interval_bar import interval_bar
-from results.text.number_text import list_text, ratio_text, seconds_text, shortened
+from results.report.charts.drawing.panels import every_nth, panel_title, panel_width_pt, spaced
+from results.report.charts.drawing.swept_axis import SweptAxis
+from results.text.number_text import list_text, ratio_text, seconds_text
 
 MAX_PANELS = 9
 MAX_SWEEP_POINTS = 24
-"""The most sweep points drawn side by side, if latency was not swept."""
-MAX_TICKS = 8
-
-_NS_PER_MS = 1e6
-
-
-def latency_ms(values: Mapping[str, str]) -> float | None:
-    """Return the swept one-way WAN latency of a sweep point in milliseconds, None if it was not swept."""
-    try:
-        return parse_duration_ns(values.get(LATENCY_PATH)) / _NS_PER_MS
-    except ValueError:
-        return None
+"""The most sweep points drawn side by side, if no number was swept."""
+MAX_NAMED_POINTS = 3
+"""Up to this many sweep points are named beneath the axis; of more, the reading has the names."""
 
 
 def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str) -> Chart | None:
     """Draw the median iteration time of all runs with its interval, or every repeat if there are too few for one.
 
     None if nothing was measured. If latency was swept, it is the x axis, with a panel for each combination of the
-    other swept values; otherwise the sweep points are drawn side by side.
+    other swept values; so is any other number that alone was swept. Otherwise sweep points are drawn side by side.
     """
     measured = [row for row in rows if row.iteration_time_s is not None]
     if not measured:
         return None
-    by_latency = all(latency_ms(row.values) is not None for row in measured)
+    swept = _swept_axis(measured)
     names = [list(dict.fromkeys(each)) for each in _series_names(measured)]
-    legend = series_legend(styles, *names) if by_latency else points_legend(styles, *names)
-    title = "Iteration time against WAN latency" if by_latency else "Iteration time"
+    legend = series_legend(styles, *names) if swept else points_legend(styles, *names)
+    title = f"Iteration time against {swept.name}" if swept else "Iteration time"
     points = list(dict.fromkeys(row.where for row in measured))
-    drawn = measured if by_latency else [row for row in measured if row.where in points[:MAX_SWEEP_POINTS]]
-    panels = _panels(drawn) if by_latency else {"": drawn}
-    shown = dict(list(panels.items())[:MAX_PANELS])
+    drawn = measured if swept else [row for row in measured if row.where in points[:MAX_SWEEP_POINTS]]
+    panels = _panels(drawn, swept)
+    shown = list(panels.values())[:MAX_PANELS]
     slowest_s = max(time_s for row in measured for time_s in (*row.repeat_times_s, *(row.interval_s or ())))
 
     def paint(figure: Figure, layout: Layout) -> float:
         columns = 1 if layout.narrow else min(3, len(shown))
         grid_rows = -(-len(shown) // columns)
         axes = figure.subplots(grid_rows, columns, squeeze=False, sharey=True)
-        for position, (name, panel) in enumerate(shown.items()):
+        width_pt = panel_width_pt(figure, columns)
+        further_lines = 0
+        for position, panel in enumerate(shown):
             axis = axes.flat[position]
-            axis.set_title(name, fontsize="medium", loc="left")
+            name = point_text(_others(panel[0], swept), layout.labels)
+            further_lines = max(further_lines, panel_title(axis, name, width_pt))
             axis.set_ylim(0, 1.08 * slowest_s)
             axis.grid(axis="y")
             axis.set_ylabel("iteration time (s)" if position % columns == 0 else "")
-            (_lines if by_latency else _points)(axis, panel, styles, layout)
+            if swept:
+                _lines(axis, panel, swept, styles, layout, width_pt=width_pt)
+            else:
+                _points(axis, panel, styles, layout, width_pt)
         for unused in axes.flat[len(shown) :]:
             unused.set_visible(False)
-        return grid_rows * (240 if layout.narrow else 300)
+        return grid_rows * ((240 if layout.narrow else 300) + further_lines * layout.line_px)
 
-    reading = _latency_reading(measured) if by_latency else _points_reading(drawn)
-    if not by_latency and len(names[1]) > 1:
+    reading = _swept_reading(measured, swept) if swept else _points_reading(drawn)
+    if not swept and len(names[1]) > 1:
         reading += " The runs of one variant are side by side, in the legend's order."
     reading += _intervals_reading(drawn)
     if len(drawn) < len(measured):
@@ -73,21 +72,32 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
     if len(shown) < len(panels):
         reading += f" The first {len(shown)} of {len(panels)} combinations are drawn; the table has all."
     drawing = Drawing(f"{title}. {reading}", f"{salt}-time", paint)
-    return Chart("iteration-time", title, legend, (drawing,), reading)
+    return Chart("iteration-time", title, legend, (drawing,), reading, frozenset("xy" if swept else "y"))
+
+
+def _swept_axis(rows: Sequence[HeadlineRow]) -> SweptAxis | None:
+    """Return the axis of the swept latency, or of the only swept path; None if it has no numbers."""
+    paths = {path for row in rows for path in row.values}
+    path = LATENCY_PATH if LATENCY_PATH in paths else next(iter(paths), "") if len(paths) == 1 else ""
+    if not all(path in row.values for row in rows):
+        return None
+    values = list(dict.fromkeys(row.values[path] for row in rows))
+    return SweptAxis.of(path, values) if path == LATENCY_PATH or len(values) > 1 else None
 
 
 def _series_names(rows: Sequence[HeadlineRow]) -> tuple[list[str], list[str]]:
     return [row.variant for row in rows], [row.run for row in rows]
 
 
-def _others(row: HeadlineRow) -> str:
-    return point_text({path: value for path, value in row.values.items() if path != LATENCY_PATH})
+def _others(row: HeadlineRow, swept: SweptAxis | None) -> dict[str, str]:
+    """Return the swept values that distinguish panels: all but those of the axis, none without such an axis."""
+    return {path: value for path, value in row.values.items() if path != swept.path} if swept else {}
 
 
-def _panels(rows: Sequence[HeadlineRow]) -> dict[str, list[HeadlineRow]]:
+def _panels(rows: Sequence[HeadlineRow], swept: SweptAxis | None) -> dict[str, list[HeadlineRow]]:
     panels: dict[str, list[HeadlineRow]] = {}
     for row in rows:
-        panels.setdefault(_others(row), []).append(row)
+        panels.setdefault(point_text(_others(row, swept)), []).append(row)
     return panels
 
 
@@ -130,21 +140,22 @@ def _by_series(rows: Sequence[HeadlineRow]) -> dict[tuple[str, str], list[Headli
     return series
 
 
-def _lines(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: Layout) -> None:
+def _lines(
+    axis: Axes, rows: Sequence[HeadlineRow], swept: SweptAxis, styles: Styles, layout: Layout, *, width_pt: float
+) -> None:
     for position, ((variant, run), found) in enumerate(_by_series(rows).items()):
-        own = sorted(found, key=lambda row: latency_ms(row.values) or 0)
-        x = [latency_ms(row.values) or 0 for row in own]
+        own = sorted(found, key=lambda row: swept.value(row.values))
+        x = [swept.value(row.values) for row in own]
         _series(axis, x, own, styles.of_series(variant, run), scale=layout.scale, position=position)
-    swept = sorted({latency_ms(row.values) or 0 for row in rows})
-    ticks = swept[:: -(-len(swept) // MAX_TICKS)]
-    ticks[-1] = swept[-1]
-    axis.set_xticks(ticks)
-    axis.set_xticklabels([f"{tick:g}" for tick in ticks])
-    axis.set_xlim(0, 1.04 * ticks[-1] or 1)
-    axis.set_xlabel("one-way WAN latency (ms)")
+    ticks = sorted({swept.value(row.values) for row in rows})
+    texts = [f"{tick:g}" for tick in ticks]
+    axis.set_xlim(min(0, ticks[0]), 1.04 * ticks[-1] or 1)
+    kept = spaced(ticks, texts, width_pt, logarithmic="x" in layout.logarithmic)
+    axis.set_xticks([ticks[number] for number in kept], [texts[number] for number in kept])
+    axis.set_xlabel(swept.title(layout.labels))
 
 
-def _points(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: Layout) -> None:
+def _points(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: Layout, width_pt: float) -> None:
     points = list(dict.fromkeys(row.where for row in rows))
     series = _by_series(rows)
     for position, ((variant, run), own) in enumerate(series.items()):
@@ -152,10 +163,17 @@ def _points(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: Lay
         style = replace(styles.of_series(variant, run), line="")
         _series(axis, [points.index(row.where) + shift for row in own], own, style, scale=layout.scale, position=0)
     axis.set_xlim(-0.5, len(points) - 0.5)
-    axis.set_xticks(range(len(points)))
-    named = any(points)
-    axis.set_xticklabels([shortened(point, 40) if len(points) <= 3 else f"{n}" for n, point in enumerate(points)])
-    axis.set_xlabel(("sweep point" if len(points) > 3 else "") if named else "variants, in the legend's order")
+    if len(points) <= MAX_NAMED_POINTS:
+        values = {row.where: row.values for row in rows}
+        names = [wrapped(point_text(values[point], layout.labels), 0.9 * width_pt / len(points)) for point in points]
+        axis.set_xticks(range(len(points)), names)
+    else:
+        numbers = [str(number) for number in range(len(points))]
+        step = every_nth(numbers, width_pt)
+        axis.set_xticks(range(0, len(points), step), numbers[::step])
+    axis.set_xlabel(
+        ("sweep point" if len(points) > MAX_NAMED_POINTS else "") if any(points) else "variants, in the legend's order"
+    )
 
 
 def _time(row: HeadlineRow) -> float:
@@ -186,25 +204,28 @@ def _fastest_sentence(rows: Sequence[HeadlineRow], where: str) -> str:
         return f"{where}{best.variant} is the fastest, {time} an iteration; {second.variant} takes {factor} that."
     return (
         f"{where}{best.variant} is the fastest, {time} an iteration against "
-        f"{seconds_text(baseline.iteration_time_s)} of {baseline.variant}: a speed-up of {ratio_text(best.speed_up)}."
+        f"{seconds_text(baseline.iteration_time_s)} of {baseline.variant}: a speed-up of "
+        f"{ratio_text(_time(baseline) / (_time(best) or 1))}."
     )
 
 
-def _latency_reading(rows: Sequence[HeadlineRow]) -> str:
-    first = _panels(rows)[_others(rows[-1])]
-    far_ms, near_ms = (pick(latency_ms(row.values) or 0 for row in first) for pick in (max, min))
-    far = [row for row in first if latency_ms(row.values) == far_ms]
-    near = {row.variant: row for row in first if latency_ms(row.values) == near_ms}
-    others = f" and {_others(rows[-1])}" if _others(rows[-1]) else ""
-    reading = _fastest_sentences(far, f"At {far_ms:g} ms{others}, ")
-    if far_ms == near_ms or len({row.run for row in far}) > 1:
+def _swept_reading(rows: Sequence[HeadlineRow], swept: SweptAxis) -> str:
+    others = point_text(_others(rows[-1], swept))
+    panel = _panels(rows, swept)[others]
+    high, low = (pick(swept.value(row.values) for row in panel) for pick in (max, min))
+    highest = [row for row in panel if swept.value(row.values) == high]
+    lowest = {row.variant: row for row in panel if swept.value(row.values) == low}
+    unit = f" {swept.unit}" if swept.unit else ""
+    where = f"At {high:g}{unit}" if swept.path == LATENCY_PATH else f"At {swept.name} {high:g}{unit}"
+    reading = _fastest_sentences(highest, f"{where}{f' and {others}' if others else ''}, ")
+    if high == low or len({row.run for row in highest}) > 1:
         return reading
-    grown = [
-        f"{row.variant} takes {ratio_text(_time(row) / (_time(near[row.variant]) or 1))}"
-        for row in far
-        if row.variant in near
+    ratios = [
+        f"{row.variant} takes {ratio_text(_time(row) / (_time(lowest[row.variant]) or 1))}"
+        for row in highest
+        if row.variant in lowest
     ]
-    return reading + (f" From {near_ms:g} to {far_ms:g} ms, {list_text(grown)} as long." if grown else "")
+    return reading + (f" From {low:g} to {high:g}{unit}, {list_text(ratios)} as long." if ratios else "")
 
 
 def _points_reading(rows: Sequence[HeadlineRow]) -> str:
@@ -213,4 +234,4 @@ def _points_reading(rows: Sequence[HeadlineRow]) -> str:
     sentence = _fastest_sentences(last, f"With {where}, " if where else "")
     points = list(dict.fromkeys(row.where for row in rows))
     names = [f"{number}: {point}" for number, point in enumerate(points)]
-    return sentence + (f" Sweep points: {'; '.join(names)}." if len(names) > 3 else "")
+    return sentence + (f" Sweep points: {'; '.join(names)}." if len(names) > MAX_NAMED_POINTS else "")

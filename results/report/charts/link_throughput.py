@@ -24,8 +24,9 @@ from results.report.charts.drawing.link_rates import (
     link_rates,
     rates_within,
 )
+from results.report.charts.drawing.panels import panel_title, panel_width_pt
 from results.report.charts.drawing.representative import measured_trials, representative_point, typical_trial
-from results.text.number_text import interval_text, list_text, rate_text, shortened
+from results.text.number_text import interval_text, list_text, rate_text
 
 MAX_LINKS = 6
 MAX_LANES = 10
@@ -192,9 +193,10 @@ def _paint(figure: Figure, layout: Layout, of: _Content) -> float:
     measured = [rates for each in of.series for rates in each.rates.values()]
     top_bps = _ROOM * max([*configured_bps, *(float(rates.rates_bps.max()) for rates in measured)])
     unit_bps, unit = (1e9, "Gbit/s") if top_bps >= 2e9 else (1e6, "Mbit/s") if top_bps >= 2e6 else (1e3, "kbit/s")
+    width_pt, further_lines = panel_width_pt(figure, columns), 0
     for position, link in enumerate(of.links):
         axis = axes.flat[position]
-        axis.set_title(" to ".join(shortened(end, 16) for end in link), fontsize="medium", loc="left")
+        further_lines = max(further_lines, panel_title(axis, " to ".join(map(layout.label, link)), width_pt))
         for lane, variant in enumerate(of.lanes):
             base_bps = (len(of.lanes) - 1 - lane) * top_bps
             _paint_lane(axis, of, link, variant=variant, base_bps=base_bps, layout=layout)
@@ -207,7 +209,7 @@ def _paint(figure: Figure, layout: Layout, of: _Content) -> float:
             axis.tick_params(labelbottom=True)
     for unused in axes.flat[len(of.links) :]:
         unused.set_visible(False)
-    return rows * (60 + len(of.lanes) * (34 if layout.narrow else 40)) + 20
+    return rows * (60 + further_lines * layout.line_px + len(of.lanes) * (34 if layout.narrow else 40)) + 20
 
 
 def _paint_lane(

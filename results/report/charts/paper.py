@@ -1,6 +1,7 @@
-"""Write charts as figures for a paper: PDF and PNG, as wide as a column or a page, with a legend but no title."""
+"""Write charts as figures for a paper, as wide as a column or a page, with a legend but no title."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +12,141 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ground.strict_model import InputError
 from results.records.run_store import slug
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import NARROW_FONT_PX, SETTINGS, WIDE_FONT_PX, Layout
-from results.text.number_text import shortened
+from results.report.charts.drawing.colours import Style
+from results.report.charts.drawing.fitted_text import line_count, text_width_pt, wrapped
+from results.report.charts.drawing.scales import set_scales
+from results.report.charts.figure_options import FigureOptions, Size
 
-COLUMN_IN = 3.4
-PAGE_IN = 7.0
-FONT_PT = 8
 DPI = 300
+CAPTIONS = "captions.txt"
+"""The file beside the figures that has what the report says under each chart."""
 
-_LEGEND_LINE_PT = 1.5 * FONT_PT
+_HANDLE_EM, _COLUMN_GAP_EM = 3.2, 1.2
+_LINE_EM, _ROW_GAP_EM = 1.2, 0.5
 _TYPE_42 = 42
-_MAX_LEGEND_LABEL = 30
 # Without dates, two exports of the same data are equal.
-_METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
+_METADATA: Mapping[str, dict[str, None]] = {
+    "pdf": {"CreationDate": None},
+    "png": {"Software": None},
+    "svg": {"Date": None},
+}
 
 
-def write_figures(charts: Sequence[Chart], folder: Path) -> list[Path]:
-    """Write every drawing as ``<name>-column`` and ``<name>-page``, each .pdf and .png; return the files.
+def write_figures(charts: Sequence[Chart], folder: Path, options: FigureOptions | None = None) -> list[Path]:
+    """Write every drawing as ``<name>-<size>`` in each size and format, then the captions; return the files.
 
-    The PDF embeds fonts as TrueType (Type 42); the PNG has 300 dots per inch. Create the folder if it does not exist,
-    but not its parents. Raise OSError if something cannot be written.
+    PDF embeds fonts as TrueType (Type 42); PNG has 300 dots per inch. Create the folder if it does not exist, but not
+    its parents. Raise InputError for an option that no chart has a use for, and OSError if something cannot be written.
     """
+    chosen = options or FigureOptions()
+    drawn = _chosen(charts, chosen)
+    _check(drawn, chosen)
     folder.mkdir(exist_ok=True)
-    return [file for name, chart, drawing in _named(charts) for file in _write(chart, drawing, folder / name)]
+    files = [
+        file
+        for name, chart, drawing in _named(drawn)
+        for size in chosen.sizes
+        for file in _write(chart, drawing, folder / f"{name}-{size.name}", size, chosen)
+    ]
+    captions = folder / CAPTIONS
+    captions.write_text("\n".join(f"{chart.name}: {chart.title}. {chart.reading}\n" for chart in drawn), "utf-8")
+    return [*files, captions]
+
+
+def draw(chart: Chart, drawing: Drawing, size: Size, options: FigureOptions) -> Figure:
+    """Return a drawing with its legend as a figure. Draw and save it within ``paper_settings``."""
+    layout = _layout(size, options)
+    figure = Figure(figsize=(size.width_in, size.height_in or 1))
+    FigureCanvasAgg(figure)
+    height_pt = drawing.paint(figure, layout) * layout.scale
+    _relabel(figure, options.labels)
+    set_scales(figure, options.logarithmic & chart.axes, options.limits if chart.axes else {}, chart.name)
+    legend_pt = _add_legend(figure, chart.legend, layout, options.font_pt) if chart.legend else 0.0
+    if size.height_in is None:
+        figure.set_figheight((height_pt + legend_pt) / 72)
+    return figure
+
+
+@contextmanager
+def paper_settings(font_pt: float) -> Iterator[None]:
+    """Apply matplotlib's settings for figures of a paper."""
+    sizes: dict[Any, Any] = {
+        "font.size": font_pt,
+        "pdf.fonttype": _TYPE_42,
+        "svg.hashsalt": "wanbed",
+        "axes.linewidth": 0.6,
+        "hatch.linewidth": 0.5,
+    }
+    with mpl.rc_context({**SETTINGS, **sizes}):
+        yield
+
+
+def _chosen(charts: Sequence[Chart], options: FigureOptions) -> list[Chart]:
+    names = [chart.name for chart in charts]
+    for name in options.charts:
+        if name not in names:
+            raise InputError(f"--chart {name}: there is none such, choose of: {', '.join(names)}")
+    return [chart for chart in charts if not options.charts or chart.name in options.charts]
+
+
+def _check(charts: Sequence[Chart], options: FigureOptions) -> None:
+    """Raise InputError for a label without its name, and for an axis that no chosen chart has."""
+    for option, axes in (("--log", options.logarithmic), ("--limits", frozenset(options.limits))):
+        for axis in sorted(axes):
+            if not any(axis in chart.axes for chart in charts):
+                raise InputError(f"{option} {axis}: no chosen chart has such an axis, leave it out or give --chart")
+    if options.labels:
+        known = _names(charts, options)
+        for name in options.labels:
+            if name not in known:
+                raise InputError(f"--label {name}: no figure says that, choose of: {'; '.join(known)}")
+
+
+class _Noted(Mapping[str, str]):
+    """No labels, but a note of the names for which some could be given."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+
+    def __getitem__(self, name: str) -> str:
+        self.names[name] = None
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _names(charts: Sequence[Chart], options: FigureOptions) -> list[str]:
+    """Return every text that a label may replace, in the order of the figures."""
+    noted = _Noted()
+    for _, chart, drawing in _named(charts):
+        noted.names |= dict.fromkeys(entry.label for entry in chart.legend)
+        for size in options.sizes:
+            with paper_settings(options.font_pt):
+                figure = Figure(figsize=(size.width_in, 1))
+                drawing.paint(figure, Layout(size.narrow, labels=noted))
+            noted.names |= dict.fromkeys(
+                text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel()) if text
+            )
+    return list(noted.names)
+
+
+def _layout(size: Size, options: FigureOptions) -> Layout:
+    font_px = NARROW_FONT_PX if size.narrow else WIDE_FONT_PX
+    return Layout(size.narrow, options.font_pt / font_px, options.logarithmic, options.labels)
+
+
+def _relabel(figure: Figure, labels: Mapping[str, str]) -> None:
+    for axes in figure.axes:
+        axes.set_xlabel(labels.get(axes.get_xlabel(), axes.get_xlabel()))
+        axes.set_ylabel(labels.get(axes.get_ylabel(), axes.get_ylabel()))
 
 
 def _named(charts: Sequence[Chart]) -> Iterator[tuple[str, Chart, Drawing]]:
@@ -45,45 +156,36 @@ def _named(charts: Sequence[Chart]) -> Iterator[tuple[str, Chart, Drawing]]:
             yield "-".join((chart.name, *parts)), chart, drawing
 
 
-def _write(chart: Chart, drawing: Drawing, stem: Path) -> list[Path]:
+def _write(chart: Chart, drawing: Drawing, stem: Path, size: Size, options: FigureOptions) -> list[Path]:
     files = []
-    for kind, width_in, font_px in (("column", COLUMN_IN, NARROW_FONT_PX), ("page", PAGE_IN, WIDE_FONT_PX)):
-        layout = Layout(kind == "column", FONT_PT / font_px)
-        sizes: dict[Any, Any] = {
-            "font.size": FONT_PT,
-            "pdf.fonttype": _TYPE_42,
-            "axes.linewidth": 0.6,
-            "hatch.linewidth": 0.5,
-        }
-        with mpl.rc_context({**SETTINGS, **sizes}):
-            figure = Figure(figsize=(width_in, 1))
-            FigureCanvasAgg(figure)
-            height_pt = drawing.paint(figure, layout) * layout.scale
-            columns = _legend_columns(chart.legend, width_in)
-            if chart.legend:
-                figure.legend(
-                    handles=[_handle(entry, layout) for entry in chart.legend], loc="outside upper left",
-                    ncols=columns, frameon=False, borderpad=0, columnspacing=1.2, handlelength=2.2,
-                )  # fmt: skip
-            lines = -(-len(chart.legend) // columns)
-            figure.set_figheight((height_pt + lines * _LEGEND_LINE_PT) / 72)
-            for form in ("pdf", "png"):
-                files.append(stem.with_name(f"{stem.name}-{kind}.{form}"))
-                figure.savefig(files[-1], format=form, dpi=DPI, facecolor="white", metadata=_METADATA[form])
+    with paper_settings(options.font_pt):
+        figure = draw(chart, drawing, size, options)
+        for form in options.formats:
+            files.append(stem.with_name(f"{stem.name}.{form}"))
+            figure.savefig(files[-1], format=form, dpi=DPI, facecolor="white", metadata=_METADATA[form])
     return files
 
 
-def _legend_columns(legend: Sequence[LegendEntry], width_in: float) -> int:
-    longest = max((min(len(entry.label), _MAX_LEGEND_LABEL) for entry in legend), default=1)
-    entry_in = (0.55 * FONT_PT * longest + 4.2 * FONT_PT) / 72
-    return max(1, min(len(legend), int(width_in / entry_in)))
+def _add_legend(figure: Figure, entries: Sequence[LegendEntry], layout: Layout, font_pt: float) -> float:
+    """Add the legend in as many columns as its labels leave room for, and return its height in points."""
+    width_pt = 72 * figure.get_figwidth()
+    labels = [layout.label(entry.label) for entry in entries]
+    widest_pt = max(map(text_width_pt, labels)) + (_HANDLE_EM + _COLUMN_GAP_EM) * font_pt
+    columns = max(1, min(len(entries), int(width_pt // widest_pt)))
+    texts = [wrapped(label, width_pt - (_HANDLE_EM + _COLUMN_GAP_EM) * font_pt) for label in labels]
+    figure.legend(
+        handles=[_handle(entry.style, text, layout) for entry, text in zip(entries, texts, strict=True)],
+        loc="outside upper left", ncols=columns, frameon=False, borderpad=0, columnspacing=_COLUMN_GAP_EM,
+        handlelength=2.2,
+    )  # fmt: skip
+    rows = -(-len(texts) // columns)
+    lines = sum(map(line_count, texts)) if columns == 1 else rows
+    return (lines * _LINE_EM + rows * _ROW_GAP_EM) * font_pt
 
 
-def _handle(entry: LegendEntry, layout: Layout) -> Artist:
-    style = entry.style
-    cut = shortened(entry.label, _MAX_LEGEND_LABEL)
+def _handle(style: Style, text: str, layout: Layout) -> Artist:
     # Matplotlib leaves labels that begin with an underscore out of legends.
-    label = cut if not cut.startswith("_") else "\u200b" + cut
+    label = text if not text.startswith("_") else "\u200b" + text
     line: Any = style.line or "None"
     if not style.marker and not style.line:
         return Patch(

@@ -21,14 +21,18 @@ from results.records.span_log import PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import COMPUTE_COLOURS, PREFILL_COLOUR, TRANSFER_COLOURS, Style, Styles
+from results.report.charts.drawing.fitted_text import text_width_pt, wrapped
 from results.report.charts.drawing.representative import closest_to_median, representative_point, typical_trial
-from results.text.number_text import list_text, percent_text, seconds_text, shortened
+from results.text.number_text import list_text, percent_text, seconds_text
 
 MAX_GPUS = 24
 MAX_SCALE_RATIO = 5
 MAX_POINTS_UNSAID = 9
 """For more sweep points than this, the reading states that only one is drawn; for fewer the table shows it."""
-MAX_LABEL_LENGTH = 16
+LABEL_SHARE = 0.25
+"""The share of a picture's width that a GPU's label may take. A longer one gives only the host's number."""
+HEADING_ROWS = 0.7
+"""The height of a datacenter's name above its GPUs, as a share of a GPU's row."""
 MAX_SPANS = 24_000
 """The most spans in all pictures of a report; of more, spans that lie close together are drawn as one."""
 MERGED_BELOW = 2_000
@@ -184,8 +188,8 @@ def _paint(
     axis = figure.subplots()
     unit_ns, unit = (1e9, "s") if until_ns >= 2e9 else (1e6, "ms")
     top, bottom = _LANES["forward"]
-    numbers = rows["row"].to_numpy(float)
-    whole = _rectangles(0 * numbers, 0 * numbers + window.length_ns / unit_ns, numbers + top, numbers + bottom)
+    place = _places(rows)
+    whole = _rectangles(0 * place, 0 * place + window.length_ns / unit_ns, place + top, place + bottom)
     axis.add_patch(PathPatch(whole, facecolor=IDLE_COLOUR, edgecolor="none"))
     for kind, (top, bottom) in _LANES.items():
         own = spans[spans["kind"] == kind]
@@ -195,27 +199,44 @@ def _paint(
             np.clip(own[column].to_numpy(float) - window.start_ns, 0, _end_ns(kind, window, until_ns)) / unit_ns
             for column in ("start_ns", "end_ns")
         )
-        row = own["row"].to_numpy(float)
+        row = place[own["row"].to_numpy(int)]
         outline = _rectangles(left, right, row + top, row + bottom)
         axis.add_patch(PathPatch(outline, facecolor=_COLOURS[kind], edgecolor="white", linewidth=0.3 * layout.scale))
+    width_pt = 72 * figure.get_figwidth()
     for datacenter, group in rows.groupby("datacenter", sort=False):
-        first, last = int(group["row"].min()), int(group["row"].max())
-        if first:
-            axis.axhline(first, color="#888888", linewidth=0.8 * layout.scale)
+        heading = float(place[int(group["row"].min())]) - HEADING_ROWS
+        if heading > 0:
+            axis.axhline(heading, color="#888888", linewidth=0.8 * layout.scale)
         axis.text(
-            1.01, (first + last + 1) / 2, shortened(str(datacenter), MAX_LABEL_LENGTH),
-            transform=axis.get_yaxis_transform(), rotation=270, va="center", ha="left", clip_on=False,
+            0, heading + 0.5 * HEADING_ROWS, wrapped(layout.label(str(datacenter)), (1 - LABEL_SHARE) * width_pt, 1),
+            transform=axis.get_yaxis_transform(), va="center", ha="left", clip_on=False,
         )  # fmt: skip
-    several = rows["gpu"].nunique() > 1
-    labels = [f"{row.host}:{row.gpu}" if several else str(row.host) for row in rows.itertuples()]
-    axis.set_yticks(rows["row"] + 0.5)
-    axis.set_yticklabels([shortened(label, MAX_LABEL_LENGTH) for label in labels])
+    axis.set_yticks(place + 0.5, _gpu_labels(rows, LABEL_SHARE * width_pt))
     axis.tick_params(axis="y", length=0)
-    axis.set_ylim(len(rows), 0)
+    height = float(place[-1]) + 1
+    axis.set_ylim(height, 0)
     axis.set_xlim(0, until_ns / unit_ns)
     axis.locator_params(axis="x", nbins=4 if layout.narrow else 10)
     axis.set_xlabel(f"time since the iteration began ({unit})")
-    return 60 + len(rows) * (24 if layout.narrow else 30)
+    return 60 + height * (24 if layout.narrow else 30)
+
+
+def _places(rows: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return the upper end of each GPU's row, with a row's height as unit: each datacenter's name takes its own."""
+    datacenters = (rows["datacenter"] != rows["datacenter"].shift()).cumsum().to_numpy(float)
+    places: npt.NDArray[np.float64] = rows["row"].to_numpy(float) + HEADING_ROWS * datacenters
+    return places
+
+
+def _gpu_labels(rows: pd.DataFrame, width_pt: float) -> list[str]:
+    """Return each GPU's host, with the GPU's number if hosts have several; without its datacenter if it is too long."""
+    several = rows["gpu"].nunique() > 1
+    labels = []
+    for row in rows.itertuples():
+        gpu = f":{row.gpu}" if several else ""
+        label, short = f"{row.host}{gpu}", f"host {str(row.host).removeprefix(f'{row.datacenter}-')}{gpu}"
+        labels.append(label if text_width_pt(label) <= width_pt else wrapped(short, width_pt, 1))
+    return labels
 
 
 def _end_ns(kind: str, window: Window, until_ns: int) -> int:

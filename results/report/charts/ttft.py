@@ -14,13 +14,14 @@ from results.comparison.pooled_repeats import Interval, percentile_intervals
 from results.metrics import NS_PER_S
 from results.metrics.bootstrap import FEWEST_REPEATS
 from results.metrics.intervals import Numbers
-from results.reading.headline import RATE_PATH
+from results.reading.headline import RATE_PATH, point_text
 from results.report.charts.chart import Chart, Drawing, series_legend
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
 from results.report.charts.drawing.interval_bar import interval_bar
+from results.report.charts.drawing.panels import panel_title, panel_width_pt
 from results.report.prefill.prefill_service import PrefillRow
-from results.text.number_text import list_text, seconds_text, shortened
+from results.text.number_text import list_text, seconds_text
 
 MAX_PANELS = 9
 MAX_STEPS = 300
@@ -64,7 +65,7 @@ def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart |
     if not by_rate and len(shown) < len(points):
         reading += f" The last {len(shown)} of {len(points)} sweep points are drawn; the table has all."
     drawing = Drawing(f"{title}. {reading}", f"{salt}-ttft", paint)
-    return Chart("ttft", title, legend, (drawing,), reading)
+    return Chart("ttft", title, legend, (drawing,), reading, frozenset("xy"))
 
 
 def _grid(figure: Figure, layout: Layout, panels: int) -> tuple[list[Axes], int, int]:
@@ -80,9 +81,10 @@ def _paint_distributions(
     figure: Figure, layout: Layout, points: Mapping[str, Sequence[PrefillRow]], styles: Styles
 ) -> float:
     axes, columns, height = _grid(figure, layout, len(points))
-    for position, (axis, (where, own)) in enumerate(zip(axes, points.items(), strict=True)):
+    width_pt, further_lines = panel_width_pt(figure, columns), 0
+    for position, (axis, own) in enumerate(zip(axes, points.values(), strict=True)):
         drawn_s = np.concatenate([times / NS_PER_S for row in own for times in (row.ttft_ns, row.ttft_without_kv_ns)])
-        axis.set_title(shortened(where, 40), fontsize="medium", loc="left")
+        further_lines = max(further_lines, panel_title(axis, point_text(own[0].values, layout.labels), width_pt))
         for row in own:
             style = styles.of_series(row.variant, row.run)
             interval = percentile_intervals(row.ttft_of_repeats_ns, _BAND_PERCENTS)
@@ -106,7 +108,7 @@ def _paint_distributions(
         axis.set_xlabel("time to first token (s)")
         axis.set_ylabel("requests answered (%)" if position % columns == 0 else "")
         axis.grid()
-    return height
+    return height + -(-len(axes) // columns) * further_lines * layout.line_px
 
 
 def _paint_percentiles(figure: Figure, layout: Layout, rows: Sequence[PrefillRow], styles: Styles) -> float:

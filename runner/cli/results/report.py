@@ -1,6 +1,8 @@
 """``wanbed report``: write the results of runs as one self-contained page, as tables, and as figures."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +15,9 @@ from results import load
 from runner.cli.arguments import STANDARD_OUTPUT, AsJson
 from runner.cli.exit_status import fail, one_line_errors
 from runner.runs.faults import NO_DATA
+
+FIGURES = "Figures for a paper"
+"""The heading of the options that concern figures, in the command's help."""
 
 
 class ReportFormat(StrEnum):
@@ -49,13 +54,74 @@ def report(
         typer.Option(
             "--figures",
             metavar="DIR",
+            rich_help_panel=FIGURES,
             help="Also write every figure there as PDF and PNG fit for a paper; DIR is made, the folder above it not.",
+        ),
+    ] = None,
+    charts: Annotated[
+        list[str] | None,
+        typer.Option("--chart", metavar="NAME", rich_help_panel=FIGURES, help="Only this chart, as its file is named."),
+    ] = None,
+    points: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--point",
+            metavar="N|PATH=VALUE",
+            rich_help_panel=FIGURES,
+            help="Only this sweep point; values of one path are alternatives, different paths must all hold.",
+        ),
+    ] = None,
+    variants: Annotated[
+        list[str] | None,
+        typer.Option("--variant", metavar="NAME", rich_help_panel=FIGURES, help="Only this variant."),
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            metavar="NAME=TEXT",
+            rich_help_panel=FIGURES,
+            help="Write TEXT for a variant, run, datacenter, swept path or the text of an axis.",
+        ),
+    ] = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--size",
+            metavar="SIZE",
+            rich_help_panel=FIGURES,
+            help="column (3.4in), page (7in), a width like 85mm, or width and height like 3.3inx2in (default: column "
+            "and page).",
+        ),
+    ] = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--figure-format", metavar="NAME", rich_help_panel=FIGURES, help="pdf, png or svg (default: pdf and png)."
+        ),
+    ] = None,
+    font_pt: Annotated[
+        float | None,
+        typer.Option("--font-size", metavar="POINTS", rich_help_panel=FIGURES, help="Size of all text (default: 8)."),
+    ] = None,
+    logarithmic: Annotated[
+        list[str] | None,
+        typer.Option("--log", metavar="x|y", rich_help_panel=FIGURES, help="Make this axis logarithmic."),
+    ] = None,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limits", metavar="AXIS=LOW:HIGH", rich_help_panel=FIGURES, help="Limits of x or y, as in y=0:2.5 or x=5:"
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report of one or several runs as one self-contained HTML file, or its tables."""
+    """Write the report of one or several runs as one self-contained HTML file, or its tables, and figures of it.
+
+    Options about figures may be given several times, and change nothing in the report itself.
+    """
     # The drawing libraries take a second to load, so other commands do not import them.
+    from results.report.charts.figure_options import FigureOptions  # noqa: PLC0415
     from results.report.report import write_report, write_report_figures  # noqa: PLC0415
     from results.report.tables import table_text  # noqa: PLC0415
 
@@ -65,24 +131,31 @@ def report(
         printed = form is not ReportFormat.HTML and output in {None, STANDARD_OUTPUT}
         if printed and as_json:
             raise InputError(f"--json: standard output is for the {form} tables, give them an --output")
+        of_figures = {
+            "--chart": charts, "--point": points, "--variant": variants, "--label": labels, "--size": sizes,
+            "--figure-format": formats, "--font-size": font_pt, "--log": logarithmic, "--limits": limits,
+        }  # fmt: skip
+        useless = [name for name, given in of_figures.items() if given] if figures is None else []
+        if useless:
+            raise InputError(f"{useless[0]}: it is about figures, give --figures DIR too")
+        options = FigureOptions.parse(
+            charts=charts, sizes=sizes, formats=formats, font_pt=font_pt, labels=labels, logarithmic=logarithmic,
+            limits=limits,
+        )  # fmt: skip
         loaded = [load(path) for path in runs]
         for run in loaded:
             if run.summary.empty:
                 fail(f"{run.path}: no trial of this run has finished, continue it with wanbed run --resume", NO_DATA)
         destination = output or runs[0] / "report.html"
-        drawn: list[Path] = []
-        try:
+        with _written(destination, "--output"):
             if form is ReportFormat.HTML:
                 write_report(loaded, destination)
             elif not printed:
                 write_whole(destination, table_text(loaded, form))
-        except OSError as fault:
-            raise InputError(f"{destination}: cannot be written ({fault.strerror}), give another --output") from None
+        drawn: list[Path] = []
         if figures is not None:
-            try:
-                drawn = write_report_figures(loaded, figures)
-            except OSError as fault:
-                raise InputError(f"{figures}: cannot be written ({fault.strerror}), give another --figures") from None
+            with _written(figures, "--figures"):
+                drawn = write_report_figures(loaded, figures, options, points or (), variants or ())
         if printed:
             print(table_text(loaded, form), end="")
         elif as_json:
@@ -90,3 +163,12 @@ def report(
             print(json.dumps({"report": str(destination), **named}, indent=2))
         else:
             print(destination)
+
+
+@contextmanager
+def _written(destination: Path, option: str) -> Iterator[None]:
+    """Raise InputError, with the option that names the destination, if it cannot be written."""
+    try:
+        yield
+    except OSError as fault:
+        raise InputError(f"{destination}: cannot be written ({fault.strerror}), give another {option}") from None

@@ -24,7 +24,11 @@ def trace(
     *,
     points: Annotated[
         list[str] | None,
-        typer.Option("--point", metavar="N|PATH=VALUE", help="Only this sweep point; if several, all must hold."),
+        typer.Option(
+            "--point",
+            metavar="N|PATH=VALUE",
+            help="Only this sweep point; values of one path are alternatives, different paths must all hold.",
+        ),
     ] = None,
     variant: Annotated[str | None, typer.Option("--variant", metavar="NAME", help="Only this variant.")] = None,
     repeat: Annotated[int | None, typer.Option("--repeat", metavar="K", help="Only this repetition, from 0.")] = None,
@@ -35,8 +39,8 @@ def trace(
 ) -> None:
     """Write a trace of the run, all trials one after the other unless chosen, for ui.perfetto.dev to open."""
     # Imported here to keep other commands fast.
-    from results.perfetto.selection import NoSuchTrialError, NoTrialsError, Selection  # noqa: PLC0415
     from results.perfetto.trace_file import write_trace  # noqa: PLC0415
+    from results.reading.selection import NoTrialsError, Selection  # noqa: PLC0415
 
     with one_line_errors():
         if output == STANDARD_OUTPUT:
@@ -46,8 +50,6 @@ def trace(
             counts = write_trace(run, destination, Selection(points or (), variant, repeat, iteration))
         except NoTrialsError as fault:
             fail(str(fault), NO_DATA)
-        except NoSuchTrialError as fault:
-            raise InputError(str(fault)) from None
         except OSError as fault:
             raise InputError(f"{destination}: cannot be written ({fault.strerror}), give another --output") from None
         print(json.dumps({"trace": str(destination), **asdict(counts)}, indent=2) if as_json else destination)

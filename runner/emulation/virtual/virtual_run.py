@@ -71,15 +71,14 @@ def virtual_run(
     elif store.manifest.get("virtual_time") != facts["virtual_time"]:
         raise InputError(f"--resume: {store.path} was begun on another virtual-time kernel: leave --resume out")
     inner = InnerRun(str(store.path), source, str(directory))
-    progress = VirtualProgress(experiment, store, stream=stream)
     patience = Patience(quiet_virtual_s=quiet_patience_s(experiment))
-    with exclusively(store.path):
+    with exclusively(store.path), VirtualProgress(experiment, store, stream=stream) as progress:
         status = enter_virtual_time(
             kernel,
             INNER_RUN,
             [inner.to_json()],
             files=[directory, store.path],
-            standard_error=standard_error,
+            standard_error=standard_error or progress.standard_error,
             patience=patience,
             sign=progress.look,
         )

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from results.perfetto.selection import Selection
 from results.perfetto.trace_file import TraceCounts, write_trace
 from results.reading.run import load_run
+from results.reading.selection import Selection
 from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import LinkSample
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from results.perfetto import trace_file
-from results.perfetto.selection import NoSuchTrialError, Selection
 from results.perfetto.trace_file import GAP_SHARE, TraceCounts, write_trace
 from results.reading.run import load_run
+from results.reading.selection import NoSuchTrialError, Selection
 from results.records.run_store import RunError, RunStore, TrialRecord
 from results.records.schema import SCHEMA_VERSION, TcpSample
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from results.perfetto.selection import Selection
 from results.perfetto.trace_file import write_trace
+from results.reading.selection import Selection
 from tests.support.results.trace_rules import load_trace, problems
 
 Trace = dict[str, Any]

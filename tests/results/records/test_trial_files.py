@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import results
-from results.perfetto.selection import Selection
 from results.perfetto.trace_file import write_trace
+from results.reading.selection import Selection
 from results.records.run_store import RunError
 from results.records.schema import GPU_SAMPLES, GpuSample, write_table
 from results.records.trial_tables import (

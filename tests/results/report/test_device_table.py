@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 import results
-from results.perfetto.selection import Selection
 from results.perfetto.trace_file import write_trace
 from results.reading.run import Run
+from results.reading.selection import Selection
 from results.reading.trial_frames import measured_window
 from results.records.run_store import TRIAL_FACTS, read_json
 from results.records.schema import GPU_SAMPLES, GpuSample, write_table

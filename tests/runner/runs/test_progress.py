@@ -2,7 +2,11 @@ import io
 
 import pytest
 
+from results.records.trial_id import TrialId
+from runner.runs.estimate import OVERRUN_SHARE
 from runner.runs.progress import PLAIN_INTERVAL_S, Progress
+
+ALIKE = [TrialId(0, "gpipe", repeat) for repeat in range(10)]
 
 
 class Clock:
@@ -25,7 +29,7 @@ def clock() -> Clock:
 
 def test_a_line_is_reported_at_each_trials_end(clock: Clock) -> None:
     stream = io.StringIO()
-    with Progress(4, stream=stream, clock=clock) as progress:
+    with Progress(4, pending=ALIKE[:4], stream=stream, clock=clock) as progress:
         progress.trial_started({"topology.wan.latency": "10ms"}, "gpipe", 0)
         clock.now_s += 3
         progress.trial_finished()
@@ -38,22 +42,20 @@ def test_a_line_is_reported_at_each_trials_end(clock: Clock) -> None:
     ]
 
 
-def test_refresh_prints_at_most_every_few_seconds(clock: Clock) -> None:
+def test_a_pipe_sees_one_line_a_trial_without_control_characters(clock: Clock) -> None:
     stream = io.StringIO()
-    with Progress(1, stream=stream, clock=clock) as progress:
+    with Progress(1, pending=ALIKE[:1], stream=stream, clock=clock) as progress:
         progress.trial_started({}, "gpipe", 0)
         for _ in range(125):
             clock.now_s += PLAIN_INTERVAL_S / 50
             progress.refresh()
-    assert stream.getvalue().splitlines() == [
-        "0 of 1 trials done; 0:05 elapsed; running: gpipe, repeat 0",
-        "0 of 1 trials done; 0:10 elapsed; running: gpipe, repeat 0",
-    ]
+        progress.trial_finished()
+    assert stream.getvalue() == "1 of 1 trials done; 0:12 elapsed; last: gpipe, repeat 0\n"
 
 
 def test_there_is_no_estimate_before_a_trial_has_ended_and_none_after_the_last(clock: Clock) -> None:
     stream = io.StringIO()
-    progress = Progress(1, stream=stream, clock=clock)
+    progress = Progress(1, pending=ALIKE[:1], stream=stream, clock=clock)
     assert progress.remaining_s() is None
     progress.trial_started({}, "gpipe", 0)
     assert progress.remaining_s() is None
@@ -64,29 +66,41 @@ def test_there_is_no_estimate_before_a_trial_has_ended_and_none_after_the_last(c
 
 
 def test_the_estimate_counts_down_while_a_trial_runs_and_stays_above_zero(clock: Clock) -> None:
-    progress = Progress(3, stream=io.StringIO(), clock=clock)
+    progress = Progress(3, pending=ALIKE[:3], stream=io.StringIO(), clock=clock)
     progress.trial_started({}, "gpipe", 0)
     clock.now_s += 10
     progress.trial_finished()
     progress.trial_started({}, "gpipe", 1)
     clock.now_s += 4
     assert progress.remaining_s() == 16
-    clock.now_s += 1000
-    assert progress.remaining_s() == 0
+    clock.now_s += 36
+    assert progress.remaining_s() == OVERRUN_SHARE * 40 + 10
 
 
-def test_time_between_trials_does_not_count_as_theirs(clock: Clock) -> None:
-    progress = Progress(2, stream=io.StringIO(), clock=clock)
+def test_the_preparation_of_a_sweep_point_is_no_trial_s_time_and_is_still_to_come_for_the_next(clock: Clock) -> None:
+    pending = [TrialId(0, "gpipe", 0), TrialId(0, "gpipe", 1), TrialId(1, "gpipe", 0)]
+    progress = Progress(3, pending=pending, stream=io.StringIO(), clock=clock)
     clock.now_s += 50
     progress.trial_started({}, "gpipe", 0)
     clock.now_s += 10
     progress.trial_finished()
-    assert progress.remaining_s() == 10
+    assert progress.remaining_s() == 10 + 50 + 10
+
+
+def test_the_last_trial_never_has_no_time_left_while_it_runs(clock: Clock) -> None:
+    progress = Progress(2, pending=ALIKE[:2], stream=io.StringIO(), clock=clock)
+    progress.trial_started({}, "gpipe", 0)
+    clock.now_s += 3
+    progress.trial_finished()
+    progress.trial_started({}, "gpipe", 1)
+    for _ in range(20):
+        clock.now_s += 1
+        assert (progress.remaining_s() or 0) > 0
 
 
 def test_trials_of_an_earlier_run_are_done_and_not_in_the_estimate(clock: Clock) -> None:
     stream = io.StringIO()
-    progress = Progress(10, 7, stream=stream, clock=clock)
+    progress = Progress(10, 7, pending=ALIKE[:3], stream=stream, clock=clock)
     progress.trial_started({}, "gpipe", 0)
     clock.now_s += 100
     progress.trial_finished()
@@ -95,7 +109,7 @@ def test_trials_of_an_earlier_run_are_done_and_not_in_the_estimate(clock: Clock)
 
 def test_a_clock_that_starts_at_zero_is_a_clock(clock: Clock) -> None:
     clock.now_s = 0.0
-    progress = Progress(2, stream=io.StringIO(), clock=clock)
+    progress = Progress(2, pending=ALIKE[:2], stream=io.StringIO(), clock=clock)
     progress.trial_started({}, "gpipe", 0)
     clock.now_s = 7.0
     progress.trial_finished()
@@ -104,7 +118,7 @@ def test_a_clock_that_starts_at_zero_is_a_clock(clock: Clock) -> None:
 
 def test_long_times_are_reported_in_hours(clock: Clock) -> None:
     stream = io.StringIO()
-    progress = Progress(1, stream=stream, clock=clock)
+    progress = Progress(1, pending=ALIKE[:1], stream=stream, clock=clock)
     progress.trial_started({}, "gpipe", 0)
     clock.now_s += 3 * 3600 + 125
     progress.trial_finished()
@@ -115,7 +129,7 @@ def test_a_terminal_sees_a_bar_with_names_as_they_are(clock: Clock, monkeypatch:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
     stream = Terminal()
-    with Progress(2, stream=stream, clock=clock) as progress:
+    with Progress(2, pending=ALIKE[:2], stream=stream, clock=clock) as progress:
         progress.trial_started({"topology.wan.latency": "10ms"}, "[red]gpipe[/]", 0)
         clock.now_s += 2
         progress.trial_finished()
@@ -143,3 +157,24 @@ def test_parallel_trials_share_the_time_and_print_seldom(clock: Clock) -> None:
         "40 of 80 trials done; 0:05 elapsed; about 0:05 left; last: topology.wan.latency=39ms, gpipe",
         "80 of 80 trials done; 0:10 elapsed; last: topology.wan.latency=79ms, gpipe",
     ]
+
+
+def test_the_end_of_parallel_trials_is_counted_down_to(clock: Clock) -> None:
+    progress = Progress(4, stream=io.StringIO(), clock=clock)
+    assert progress.remaining_s() is None
+    for _ in range(2):
+        clock.now_s += 6
+        progress.trial_ended_beside_others({}, "gpipe")
+    assert progress.remaining_s() == 12
+    clock.now_s += 2
+    assert progress.remaining_s() == 10
+
+
+def test_lines_of_others_are_printed_above_the_bar_as_they_are(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Terminal()
+    line = f"wanbed: east to west [red]: {'RTT 20.0 of 20.0 ms, ' * 8}\n"
+    with Progress(2, pending=ALIKE[:2], stream=stream, clock=clock) as progress:
+        progress.print_above(line)
+    assert line in stream.getvalue().replace("\r\n", "\n")

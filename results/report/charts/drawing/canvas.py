@@ -3,8 +3,8 @@
 import io
 import re
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib as mpl
@@ -49,10 +49,23 @@ class Layout:
     """The place that a picture is painted for: a narrow page or column, or a wide one.
 
     ``scale`` is the size of a layout pixel in points, 1 on a page; multiply sizes of lines and markers by it.
+    ``logarithmic`` names the axes, ``x`` and ``y``, that become logarithmic where a chart allows it.
+    ``labels`` replaces names of variants, runs and swept paths, and texts of axes, by those that the user wants.
     """
 
     narrow: bool
     scale: float = 1.0
+    logarithmic: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def line_px(self) -> float:
+        """The height of a line of text in layout pixels."""
+        return 1.25 * (NARROW_FONT_PX if self.narrow else WIDE_FONT_PX)
+
+    def label(self, name: str) -> str:
+        """Return the text that stands for a name in the picture."""
+        return self.labels.get(name, name)
 
 
 def svg(paint: Callable[[Figure, Layout], float], description: str, salt: str, width_px: int) -> Markup:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
-from results.report.charts.iteration_time import latency_ms
+from results.report.charts.drawing.swept_axis import latency_ms
 
 
 def representative_point(run: Run) -> int | None:

@@ -10,12 +10,11 @@ import results
 from results.reading.headline import HeadlineRow, headline
 from results.reading.saturation import Saturation
 from results.report.charts.drawing.colours import Styles
+from results.report.charts.drawing.swept_axis import latency_ms
 from results.report.charts.iteration_time import (
     MAX_PANELS,
     MAX_SWEEP_POINTS,
-    MAX_TICKS,
     iteration_time_chart,
-    latency_ms,
 )
 
 BuildRun = Callable[..., Path]
@@ -176,25 +175,53 @@ def test_another_sweep_beside_latency_gets_panels() -> None:
 
 
 def test_another_sweep_alone_stands_by_sweep_point() -> None:
-    rows = [row(i, "gpipe", 1.0 + i, microbatches=str(4 * i)) for i in range(2)]
+    rows = [row(i, "gpipe", 1.0 + i, schedule=name) for i, name in enumerate(("gpipe", "atlas"))]
     chart = iteration_time_chart(rows, STYLES, "a")
     assert chart is not None
     assert chart.title == "Iteration time"
-    assert ">microbatches 4<" in chart.drawings[0].wide
+    assert ">schedule atlas<" in chart.drawings[0].wide
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "axis", "ticks"),
+    [
+        ("training_microbatches", ("4", "8"), "training.microbatches", ("4", "8")),
+        ("topology_wan_rate", ("500Mbit", "2Gbit"), "topology.wan.rate (Mbit/s)", ("500", "2000")),
+        ("transport_window", ("512KiB", "4MiB"), "transport.window (MiB)", ("0.5", "4")),
+        ("topology_wan_loss", ("0.1%", "1%"), "topology.wan.loss (%)", ("0.1", "1")),
+    ],
+)
+def test_another_swept_number_is_the_axis(
+    path: str, values: tuple[str, ...], axis: str, ticks: tuple[str, ...]
+) -> None:
+    rows = [row(i, "gpipe", 1.0 + i, **{path: value}) for i, value in enumerate(values)]
+    chart = iteration_time_chart(rows, STYLES, "a")
+    assert chart is not None
+    assert chart.title == f"Iteration time against {path.replace('_', '.')}"
+    assert f">{axis}<" in chart.drawings[0].wide
+    for tick in ticks:
+        assert f">{tick}<" in chart.drawings[0].wide
+
+
+def test_values_of_which_one_is_no_number_stand_by_sweep_point() -> None:
+    rows = [row(i, "gpipe", 1.0, topology_wan_rate=value) for i, value in enumerate(("1Gbit", "unlimited"))]
+    chart = iteration_time_chart(rows, STYLES, "a")
+    assert chart is not None
+    assert chart.title == "Iteration time"
 
 
 def test_many_sweep_points_are_numbered_and_explained() -> None:
-    chart = iteration_time_chart([row(i, "gpipe", 1.0, microbatches=str(i)) for i in range(5)], STYLES, "a")
+    chart = iteration_time_chart([row(i, "gpipe", 1.0, schedule=f"s{i}") for i in range(5)], STYLES, "a")
     assert chart is not None
-    assert "3: microbatches 3" in chart.reading
+    assert "3: schedule s3" in chart.reading
 
 
 def test_of_very_many_sweep_points_the_first_are_drawn() -> None:
-    rows = [row(i, "gpipe", 1.0, microbatches=str(i)) for i in range(MAX_SWEEP_POINTS + 6)]
+    rows = [row(i, "gpipe", 1.0, schedule=f"s{i}") for i in range(MAX_SWEEP_POINTS + 6)]
     chart = iteration_time_chart(rows, STYLES, "a")
     assert chart is not None
-    assert f"{MAX_SWEEP_POINTS - 1}: microbatches {MAX_SWEEP_POINTS - 1}" in chart.reading
-    assert f"microbatches {MAX_SWEEP_POINTS}" not in chart.reading
+    assert f"{MAX_SWEEP_POINTS - 1}: schedule s{MAX_SWEEP_POINTS - 1}" in chart.reading
+    assert f"schedule s{MAX_SWEEP_POINTS}" not in chart.reading
     assert chart.reading.endswith(
         f" The first {MAX_SWEEP_POINTS} of {MAX_SWEEP_POINTS + 6} sweep points are drawn; the table has all."
     )
@@ -204,7 +231,7 @@ def test_of_very_many_latencies_some_are_named_the_last_among_them() -> None:
     rows = [row(i, "gpipe", 1.0, topology_wan_latency=f"{100 + i}ms") for i in range(41)]
     chart = iteration_time_chart(rows, STYLES, "a")
     assert chart is not None
-    assert sum(f">{100 + i}<" in chart.drawings[0].wide for i in range(41)) <= MAX_TICKS
+    assert sum(f">{100 + i}<" in chart.drawings[0].narrow for i in range(41)) < 41
     assert ">140<" in chart.drawings[0].wide
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import results
-from results.report.charts.paper import COLUMN_IN, DPI, PAGE_IN
+from results.report.charts.figure_options import SIZES
+from results.report.charts.paper import CAPTIONS, DPI
 from results.report.report import write_report_figures
 
 BuildRun = Callable[..., Path]
@@ -26,9 +27,8 @@ def test_every_picture_is_there_for_a_column_and_for_a_page_as_pdf_and_png(figur
         "link-throughput",
     )
     lines = [re.sub(r"-[0-9a-f]{8}-(?=column|page)", "-", file.name) for file in figures]
-    assert lines == [
-        f"{stem}-{width}.{form}" for stem in stems for width in ("column", "page") for form in ("pdf", "png")
-    ]
+    pictures = [f"{stem}-{width}.{form}" for stem in stems for width in ("column", "page") for form in ("pdf", "png")]
+    assert lines == [*pictures, CAPTIONS]
     assert sorted(figures) == sorted(figures[0].parent.iterdir())
 
 
@@ -36,7 +36,7 @@ def test_a_png_has_300_dots_an_inch_of_a_column_or_a_page(figures: list[Path]) -
     for file in figures:
         if file.suffix == ".png":
             width, height = struct.unpack(">II", file.read_bytes()[16:24])
-            assert width == round(DPI * (COLUMN_IN if "-column" in file.name else PAGE_IN))
+            assert width == round(DPI * SIZES["column" if "-column" in file.name else "page"].width_in)
             assert height > width / 4
 
 

@@ -32,6 +32,11 @@ EXPERIMENT: Experiment = parse_experiment(
 )
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 class Clock:
     now_s = 0.0
 
@@ -65,11 +70,9 @@ def test_trials_are_reported_as_they_appear_in_the_folder(store: RunStore) -> No
     end(store, "varuna", 1)
     progress.look()
     assert stream.getvalue().splitlines() == [
-        "0 of 4 trials done; 0:20 elapsed; running: gpipe, repeat 0",
         "1 of 4 trials done; 0:23 elapsed; about 0:09 left; last: gpipe, repeat 0",
-        "1 of 4 trials done; 0:30 elapsed; about 0:02 left; running: varuna, repeat 0",
         "2 of 4 trials done; 0:30 elapsed; about 0:10 left; last: varuna, repeat 0",
-        "3 of 4 trials done; 0:30 elapsed; about 0:03 left; last: gpipe, repeat 1",
+        "3 of 4 trials done; 0:30 elapsed; about 0:07 left; last: gpipe, repeat 1",
         "4 of 4 trials done; 0:30 elapsed; last: varuna, repeat 1",
     ]
 
@@ -81,7 +84,26 @@ def test_what_was_finished_before_counts_as_done(store: RunStore) -> None:
     progress = VirtualProgress(EXPERIMENT, store, stream=stream, clock=clock)
     clock.now_s = 6.0
     progress.look()
-    assert stream.getvalue() == "1 of 4 trials done; 0:06 elapsed; running: varuna, repeat 0\n"
+    clock.now_s = 8.0
+    end(store, "varuna", 0)
+    progress.look()
+    assert stream.getvalue() == "2 of 4 trials done; 0:08 elapsed; about 0:04 left; last: varuna, repeat 0\n"
+
+
+def test_a_terminal_sees_one_bar_and_above_it_what_the_guest_prints(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    stream = Terminal()
+    with VirtualProgress(EXPERIMENT, store, stream=stream, clock=Clock()) as progress:
+        for part in (b"wanbed: measuring ", b"the links\nwanbed: cut"):
+            progress.standard_error.write(part)
+        assert "cut" not in stream.getvalue()
+    shown = stream.getvalue()
+    assert "0 of 4 trials done" in shown or "━" in shown
+    assert "wanbed: measuring the links\n" in shown
+    assert shown.index("the links") < shown.index("wanbed: cut")
 
 
 def test_each_calibration_and_each_trial_changes_what_a_look_gives(store: RunStore) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from results.perfetto.selection import (
+from results.reading.run import load_run
+from results.reading.selection import (
     MAX_CHOICES_LISTED,
     NoSuchTrialError,
     NoTrialsError,
@@ -12,7 +13,6 @@ from results.perfetto.selection import (
     choices,
     finished_trials,
 )
-from results.reading.run import load_run
 from results.reading.stored_trial import StoredTrial
 from results.records.run_store import RunError
 from results.records.trial_id import TrialId
@@ -44,6 +44,11 @@ def test_sweep_points_are_selected_by_index_or_by_swept_values_all_of_which_hold
     assert {point for point, *_ in chosen(points=[f" {LATENCY} = 40ms", f"{CAP}=1Gbit"])} == {1}
 
 
+def test_several_indices_or_values_of_one_path_are_alternatives() -> None:
+    assert {point for point, *_ in chosen(points=["1", "2"])} == {1, 2}
+    assert {point for point, *_ in chosen(points=[f"{LATENCY}=10ms", f"{LATENCY}=40ms", f"{CAP}=5Gbit"])} == {2, 3}
+
+
 def test_variant_and_repeat_narrow_it_down() -> None:
     assert chosen(points=["2"], variant="atlas", repeat=1) == [(2, "atlas", 1)]
 
@@ -54,7 +59,10 @@ def test_variant_and_repeat_narrow_it_down() -> None:
         ({"points": ["7"]}, f"--point 7: there is none such, choose of: 0 ({LATENCY}=10ms, {CAP}=1Gbit); 1 ("),
         ({"points": [f"{LATENCY}=20ms"]}, f"--point {LATENCY}=20ms: there is none such, choose of: 0 ("),
         ({"points": ["latency=10ms"]}, "--point latency=10ms: there is none such, choose of: "),
-        ({"points": ["1", "2"]}, "--point 1 --point 2: no sweep point is all of these, give fewer"),
+        (
+            {"points": ["1", f"{CAP}=5Gbit"]},
+            f"--point 1 --point {CAP}=5Gbit: no sweep point is all of these, give fewer",
+        ),
         ({"variant": "Atlas"}, "--variant Atlas: there is none such, choose of: gpipe; atlas"),
         ({"repeat": 2}, "--repeat 2: there is none such, choose of: 0; 1"),
     ],

@@ -1,10 +1,11 @@
-"""Select the finished trials of a run, and the parts of them, that a trace shows."""
+"""Select the finished trials of a run, and the parts of them, that a trace or a figure shows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ground.strict_model import InputError
 from results.reading.run_documents import read_manifest, read_trials
 from results.reading.stored_trial import StoredTrial
 
@@ -14,7 +15,7 @@ _NONE_SUCH = "there is none such"
 _UNFINISHED = "no trial of it has finished, continue the run with wanbed run --resume"
 
 
-class NoSuchTrialError(ValueError):
+class NoSuchTrialError(InputError):
     """The run has nothing that was selected; the message is one line with what there is to choose."""
 
 
@@ -26,8 +27,8 @@ class NoTrialsError(ValueError):
 class Selection:
     """A selection of trials; the default is everything.
 
-    Each entry of ``points`` is a sweep point's index or one of its swept values, ``path=value``; all of them have to
-    hold.
+    Each entry of ``points`` is a sweep point's index or one of its swept values, ``path=value``. Several indices, or
+    several values of one path, are alternatives; different paths all have to hold.
     """
 
     points: Sequence[str] = ()
@@ -49,10 +50,9 @@ class Selection:
                 absent = not any(_is_point(point, values, wanted) for point, values in all_points.items())
                 text = (f"{point} ({_values_text(values)})" if values else point for point, values in finished.items())
                 raise NoSuchTrialError(f"--point {wanted}: {_NONE_SUCH if absent else _UNFINISHED}, {choices(text)}")
-        chosen = [trial for trial in trials if all(_is_point(trial.point, trial.values, each) for each in self.points)]
+        chosen = [trial for trial in trials if self._selects(trial.point, trial.values)]
         if not chosen:
-            unfinished = any(all(_is_point(*point, wanted) for wanted in self.points) for point in all_points.items())
-            if unfinished:
+            if any(self._selects(*point) for point in all_points.items()):
                 raise NoSuchTrialError(f"--point {' --point '.join(self.points)}: {_UNFINISHED}")
             raise NoSuchTrialError(
                 f"--point {' --point '.join(self.points)}: no sweep point is all of these, give fewer"
@@ -63,6 +63,12 @@ class Selection:
                 raise NoSuchTrialError(f"--{option} {asked}: there is none such, {choices(there)}")
             chosen = [trial for trial in chosen if asked is None or getattr(trial, option) == asked]
         return chosen
+
+    def _selects(self, point: int, values: Mapping[str, Any]) -> bool:
+        alternatives: dict[str, list[str]] = {}
+        for wanted in self.points:
+            alternatives.setdefault(wanted.partition("=")[0].strip() if "=" in wanted else "", []).append(wanted)
+        return all(any(_is_point(point, values, each) for each in group) for group in alternatives.values())
 
 
 def _is_point(point: int, values: Mapping[str, Any], wanted: str) -> bool:

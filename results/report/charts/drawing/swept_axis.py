@@ -1,0 +1,71 @@
+"""Place swept values on an axis: as numbers of one unit where they are, else side by side."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
+from results.reading.headline import LATENCY_PATH, path_name
+
+_NS_PER_MS = 1e6
+_LATENCY_TITLE = "one-way WAN latency"
+
+
+def latency_ms(values: Mapping[str, str]) -> float | None:
+    """Return the swept one-way WAN latency of a sweep point in milliseconds, None if it was not swept."""
+    try:
+        return parse_duration_ns(values.get(LATENCY_PATH)) / _NS_PER_MS
+    except ValueError:
+        return None
+
+
+def _rate_mbps(text: str) -> float:
+    rate_bps = parse_rate_bps(text)
+    return math.nan if rate_bps is None else rate_bps / 1e6
+
+
+_UNITS: Mapping[str, Callable[[str], float]] = {
+    "": float,
+    "ms": lambda text: parse_duration_ns(text) / _NS_PER_MS,
+    "Mbit/s": _rate_mbps,
+    "MiB": lambda text: parse_size_bytes(text) / 2**20,
+    "%": lambda text: 100 * parse_fraction(text),
+}
+
+
+@dataclass(frozen=True)
+class SweptAxis:
+    """An axis of the values of one swept path, which are all numbers of ``unit``."""
+
+    path: str
+    unit: str
+
+    @classmethod
+    def of(cls, path: str, texts: Sequence[str]) -> "SweptAxis | None":
+        """Return the axis of these values, None if they are not all finite numbers of one unit."""
+        for unit, parse in _UNITS.items():
+            try:
+                if all(math.isfinite(parse(text)) for text in texts):
+                    return cls(path, unit)
+            except ValueError:
+                continue
+        return None
+
+    def value(self, values: Mapping[str, str]) -> float:
+        """Return the number of a sweep point on this axis."""
+        return _UNITS[self.unit](values[self.path])
+
+    @property
+    def name(self) -> str:
+        """The name of what was swept, for titles and captions."""
+        return "WAN latency" if self.path == LATENCY_PATH else path_name(self.path)
+
+    def title(self, labels: Mapping[str, str]) -> str:
+        """Return the text beside the axis, with its unit. ``labels`` may give the path another name."""
+        return swept_title(self.path, self.unit, labels)
+
+
+def swept_title(path: str, unit: str, labels: Mapping[str, str]) -> str:
+    """Return the text beside an axis of a swept path. ``labels`` may give the path another name."""
+    usual = _LATENCY_TITLE if path == LATENCY_PATH and unit else path_name(path)
+    return f"{labels.get(path, usual)}{f' ({unit})' if unit else ''}"

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
+
+from ground.nearest_name import did_you_mean
 
 
 class InputError(Exception):
@@ -63,9 +64,8 @@ def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
     where = ".".join(str(step) for step in path) or "the document"
     if error["type"] == "extra_forbidden":
         names = _known_names(model, path[:-1])
-        near = get_close_matches(str(path[-1]), names, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(names)}"
-        return f"{where}: unknown field, {remedy}"
+        known = f"known here: {', '.join(names)}"
+        return f"{where}: unknown field, {did_you_mean(str(path[-1]), names, known)}"
     if error["type"] == "missing":
         return f"{where}: this field is required"
     message = error["msg"].removeprefix("Value error, ").replace("\n", " ").replace("valid tuple", "valid list")

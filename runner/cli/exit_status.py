@@ -12,6 +12,7 @@ from typing import NoReturn
 import typer
 
 from ground.shown_text import one_line
+from ground.strict_model import InputError
 from runner.runs.faults import BAD_INPUT, FORESEEN, MACHINE_LACKS, STATUS
 
 
@@ -23,15 +24,18 @@ class Terminated(BaseException):
         self.number = number
 
 
-def fail(message: str, status: int) -> NoReturn:
-    """Print the message as one line to standard error, and exit with ``status``."""
-    print(f"wanbed: {one_line(message)}", file=sys.stderr)
+def fail(message: str, status: int, *more: str) -> NoReturn:
+    """Print each message as one line to standard error, and exit with ``status``."""
+    for line in (message, *more):
+        print(f"wanbed: {one_line(line)}", file=sys.stderr)
     raise typer.Exit(status)
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Report each expected error of the block in one line and exit with its status. Others keep their traceback.
+
+    An InputError has a line for each mistake.
 
     A file or folder that cannot be used counts as bad input. SIGTERM and SIGHUP unwind the block like an interrupt from
     the keyboard, so that everything is cleaned up.
@@ -43,6 +47,9 @@ def one_line_errors() -> Iterator[None]:
     previous = {number: signal.signal(number, unwind) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
+    except InputError as refusal:
+        first, *others = refusal.mistakes
+        fail(first, BAD_INPUT, *others)
     except FORESEEN as fault:
         fail(str(fault), next(status for kind, status in STATUS if isinstance(fault, kind)))
     except ModuleNotFoundError as missing:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ground.impairments import IMPAIRMENTS
+from ground.regular_file import regular_file
 from results.records.schema_upgrade import EARLIER_VERSIONS, renamed, upgraded
 from results.records.span_log import SPAN_KINDS
 
@@ -354,11 +355,12 @@ def read_tables(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
     tables = [pa.Table.from_batches([], schema)]
     for path in paths:
         try:
-            table = pq.ParquetFile(path).read()
+            table = pq.ParquetFile(regular_file(path)).read()
         except FileNotFoundError:
             raise ValueError(f"{path} is missing") from None
         except (OSError, pa.ArrowException) as fault:
-            raise ValueError(f"{path}: not a Parquet file that can be read: {fault}") from None
+            reason = getattr(fault, "strerror", None) or fault
+            raise ValueError(f"{path}: not a Parquet file that can be read: {reason}") from None
         version = version_of(table.schema)
         if version in EARLIER_VERSIONS:
             try:

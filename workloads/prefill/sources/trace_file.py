@@ -9,6 +9,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from ground.regular_file import regular_file
 from ground.strict_model import LocatedError
 from workloads.prefill.request import Request
 from workloads.prefill.sources.trace import Trace
@@ -40,7 +41,7 @@ def read_trace(path: Path, *, skip_bad_lines: bool = False, spread_ticks: bool =
     moments, prompts, outputs = array("q"), array("q"), array("q")
     skipped = 0
     try:
-        with path.open("rb") as file:
+        with regular_file(path).open("rb") as file:
             trace_format, lines = _format_and_lines(path, file)
             for number, line in lines:
                 try:

@@ -137,7 +137,11 @@ class RunStore:
                 continue
         created = {"name": name, "run_id": uuid4().hex, "created": now.isoformat(timespec="seconds")}
         store = cls(path, {**created, **manifest, "config_hash": config_hash, "complete": False})
-        _write_document(path / MANIFEST, store.manifest, Manifest)
+        try:
+            _write_document(path / MANIFEST, store.manifest, Manifest)
+        except OSError:
+            path.rmdir()
+            raise
         return store
 
     @classmethod

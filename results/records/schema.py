@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ground.atomic_write import naming
 from ground.impairments import IMPAIRMENTS
 from ground.regular_file import regular_file
 from results.records.schema_upgrade import EARLIER_VERSIONS, renamed, upgraded
@@ -329,7 +330,7 @@ def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) ->
 
 def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write tables of that schema one after the other as one Parquet file."""
-    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+    with naming(path), pq.ParquetWriter(path, schema, compression="zstd") as file:
         for table in tables:
             file.write_table(table)
 

@@ -31,6 +31,15 @@ def fail(message: str, status: int, *more: str) -> NoReturn:
     raise typer.Exit(status)
 
 
+def _notes(fault: BaseException) -> list[str]:
+    return getattr(fault, "__notes__", [])
+
+
+def _with_notes(line: str, fault: BaseException) -> str:
+    """Return the line, followed by the notes that were added to the error."""
+    return "; ".join((line, *_notes(fault)))
+
+
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Report each expected error of the block in one line and exit with its status. Others keep their traceback.
@@ -48,10 +57,10 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except InputError as refusal:
-        first, *others = refusal.mistakes
+        first, *others = (*refusal.mistakes, *_notes(refusal))
         fail(first, BAD_INPUT, *others)
     except FORESEEN as fault:
-        fail(str(fault), next(status for kind, status in STATUS if isinstance(fault, kind)))
+        fail(_with_notes(str(fault), fault), next(status for kind, status in STATUS if isinstance(fault, kind)))
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != "mininet":
             raise
@@ -59,10 +68,10 @@ def one_line_errors() -> Iterator[None]:
             "Mininet is not installed, and only a simulation does without: ./setup.sh, or pip install mininet",
             MACHINE_LACKS,
         )
-    except KeyboardInterrupt:
-        fail("interrupted, nothing of it is left running", 128 + signal.SIGINT)
+    except KeyboardInterrupt as interrupt:
+        fail(_with_notes("interrupted, nothing of it is left running", interrupt), 128 + signal.SIGINT)
     except Terminated as end:
-        fail("terminated, nothing of it is left running", 128 + end.number)
+        fail(_with_notes("terminated, nothing of it is left running", end), 128 + end.number)
     except BrokenPipeError:
         # The reader of standard output has gone. Redirect it, so that flushing the buffer at exit does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -70,7 +79,8 @@ def one_line_errors() -> Iterator[None]:
     except OSError as fault:
         if fault.filename is None and fault.errno != errno.ENOSPC:
             raise
-        fail(f"{fault.filename or 'standard output'}: {fault.strerror}: give another place, or make room", BAD_INPUT)
+        line = f"{fault.filename or 'standard output'}: {fault.strerror}: give another place, or make room"
+        fail(_with_notes(line, fault), BAD_INPUT)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -1,6 +1,7 @@
 """Write charts as figures for a paper: PDF and PNG, as wide as a column or a page, with a legend but no title."""
 
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ground.atomic_write import written_whole
 from results.records.run_store import slug
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import NARROW_FONT_PX, SETTINGS, WIDE_FONT_PX, Layout
@@ -69,7 +71,11 @@ def _write(chart: Chart, drawing: Drawing, stem: Path) -> list[Path]:
             figure.set_figheight((height_pt + lines * _LEGEND_LINE_PT) / 72)
             for form in ("pdf", "png"):
                 files.append(stem.with_name(f"{stem.name}-{kind}.{form}"))
-                figure.savefig(files[-1], format=form, dpi=DPI, facecolor="white", metadata=_METADATA[form])
+                # Drawn in memory: on a full disk, savefig raises what hides the reason.
+                drawn = BytesIO()
+                figure.savefig(drawn, format=form, dpi=DPI, facecolor="white", metadata=_METADATA[form])
+                with written_whole(files[-1]) as partial:
+                    partial.write_bytes(drawn.getbuffer())
     return files
 
 

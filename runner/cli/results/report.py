@@ -82,7 +82,9 @@ def report(
             try:
                 drawn = write_report_figures(loaded, figures)
             except OSError as fault:
-                raise InputError(f"{figures}: cannot be written ({fault.strerror}), give another --figures") from None
+                raise InputError(
+                    f"{fault.filename or figures}: cannot be written ({fault.strerror}), give another --figures"
+                ) from None
         if printed:
             print(table_text(loaded, form), end="")
         elif as_json:

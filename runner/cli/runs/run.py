@@ -7,7 +7,6 @@ import typer
 
 from ground.strict_model import InputError, prefixed
 from results.reading.not_modelled import not_modelled_text
-from results.records.run_store import RunStore
 from runner.cli.arguments import (
     AsJson,
     Clock,
@@ -23,6 +22,7 @@ from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import list_trials, log, show_outcome
 from runner.cli.runs.inner_run import MODULE as INNER_RUN
 from runner.cli.runs.inner_run import InnerRun
+from runner.cli.runs.resuming import kept_trials, resumed
 from runner.cli.runs.simulate import simulated_run
 from runner.emulation.network_choice import source_of
 from runner.emulation.virtual.virtual_clock import enter_virtual_time, wants_guest
@@ -34,7 +34,7 @@ from runner.resolve.prefill.computed_prefill import check_memory_for_weights
 from runner.runs.cut_connections import cut_lines
 from runner.runs.faults import OUTSIDE_TOLERANCE
 from runner.runs.not_modelled import planned_without
-from runner.runs.run_folder import begin_run, check_runs_folder, exclusively, resume_run
+from runner.runs.run_folder import begin_run, check_runs_folder, exclusively
 from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest_boot import check_visible
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
@@ -61,7 +61,7 @@ def run(
 
     With `engine: simulate` in the file, this is `wanbed simulate`. With `clock: virtual` the trials run in virtual
     time, inside a guest kernel that `make virtual` builds. Exit status 1 if a link was outside tolerance; the run is
-    then marked.
+    then marked, and the last line says which links.
     """
     with one_line_errors():
         shortcuts = [f"{name}={value}" for name, value in (("engine", engine), ("clock", clock)) if value is not None]
@@ -103,8 +103,8 @@ def _virtual_run(experiment: Experiment, file: Path, overrides: list[str], runs:
     """Run the trials inside the virtual-time guest. Create the run folder outside, where machine facts are known."""
     kernel = virtual_kernel()
     facts = {"virtual_time": {"kernel": kernel.record.release, "configuration_hash": kernel.record.configuration_hash}}
-    store = resume_run(experiment, runs) if resume else None
-    if store is not None and _is_complete(store):
+    store = resumed(experiment, runs) if resume else None
+    if store is not None and store.manifest["complete"]:
         return store.path
     if store is None:
         check_runs_folder(runs)
@@ -115,21 +115,14 @@ def _virtual_run(experiment: Experiment, file: Path, overrides: list[str], runs:
     inner = InnerRun(str(file), overrides, str(store.path))
     progress = VirtualProgress(experiment, store)
     patience = Patience(quiet_virtual_s=quiet_patience_s(experiment))
-    with exclusively(store.path):
+    with kept_trials(experiment, store), exclusively(store.path):
         status = enter_virtual_time(
             kernel, INNER_RUN, [inner.to_json()], files=[file, store.path], patience=patience, sign=progress.look
         )
         progress.look()
-    if status:
-        raise typer.Exit(status)
+        if status:
+            raise typer.Exit(status)
     return store.path
-
-
-def _is_complete(store: RunStore) -> bool:
-    if store.manifest["complete"]:
-        log(f"{store.path} is complete already, nothing is run again")
-        return True
-    return False
 
 
 def _emulated_run(
@@ -143,8 +136,8 @@ def _emulated_run(
 
     services = [variant.service for point in experiment.points() for variant in point.variants]
     check_memory_for_weights(service for service in services if service is not None)
-    store = resume_run(experiment, runs) if resume else None
-    if store is not None and _is_complete(store):
+    store = resumed(experiment, runs) if resume else None
+    if store is not None and store.manifest["complete"]:
         return store.path
     usable_substrate(substrate)
     for point in experiment.points():
@@ -159,6 +152,6 @@ def _emulated_run(
     factor = float(store.manifest["dilation"])
     if factor != 1:
         log(f"dilation {factor:g}: delays and compute take {factor:g} times as long, rates are divided by it")
-    with exclusively(store.path):
+    with kept_trials(experiment, store), exclusively(store.path):
         run_trials(experiment, store, substrate=substrate, source=source, log=log, keep_gradients=keep_gradients)
     return store.path

@@ -10,13 +10,14 @@ from results.text.number_text import count_text
 from runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import list_trials, log, show_outcome
+from runner.cli.runs.resuming import kept_trials, resumed
 from runner.experiment.quantities import AUTO
 from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import Experiment
 from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import left_to_times, simulated_without
 from runner.runs.progress import Progress
-from runner.runs.run_folder import begin_run, check_runs_folder, exclusively, resume_run
+from runner.runs.run_folder import begin_run, check_runs_folder, exclusively
 
 
 def simulate(
@@ -51,9 +52,8 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
     """
     from runner.simulated_runs.simulated_sweep import simulate_sweep  # noqa: PLC0415 - spared by --dry-run and a refused file
 
-    store = resume_run(experiment, runs) if resume else None
+    store = resumed(experiment, runs) if resume else None
     if store is not None and store.manifest["complete"]:
-        log(f"{store.path} is complete already, nothing is run again")
         return store.path
     if store is None:
         check_runs_folder(runs)
@@ -63,7 +63,7 @@ def simulated_run(experiment: Experiment, runs: Path, *, resume: bool, jobs: int
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)
     log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
-    with exclusively(store.path), Progress(len(trials), finished) as progress:
+    with kept_trials(experiment, store), exclusively(store.path), Progress(len(trials), finished) as progress:
         simulate_sweep(experiment, store, jobs=jobs or len(os.sched_getaffinity(0)), progress=progress)
         store.finish()
     return store.path

@@ -16,7 +16,9 @@ topology:
 compute: {forward: 1ms, activation: 1KiB}
 training: {microbatches: 2}
 """
-PREFILL = EXPERIMENT.replace("hosts: 1", "hosts: 4").replace("{microbatches: 2}", "{microbatches: 2, stages: 2}")
+PREFILL = EXPERIMENT.replace("hosts: 1}", "hosts: 4, serving_hosts: 1}").replace(
+    "{microbatches: 2}", "{microbatches: 2, stages: 2, pipelines: 2}"
+)
 FILES = {
     "topology": "topology: PIPE\ncompute: {forward: 1ms, activation: 1KiB}\ntraining: {microbatches: 2}\n",
     "network preset": EXPERIMENT.replace("wan: {latency: 1ms, rate: 100Mbit}", "profile: PIPE.yaml"),

@@ -28,7 +28,7 @@ def described(fault: BaseException, kind: type) -> str:
 
 
 def _place(fault: BaseException, kind: type) -> str:
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    file: str | None = getattr(sys.modules.get(kind.__module__), "__file__", None)
     if file is None:
         return f"in {kind.__module__}"
     line = None

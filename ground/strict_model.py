@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from ground.nearest_name import did_you_mean, nearest_name
+from ground.shown_text import shown
 
 MOST_MISTAKES = 5
 """The most mistakes of one document that an error names. The others are counted."""
@@ -106,6 +107,8 @@ def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
         return f"{where}: this field is required"
     if error["type"] == "model_type":
         return f"{where}: this is a section: give its fields, like {{name: value}}"
+    if error["type"] == "string_type" and isinstance(error["input"], (bool, int, float)):
+        return f"{where}: {shown(error['input'])} is no text: put it in quotes"
     message = error["msg"].removeprefix("Value error, ").replace("\n", " ").replace("valid tuple", "valid list")
     return f"{where}: {message[:1].lower() + message[1:]}"
 
@@ -119,7 +122,7 @@ def parse_model(model: type[Model], document: object, source: str) -> Model:
     try:
         return model.model_validate(document)
     except ValidationError as refusal:
-        faults = _worth_reporting(model, refusal.errors(include_url=False, include_input=False))
+        faults = _worth_reporting(model, refusal.errors(include_url=False))
         mistakes = [f"{source}: {_one_line(model, fault)}" for fault in faults[:MOST_MISTAKES]]
         if len(faults) > MOST_MISTAKES:
             mistakes.append(f"{source}: and {len(faults) - MOST_MISTAKES} more, mend these first")

@@ -66,7 +66,7 @@ def mistakes(document: object) -> tuple[str, ...]:
 def test_every_mistake_is_a_line_of_its_own_and_unknown_fields_come_first() -> None:
     assert mistakes({"light": {"colour": 3, "warmup": 40, "bulb": 1}}) == (
         "room.yaml: light.bulb: unknown field, known here: colour, warmup",
-        "room.yaml: light.colour: input should be a valid string",
+        "room.yaml: light.colour: 3 is no text: put it in quotes",
         "room.yaml: light.warmup: 40 has no unit: write a duration like 40ms, 50us or 2s",
     )
 

@@ -3,12 +3,13 @@
 This guards against the process being killed, not against the machine losing power. Only the standard library is used.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ground.regular_file import regular_file
+from ground.regular_file import NotRegularFileError, special_kind
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written. A killed process leaves such a file; the next write replaces it."""
@@ -21,9 +22,11 @@ def written_whole(path: Path) -> Iterator[Path]:
     If the block raises, ``path`` is unchanged and the temporary file is removed. An OSError names ``path``. Raise
     NotRegularFileError if ``path`` is a pipe or a device, which must not be replaced.
     """
+    if (kind := special_kind(path)) is not None:
+        raise NotRegularFileError(errno.EINVAL, f"it is {kind}, which a file would replace", str(path))
     partial = path.with_name(path.name + PARTIAL)
     try:
-        with naming(regular_file(path)):
+        with naming(path):
             yield partial
             partial.replace(path)
     finally:

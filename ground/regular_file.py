@@ -23,11 +23,15 @@ def regular_file(path: Path) -> Path:
     Raise NotRegularFileError for a pipe, a socket or a device, also behind a symbolic link. What cannot be opened at
     all, like a folder or a path that names nothing, is returned: the opening raises at once.
     """
-    try:
-        kind = stat.S_IFMT(os.stat(path).st_mode)
-    except (OSError, ValueError):
-        return path
-    if kind in _KINDS:
-        fault = f"it is {_KINDS[kind]}, not a regular file: save what it gives as a file first"
+    if (kind := special_kind(path)) is not None:
+        fault = f"it is {kind}, not a regular file: save what it gives as a file first"
         raise NotRegularFileError(errno.EINVAL, fault, str(path))
     return path
+
+
+def special_kind(path: Path) -> str | None:
+    """Return what a path names other than a file or a folder, None for these and if it names nothing."""
+    try:
+        return _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    except (OSError, ValueError):
+        return None

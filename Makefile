@@ -12,6 +12,7 @@ tested = $(ROOT) $(PYTEST) $(1) $(2) || { [ $$? -eq 1 ] && echo "make: the tests
 
 .PHONY: demo paper test test-pure virtual lint bench root clean
 
+# If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
 	./setup.sh demo
 	$(ROOT) .venv/bin/wanbed run runner/experiments/demo.yaml

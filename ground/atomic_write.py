@@ -3,9 +3,13 @@
 This guards against the process being killed, not against the machine losing power. Only the standard library is used.
 """
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from ground.regular_file import NotRegularFileError, special_kind
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written. A killed process leaves such a file; the next write replaces it."""
@@ -15,14 +19,29 @@ PARTIAL = ".partial"
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to; when the block ends, the file there replaces ``path``.
 
-    If the block raises, ``path`` is unchanged and the temporary file is removed.
+    If the block raises, ``path`` is unchanged and the temporary file is removed. An OSError names ``path``. Raise
+    NotRegularFileError if ``path`` is a pipe or a device, which must not be replaced.
     """
+    if (kind := special_kind(path)) is not None:
+        raise NotRegularFileError(errno.EINVAL, f"it is {kind}, which a file would replace", str(path))
     partial = path.with_name(path.name + PARTIAL)
     try:
-        yield partial
-        partial.replace(path)
+        with naming(path):
+            yield partial
+            partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name ``path`` in an OSError of the block that names no file, such as that of a full disk."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.filename is not None or fault.errno is None:
+            raise
+        raise OSError(fault.errno, os.strerror(fault.errno), str(path)) from fault
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import Any
 
+from ground.own_code import check_options, described
+
 
 def load_subclass(class_path: str, base: type[Any]) -> type[Any]:
     """Return the subclass of ``base`` at ``class_path``. Raise ValueError with the path and the fault."""
@@ -13,6 +15,9 @@ def load_subclass(class_path: str, base: type[Any]) -> type[Any]:
         module = import_module(module_name)
     except ImportError as failure:
         raise ValueError(f"{class_path}: {failure}") from failure
+    except Exception as fault:
+        # Another author's module may raise anything.
+        raise ValueError(f"{class_path}: {type(fault).__name__}: {fault}") from fault
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ValueError(f"{class_path}: {class_name} is not a subclass of {base.__module__}.{base.__qualname__}")
@@ -22,10 +27,17 @@ def load_subclass(class_path: str, base: type[Any]) -> type[Any]:
 def create(class_path: str, base: type[Any], /, *arguments: object, **options: object) -> Any:
     """Create an object of the subclass of ``base`` at ``class_path``.
 
-    Raise ValueError with the path and the fault, also for options that the class does not take.
+    Raise ValueError with the path and the fault, also for options that the class does not take, which lists those that
+    it takes, and for any other error of the class, which names file and line.
     """
     kind = load_subclass(class_path, base)
     try:
+        check_options(kind, len(arguments), options)
+    except ValueError as refusal:
+        raise ValueError(f"{class_path}: {refusal}") from None
+    try:
         return kind(*arguments, **options)
-    except TypeError as mismatch:
-        raise ValueError(f"{class_path}: {mismatch}") from mismatch
+    except ValueError:
+        raise
+    except Exception as fault:
+        raise ValueError(f"{class_path}: {described(fault, kind)}") from fault

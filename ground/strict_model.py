@@ -1,18 +1,34 @@
-"""Validate what users write: models are frozen and refuse unknown fields; an error is one line with its remedy."""
+"""Validate what users write: models are frozen and refuse unknown fields; a mistake is one line with its remedy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from ground.nearest_name import did_you_mean, nearest_name
+from ground.shown_text import shown
 from ground.wanbed_error import WanbedError
+
+MOST_MISTAKES = 5
+"""The most mistakes of one document that an error names. The others are counted."""
 
 
 class InputError(WanbedError):
-    """The user's input is unusable; the message is one line naming place, field and remedy. Exit status 2."""
+    """The user's input is unusable. Exit status 2.
+
+    Each argument is one mistake: one line naming place, field and remedy. As text they are joined to one line.
+    """
+
+    @property
+    def mistakes(self) -> tuple[str, ...]:
+        """Every mistake, one line each."""
+        return tuple(map(str, self.args))
+
+    def __str__(self) -> str:
+        """Return all mistakes as one line."""
+        return "; ".join(self.mistakes)
 
 
 class LocatedError(InputError):
@@ -21,7 +37,7 @@ class LocatedError(InputError):
 
 @contextmanager
 def prefixed(prefix: str) -> Iterator[None]:
-    """Put ``prefix`` in front of the message of any InputError that is raised inside, except a LocatedError.
+    """Put ``prefix`` in front of each mistake of any InputError that is raised inside, except a LocatedError.
 
     A check names the field only. The code that knows the file or the sweep point puts it in front, once, in this way.
     """
@@ -30,7 +46,7 @@ def prefixed(prefix: str) -> Iterator[None]:
     except LocatedError:
         raise
     except InputError as refusal:
-        refusal.args = (f"{prefix}{refusal}",)
+        refusal.args = tuple(f"{prefix}{mistake}" for mistake in refusal.mistakes)
         raise
 
 
@@ -60,16 +76,40 @@ def _known_names(model: type[BaseModel], path: tuple[int | str, ...]) -> list[st
     return sorted({field.alias or name for found in reached for name, field in found.model_fields.items()})
 
 
+def _worth_reporting(model: type[BaseModel], faults: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Return the faults, unknown fields first, without those that only follow from another one.
+
+    A section is invalid if anything in it is. A field is missing if its name is misspelt.
+    """
+    unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
+    meant = {
+        (*path[:-1], nearest_name(str(path[-1]), _known_names(model, path[:-1])))
+        for path in (fault["loc"] for fault in unknown)
+    }
+    paths = [fault["loc"] for fault in faults]
+    others = [
+        fault
+        for fault in faults
+        if fault["type"] != "extra_forbidden"
+        and not (fault["type"] == "missing" and fault["loc"] in meant)
+        and not any(len(path) > len(fault["loc"]) and path[: len(fault["loc"])] == fault["loc"] for path in paths)
+    ]
+    return [*unknown, *others]
+
+
 def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
     path = error["loc"]
     where = ".".join(str(step) for step in path) or "the document"
     if error["type"] == "extra_forbidden":
         names = _known_names(model, path[:-1])
-        near = get_close_matches(str(path[-1]), names, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(names)}"
-        return f"{where}: unknown field, {remedy}"
+        known = f"known here: {', '.join(names)}"
+        return f"{where}: unknown field, {did_you_mean(str(path[-1]), names, known)}"
     if error["type"] == "missing":
         return f"{where}: this field is required"
+    if error["type"] == "model_type":
+        return f"{where}: this is a section: give its fields, like {{name: value}}"
+    if error["type"] == "string_type" and isinstance(error["input"], (bool, int, float)):
+        return f"{where}: {shown(error['input'])} is no text: put it in quotes"
     message = error["msg"].removeprefix("Value error, ").replace("\n", " ").replace("valid tuple", "valid list")
     return f"{where}: {message[:1].lower() + message[1:]}"
 
@@ -77,12 +117,14 @@ def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
 def parse_model(model: type[Model], document: object, source: str) -> Model:
     """Validate ``document`` as ``model``.
 
-    Raise InputError with one line, ``source: field: remedy``, for the first fault; unknown fields come before others.
+    Raise InputError with one line, ``source: field: remedy``, for each of the first ``MOST_MISTAKES`` mistakes. Unknown
+    fields come before others.
     """
     try:
         return model.model_validate(document)
     except ValidationError as refusal:
-        faults = refusal.errors(include_url=False)
-        unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise InputError(f"{source}: {_one_line(model, (unknown or faults)[0])}{more}") from None
+        faults = _worth_reporting(model, refusal.errors(include_url=False))
+        mistakes = [f"{source}: {_one_line(model, fault)}" for fault in faults[:MOST_MISTAKES]]
+        if len(faults) > MOST_MISTAKES:
+            mistakes.append(f"{source}: and {len(faults) - MOST_MISTAKES} more, mend these first")
+        raise InputError(*mistakes) from None

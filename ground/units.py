@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from ground.shown_text import MAX_DIGITS, shown
 
-_QUANTITY = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ%/]+)\s*$")
+_QUANTITY = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ%/]+)\s*$", re.ASCII)
 
 _DURATION_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _RATE_BPS = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from ground.regular_file import regular_file
 from ground.shown_text import MAX_DIGITS, one_line, shown
 from ground.strict_model import InputError, prefixed
 
@@ -167,7 +168,7 @@ def read_text(path: Path) -> str:
     """Return the text of a YAML file. Raise InputError, one line that starts with the path."""
     source = one_line(str(path))
     try:
-        with path.open("rb") as file:
+        with regular_file(path).open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as fault:
         text = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)

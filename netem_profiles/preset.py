@@ -5,7 +5,6 @@ of the group ``wanbed.profiles`` that gives the path of such a file. A user's ow
 """
 
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import combinations
 from os import fspath
@@ -15,6 +14,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from ground.entry_points import installed
+from ground.nearest_name import did_you_mean
 from ground.shown_text import one_line
 from ground.strict_model import InputError, StrictModel, parse_model
 from ground.yaml_document import parse_document, read_text
@@ -146,5 +146,4 @@ def load_preset(
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+    return did_you_mean(name, known, f"known: {', '.join(sorted(known))}")

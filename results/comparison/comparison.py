@@ -6,9 +6,9 @@ none.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal
 
+from ground.nearest_name import did_you_mean
 from ground.strict_model import InputError
 from results.comparison.caveats import caveats
 from results.comparison.differences import (
@@ -187,12 +187,8 @@ def _check_known(a: Run, b: Run, allow: Sequence[str], found: Sequence[Differenc
     prefixes = {".".join(steps[:end]) for steps in map(_steps, known) for end in range(1, len(steps) + 1)}
     for field in allow:
         if field not in prefixes:
-            near = get_close_matches(field, sorted(prefixes), n=1)
-            remedy = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"known are {', '.join(sorted({_steps(each)[0] for each in known}))}"
-            )
+            listed = f"known are {', '.join(sorted({_steps(each)[0] for each in known}))}"
+            remedy = did_you_mean(field, sorted(prefixes), listed)
             raise UnknownFieldError(f"--allow: no field {field!r}, {remedy}")
 
 

@@ -27,6 +27,7 @@ from typing import Any
 from uuid import uuid4
 
 from ground.atomic_write import PARTIAL, write_whole, written_whole
+from ground.regular_file import regular_file
 from ground.wanbed_error import WanbedError
 from results.records.documents import Manifest, TrialFacts
 from results.records.schema import CALIBRATION, SPANS, CalibrationRow, write_table, write_tables
@@ -98,7 +99,9 @@ def _finite(text: str) -> float:
 def read_json(path: Path) -> dict[str, Any]:
     """Read one of a run's JSON documents. Raises RunError if it is absent or damaged."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
+        document = json.loads(
+            regular_file(path).read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite
+        )
         # Half a surrogate pair, as an escape, is JSON, and no text that can be written again.
         json.dumps(document, ensure_ascii=False).encode()
     except OSError as fault:
@@ -135,7 +138,11 @@ class RunStore:
                 continue
         created = {"name": name, "run_id": uuid4().hex, "created": now.isoformat(timespec="seconds")}
         store = cls(path, {**created, **manifest, "config_hash": config_hash, "complete": False})
-        _write_document(path / MANIFEST, store.manifest, Manifest)
+        try:
+            _write_document(path / MANIFEST, store.manifest, Manifest)
+        except OSError:
+            path.rmdir()
+            raise
         return store
 
     @classmethod

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ground.atomic_write import naming
 from ground.impairments import IMPAIRMENTS
+from ground.regular_file import regular_file
 from results.records.schema_upgrade import EARLIER_VERSIONS, renamed, upgraded
 from results.records.span_log import SPAN_KINDS
 
@@ -343,7 +345,7 @@ def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) ->
 
 def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write tables of that schema one after the other as one Parquet file."""
-    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+    with naming(path), pq.ParquetWriter(path, schema, compression="zstd") as file:
         for table in tables:
             file.write_table(table)
 
@@ -369,11 +371,12 @@ def read_tables(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
     tables = [pa.Table.from_batches([], schema)]
     for path in paths:
         try:
-            table = pq.ParquetFile(path).read()
+            table = pq.ParquetFile(regular_file(path)).read()
         except FileNotFoundError:
             raise ValueError(f"{path} is missing") from None
         except (OSError, pa.ArrowException) as fault:
-            raise ValueError(f"{path}: not a Parquet file that can be read: {fault}") from None
+            reason = getattr(fault, "strerror", None) or fault
+            raise ValueError(f"{path}: not a Parquet file that can be read: {reason}") from None
         version = version_of(table.schema)
         if version in EARLIER_VERSIONS:
             try:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ground.regular_file import regular_file
 from results.records.run_store import RunError, point_path
 from results.records.schema import (
     CALIBRATION,
@@ -88,7 +89,7 @@ def read_calibration(path: Path) -> pa.Table:
 
 def _of_first_version(spans: Path) -> bool:
     try:
-        return version_of(pq.read_schema(spans)) == FIRST_VERSION
+        return version_of(pq.read_schema(regular_file(spans))) == FIRST_VERSION
     except (OSError, pa.ArrowException):
         return False
 

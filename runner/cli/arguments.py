@@ -53,7 +53,9 @@ SubstrateName = Annotated[
 Clock = Annotated[
     str | None, typer.Option("--clock", metavar="NAME", help="real or virtual; short for --set clock=NAME.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the last unfinished run of this file.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue the last unfinished run of this file; start one if there is none.")
+]
 
 
 def with_clock(overrides: list[str] | None, clock: str | None) -> list[str]:

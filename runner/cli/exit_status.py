@@ -13,6 +13,7 @@ from typing import NoReturn
 import typer
 
 from ground.shown_text import one_line
+from ground.strict_model import InputError
 from runner.runs.faults import BAD_INPUT, MACHINE_LACKS, status_of
 
 DEBUG = "WANBED_DEBUG"
@@ -29,11 +30,12 @@ class Terminated(BaseException):
         self.number = number
 
 
-def fail(message: str, status: int) -> NoReturn:
-    """Print the message as one line to standard error, and exit with ``status``."""
+def fail(message: str, status: int, *more: str) -> NoReturn:
+    """Print each message as one line to standard error, and exit with ``status``."""
     if os.environ.get(DEBUG, "0") not in {"", "0"}:
         _print_traceback(sys.exc_info()[1])
-    print(f"wanbed: {one_line(message)}", file=sys.stderr)
+    for line in (message, *more):
+        print(f"wanbed: {one_line(line)}", file=sys.stderr)
     raise typer.Exit(status)
 
 
@@ -48,9 +50,20 @@ def _print_traceback(fault: BaseException | None) -> None:
     traceback.print_exception(fault)
 
 
+def _notes(fault: BaseException) -> list[str]:
+    return getattr(fault, "__notes__", [])
+
+
+def _with_notes(line: str, fault: BaseException) -> str:
+    """Return the line, followed by the notes that were added to the error."""
+    return "; ".join((line, *_notes(fault)))
+
+
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Report each expected error of the block in one line and exit with its status. Others keep their traceback.
+
+    An InputError has a line for each mistake.
 
     A file or folder that cannot be used counts as bad input. SIGTERM and SIGHUP unwind the block like an interrupt from
     the keyboard, so that everything is cleaned up.
@@ -69,29 +82,36 @@ def one_line_errors() -> Iterator[None]:
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.partition(".")[0] != "mininet":
-            raise
-        fail(
-            "Mininet is not installed, and only a simulation does without: ./setup.sh, or pip install mininet",
-            MACHINE_LACKS,
-        )
-    except KeyboardInterrupt:
-        fail(_INTERRUPTED, 128 + signal.SIGINT)
+    except KeyboardInterrupt as interrupt:
+        fail(_with_notes(_INTERRUPTED, interrupt), 128 + signal.SIGINT)
     except Terminated as end:
-        fail("terminated, nothing of it is left running", 128 + end.number)
+        fail(_with_notes("terminated, nothing of it is left running", end), 128 + end.number)
     except BrokenPipeError:
         # The reader of standard output has gone. Redirect it, so that flushing the buffer at exit does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(128 + signal.SIGPIPE) from None
     except Exception as fault:
-        if isinstance(fault.__cause__, KeyboardInterrupt):  # Python wraps one that arrives while a class is made.
-            fail(_INTERRUPTED, 128 + signal.SIGINT)
-        if (status := status_of(fault)) is not None:
-            fail(str(fault), status)
-        if not isinstance(fault, OSError) or (fault.filename is None and fault.errno != errno.ENOSPC):
-            raise
-        fail(f"{fault.filename or 'standard output'}: {fault.strerror}: give another place, or make room", BAD_INPUT)
+        _fail_if_expected(fault)
+        raise
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _fail_if_expected(fault: Exception) -> None:
+    """End the command for an expected error. Return for any other, a bug of this program."""
+    if isinstance(fault, InputError):
+        first, *others = (*fault.mistakes, *_notes(fault))
+        fail(first, BAD_INPUT, *others)
+    if isinstance(fault.__cause__, KeyboardInterrupt):  # Python wraps one that arrives while a class is made.
+        fail(_with_notes(_INTERRUPTED, fault), 128 + signal.SIGINT)
+    if isinstance(fault, ModuleNotFoundError) and (fault.name or "").partition(".")[0] == "mininet":
+        fail(
+            "Mininet is not installed, and only a simulation does without: ./setup.sh, or pip install mininet",
+            MACHINE_LACKS,
+        )
+    if (status := status_of(fault)) is not None:
+        fail(_with_notes(str(fault), fault), status)
+    if isinstance(fault, OSError) and (fault.filename is not None or fault.errno == errno.ENOSPC):
+        line = f"{fault.filename or 'standard output'}: {fault.strerror}: give another place, or make room"
+        fail(_with_notes(line, fault), BAD_INPUT)

@@ -42,13 +42,17 @@ def list_trials(experiment: Experiment, as_json: bool) -> None:
 
 
 def show_outcome(path: Path, as_json: bool) -> bool:
-    """Write a run's report and summary file and print the summary. Return whether every link is as configured."""
+    """Write a run's report and summary file and print the summary. Return whether every link is as configured.
+
+    If links or machine were not, the last line says so.
+    """
     # Drawing and data frames take a second to load, which --dry-run and a refused file spare.
     from results.comparison.run_description import not_modelled_in  # noqa: PLC0415
     from results.reading.summary import summary_rows  # noqa: PLC0415
     from results.reading.summary_table import write_summary  # noqa: PLC0415
     from results.report.prefill.prefill_service import prefill_rows  # noqa: PLC0415
     from results.report.report import write_report  # noqa: PLC0415
+    from runner.cli.ending import ending  # noqa: PLC0415
     from runner.cli.prefill_outcome import prefill_documents, prefill_table, unfinished_warning  # noqa: PLC0415
 
     run = load(path)
@@ -67,7 +71,9 @@ def show_outcome(path: Path, as_json: bool) -> bool:
             console.print(prefill_table(prefill))
     if warning := unfinished_warning(prefill):
         log(warning)
-    print(f"report: {report}", file=sys.stderr if as_json else sys.stdout)
+    print(f"report: {report}", file=sys.stderr if as_json else sys.stdout, flush=True)
+    if (line := ending(run, report)) is not None:
+        log(line)
     return run.simulated or all(row["calibrated"] for row in rows)
 
 

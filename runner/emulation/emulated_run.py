@@ -12,7 +12,8 @@ from runner.resolve.prefill.computed_prefill import check_memory_for_weights
 from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import planned_without
 from runner.runs.placement_searches import cut_off_lines
-from runner.runs.run_folder import Log, begin_run, check_runs_folder, completed, exclusively, resume_run
+from runner.runs.resuming import kept_trials, resumed
+from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 from testbed.claims.leftovers import leftovers_text
 from testbed.kernel.missing import MissingError
 
@@ -73,8 +74,8 @@ def _run_here(
 
     services = [variant.service for point in experiment.points() for variant in point.variants]
     check_memory_for_weights(service for service in services if service is not None)
-    store = resume_run(experiment, runs) if resume else None
-    if store is not None and completed(store, log):
+    store = resumed(experiment, runs, log) if resume else None
+    if store is not None and store.manifest["complete"]:
         return store.path
     usable_substrate(substrate)
     if text := leftovers_text():
@@ -91,7 +92,7 @@ def _run_here(
     factor = float(store.manifest["dilation"])
     if factor != 1:
         log(f"dilation {factor:g}: delays and compute take {factor:g} times as long, rates are divided by it")
-    with exclusively(store.path):
+    with kept_trials(experiment, store), exclusively(store.path):
         run_trials(
             experiment,
             store,

@@ -8,11 +8,11 @@ paths themselves. Setting a value returns a changed copy.
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, JsonValue
 
+from ground.nearest_name import did_you_mean
 from ground.shown_text import one_line, shortened, shown
 from ground.strict_model import InputError, prefixed
 from ground.yaml_document import parse_yaml
@@ -100,9 +100,8 @@ def _unknown(step: str, where: str, annotations: list[Any]) -> str:
     )
     inside = f" in {where}" if where else ""
     if names:
-        near = get_close_matches(step, names, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(names)}"
-        return f"no field {step!r}{inside}, {remedy}"
+        known = f"known here: {', '.join(names)}"
+        return f"no field {step!r}{inside}, {did_you_mean(step, names, known)}"
     if any(get_origin(kind) in (tuple, list) for kind in kinds):
         return f"{where} is a list, {step!r} is no index: count from 0"
     return f"{where} is a single value, it has no field {step!r}: set {where} itself"

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from ground.nearest_name import did_you_mean
 from ground.shown_text import shown
 from ground.strict_model import StrictModel
 from ground.units import DurationNs, SizeBytes, format_size
@@ -64,8 +64,8 @@ def _number(name: str, least: float, most: float, example: str) -> PlainValidato
 def _model_name(written: object) -> str:
     if isinstance(written, str) and written in INFERENCE_MODELS:
         return written
-    near = get_close_matches(written, INFERENCE_MODELS, n=1) if isinstance(written, str) else []
-    remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(INFERENCE_MODELS)}"
+    known = f"known: {', '.join(INFERENCE_MODELS)}"
+    remedy = did_you_mean(written, INFERENCE_MODELS, known) if isinstance(written, str) else known
     raise ValueError(f"there is no inference model {shown(written)}, {remedy}")
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import pairwise
 
+from ground.nearest_name import did_you_mean
 from ground.strict_model import InputError
 from testbed.network.topology import Datacenter, Host, Topology
 
@@ -174,8 +174,7 @@ def _configured_homes(
             raise InputError(f"{place}: a list of {len(names)} for {stages} stages, name one datacenter for each stage")
         for stage, name in enumerate(names):
             if name not in known:
-                near = get_close_matches(name, known, n=1)
-                remedy = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+                remedy = did_you_mean(name, known, f"there are {', '.join(known)}")
                 raise InputError(f"{place}.{stage}: no datacenter {name!r}, {remedy}")
     for datacenter in topology.datacenters:
         wanted, available = sum(list(names).count(datacenter.name) for names in homes), _gpus(datacenter)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ground.own_code import EndlessCallError, described
 from ground.strict_model import InputError, prefixed
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.quantities import AUTO
@@ -11,6 +12,7 @@ from runner.experiment.training_spec import MAX_STAGES
 from runner.resolve.boundary_costs import pipelines_to_share
 from runner.resolve.cell_costs import cell_costs
 from runner.resolve.checks.all_reduce_check import check_all_reduce
+from runner.resolve.checks.schedule_check import check_schedule, planned
 from runner.resolve.checks.trial_extent import check_extent
 from runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
 from runner.resolve.prefill.prefill_resolution import with_service
@@ -22,7 +24,7 @@ from workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP, c
 from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, options_for
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
 from workloads.schedules.registry import schedule_class_path
-from workloads.schedules.schedule import Schedule, create_schedule, load_schedule
+from workloads.schedules.schedule import Schedule, load_schedule
 
 
 @dataclass(frozen=True)
@@ -214,15 +216,13 @@ def _checked_plan(written: WrittenVariant, schedule: type[Schedule], costs: Cell
     options = written.variant.options
     try:
         if not issubclass(schedule, PlannedSchedule):
-            create_schedule(path, costs.shape, options)
+            check_schedule(path, costs.shape, options)
             return None
-        plan = schedule.plan(costs, **options)
-        create_schedule(path, costs.shape, options_for(plan, 0))
-    except TypeError as mismatch:
-        raise InputError(f"{field}: {path}: {mismatch}") from None
+        plan = planned(schedule, costs, options)
+        check_schedule(path, costs.shape, options_for(plan, 0))
     except ValueError as refusal:
         raise InputError(f"{field}: {refusal}") from None
-    except Exception as fault:
+    except (Exception, EndlessCallError) as fault:
         # A schedule of another package may raise anything.
-        raise InputError(f"{field}: {path}: {type(fault).__name__}: {fault}") from fault
+        raise InputError(f"{field}: {path}: {described(fault, schedule)}") from fault
     return plan

@@ -40,10 +40,10 @@ def check_runs_folder(root: Path) -> None:
         raise InputError(f"--runs: {existing} may not be written to, give another place for runs")
 
 
-def resume_run(experiment: Experiment, root: Path) -> RunStore:
+def latest_run(experiment: Experiment, root: Path) -> RunStore | None:
     """Return the latest unfinished run of this exact configuration below ``root``, or the latest one if all finished.
 
-    Raise InputError if there is none.
+    Return None if there is none.
     """
     found: list[RunStore] = []
     for folder in root.iterdir() if root.is_dir() else []:
@@ -53,25 +53,11 @@ def resume_run(experiment: Experiment, root: Path) -> RunStore:
             continue
         if store.manifest.get("config_hash") == experiment.config_hash:
             found.append(store)
-    if not found:
-        raise InputError(f"--resume: {root} holds no run of this configuration, leave --resume out to start one")
-    return max(found, key=lambda store: (not store.manifest["complete"], store.manifest["created"], store.path.name))
-
-
-def completed(store: RunStore, log: Log) -> bool:
-    """Return whether a run that is to be continued has ended already, and log it if so."""
-    if store.manifest["complete"]:
-        log(f"{store.path} is complete already, nothing is run again")
-        return True
-    return False
-
-
-def latest_run(experiment: Experiment, runs: Path) -> RunStore | None:
-    """Return the run that ``resume_run`` would continue below ``runs``, None if there is none."""
-    try:
-        return resume_run(experiment, runs)
-    except (InputError, RunError):
-        return None
+    return max(
+        found,
+        key=lambda store: (not store.manifest["complete"], store.manifest["created"], store.path.name),
+        default=None,
+    )
 
 
 @contextmanager

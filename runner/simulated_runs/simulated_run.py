@@ -13,7 +13,8 @@ from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import left_to_times, simulated_without
 from runner.runs.placement_searches import cut_off_lines
 from runner.runs.progress import Progress
-from runner.runs.run_folder import Log, begin_run, check_runs_folder, completed, exclusively, resume_run
+from runner.runs.resuming import kept_trials, resumed
+from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 
 
 def simulated_run(
@@ -26,8 +27,8 @@ def simulated_run(
     """
     from runner.simulated_runs.simulated_sweep import simulate_sweep  # noqa: PLC0415 - spared by --dry-run and a refused file
 
-    store = resume_run(experiment, runs) if resume else None
-    if store is not None and completed(store, log):
+    store = resumed(experiment, runs, log) if resume else None
+    if store is not None and store.manifest["complete"]:
         return store.path
     if store is None:
         check_runs_folder(runs)
@@ -38,7 +39,11 @@ def simulated_run(
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)
     log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
-    with exclusively(store.path), Progress(len(trials), finished, stream=stream) as progress:
+    with (
+        kept_trials(experiment, store),
+        exclusively(store.path),
+        Progress(len(trials), finished, stream=stream) as progress,
+    ):
         simulate_sweep(experiment, store, jobs=jobs or len(os.sched_getaffinity(0)), progress=progress)
         store.finish()
     return store.path

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ground.wanbed_error import WanbedError
-from workloads.schedules.action import Action, ActionKind
+from runner.resolve.checks.schedule_check import awaited
 from workloads.schedules.schedule import Schedule
 
 
@@ -20,25 +20,5 @@ def deadlock(pipeline: int, stage: int, schedule: Schedule, last_events: Iterabl
     events = "; ".join(last_events) or "none"
     return DeadlockError(
         f"{type(schedule).__name__} deadlocks: stage {stage} of pipeline {pipeline} waits for "
-        f"{_awaited(schedule, stage)}; last events: {events}"
+        f"{awaited(schedule, stage)}; last events: {events}"
     )
-
-
-def _awaited(schedule: Schedule, stage: int) -> str:
-    """Return the next action of ``stage``, with the reason why it has not started."""
-    for kind in schedule.kinds(stage)[::-1]:
-        for microbatch in schedule.awaiting(stage, kind):
-            action = Action(kind, microbatch)
-            if schedule.ready(stage, action):
-                return f"the {action}, which is ready and not chosen"
-            return f"the {action}, {_reason(schedule, stage, action)}"
-    return "an end that it does not announce: all its actions are done"
-
-
-def _reason(schedule: Schedule, stage: int, action: Action) -> str:
-    if action.kind is not ActionKind.FORWARD:
-        return "whose gradient has not come"
-    bound = schedule.shape.most_in_flight(stage)
-    if schedule.in_flight(stage) >= bound:
-        return f"where the memory bound of {bound} microbatches is reached"
-    return "whose activation has not come"

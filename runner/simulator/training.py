@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from itertools import count
 from typing import Any, Protocol
 
+from ground.own_code import described
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.deadlock import SimulationError, deadlock
 from runner.simulator.event_queue import EventQueue, Handler
@@ -202,7 +203,7 @@ class Training:
 
     def _fault(self, fault: Exception) -> SimulationError:
         """Return the one-line error for an exception that a schedule has raised."""
-        what = str(fault) if isinstance(fault, ScheduleError) else f"{type(fault).__name__}: {fault}"
+        what = str(fault) if isinstance(fault, ScheduleError) else described(fault, self._schedule_class)
         return SimulationError(f"{self._schedule_class.__name__} fails: {what}")
 
     def _begin(self, rank: _Rank) -> None:

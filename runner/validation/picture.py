@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
+from ground.atomic_write import naming
 from results.report.charts.drawing.colours import variant_styles
 from runner.validation.comparison import Comparison
 from runner.validation.validation import POINT_LIMIT
@@ -64,7 +65,8 @@ def draw_picture(comparisons: Sequence[Comparison], path: Path) -> None:
         _tick(times, span, both=True)
         _tick(errors, span, both=False)
         times.legend(shown, list(styles), frameon=False, loc="upper left")
-        figure.savefig(path, format="png", dpi=110, metadata={"Software": None})
+        with naming(path):
+            figure.savefig(path, format="png", dpi=110, metadata={"Software": None})
 
 
 def _span(comparisons: Sequence[Comparison]) -> tuple[float, float]:

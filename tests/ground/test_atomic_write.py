@@ -1,8 +1,11 @@
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from ground.atomic_write import PARTIAL, write_whole, written_whole
+from ground.regular_file import NotRegularFileError
 
 
 def test_a_file_is_replaced_when_the_block_has_ended(tmp_path: Path) -> None:
@@ -37,6 +40,30 @@ def test_what_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
     path.with_name(path.name + PARTIAL).write_text("left over, and longer")
     write_whole(path, "é")
     assert path.read_bytes() == "é".encode()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_without_a_name_gets_that_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    with pytest.raises(OSError, match="No space left on device") as full, written_whole(path):
+        raise OSError(errno.ENOSPC, "written by a library in other words")
+    assert full.value.filename == str(path)
+    assert full.value.strerror == "No space left on device"
+
+
+def test_an_error_with_a_name_keeps_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as missing, written_whole(tmp_path / "a.json"):
+        (tmp_path / "other").read_text()
+    assert missing.value.filename == str(tmp_path / "other")
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    """As root, writing to /dev/null would otherwise leave a file there."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(NotRegularFileError):
+        write_whole(path, "text")
+    assert path.is_fifo()
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -1,7 +1,9 @@
-import pytest
-from pydantic import ValidationError
+from typing import Annotated
 
-from ground.strict_model import InputError, LocatedError, StrictModel, parse_model, prefixed
+import pytest
+from pydantic import Field, ValidationError
+
+from ground.strict_model import MOST_MISTAKES, InputError, LocatedError, StrictModel, parse_model, prefixed
 from ground.units import DurationNs
 from testbed.network.topology_spec import TopologySpec
 
@@ -12,7 +14,7 @@ class Lamp(StrictModel):
 
 
 class Room(StrictModel):
-    lamps: tuple[Lamp, ...] = ()
+    lamps: Annotated[tuple[Lamp, ...], Field(min_length=1)] = ()
     light: Lamp | None = None
 
 
@@ -55,10 +57,41 @@ def test_a_wrong_unit_is_refused_with_the_remedy() -> None:
     assert text == "room.yaml: light.warmup: 40 has no unit: write a duration like 40ms, 50us or 2s"
 
 
-def test_of_several_faults_the_unknown_field_is_reported_and_the_rest_counted() -> None:
-    text = refusal({"light": {"colour": 3, "warmup": 40, "bulb": 1}})
-    assert text.startswith("room.yaml: light.bulb: unknown field")
-    assert text.endswith("(and 2 more)")
+def mistakes(document: object) -> tuple[str, ...]:
+    with pytest.raises(InputError) as caught:
+        parse_model(Room, document, "room.yaml")
+    return caught.value.mistakes
+
+
+def test_every_mistake_is_a_line_of_its_own_and_unknown_fields_come_first() -> None:
+    assert mistakes({"light": {"colour": 3, "warmup": 40, "bulb": 1}}) == (
+        "room.yaml: light.bulb: unknown field, known here: colour, warmup",
+        "room.yaml: light.colour: 3 is no text: put it in quotes",
+        "room.yaml: light.warmup: 40 has no unit: write a duration like 40ms, 50us or 2s",
+    )
+
+
+def test_mistakes_beyond_the_fifth_are_counted() -> None:
+    lines = mistakes({"lamps": [{"colour": 3}] * 12})
+    assert len(lines) == MOST_MISTAKES + 1
+    assert lines[-1] == "room.yaml: and 7 more, mend these first"
+
+
+def test_a_misspelt_field_is_not_reported_as_missing_too() -> None:
+    (line,) = mistakes({"light": {"color": "red"}})
+    assert line == "room.yaml: light.color: unknown field, did you mean 'colour'?"
+
+
+def test_a_list_is_not_blamed_for_a_mistake_in_its_entry() -> None:
+    (line,) = mistakes({"lamps": [1]})
+    assert line == "room.yaml: lamps.0: this is a section: give its fields, like {name: value}"
+
+
+def test_a_prefix_goes_in_front_of_every_mistake() -> None:
+    with pytest.raises(InputError) as caught, prefixed("exp.yaml: "):
+        raise InputError("seed: bad", "repeats: bad")
+    assert caught.value.mistakes == ("exp.yaml: seed: bad", "exp.yaml: repeats: bad")
+    assert str(caught.value) == "exp.yaml: seed: bad; exp.yaml: repeats: bad"
 
 
 @pytest.mark.parametrize("document", [None, [], "text", 5])

@@ -115,3 +115,9 @@ def test_printed_sizes_parse_to_the_same_value(size_bytes: int) -> None:
 def test_printed_fractions_parse_to_the_same_value(hundredths_of_percent: int) -> None:
     fraction = hundredths_of_percent / 10_000
     assert units.parse_fraction(units.format_fraction(fraction)) == pytest.approx(fraction)
+
+
+def test_digits_of_another_script_are_refused() -> None:
+    """They look like others to a reader, such as an Arabic one like a bar."""
+    with pytest.raises(ValueError, match="is not a duration"):
+        units.parse_duration_ns("\u0661ms")

@@ -172,6 +172,13 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
         read_document(tmp_path / "exp.yaml")
 
 
-def test_an_endless_file_is_refused() -> None:
+def test_a_file_too_large_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "exp.yaml"
+    path.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
     with pytest.raises(InputError, match="larger than 1 MiB"):
+        read_document(path)
+
+
+def test_an_endless_file_is_refused() -> None:
+    with pytest.raises(InputError, match="it is a device, not a regular file"):
         read_document(Path("/dev/zero"))

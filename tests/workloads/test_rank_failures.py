@@ -151,7 +151,7 @@ def test_a_rank_whose_parent_has_ended_already_does_not_begin(tmp_path: Path, st
     ("changes", "line"),
     [
         ({"schedule": "nowhere:Schedule"}, "nowhere:Schedule: No module named 'nowhere'"),
-        ({"schedule_options": {"depth": 3}}, "unexpected keyword argument 'depth'"),
+        ({"schedule_options": {"depth": 3}}, "no option 'depth': it takes"),
         ({"epoch_ns": 2**62}, "epoch_ns: lies in the future"),
         ({"congestion": "fancy"}, "the kernel refuses the congestion control 'fancy'"),
     ],

@@ -5,12 +5,12 @@ Shipped profiles are in ``profiles/`` beside this module; a user's own profile i
 """
 
 from abc import abstractmethod
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
+from ground.nearest_name import did_you_mean
 from ground.strict_model import InputError, StrictModel
 from ground.units import MAX_DURATION_NS
 from workloads.inference.inference_model import InferenceModel
@@ -136,8 +136,7 @@ def load_prefill_profile(
         return read_prefill_profile((relative_to or Path()) / name_or_path).profile_of(model)
     names = prefill_profile_names()
     if name_or_path not in names:
-        near = get_close_matches(name_or_path, names, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+        remedy = did_you_mean(name_or_path, names, f"known: {', '.join(names)}")
         raise InputError(f"prefill.profile: there is none of the name {name_or_path!r}, {remedy}")
     return read_prefill_profile(_SHIPPED / f"{name_or_path}{_SUFFIX}").profile_of(model)
 

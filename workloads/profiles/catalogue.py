@@ -5,12 +5,12 @@ in the group ``wanbed.profiles`` whose value is the path of such a file (the sam
 YAML). A user's own file is given by its path.
 """
 
-from difflib import get_close_matches
 from functools import lru_cache
 from os import fspath
 from pathlib import Path
 
 from ground.entry_points import installed
+from ground.nearest_name import did_you_mean
 from ground.strict_model import InputError
 from workloads.profiles.compute_profile import ComputeProfile, EstimatedProfile, MeasuredProfile
 from workloads.profiles.profile_document import parse_content, read_content
@@ -37,8 +37,7 @@ def load_profile(name_or_path: str, *, relative_to: Path | None = None) -> Compu
         return read_profile((relative_to or Path()) / name_or_path)
     paths = _profile_paths()
     if name_or_path not in paths:
-        near = get_close_matches(name_or_path, paths, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(paths))}"
+        remedy = did_you_mean(name_or_path, paths, f"known: {', '.join(sorted(paths))}")
         raise InputError(f"compute.profile: there is none of the name {name_or_path!r}, {remedy}")
     return read_profile(paths[name_or_path])
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from ground.regular_file import regular_file
 from ground.shown_text import MAX_DIGITS
 from ground.strict_model import InputError, StrictModel, parse_model
 
@@ -22,7 +23,7 @@ def _whole_number(written: str) -> int:
 def read_content(path: Path, what: str) -> bytes:
     """Read at most ``MAX_FILE_BYTES`` + 1 bytes of the file. Raise InputError, one line with the path."""
     try:
-        with path.open("rb") as file:
+        with regular_file(path).open("rb") as file:
             return file.read(MAX_FILE_BYTES + 1)
     except OSError as fault:
         raise InputError(f"{path}: {fault.strerror or fault}, give a readable {what}") from None

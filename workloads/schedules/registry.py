@@ -6,9 +6,9 @@ by that path in place of a name.
 """
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 from ground.entry_points import installed
+from ground.nearest_name import did_you_mean
 from ground.strict_model import InputError
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.schedule import Schedule, create_schedule
@@ -34,9 +34,8 @@ def schedule_class_path(name: str, *, also: Sequence[str] = ()) -> str:
         raise InputError(f"schedule: several packages bring a schedule {name!r} ({', '.join(sorted(paths))}), keep one")
     if not paths:
         names = sorted((*schedule_names(), *also))
-        near = get_close_matches(name, names, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-        raise InputError(f"schedule: no schedule {name!r}, {remedy}")
+        known = f"there are {', '.join(names)}"
+        raise InputError(f"schedule: no schedule {name!r}, {did_you_mean(name, names, known)}")
     return paths.pop()
 
 

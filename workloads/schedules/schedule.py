@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ground.class_path import create, load_subclass
+from ground.own_code import described
+from ground.shown_text import shown
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -63,13 +65,20 @@ class Schedule(ABC):
         """Return the action to start now at ``stage``; None while one is running there, or to wait for a message.
 
         A returned action counts as started: the caller starts it at once and calls ``finished`` when it has ended.
-        Raise ScheduleError if the policy chose an action that is not ready.
+        Raise ScheduleError if the policy chose an action that is not ready, or raised an error of its own.
         """
         state = self._stages[stage]
         if state.running is not None:
             return None
-        action = self.choose(stage)
+        try:
+            action = self.choose(stage)
+        except ScheduleError:
+            raise
+        except Exception as fault:
+            raise ScheduleError(described(fault, type(self))) from fault
         if action is not None:
+            if not isinstance(action, Action):
+                raise ScheduleError(f"{type(self).__name__} chose {shown(action)} at stage {stage}, which is no Action")
             if not self.ready(stage, action):
                 raise ScheduleError(f"{type(self).__name__} chose {action} at stage {stage}, which is not ready")
             state.started[action.kind].add(action.microbatch)

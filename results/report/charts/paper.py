@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ground.atomic_write import written_whole
 from ground.strict_model import InputError
 from results.records.run_store import slug
 from results.report.charts.chart import Chart, Drawing, LegendEntry
@@ -162,7 +164,11 @@ def _write(chart: Chart, drawing: Drawing, stem: Path, size: Size, options: Figu
         figure = draw(chart, drawing, size, options)
         for form in options.formats:
             files.append(stem.with_name(f"{stem.name}.{form}"))
-            figure.savefig(files[-1], format=form, dpi=DPI, facecolor="white", metadata=_METADATA[form])
+            # Drawn in memory: on a full disk, savefig raises what hides the reason.
+            drawn = BytesIO()
+            figure.savefig(drawn, format=form, dpi=DPI, facecolor="white", metadata=_METADATA[form])
+            with written_whole(files[-1]) as partial:
+                partial.write_bytes(drawn.getbuffer())
     return files
 
 

@@ -171,4 +171,6 @@ def _written(destination: Path, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        raise InputError(f"{destination}: cannot be written ({fault.strerror}), give another {option}") from None
+        raise InputError(
+            f"{fault.filename or destination}: cannot be written ({fault.strerror}), give another {option}"
+        ) from None

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ground.atomic_write import write_whole
 from ground.strict_model import InputError
 from results import load
 from runner.cli.arguments import AsJson, RunsFolder
@@ -93,11 +94,11 @@ def validate(
             try:
                 if picture is not None:
                     draw_picture(validation.comparisons, picture)
-                output.write_text(
-                    page(validation, loaded, picture.name if picture else None, agreement, section), encoding="utf-8"
-                )
+                write_whole(output, page(validation, loaded, picture.name if picture else None, agreement, section))
             except OSError as fault:
-                raise InputError(f"{output}: cannot be written ({fault.strerror}), give another --output") from None
+                raise InputError(
+                    f"{fault.filename or output}: cannot be written ({fault.strerror}), give another --output"
+                ) from None
         if as_json:
             print(
                 json.dumps(

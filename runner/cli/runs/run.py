@@ -47,7 +47,7 @@ def run(
 
     With `engine: simulate` in the file, this is `wanbed simulate`. With `clock: virtual` the trials run in virtual
     time, inside a guest kernel that `make virtual` builds. Exit status 1 if a link was outside tolerance; the run is
-    then marked.
+    then marked, and the last line says which links.
     """
     with one_line_errors():
         shortcuts = [f"{name}={value}" for name, value in (("engine", engine), ("clock", clock)) if value is not None]
@@ -76,6 +76,8 @@ def run(
                     log=log,
                 )
             except InsideError as failure:
+                for note in getattr(failure, "__notes__", []):
+                    log(note)
                 raise typer.Exit(failure.status) from None
         as_configured = show_outcome(path, as_json)
     if not as_configured:

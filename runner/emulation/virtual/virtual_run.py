@@ -10,7 +10,8 @@ from runner.emulation.virtual.virtual_clock import enter_virtual_time
 from runner.emulation.virtual.virtual_patience import quiet_patience_s
 from runner.emulation.virtual.virtual_progress import VirtualProgress
 from runner.resolve.experiment import Experiment
-from runner.runs.run_folder import Log, begin_run, check_runs_folder, completed, exclusively, resume_run
+from runner.runs.resuming import kept_trials, resumed
+from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 from testbed.virtual_time.guest_boot import check_visible
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 from testbed.virtual_time.watchdog import Patience
@@ -61,8 +62,8 @@ def virtual_run(
     """
     kernel = virtual_kernel()
     facts = {"virtual_time": {"kernel": kernel.record.release, "configuration_hash": kernel.record.configuration_hash}}
-    store = resume_run(experiment, runs) if resume else None
-    if store is not None and completed(store, log):
+    store = resumed(experiment, runs, log) if resume else None
+    if store is not None and store.manifest["complete"]:
         return store.path
     if store is None:
         check_runs_folder(runs)
@@ -72,7 +73,11 @@ def virtual_run(
         raise InputError(f"--resume: {store.path} was begun on another virtual-time kernel: leave --resume out")
     inner = InnerRun(str(store.path), source, str(directory))
     patience = Patience(quiet_virtual_s=quiet_patience_s(experiment))
-    with exclusively(store.path), VirtualProgress(experiment, store, stream=stream) as progress:
+    with (
+        kept_trials(experiment, store),
+        exclusively(store.path),
+        VirtualProgress(experiment, store, stream=stream) as progress,
+    ):
         status = enter_virtual_time(
             kernel,
             INNER_RUN,
@@ -83,6 +88,6 @@ def virtual_run(
             sign=progress.look,
         )
         progress.look()
-    if status:
-        raise InsideError(status)
+        if status:
+            raise InsideError(status)
     return store.path

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
+from ground.nearest_name import did_you_mean
 from ground.shown_text import one_line
 from ground.strict_model import InputError, prefixed
 from runner.experiment.prefill_spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
@@ -226,8 +226,7 @@ def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> Request
         )
     path = directory / prefill.trace
     if not path.is_file():
-        near = get_close_matches(prefill.trace, DRAWN, n=1)
-        remedy = f"did you mean {str(near[0])!r}?" if near else "give poisson, gamma, or the path of a trace"
+        remedy = did_you_mean(prefill.trace, DRAWN, "give poisson, gamma, or the path of a trace")
         raise InputError(f"prefill.trace: {one_line(str(path))} is no file: {remedy}")
     path = path.resolve()
     written = prefill.columns

@@ -284,11 +284,6 @@ def test_a_dry_run_of_a_single_sweep_point_names_the_experiment_and_makes_nothin
     assert os.listdir() == [file]
 
 
-def test_there_is_nothing_to_resume_before_a_first_run() -> None:
-    text = refusal(2, "run", written(SMALL), "--resume")
-    assert text == "--resume: runs holds no run of this configuration, leave --resume out to start one"
-
-
 @pytest.mark.usefixtures("able")
 def test_a_folder_for_runs_that_is_none_is_refused() -> None:
     text = refusal(2, "run", written(small(dilation=1)), "--runs", "exp.yaml")

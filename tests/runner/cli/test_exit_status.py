@@ -94,6 +94,13 @@ def test_every_expected_error_is_one_line_and_its_status(
     assert text.out == ""
 
 
+def test_every_mistake_of_an_input_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
+        raise InputError("exp.yaml: seed: is bad", "exp.yaml: repeats: is\nbad")
+    assert ended.value.exit_code == BAD_INPUT
+    assert capsys.readouterr().err == "wanbed: exp.yaml: seed: is bad\nwanbed: exp.yaml: repeats: is bad\n"
+
+
 @pytest.mark.parametrize("kind", [kind for kind, _ in STATUS])
 def test_subclasses_of_expected_errors_are_expected(kind: type[Exception]) -> None:
     special = type("Special", (kind,), {})

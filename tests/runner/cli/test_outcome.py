@@ -42,6 +42,43 @@ def test_links_outside_tolerance_on_a_saturated_machine_are_both_told(
     assert "NO, SATURATED: all cores 50.0 %" in row_of(tmp_path, {"saturated": 0.5}, capsys, within_tolerance=False)
 
 
+def last_line(
+    path: Path, capsys: pytest.CaptureFixture[str], load: dict[str, Any] | None = None, **options: Any
+) -> str:
+    run = write_run(path, {("10ms", "stock"): [[1.0, 1.0]], ("40ms", "stock"): [[1.0]]}, **options)
+    for trial in run.glob("trials/point-000/*/*/trial.json"):
+        trial.write_text(json.dumps({**json.loads(trial.read_text()), "machine_load": load or {}}))
+    show_outcome(run, as_json=False)
+    return "".join(capsys.readouterr().err.splitlines()[-1:]).replace(str(run), "RUN").replace("\u00a0", " ")
+
+
+def test_a_good_run_ends_with_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert last_line(tmp_path, capsys) == ""
+
+
+def test_the_last_line_says_which_links_were_outside_tolerance_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert last_line(tmp_path, capsys, within_tolerance=False) == (
+        "wanbed: 2 of 2 links outside tolerance at 2 of 2 sweep points (east to west): do not compare these figures; "
+        "run again on a machine that does nothing else, with lower rates, or with --clock virtual; "
+        "report: RUN/report.html"
+    )
+
+
+def test_the_last_line_says_in_which_trials_the_machine_was_saturated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = last_line(tmp_path, capsys, {"saturated": 0.5})
+    assert line.startswith("wanbed: the machine was saturated in 1 of 2 trials (stock): do not compare")
+
+
+def test_in_virtual_time_the_machine_is_not_blamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = last_line(tmp_path, capsys, within_tolerance=False, clock="virtual")
+    assert "compare the links in the report with the file" in line
+    assert "does nothing else" not in line
+
+
 def test_json_and_the_summary_file_have_the_load_of_each_trial(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,7 +61,7 @@ def test_a_name_without_a_near_match_lists_all() -> None:
 
 @pytest.mark.parametrize(
     ("options", "line"),
-    [({"depth": 1}, "unexpected keyword argument 'depth'"), ({"warmup_depth": 0}, "warmup_depth: 0 is below 1")],
+    [({"depth": 1}, "no option 'depth': it takes warmup_depth"), ({"warmup_depth": 0}, "warmup_depth: 0 is below 1")],
 )
 def test_options_that_a_schedule_refuses_are_bad_input(options: dict[str, object], line: str) -> None:
     with pytest.raises(InputError, match=line):

@@ -9,6 +9,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from ground.regular_file import regular_file
 from ground.strict_model import LocatedError
 from workloads.prefill.request import Request
 from workloads.prefill.sources.named_columns import TraceColumns
@@ -43,7 +44,7 @@ def read_trace(
     moments, prompts, outputs = array("q"), array("q"), array("q")
     skipped = 0
     try:
-        with path.open("rb") as file:
+        with regular_file(path).open("rb") as file:
             trace_format, lines = _format_and_lines(path, file, columns)
             for number, line in lines:
                 try:

@@ -1,5 +1,6 @@
 """Run ``wanbed simulate`` with a fake simulator core."""
 
+import errno
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -115,11 +117,11 @@ def test_a_deadlock_ends_with_status_2_and_one_line_and_keeps_what_had_finished(
     file = written(variants=[*SMALL["variants"], {"name": DEADLOCKING, "schedule": "gpipe"}])
     done = wanbed("simulate", file, "--jobs", "1")
     assert done.exit_code == 2
+    (folder,) = Path("runs").iterdir()
     assert done.stderr.splitlines()[-1] == (
         "wanbed: topology.wan.latency=10ms: deadlocks: stage 1 waits for the activation of microbatch 0; last: forward "
-        "0 at stage 0"
+        f"0 at stage 0; {folder} keeps 2 of 6 trials: the same command with --resume goes on"
     )
-    (folder,) = Path("runs").iterdir()
     run = results.load(folder)
     assert not run.complete
     assert [trial.variant for trial in run.trials] == ["gpipe", "1f1b"]
@@ -137,13 +139,56 @@ def test_a_run_that_was_cut_off_is_resumed_where_it_was(monkeypatch: pytest.Monk
             "simulate_sweep",
             partial(simulated_sweep.simulate_sweep.func, simulate=interrupted),  # type: ignore[attr-defined]
         )
-        assert wanbed("simulate", written(), "--jobs", "1").exit_code == 130
+        cut_off = wanbed("simulate", written(), "--jobs", "1")
+    assert cut_off.exit_code == 130
+    assert cut_off.stderr.splitlines()[-1].endswith("keeps 1 of 4 trials: the same command with --resume goes on")
     done = wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume")
     assert done.exit_code == 0, done.output
     assert "4 trials, 1 of them finished before" in done.stderr
     (folder,) = Path("runs").iterdir()
     assert results.load(folder).complete
-    assert "is complete already" in wanbed("simulate", "exp.yaml", "--resume").stderr
+    again = wanbed("simulate", "exp.yaml", "--resume")
+    assert again.exit_code == 0
+    assert f"--resume: {folder} is complete already, nothing is run again" in again.stderr
+    assert f"report: {folder}/report.html" in again.stdout
+
+
+def test_one_command_starts_continues_and_ends() -> None:
+    """A job script repeats the command with --resume until it succeeds."""
+    first = wanbed("simulate", written(), "--jobs", "1", "--resume")
+    assert first.exit_code == 0, first.output
+    assert "wanbed: --resume: runs holds no run of this file as it is now: a new one starts" in first.stderr
+    assert wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume").exit_code == 0
+    assert len(list(Path("runs").iterdir())) == 1
+
+
+def test_a_full_disk_is_reported_with_the_file_and_the_run_stays_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        # As Arrow raises it: without a file name.
+        raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+
+    assert wanbed("simulate", written(sweep={}), "--jobs", "1").exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(pq.ParquetWriter, "write_table", full)
+        done = wanbed("simulate", written(), "--jobs", "1")
+    assert done.exit_code == 2
+    line = done.stderr.splitlines()[-1]
+    assert "/repeat-0.partial/spans.parquet: No space left on device: give another place, or make room" in line
+    assert line.endswith("keeps 0 of 4 trials: the same command with --resume goes on")
+    for folder in Path("runs").iterdir():
+        results.load(folder)
+
+
+def test_a_run_that_cannot_be_begun_on_a_full_disk_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    file = written()
+    monkeypatch.setattr(Path, "write_text", full)
+    done = wanbed("simulate", file, "--jobs", "1")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("wanbed: --runs: runs: cannot be written to (No space left on device)")
+    assert os.listdir("runs") == []
 
 
 def test_ideal_transport_switches_every_effect_off() -> None:

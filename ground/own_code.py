@@ -1,0 +1,83 @@
+"""Call code of another author: an error names its file and line, and a call that does not end is given up.
+
+Only the standard library is used.
+"""
+
+import inspect
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+
+class EndlessCallError(BaseException):
+    """Raised inside a call that takes too long. No ``except Exception`` there catches it."""
+
+
+def described(fault: BaseException, kind: type) -> str:
+    """Return the fault as text, with file and line where it arose in the source file of the class ``kind``.
+
+    That is the last line of this file that was running. If none was, it is the line that defines the class.
+    """
+    text = str(fault) if isinstance(fault, EndlessCallError) else f"{type(fault).__name__}: {fault}"
+    return f"{text} ({_place(fault, kind)})"
+
+
+def _place(fault: BaseException, kind: type) -> str:
+    file: str | None = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if file is None:
+        return f"in {kind.__module__}"
+    line = None
+    trace = fault.__traceback__
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename) == Path(file):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if line is None:
+        try:
+            line = inspect.getsourcelines(kind)[1]
+        except (OSError, TypeError):
+            return file
+    return f"{file}:{line}"
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise EndlessCallError in the block after that time. Without effect outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def give_up(_: int, __: FrameType | None) -> NoReturn:
+        raise EndlessCallError(f"it has not returned after {seconds:g} s")
+
+    previous = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def check_options(function: Callable[..., object], positional: int, options: Mapping[str, object]) -> None:
+    """Raise ValueError with the options that ``function`` takes, if ``options`` has another or lacks one.
+
+    Its first ``positional`` parameters are no options.
+    """
+    parameters = list(inspect.signature(function).parameters.values())[positional:]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    names = [each.name for each in known]
+    takes = f"it takes {', '.join(names)}" if names else "it takes none"
+    for name in options:
+        if name not in names:
+            raise ValueError(f"no option {name!r}: {takes}")
+    for each in known:
+        if each.default is each.empty and each.name not in options:
+            raise ValueError(f"the option {each.name!r} is missing: {takes}")

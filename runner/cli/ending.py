@@ -1,0 +1,47 @@
+"""Say in one line how a run ended that did not end well: what happened, where its results are, and what to do."""
+
+from pathlib import Path
+
+from results.reading.run import Run
+from results.reading.saturation import MachineLoad
+from results.text.number_text import count_text, list_text
+
+_MOST_NAMED = 3
+
+
+def ending(run: Run, report: Path) -> str | None:
+    """Return the line for a run whose links or machine were not as configured, None for a good run."""
+    if run.simulated:
+        return None
+    facts = [fact for fact in (_links_outside(run), _saturated_trials(run)) if fact is not None]
+    if not facts:
+        return None
+    remedy = "run again on a machine that does nothing else, with lower rates, or with --clock virtual"
+    if run.manifest.get("clock") == "virtual":
+        remedy = "compare the links in the report with the file"
+    return f"{' and '.join(facts)}: do not compare these figures; {remedy}; report: {report}"
+
+
+def _links_outside(run: Run) -> str | None:
+    rows = run.calibration
+    outside = rows[~rows["within_tolerance"].astype(bool)]
+    measured = set(rows["sweep_point"])
+    unmeasured = {trial.point for trial in run.trials} - measured
+    if outside.empty:
+        return f"the links of {count_text(len(unmeasured), 'sweep point')} were not measured" if unmeasured else None
+    named = dict.fromkeys(
+        f"inside {row.source}" if row.scope == "intra" else f"{row.source} to {row.destination}"
+        for row in outside.itertuples()
+    )
+    names = list(named)[:_MOST_NAMED] + ([f"{len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else [])
+    points = set(outside["sweep_point"])
+    where = f" at {len(points)} of {len(measured)} sweep points" if len(measured) > 1 else ""
+    return f"{len(outside)} of {count_text(len(rows), 'link')} outside tolerance{where} ({list_text(names)})"
+
+
+def _saturated_trials(run: Run) -> str | None:
+    saturated = [trial for trial in run.trials if MachineLoad.of(trial.facts).saturated]
+    if not saturated:
+        return None
+    variants = list_text(list(dict.fromkeys(trial.variant for trial in saturated)))
+    return f"the machine was saturated in {len(saturated)} of {count_text(len(run.trials), 'trial')} ({variants})"

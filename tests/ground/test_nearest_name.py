@@ -1,0 +1,47 @@
+"""Test that a name is guessed only where it is near."""
+
+import pytest
+
+from ground.nearest_name import did_you_mean, nearest_name
+
+FIELDS = ("engine", "repeats", "seed", "sweep", "topology", "training", "variants", "wan", "rate", "iterations")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("repeat", "repeats"),
+        ("raet", "rate"),
+        ("sed", "seed"),
+        ("wann", "wan"),
+        ("Training", "training"),
+        ("topologie", "topology"),
+        ("varients", "variants"),
+        ("iteratoin", "iterations"),
+    ],
+)
+def test_a_misspelt_name_is_recognized(written: str, meant: str) -> None:
+    """A letter too many, one missing, another one, or two that changed places."""
+    assert nearest_name(written, FIELDS) == meant
+
+
+@pytest.mark.parametrize("written", ["events", "retries", "lan2", "s", "", "train", "x" * 10_000_000])
+def test_another_word_is_no_misspelt_name(written: str) -> None:
+    """A wrong guess would lead the reader away from the mistake."""
+    assert nearest_name(written, FIELDS) is None
+
+
+def test_names_of_one_form_are_not_taken_for_each_other() -> None:
+    """Half of their letters agree, and they are the names of two places."""
+    assert nearest_name("east", ["west", "north"]) is None
+
+
+def test_the_nearest_of_several_is_named() -> None:
+    """Not the first that is near."""
+    assert nearest_name("gpipes", ["gpipe-x", "gpipe"]) == "gpipe"
+
+
+def test_the_remedy_is_a_guess_or_what_the_caller_offers() -> None:
+    """The caller lists what there is."""
+    assert did_you_mean("wann", FIELDS, "known: all") == "did you mean 'wan'?"
+    assert did_you_mean("events", FIELDS, "known: all") == "known: all"

@@ -1,0 +1,129 @@
+"""Test that a schedule of another package is refused before anything runs, with the reason."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from runner.resolve.checks import schedule_check
+from runner.resolve.checks.schedule_check import check_schedule
+from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.gpipe import GPipe
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.schedule import Schedule
+
+SHAPE = PipelineShape(2, 4)
+FORWARD = ActionKind.FORWARD
+
+
+class Good(GPipe):
+    """A list that comes to an end."""
+
+
+class Raising(GPipe):
+    def order(self, stage: int) -> Sequence[Action]:
+        raise KeyError(stage)
+
+
+class RaisingConstructor(GPipe):
+    def __init__(self, shape: PipelineShape, *, depth: int = 1, width: int = 2) -> None:
+        super().__init__(shape)
+        self.ratio = depth / (width - 2)
+
+
+class Needing(GPipe):
+    def __init__(self, shape: PipelineShape, *, depth: int) -> None:
+        super().__init__(shape)
+        self.depth = depth
+
+
+class EndlessList(GPipe):
+    def order(self, stage: int) -> Iterator[Action]:  # type: ignore[override]
+        while True:
+            yield Action(FORWARD, 0)
+
+
+class NeverReturning(GPipe):
+    def order(self, stage: int) -> Sequence[Action]:
+        while True:
+            stage += 1
+
+
+class NoBackward(GPipe):
+    def order(self, stage: int) -> Sequence[Action]:
+        return [Action(FORWARD, microbatch) for microbatch in range(self.shape.microbatches)]
+
+
+class Twice(GPipe):
+    def order(self, stage: int) -> Sequence[Action]:
+        return [Action(FORWARD, 0), Action(FORWARD, 0)]
+
+
+class NoList(GPipe):
+    def order(self, stage: int) -> Any:
+        return None
+
+
+class Words(GPipe):
+    def order(self, stage: int) -> Any:
+        return ["forward"]
+
+
+class Waiting(Schedule):
+    def choose(self, stage: int) -> Action | None:
+        return None
+
+
+def fault(kind: type[Schedule], options: dict[str, object] | None = None) -> str:
+    with pytest.raises(ValueError, match=r".") as refused:
+        check_schedule(f"{__name__}:{kind.__qualname__}", SHAPE, options or {})
+    text = str(refused.value)
+    assert "\n" not in text
+    return text.removeprefix(f"{__name__}:{kind.__qualname__}: ")
+
+
+def test_a_schedule_that_ends_passes() -> None:
+    check_schedule(f"{__name__}:Good", SHAPE, {})
+
+
+def line_of(kind: type[Schedule], offset: int) -> str:
+    return f"({__file__}:{open(__file__).read().split(f'class {kind.__name__}(')[0].count(chr(10)) + 1 + offset})"
+
+
+def test_an_error_names_file_and_line() -> None:
+    assert fault(Raising) == f"KeyError: 0 {line_of(Raising, 2)}"
+    assert fault(RaisingConstructor) == f"ZeroDivisionError: division by zero {line_of(RaisingConstructor, 3)}"
+
+
+def test_wrong_options_list_the_right_ones() -> None:
+    assert fault(RaisingConstructor, {"depht": 3}) == "no option 'depht': it takes depth, width"
+    assert fault(Good, {"depth": 3}) == "no option 'depth': it takes none"
+    assert fault(Needing) == "the option 'depth' is missing: it takes depth"
+
+
+def test_an_endless_list_is_cut_at_the_most_actions_that_a_stage_has() -> None:
+    text = "EndlessList.order(0) has more than 8 actions, forward, backward of each of 4 microbatches"
+    assert fault(EndlessList) == text
+
+
+def test_a_call_that_never_returns_is_given_up_and_its_line_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_check, "CALL_LIMIT_S", 0.2)
+    text = fault(NeverReturning)
+    assert text.startswith(f"it has not returned after 0.2 s ({__file__}:")
+
+
+def test_a_deadlock_names_what_the_stage_waits_for_and_what_its_list_has_next() -> None:
+    assert fault(NoBackward) == (
+        "deadlocks: stage 1 waits for the backward of microbatch 0, which is ready and not chosen (the stage's list "
+        "has ended)"
+    )
+    assert fault(Twice) == (
+        "deadlocks: stage 0 waits for the forward of microbatch 1, which is ready and not chosen (the stage's list has "
+        "the forward of microbatch 0 next)"
+    )
+    assert fault(Waiting) == "deadlocks: stage 0 waits for the forward of microbatch 0, which is ready and not chosen"
+
+
+def test_a_list_of_something_else_is_refused() -> None:
+    assert fault(NoList).startswith(f"TypeError: 'NoneType' object is not iterable ({__file__}:")
+    assert fault(Words) == "Words.order(0) has 'forward' at position 0, which is no Action"

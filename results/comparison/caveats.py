@@ -10,7 +10,7 @@ from results.comparison.run_description import first_point
 from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
 from results.reading.not_modelled import not_modelled_text, of_variant, simulated_without
 from results.reading.run import Run
-from results.reading.saturation import MachineLoad
+from results.reading.summaries.saturation import MachineLoad
 from results.text.number_text import count_text, list_text, shortened
 
 MAX_LISTED = 3

@@ -16,7 +16,7 @@ from results.comparison.pairing import Pair
 from results.reading.link_documents import directed_links
 from results.reading.not_modelled import of_links, simulated_without
 from results.reading.run import Run
-from results.reading.summary import calibrated_points
+from results.reading.summaries.summary import calibrated_points
 from results.text.number_text import count_text, milliseconds_text, percent_text, rate_text
 
 CALIBRATION = "calibration"

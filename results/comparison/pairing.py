@@ -7,10 +7,10 @@ from typing import Any
 from ground.strict_model import InputError
 from results.comparison.repeatability import repeatable_within
 from results.metrics.bootstrap import median_of_medians
-from results.reading.headline import point_text
 from results.reading.run import Run
-from results.reading.saturation import Saturation
 from results.reading.stored_trial import swept_values
+from results.reading.summaries.headline import point_text
+from results.reading.summaries.saturation import Saturation
 from results.text.number_text import list_text
 
 

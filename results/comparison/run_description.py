@@ -5,7 +5,6 @@ from typing import Any
 
 from ground.impairments import NOT_SIMULATED
 from results.comparison.manifest_differences import incomparable
-from results.reading.headline import point_text
 from results.reading.not_modelled import (
     NotModelled,
     gathered,
@@ -15,9 +14,10 @@ from results.reading.not_modelled import (
     simulated_without,
 )
 from results.reading.run import Run
-from results.reading.saturation import MachineLoad
 from results.reading.stored_trial import swept_values
-from results.reading.summary import calibrated_points
+from results.reading.summaries.headline import point_text
+from results.reading.summaries.saturation import MachineLoad
+from results.reading.summaries.summary import calibrated_points
 from results.text.number_text import count_text, list_text, size_text
 
 MAX_VALUES_LISTED = 12

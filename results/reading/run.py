@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from results.reading.run_documents import read_manifest, read_trials
 from results.reading.stored_trial import StoredTrial
-from results.reading.summary import summarize
+from results.reading.summaries.summary import summarize
 from results.records.documents import SIMULATE
 from results.records.schema import CALIBRATION
 from results.records.trial_files import read_calibration, read_trial_table
@@ -22,8 +22,8 @@ class Run:
     """A run: its manifest and what its finished trials left.
 
     The data frames have the columns of ``results.records.schema``; ``summary`` those of
-    ``results.reading.summary.FIELDS``, its rows in the order of ``trials``: by sweep point, then variant as the
-    manifest lists them, then repeat.
+    ``results.reading.summaries.summary.FIELDS``. Its rows are in the order of ``trials``: by sweep point, then variant
+    as the manifest lists them, then repeat.
     """
 
     path: Path

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from ground.impairments import IMPAIRMENTS
-from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
+from results.reading.summaries.headline import point_text
 from results.text.impairment_text import impairment_text
 from results.text.number_text import count_text, list_text, milliseconds_text, percent_text, rate_text
 

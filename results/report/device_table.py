@@ -8,9 +8,9 @@ import pandas as pd
 
 from results import metrics
 from results.metrics import DeviceContention, Window
-from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
+from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import measured_window, rows_of_trial
 from results.text.number_text import UNKNOWN, percent_text, rate_text, ratio_text, size_text
 

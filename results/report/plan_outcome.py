@@ -7,9 +7,9 @@ optimizer, which no plan orders.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
+from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import rows_of_trial, warmup_iterations
 from results.report.plan_causes import PLANNED_KINDS, plan_causes
 from results.text.number_text import count_text, percent_text, seconds_text

@@ -8,9 +8,9 @@ from pathlib import Path
 from ground.atomic_write import write_whole
 from results.comparison.manifest_differences import ManifestDifference, ReportedDifferences, reported_differences
 from results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
-from results.reading.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
 from results.reading.run import Run, load_run
 from results.reading.run_labels import run_labels, run_name
+from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
 from results.report.calibration_table import CalibrationTable, calibration_table
 from results.report.charts.chart import Chart
 from results.report.charts.drawing.colours import Styles

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from results.reading.headline import HeadlineRow
 from results.reading.run import Run
+from results.reading.summaries.headline import HeadlineRow
 from results.report.charts.chart import Chart
 from results.report.charts.connections import connections_chart
 from results.report.charts.drawing.colours import Styles

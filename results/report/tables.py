@@ -8,9 +8,9 @@ from typing import Any
 
 from results.comparison.manifest_differences import manifest_differences
 from results.metrics import IDLE_CAUSES
-from results.reading.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
 from results.reading.run import Run
 from results.reading.run_labels import run_labels
+from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
 from results.report.gpu_time_shares import PARTS, GpuTimeShares, gpu_time_shares
 from results.report.prefill.prefill_section import prefill_of
 from results.report.prefill.prefill_service import PrefillRow

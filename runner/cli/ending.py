@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from results.reading.run import Run
-from results.reading.saturation import MachineLoad
+from results.reading.summaries.saturation import MachineLoad
 from results.text.number_text import count_text, list_text
 
 _MOST_NAMED = 3

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from results import load
 from results.reading.not_modelled import NotModelled, not_modelled_text, of_links
-from results.reading.saturation import MachineLoad
+from results.reading.summaries.saturation import MachineLoad
 from runner.cli.link_listing import link_documents, print_links
 from runner.resolve.experiment import Experiment
 
@@ -48,8 +48,8 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     """
     # Drawing and data frames take a second to load, which --dry-run and a refused file spare.
     from results.comparison.run_description import not_modelled_in  # noqa: PLC0415
-    from results.reading.summary import summary_rows  # noqa: PLC0415
-    from results.reading.summary_table import write_summary  # noqa: PLC0415
+    from results.reading.summaries.summary import summary_rows  # noqa: PLC0415
+    from results.reading.summaries.summary_table import write_summary  # noqa: PLC0415
     from results.report.prefill.prefill_service import prefill_rows  # noqa: PLC0415
     from results.report.report import write_report  # noqa: PLC0415
     from runner.cli.ending import ending  # noqa: PLC0415

@@ -11,7 +11,7 @@ from runner.resolve.experiment import Experiment
 from runner.resolve.prefill.computed_prefill import check_memory_for_weights
 from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import planned_without
-from runner.runs.placement_searches import cut_off_lines
+from runner.runs.recorded.placement_searches import cut_off_lines
 from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 from testbed.claims.leftovers import leftovers_text

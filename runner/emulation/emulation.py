@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ground.strict_model import prefixed
-from results.reading.saturation import MachineLoad
+from results.reading.summaries.saturation import MachineLoad
 from results.records.run_store import RunStore
 from results.records.schema import CalibrationRow
 from results.records.trial_id import TrialId
@@ -15,8 +15,8 @@ from runner.emulation.small_transfers import bursts_of, path_text, small_transfe
 from runner.emulation.trial import TrialSpec, run_trial
 from runner.resolve.connection_count import count_connections
 from runner.resolve.experiment import Experiment, SweepPoint
-from runner.runs.manifest import without_repetition
 from runner.runs.progress import Progress
+from runner.runs.recorded.manifest import without_repetition
 from runner.runs.run_folder import Log
 from testbed.measurement.calibration import LinkMeasurement, calibrate
 from testbed.testbed import Testbed, bring_up

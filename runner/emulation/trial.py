@@ -27,7 +27,7 @@ from runner.resolve.dilation import undilated_span
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.runs.cut_connections import cut_facts
-from runner.runs.plan_record import plan_facts
+from runner.runs.recorded.plan_record import plan_facts
 from testbed.kernel.inside import in_virtual_time
 from testbed.testbed import Testbed
 from testbed.virtual_time.repeatability import wait_for_whole_second

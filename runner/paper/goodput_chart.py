@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from results.reading.headline import LATENCY_PATH
+from results.reading.summaries.headline import LATENCY_PATH
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import GREY, Style, variant_styles

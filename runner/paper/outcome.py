@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from results.reading.headline import LATENCY_PATH, headline
 from results.reading.run import Run
+from results.reading.summaries.headline import LATENCY_PATH, headline
 from results.reading.trial_frames import measured_window, rows_of_trial
 from results.report.prefill.prefill_service import prefill_rows
 from runner.paper.goodput import steady_goodput_bps

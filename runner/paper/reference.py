@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ground.atomic_write import write_whole
 from results.comparison.run_description import facts, warnings, what_was_run
-from results.reading.headline import HeadlineRow, by_point, headline
 from results.reading.run import Run
+from results.reading.summaries.headline import HeadlineRow, by_point, headline
 from results.report.charts.chart import Chart
 from results.report.charts.drawing.colours import Styles
 from results.report.charts.paper import write_figures

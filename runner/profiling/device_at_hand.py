@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ground.strict_model import InputError
-from runner.runs.machine_facts import cpu_model
+from runner.runs.recorded.machine_facts import cpu_model
 from testbed.gpus.gpu_assignment import VISIBLE_DEVICES
 from testbed.gpus.gpus import Gpu, machine_gpus, visible_gpus
 from testbed.gpus.nvml import Nvml, NvmlError, open_nvml

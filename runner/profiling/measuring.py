@@ -9,7 +9,7 @@ import torch
 
 from runner.profiling.device_at_hand import DeviceAtHand
 from runner.profiling.task import PromptsTask, StagesTask, stage_name
-from runner.runs.software_versions import library_versions
+from runner.runs.recorded.software_versions import library_versions
 from testbed.kernel.missing import MissingError
 from workloads.compute.device.torch_device import TorchDevice, create_device
 from workloads.compute.torch_work import TorchWork

@@ -10,7 +10,7 @@ from typing import Any
 from ground.strict_model import InputError
 from results.records.run_store import RunError, RunStore
 from runner.resolve.experiment import Experiment
-from runner.runs.manifest import gather_manifest
+from runner.runs.recorded.manifest import gather_manifest
 
 Log = Callable[[str], None]
 """A function that shows a line which is no result."""

@@ -11,8 +11,8 @@ from runner.experiment.quantities import AUTO
 from runner.resolve.experiment import Experiment
 from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import left_to_times, simulated_without
-from runner.runs.placement_searches import cut_off_lines
 from runner.runs.progress import Progress
+from runner.runs.recorded.placement_searches import cut_off_lines
 from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 

@@ -19,8 +19,8 @@ from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
 from runner.runs.faults import TrialError
-from runner.runs.plan_record import plan_facts
-from runner.runs.prefill_record import prefill_facts, prefill_rows
+from runner.runs.recorded.plan_record import plan_facts
+from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulate, Simulation
 from runner.tcp.effects import effects_of

@@ -8,11 +8,11 @@ from typing import Any
 from ground.impairments import NOT_SIMULATED
 from ground.shown_text import one_line
 from ground.strict_model import InputError
-from results.reading.headline import HeadlineRow, headline, point_text
 from results.reading.not_modelled import not_modelled_text
 from results.reading.run import Run
-from results.reading.saturation import MachineLoad
-from results.reading.summary import calibrated_points
+from results.reading.summaries.headline import HeadlineRow, headline, point_text
+from results.reading.summaries.saturation import MachineLoad
+from results.reading.summaries.summary import calibrated_points
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.not_modelled import links_without

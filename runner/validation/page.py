@@ -5,8 +5,8 @@ from typing import Any
 
 from ground.units import format_duration
 from results.comparison.run_description import warnings
-from results.reading.headline import point_text
 from results.reading.run import Run
+from results.reading.summaries.headline import point_text
 from results.text.number_text import count_text
 from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT, Agreement
 from runner.validation.check import Check

@@ -18,8 +18,8 @@ from runner.cli.network.calibrate import _document, _table
 from runner.emulation.emulation import _row
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
-from runner.runs.manifest import gather_manifest
 from runner.runs.not_modelled import as_written, links_without
+from runner.runs.recorded.manifest import gather_manifest
 from testbed.hosts.ping import PingResult
 from testbed.kernel.qdiscs.netem import netem_options, read_back
 from testbed.measurement.calibration import LinkMeasurement

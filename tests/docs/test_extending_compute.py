@@ -15,7 +15,7 @@ from results.records.span_log import read_span_log
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.planner.experiment_file import load_experiment
 from runner.runs.not_modelled import left_to_times
-from runner.runs.software_versions import foreign_compute
+from runner.runs.recorded.software_versions import foreign_compute
 from runner.simulator.simulation import KIND_CODES
 from runner.simulator.variant_simulation import simulate_variant
 from testbed.network.topology import Host

@@ -11,7 +11,7 @@ from typing import TextIO
 from ground.strict_model import InputError
 from results import load
 from results.reading.run import Run
-from results.reading.summary_table import write_summary
+from results.reading.summaries.summary_table import write_summary
 from runner.simulated_runs.simulated_run import simulated_run
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment

@@ -8,9 +8,9 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from results.metrics import NS_PER_S
-from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
+from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import rows_of_trial
 from results.report.charts.chart import Chart, Drawing, series_legend
 from results.report.charts.drawing.canvas import Layout

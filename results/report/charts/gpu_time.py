@@ -8,7 +8,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.transforms import blended_transform_factory
 
 from results.metrics import IDLE_CAUSES
-from results.reading.headline import point_text
+from results.reading.summaries.headline import point_text
 from results.records.span_log import PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout

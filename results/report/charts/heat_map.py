@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from results.reading.headline import LATENCY_PATH, HeadlineRow
+from results.reading.summaries.headline import LATENCY_PATH, HeadlineRow
 from results.report.charts.chart import Chart, Drawing
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.fitted_text import text_width_pt

@@ -6,7 +6,7 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from results.reading.headline import LATENCY_PATH, HeadlineRow, point_text
+from results.reading.summaries.headline import LATENCY_PATH, HeadlineRow, point_text
 from results.report.charts.chart import Chart, Drawing, points_legend, series_legend
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import Style, Styles

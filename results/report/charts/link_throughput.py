@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from results.comparison.pooled_repeats import Interval, moment_intervals
 from results.metrics import NS_PER_S
 from results.metrics.bootstrap import FEWEST_REPEATS
-from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
+from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import rows_of_trial
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout

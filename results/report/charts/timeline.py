@@ -13,9 +13,9 @@ from matplotlib.path import Path as Outline
 
 from results import metrics
 from results.metrics import Window
-from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
+from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import rows_of_trial, warmup_iterations
 from results.records.span_log import PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry

@@ -14,7 +14,7 @@ from results.comparison.pooled_repeats import Interval, percentile_intervals
 from results.metrics import NS_PER_S
 from results.metrics.bootstrap import FEWEST_REPEATS
 from results.metrics.intervals import Numbers
-from results.reading.headline import RATE_PATH, point_text
+from results.reading.summaries.headline import RATE_PATH, point_text
 from results.report.charts.chart import Chart, Drawing, series_legend
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened

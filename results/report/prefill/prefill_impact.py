@@ -7,9 +7,9 @@ from typing import Any
 
 from results.comparison.repeatability import repeatable_within
 from results.metrics.bootstrap import CONFIDENCE, median_of_medians, ratio_interval
-from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
+from results.reading.summaries.headline import point_text
 from results.report.prefill.prefill_service import serves
 
 MARGIN = 0.005

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from results.comparison.repeatability import IN_VIRTUAL_TIME
 from results.metrics import IDLE_CAUSES
 from results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS
-from results.reading.headline import point_text
 from results.reading.run import Run
+from results.reading.summaries.headline import point_text
 from results.records.span_log import PREFILL
 from results.report.charts.gpu_time import PART_NAMES
 from results.report.gpu_time_shares import GpuTimeShares

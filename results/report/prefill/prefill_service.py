@@ -9,9 +9,9 @@ import numpy as np
 from results import metrics
 from results.metrics import NS_PER_S, POOL_UTILIZATION, TTFT_PERCENTILES, Window
 from results.metrics.intervals import Numbers
-from results.reading.headline import point_text
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
+from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import measured_window, rows_of_trial
 
 NO_POLICY = "none"

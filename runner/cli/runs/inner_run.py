@@ -12,7 +12,7 @@ from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import log
 from runner.emulation.virtual.virtual_run import InnerRun
 from runner.planner.experiment_file import parse_experiment
-from runner.runs.machine_facts import kernel_facts
+from runner.runs.recorded.machine_facts import kernel_facts
 
 
 def main(inner: InnerRun) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from results.records.schema import PrefillRequest
 from runner.emulation.serving.serving_configs import ServingConfigs
 from runner.resolve.dilation import undilated_ns
-from runner.runs.prefill_record import prefill_facts, prefill_rows
+from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
 from workloads.prefill.control.outcome import Outcome, Reason, RequestRecord
 from workloads.prefill.service_config import ServiceConfig
 

@@ -12,7 +12,7 @@ from ground.shown_text import one_line
 from results.records.run_store import RunStore
 from runner.planner.experiment_file import load_experiment
 from runner.runs.faults import status_of
-from runner.runs.machine_facts import kernel_facts
+from runner.runs.recorded.machine_facts import kernel_facts
 
 MODULE = "runner.validation.random.random_batch"
 FAILURE = "failure.txt"

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import results
-from results.reading.summary import FIELDS, summary_rows
+from results.reading.summaries.summary import FIELDS, summary_rows
 from results.records.run_store import RunError
 from results.records.schema import CALIBRATION, LINK_SAMPLES, SPANS
 

@@ -10,7 +10,7 @@ import pytest
 from results.records.schema import SCHEMA_VERSION, TCP_SAMPLES
 from results.records.schema_page import BEGIN, END, main, unit_of, with_tables
 from runner.planner.experiment_file import parse_experiment
-from runner.runs.manifest import gather_manifest
+from runner.runs.recorded.manifest import gather_manifest
 from runner.simulated_runs.simulated_trial import TrialSpec, simulated_record
 from tests.support.runner.simulation_on_paper import simulate_on_paper
 

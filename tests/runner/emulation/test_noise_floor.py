@@ -9,7 +9,7 @@ from results.comparison.comparison import check
 from results.reading.run import Run
 from runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors
 from runner.planner.experiment_file import load_experiment
-from runner.runs.manifest import gather_manifest
+from runner.runs.recorded.manifest import gather_manifest
 from tests.support.results.runs import flat, made
 
 EXPERIMENT = """

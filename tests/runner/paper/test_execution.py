@@ -15,7 +15,7 @@ from runner.paper.execution import Job, jobs_left, run_jobs
 from runner.paper.part import FOLDER, Part
 from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import Experiment
-from runner.runs.manifest import gather_manifest
+from runner.runs.recorded.manifest import gather_manifest
 from runner.runs.run_folder import latest_run
 from wanbed.own_modules import module_command
 

@@ -15,8 +15,8 @@ from runner.experiment.experiment_spec import ExperimentSpec
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.checks.engine_limits import check_packets_arrive
 from runner.resolve.experiment import SweepPoint
-from runner.runs.manifest import gather_manifest
 from runner.runs.not_modelled import as_written, links_without, planned_without, simulated_without
+from runner.runs.recorded.manifest import gather_manifest
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
 

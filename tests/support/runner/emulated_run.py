@@ -13,7 +13,7 @@ from results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from results.records.trial_id import TrialId
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.resolved_variant import ResolvedVariant
-from runner.runs.manifest import gather_manifest
+from runner.runs.recorded.manifest import gather_manifest
 from runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
 from runner.tcp.effects import TcpEffects
 from testbed.network.topology import Topology

@@ -7,8 +7,8 @@ import pytest
 from matplotlib.axes import Axes
 
 import results
-from results.reading.headline import HeadlineRow, headline
-from results.reading.saturation import Saturation
+from results.reading.summaries.headline import HeadlineRow, headline
+from results.reading.summaries.saturation import Saturation
 from results.report.charts.drawing.colours import Styles
 from results.report.charts.drawing.swept_axis import latency_ms
 from results.report.charts.iteration_time import (

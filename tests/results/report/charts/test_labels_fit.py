@@ -10,8 +10,8 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 import results
-from results.reading.headline import HeadlineRow, headline
 from results.reading.run import Run
+from results.reading.summaries.headline import HeadlineRow, headline
 from results.report.charts.chart import Chart
 from results.report.charts.drawing.colours import Styles
 from results.report.charts.figure_options import SIZES, FigureOptions, Size

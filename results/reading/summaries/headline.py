@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
 from results.reading.run import Run
-from results.reading.saturation import Saturation
 from results.reading.stored_trial import swept_values
+from results.reading.summaries.saturation import Saturation
 from results.text.number_text import count_text
 
 LATENCY_PATH = "topology.wan.latency"

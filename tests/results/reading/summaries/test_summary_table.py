@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import results
-from results.reading.summary import FIELDS, summary_rows
-from results.reading.summary_table import write_summary
+from results.reading.summaries.summary import FIELDS, summary_rows
+from results.reading.summaries.summary_table import write_summary
 from results.records.schema import SUMMARY
 
 BuildRun = Callable[..., Path]

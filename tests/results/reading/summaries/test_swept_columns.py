@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import results
-from results.reading.swept_columns import swept_columns
+from results.reading.summaries.swept_columns import swept_columns
 
 BuildRun = Callable[..., Path]
 LATENCY, MICROBATCHES = "topology.wan.latency", "training.microbatches"

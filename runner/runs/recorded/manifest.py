@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.resolve.experiment import Experiment, SweepPoint
-from runner.runs.machine_facts import machine_facts
 from runner.runs.not_modelled import as_written, planned_without, simulated_without
-from runner.runs.placement_searches import search_facts
-from runner.runs.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
+from runner.runs.recorded.machine_facts import machine_facts
+from runner.runs.recorded.placement_searches import search_facts
+from runner.runs.recorded.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
+_CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def gather_manifest(

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ground.atomic_write import written_whole
 from results.reading.run import Run
-from results.reading.summary import FIELDS
+from results.reading.summaries.summary import FIELDS
 from results.records.run_store import SUMMARY_FILE
 from results.records.schema import SUMMARY, swept_column, with_columns, write_tables
 

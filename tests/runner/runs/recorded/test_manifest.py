@@ -5,7 +5,7 @@ from typing import Any
 
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Experiment
-from runner.runs.manifest import gather_manifest, without_repetition
+from runner.runs.recorded.manifest import gather_manifest, without_repetition
 
 
 def experiment(**changes: Any) -> Experiment:

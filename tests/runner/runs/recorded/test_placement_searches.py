@@ -7,8 +7,8 @@ import pytest
 from runner.planner.experiment_file import parse_experiment
 from runner.planner.planning import planned_placement
 from runner.resolve.experiment import Experiment
-from runner.runs.manifest import gather_manifest
-from runner.runs.placement_searches import cut_off_lines, search_facts
+from runner.runs.recorded.manifest import gather_manifest
+from runner.runs.recorded.placement_searches import cut_off_lines, search_facts
 from tests.support.runner.planner_instances import ATLAS, document
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import results
 from results.metrics.bootstrap import median_interval
-from results.reading.headline import by_point, headline, interval_note, point_text, saturation_note
+from results.reading.summaries.headline import by_point, headline, interval_note, point_text, saturation_note
 
 BuildRun = Callable[..., Path]
 

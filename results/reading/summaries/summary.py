@@ -7,9 +7,9 @@ import pandas as pd
 
 from results import metrics
 from results.reading.not_modelled import of_links, of_variant, simulated_without
-from results.reading.saturation import MachineLoad
 from results.reading.stored_trial import StoredTrial
-from results.reading.swept_columns import swept_columns
+from results.reading.summaries.saturation import MachineLoad
+from results.reading.summaries.swept_columns import swept_columns
 from results.records.documents import SIMULATE
 
 FIELDS = (

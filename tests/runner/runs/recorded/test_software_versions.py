@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.runs import software_versions
-from runner.runs.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
+from runner.runs.recorded import software_versions
+from runner.runs.recorded.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
 from tests.support.third_party import install
 
 

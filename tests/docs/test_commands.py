@@ -1,0 +1,15 @@
+import re
+
+from runner.cli.command_line import COMMANDS
+from tests.docs.pages import DOCS
+
+PAGE = DOCS / "commands.md"
+
+
+def test_every_command_has_its_line() -> None:
+    listed = re.findall(r"^\| `wanbed (\w+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
+
+
+def test_the_readme_stays_short() -> None:
+    assert len((DOCS.parent / "README.md").read_text(encoding="utf-8").splitlines()) < 120

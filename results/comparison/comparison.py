@@ -123,7 +123,7 @@ class Comparison:
 def _pair_document(judgement: Judgement) -> dict[str, Any]:
     pair = judgement.pair
     return {
-        "sweep_point": dict(pair.point),
+        "swept": dict(pair.point),
         "variant": pair.a.variant,
         "variant_b": pair.b.variant,
         "ratio": judgement.ratio,

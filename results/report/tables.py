@@ -91,7 +91,7 @@ def _records(
         parts = [own.share(part) if own else None for part in PARTS]
         # Leave out the prefill columns if all of them would be empty.
         served = prefill_figures(prefill_of_row.get((row.run, row.point, row.variant))) if prefill else {}
-        records.append({"sweep_point": dict(row.values), **figures, **dict(zip(_SHARES, parts, strict=True)), **served})
+        records.append({"swept": dict(row.values), **figures, **dict(zip(_SHARES, parts, strict=True)), **served})
     return records
 
 
@@ -104,10 +104,10 @@ def _csv(rows: Sequence[HeadlineRow], records: Sequence[Mapping[str, Any]]) -> s
     swept = list(dict.fromkeys(path for row in rows for path in row.values))
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    columns = [name for name in records[0] if name != "sweep_point"]
+    columns = [name for name in records[0] if name != "swept"]
     writer.writerow([*map(_plain, swept), *columns])
     for record in records:
-        texts = [*(record["sweep_point"].get(path, "") for path in swept), *(record[name] for name in columns)]
+        texts = [*(record["swept"].get(path, "") for path in swept), *(record[name] for name in columns)]
         writer.writerow(map(_plain, texts))
     return buffer.getvalue()
 

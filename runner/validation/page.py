@@ -237,7 +237,7 @@ def document(
         "closed_forms": checks(validation.closed_forms),
         "comparisons": [
             {
-                "sweep_point": dict(each.values),
+                "swept": dict(each.values),
                 "variant": each.variant,
                 "repeats": each.repeats,
                 "emulated_s": each.emulated_s,

@@ -39,21 +39,21 @@ def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
 
 
 def prefill_records(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
-    """Return one record per row, with the swept values in ``sweep_point``."""
+    """Return one record per row, with the swept values in ``swept``."""
     return [
-        {"sweep_point": dict(row.values), "run": row.run, "variant": row.variant, **prefill_figures(row)}
+        {"swept": dict(row.values), "run": row.run, "variant": row.variant, **prefill_figures(row)}
         for row in rows
     ]
 
 
 def impact_records(impacts: Sequence[Impact]) -> list[dict[str, Any]]:
-    """Return one record per impact, with the swept values in ``sweep_point``."""
+    """Return one record per impact, with the swept values in ``swept``."""
     records = []
     for each in impacts:
         low, high = each.interval or (None, None)
         records.append(
             {
-                "sweep_point": dict(each.values),
+                "swept": dict(each.values),
                 "run": each.run,
                 "variant": each.variant,
                 "without": each.without,

@@ -85,7 +85,7 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
         "dilation": dilation,
         "links": [
             {
-                "sweep_point": dict(point.values),
+                "swept": dict(point.values),
                 "from": link.source,
                 "to": link.destination,
                 "scope": link.scope,

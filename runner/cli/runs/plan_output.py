@@ -63,7 +63,7 @@ class Unplanned:
 def document(planned: Planned | Unplanned) -> dict[str, Any]:
     """Return a plan in plain JSON types. ``chosen`` is null if no candidate was simulated."""
     values = planned.point.values
-    head = {**({"sweep_point": dict(values)} if values else {}), "variant": planned.variant}
+    head = {**({"swept": dict(values)} if values else {}), "variant": planned.variant}
     if isinstance(planned, Unplanned):
         return {
             **head,

@@ -92,7 +92,7 @@ def test_the_document_is_json_that_a_script_can_rely_on(tmp_path: Path) -> None:
     document = json.loads(json.dumps(against(tmp_path, times(x=1.0), times(x=1.1)).document(), allow_nan=False))
     assert document["verdict"] == "regressed"
     (point,) = document["sweep_points"]
-    assert point["sweep_point"] == {"topology.wan.latency": "10ms"}
+    assert point["swept"] == {"topology.wan.latency": "10ms"}
     assert (point["variant"], point["verdict"]) == ("x", "regressed")
     assert point["ratio"] == pytest.approx(1.1)
     assert point["interval"] == pytest.approx([1.1, 1.1])

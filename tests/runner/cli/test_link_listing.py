@@ -39,7 +39,7 @@ def test_sweep_points_with_the_same_links_are_listed_once(capsys: pytest.Capture
         ["scale.latency=1", "eastus", "<->", "westeurope"],
         ["scale.latency=2", "eastus", "<->", "westeurope"],
     ]
-    assert [[values["training.microbatches"] for values in each["sweep_points"]] for each in link_documents(of)] == [
+    assert [[values["training.microbatches"] for values in each["swept"]] for each in link_documents(of)] == [
         ["2", "4"],
         ["2", "4"],
     ]

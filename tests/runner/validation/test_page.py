@@ -132,7 +132,7 @@ def test_the_document_is_plain_json_with_every_figure(validation: Validation) ->
         {"case": "GPipe, S = 2", "law": "the law", "expected_ns": [850_000_000], "simulated_ns": [850_000_000],
          "exact": True}
     ]  # fmt: skip
-    assert written["comparisons"][0]["sweep_point"] == {"topology.wan.latency": "10ms"}
+    assert written["comparisons"][0]["swept"] == {"topology.wan.latency": "10ms"}
     assert written["comparisons"][0]["simulated_s"] == 2.0
     assert written["median_error"] == pytest.approx(0.00495, abs=1e-5)
 

@@ -112,7 +112,7 @@ def test_the_first_variant_that_follows_atlas_is_planned_unless_another_is_named
 def test_every_sweep_point_of_a_sweep_is_planned() -> None:
     content = document(THREE, 6, sweep={"topology.wan.latency": ["10ms", "40ms"]})
     points = json.loads(planned(content, "--json").stdout)["sweep_points"]
-    assert [point["sweep_point"] for point in points] == [
+    assert [point["swept"] for point in points] == [
         {"topology.wan.latency": "10ms"},
         {"topology.wan.latency": "40ms"},
     ]

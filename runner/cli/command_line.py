@@ -46,7 +46,7 @@ COMMANDS = {
     ),
     "report": LazyCommand(
         "runner.cli.results.report:report",
-        "Write the report of one or several runs as one self-contained HTML file, or its tables.",
+        "Write the report of one or several runs as one self-contained HTML file, or its tables, and figures of it.",
     ),
     "trace": LazyCommand(
         "runner.cli.results.trace:trace",

@@ -78,7 +78,8 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
 def _swept_axis(rows: Sequence[HeadlineRow]) -> SweptAxis | None:
     """Return the axis of the swept latency, or of the only swept path; None if it has no numbers."""
     paths = {path for row in rows for path in row.values}
-    path = LATENCY_PATH if LATENCY_PATH in paths else next(iter(paths), "") if len(paths) == 1 else ""
+    varying = {path for path in paths if len({row.values.get(path) for row in rows}) > 1}
+    path = LATENCY_PATH if LATENCY_PATH in paths else next(iter(varying), "") if len(varying) == 1 else ""
     if not all(path in row.values for row in rows):
         return None
     values = list(dict.fromkeys(row.values[path] for row in rows))

@@ -23,7 +23,7 @@ from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import COMPUTE_COLOURS, PREFILL_COLOUR, TRANSFER_COLOURS, Style, Styles
 from results.report.charts.drawing.fitted_text import text_width_pt, wrapped
 from results.report.charts.drawing.representative import closest_to_median, representative_point, typical_trial
-from results.text.number_text import list_text, percent_text, seconds_text
+from results.text.number_text import list_text, percent_text, seconds_text, visible
 
 MAX_GPUS = 24
 MAX_SCALE_RATIO = 5
@@ -234,7 +234,7 @@ def _gpu_labels(rows: pd.DataFrame, width_pt: float) -> list[str]:
     labels = []
     for row in rows.itertuples():
         gpu = f":{row.gpu}" if several else ""
-        label, short = f"{row.host}{gpu}", f"host {str(row.host).removeprefix(f'{row.datacenter}-')}{gpu}"
+        label, short = visible(f"{row.host}{gpu}"), f"host {str(row.host).removeprefix(f'{row.datacenter}-')}{gpu}"
         labels.append(label if text_width_pt(label) <= width_pt else wrapped(short, width_pt, 1))
     return labels
 

@@ -40,10 +40,7 @@ def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
 
 def prefill_records(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
     """Return one record per row, with the swept values in ``swept``."""
-    return [
-        {"swept": dict(row.values), "run": row.run, "variant": row.variant, **prefill_figures(row)}
-        for row in rows
-    ]
+    return [{"swept": dict(row.values), "run": row.run, "variant": row.variant, **prefill_figures(row)} for row in rows]
 
 
 def impact_records(impacts: Sequence[Impact]) -> list[dict[str, Any]]:

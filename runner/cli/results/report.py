@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ground.atomic_write import write_whole
+from ground.atomic_write import PARTIAL, write_whole
 from ground.strict_model import InputError
 from results import load
 from runner.cli.arguments import STANDARD_OUTPUT, AsJson
@@ -171,6 +171,5 @@ def _written(destination: Path, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        raise InputError(
-            f"{fault.filename or destination}: cannot be written ({fault.strerror}), give another {option}"
-        ) from None
+        file = str(fault.filename or destination).removesuffix(PARTIAL)
+        raise InputError(f"{file}: cannot be written ({fault.strerror}), give another {option}") from None

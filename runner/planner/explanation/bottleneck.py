@@ -143,10 +143,10 @@ def _sent_bytes(
 def _pair_capacities(
     topology: Topology, variant: ResolvedVariant, ends: tuple[str, str], connections: int
 ) -> Iterator[tuple[Capacity, float]]:
-    effects, latency_ns = effects_of(variant.transport), topology.conditions(*ends).latency_ns
+    effects, rtt_ns = effects_of(variant.transport), topology.rtt_ns(*ends)
     rate_bps = topology.line_rate_bps(*ends)
     if rate_bps is not None:
         yield "node_pair", rate_bps
-    if effects.window and latency_ns:
-        let_out_bytes = Line(None, latency_ns, effects.headers).wire_bytes(connections * variant.tcp.in_flight_bytes)
-        yield "windows", let_out_bytes * 8e9 / (2 * latency_ns)
+    if effects.window and rtt_ns:
+        let_out_bytes = Line(None, rtt_ns, effects.headers).wire_bytes(connections * variant.tcp.in_flight_bytes)
+        yield "windows", let_out_bytes * 8e9 / rtt_ns

@@ -143,6 +143,7 @@ def test_a_link_whose_loss_a_simulation_does_not_model_is_another_than_the_emula
     }
     assert text == {
         "engine": ("emulate", "simulate"),
+        "clock": ("real", "not set"),
         "topology.wan.loss": ("1.00 %", "1.00 %, not modelled"),
         "topology.wan.jitter": ("1.00 ms", "1.00 ms, not modelled"),
     }

@@ -167,7 +167,7 @@ def test_compare_refuses_a_loss_that_was_not_modelled_against_none_asked() -> No
 
 def test_a_plan_says_what_it_is_made_without() -> None:
     done = wanbed("plan", "exp.yaml", sets=("topology.wan.jitter=5ms",))
-    assert "not modelled      jitter 5ms (east-mid, east-west and mid-west): the plan is one without\n" in done.stdout
+    assert "not modelled        jitter 5ms (east-mid, east-west and mid-west): the plan is one without\n" in done.stdout
     document = json.loads(wanbed("plan", "exp.yaml", "--json", sets=("topology.wan.jitter=5ms",)).stdout)
     assert [(each["field"], each["asked"]) for each in document["not_modelled"]] == [("topology.wan.jitter", "5ms")]
     assert "not modelled" not in wanbed("plan", "exp.yaml").output

@@ -13,7 +13,7 @@ EXPERIMENT = """
 topology:
   datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]
   wan: {latency: 1ms, rate: 100Mbit}
-compute: {forward: 1ms, activation: 1KiB}
+compute: {forward: 1ms, activation: 1KiB, gradient: 1KiB}
 training: {microbatches: 2}
 """
 PREFILL = EXPERIMENT.replace("hosts: 1}", "hosts: 4, serving_hosts: 1}").replace(
@@ -22,10 +22,10 @@ PREFILL = EXPERIMENT.replace("hosts: 1}", "hosts: 4, serving_hosts: 1}").replace
 FILES = {
     "topology": "topology: PIPE\ncompute: {forward: 1ms, activation: 1KiB}\ntraining: {microbatches: 2}\n",
     "network preset": EXPERIMENT.replace("wan: {latency: 1ms, rate: 100Mbit}", "profile: PIPE.yaml"),
-    "compute profile": EXPERIMENT.replace("{forward: 1ms, activation: 1KiB}", "{profile: ./PIPE.json}"),
+    "compute profile": EXPERIMENT.replace("{forward: 1ms, activation: 1KiB, gradient: 1KiB}", "{profile: ./PIPE.json}"),
     "prefill profile": PREFILL + "prefill: {profile: ./PIPE.json, rate: 1/s}\n",
     "request trace": PREFILL + "prefill: {trace: PIPE}\n",
-    "text": EXPERIMENT.replace("{forward: 1ms, activation: 1KiB}", "{kind: torch}").replace(
+    "text": EXPERIMENT.replace("{forward: 1ms, activation: 1KiB, gradient: 1KiB}", "{kind: torch}").replace(
         "{microbatches: 2}", "{microbatches: 2, text: PIPE}"
     )
     + "model: {layers: 2, hidden: 8, heads: 2, context: 8, vocabulary: 8}\n",

@@ -39,6 +39,7 @@ def test_what_is_published_is_the_report_claims_tables_figures_and_the_agreement
         "volumes.md",
         "tables/fig3-pp-latency.csv",
         "tables/fig3-pp-latency.md",
+        "figures/captions.txt",
         *(
             f"figures/fig3-pp-latency-iteration-time-{width}.{form}"
             for width in ("column", "page")

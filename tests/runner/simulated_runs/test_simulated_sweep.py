@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,19 @@ def swept(of: Experiment, store: RunStore, jobs: int, simulate: Any = simulate_o
     return stream.getvalue()
 
 
-def children() -> list[str]:
+def every_child() -> set[str]:
     """The processes that this one has started and that have not ended."""
-    return [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+Children = Callable[[], set[str]]
+
+
+@pytest.fixture(name="children")
+def children_of_the_test() -> Children:
+    """Return a function for the children that were not there before the test: a browser of other tests may be."""
+    before = every_child()
+    return lambda: every_child() - before
 
 
 def killed_at_3ms(topology: Any, *rest: Any, **effects: Any) -> Simulation:
@@ -76,7 +87,7 @@ def slow(*arguments: Any, seconds: float = 0.2, **effects: Any) -> Simulation:
     return simulate_on_paper(*arguments, **effects)
 
 
-def test_two_processes_leave_what_one_would(tmp_path: Path) -> None:
+def test_two_processes_leave_what_one_would(tmp_path: Path, children: Children) -> None:
     of = experiment()
     alone, together = begun(of, tmp_path / "alone"), begun(of, tmp_path / "together")
     swept(of, alone, 1)
@@ -88,7 +99,7 @@ def test_two_processes_leave_what_one_would(tmp_path: Path) -> None:
     assert two.summary.equals(one.summary)
     for file in sorted((alone.path / "trials").rglob("*.*")):
         assert (together.path / file.relative_to(alone.path)).read_bytes() == file.read_bytes()
-    assert children() == []
+    assert not children()
 
 
 def test_only_what_is_missing_is_simulated(tmp_path: Path) -> None:
@@ -103,12 +114,14 @@ def test_only_what_is_missing_is_simulated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_deadlock_names_sweep_point_variant_and_what_waits(tmp_path: Path, jobs: int) -> None:
+def test_a_deadlock_names_sweep_point_variant_and_what_waits(
+    tmp_path: Path, jobs: int, children: Callable[[], set[str]]
+) -> None:
     of = experiment(variant=DEADLOCKING)
     words = r"^topology\.wan\.latency=\dms: deadlocks: stage 1 waits for the activation"
     with pytest.raises(SimulationError, match=words):
         swept(of, begun(of, tmp_path), jobs)
-    assert children() == []
+    assert not children()
 
 
 def test_a_simulation_beyond_the_memory_is_reported_with_its_remedy(tmp_path: Path) -> None:
@@ -117,13 +130,15 @@ def test_a_simulation_beyond_the_memory_is_reported_with_its_remedy(tmp_path: Pa
         swept(of, begun(of, tmp_path), 1, without_memory)
 
 
-def test_a_process_that_is_killed_is_reported_with_its_trial_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_is_reported_with_its_trial_and_the_rest_is_kept(
+    tmp_path: Path, children: Callable[[], set[str]]
+) -> None:
     of = experiment()
     store = begun(of, tmp_path)
     with pytest.raises(TrialError, match=r"^topology\.wan\.latency=3ms: gpipe: the process .* was killed: if memory"):
         swept(of, store, 2, killed_at_3ms)
     assert len(results.load(store.path).trials) >= 2
-    assert children() == []
+    assert not children()
     swept(of, store, 2)
     assert len(results.load(store.path).trials) == 6
 

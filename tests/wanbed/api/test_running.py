@@ -65,11 +65,14 @@ def test_a_finished_run_is_resumed_by_loading_it() -> None:
     assert wanbed.simulate(experiment(), jobs=1, resume=True).path == first.path
 
 
+def test_where_nothing_can_be_resumed_a_run_starts() -> None:
+    assert wanbed.simulate(experiment(), jobs=1, resume=True).complete
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"jobs": 0}, r"^jobs: 0 is below 1$"),
-        ({"resume": True}, r"^resume: runs holds no run of this configuration, leave resume out to start one$"),
         ({"runs": "/dev/null/runs"}, r"^runs: /dev/null is no folder"),
     ],
 )

@@ -84,7 +84,7 @@ def test_a_file_of_that_name_wins(folder: Path) -> None:
 
 def test_a_folder_of_that_name_does_not(folder: Path) -> None:
     (folder / "first").mkdir()
-    assert wanbed("simulate", "first", "--dry-run").stdout == "first: gpipe, repeat 0\n"
+    assert wanbed("simulate", "first", "--dry-run").stdout.startswith("first: gpipe, repeat 0\n")
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def _schema(units: Iterable[str], what: str, example: str) -> dict[str, Any]:
         "title": what.removeprefix("a "),
         "type": "string",
         "maxLength": _MAX_CHARACTERS,
-        "pattern": rf"^\s*\+?\d+(\.\d+)?\s*({'|'.join(map(re.escape, units))})\s*$",
+        "pattern": rf"^\s*\+?[0-9]+(\.[0-9]+)?\s*({'|'.join(map(re.escape, units))})\s*$",
         "errorMessage": f"Write {what} like {example}.",
     }
 

@@ -34,7 +34,7 @@ MAX_CHUNKS = 10_000
 MEASURED = "measured"
 MAX_RATE_PER_S = 1e6
 
-_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*s\s*", re.ASCII)
+_RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*s\s*")
 _RATE_SCHEMA = {"title": "rate of arrivals", "type": "string", "pattern": f"^{_RATE.pattern}$"}
 
 Policy = Literal["planned", "greedy", "none"]

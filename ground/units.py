@@ -56,11 +56,12 @@ _MAX_CHARACTERS = MAX_DIGITS + 20
 
 
 def _parse(text: object, units: dict[str, int], what: str, example: str) -> Decimal:
-    if isinstance(text, bool) or not isinstance(text, str):
+    if isinstance(text, int | float) and not isinstance(text, bool):
         raise ValueError(f"{shown(text)} has no unit: write {what} like {example}")
-    match = _QUANTITY.match(text)
-    if match is None:
-        raise ValueError(f"{shown(text)} is not {what}: write it like {example}")
+    match = _QUANTITY.match(text) if isinstance(text, str) else None
+    if not isinstance(text, str) or match is None:
+        written = "null" if text is None else shown(text)
+        raise ValueError(f"{written} is not {what}: write it like {example}")
     number, unit = match.groups()
     if unit not in units:
         raise ValueError(

@@ -4,6 +4,7 @@ The result is a tree of JSON's types: dictionaries with text keys, lists, text, 
 aliases and ``<<`` merges are expanded, within the bounds below. Dates stay text; tags of other types are refused.
 """
 
+from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ MAX_DEPTH = 40
 _TAG = "tag:yaml.org,2002:"
 _MERGE = f"{_TAG}merge"
 _PLAIN_TAGS = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null", "seq", "map")}
+
+
+_KINDS: dict[type[yaml.Node], str] = {yaml.SequenceNode: "list", yaml.MappingNode: "mapping"}
 
 
 class _Fault(yaml.MarkedYAMLError):
@@ -83,6 +87,30 @@ _BoundedLoader.yaml_implicit_resolvers = {
 }
 
 
+def _scalar(
+    read: Callable[[_BoundedLoader, yaml.ScalarNode], Any], kind: str
+) -> Callable[[_BoundedLoader, yaml.Node], Any]:
+    """Return a constructor that reads a scalar as ``read`` does, and refuses with its place what cannot be read.
+
+    An explicit tag gives any text to ``read``. PyYAML's own constructors raise almost anything for it.
+    """
+
+    def construct(loader: _BoundedLoader, node: yaml.Node) -> Any:
+        if not isinstance(node, yaml.ScalarNode):
+            written = f"a {_KINDS[type(node)]}"
+        else:
+            written = shown(node.value)
+            try:
+                # Python would take digits of other scripts, which YAML does not.
+                node.value.encode("ascii")
+                return read(loader, node)
+            except (ValueError, LookupError, OverflowError):
+                pass
+        raise _Fault(f"{written} cannot be read as {kind}: correct it, or put text in quotes", node.start_mark)
+
+    return construct
+
+
 def _finite_number(loader: _BoundedLoader, node: yaml.ScalarNode) -> float:
     number: float = loader.construct_yaml_float(node)
     if not isfinite(number):
@@ -100,8 +128,14 @@ def _whole_number(loader: _BoundedLoader, node: yaml.ScalarNode) -> int:
     return number
 
 
-_BoundedLoader.add_constructor(f"{_TAG}float", _finite_number)
-_BoundedLoader.add_constructor(f"{_TAG}int", _whole_number)
+def _refuse_merge(_: _BoundedLoader, node: yaml.Node) -> None:
+    raise _Fault("'<<' merges a mapping into another, and is no value: put text in quotes", node.start_mark)
+
+
+_BoundedLoader.add_constructor(f"{_TAG}bool", _scalar(_BoundedLoader.construct_yaml_bool, "true or false"))
+_BoundedLoader.add_constructor(f"{_TAG}float", _scalar(_finite_number, "a number"))
+_BoundedLoader.add_constructor(f"{_TAG}int", _scalar(_whole_number, "a whole number"))
+_BoundedLoader.add_constructor(_MERGE, _refuse_merge)
 
 
 def _is_whole_text(text: str) -> bool:
@@ -116,8 +150,9 @@ def _is_whole_text(text: str) -> bool:
 def _check_keys(node: yaml.MappingNode) -> None:
     seen = set()
     for key, _ in node.value:
-        if key.tag not in (f"{_TAG}str", _MERGE):
-            kind = f"the {key.tag.removeprefix(_TAG)} {key.value!r}" if isinstance(key.value, str) else "a list"
+        scalar = isinstance(key, yaml.ScalarNode)
+        if not scalar or key.tag not in (f"{_TAG}str", _MERGE):
+            kind = f"the {key.tag.removeprefix(_TAG)} {key.value!r}" if scalar else f"a {_KINDS[type(key)]}"
             raise _Fault(f"a field's name must be text, not {kind}: put it in quotes", key.start_mark)
         if not key.value.isprintable():
             raise _Fault(f"the field {key.value!r} has unprintable characters in its name", key.start_mark)
@@ -156,7 +191,8 @@ def parse_yaml(text: str) -> Any:
         line = text.count("\n", 0, fault.position) + 1
         raise InputError(f"line {line}: a control character, which YAML does not allow: remove it") from None
     except (ValueError, OverflowError):
-        raise InputError("a value that looks like a number cannot be read as one: put it in quotes") from None
+        line = loader.line + 1
+        raise InputError(f"line {line}: not YAML: a number is too large, like that of a character after \\U") from None
 
 
 def read_document(path: Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ MAX_CHUNKS = 10_000
 MEASURED = "measured"
 MAX_RATE_PER_S = 1e6
 
-_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*s\s*")
+_RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*s\s*")
 _RATE_SCHEMA = {"title": "rate of arrivals", "type": "string", "pattern": f"^{_RATE.pattern}$"}
 
 Policy = Literal["planned", "greedy", "none"]
@@ -118,7 +118,8 @@ class TraceColumnsSpec(StrictModel):
     """The columns of a request trace that is in none of the published formats: CSV with a header, or JSONL."""
 
     arrival: PrintableName = Field(
-        description="The column, or JSON field, of the arrival. Arrivals count from any origin.", examples=["sent_at"]
+        description="The column, or JSON field, of the arrival. Arrivals count from any origin, and are not negative.",
+        examples=["sent_at"],
     )
     prompt: PrintableName = Field(description="The column of the prompt's length in tokens.", examples=["input_tokens"])
     output: PrintableName = Field(

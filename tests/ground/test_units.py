@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,20 @@ def test_unlimited_is_a_rate() -> None:
 def test_what_has_no_known_unit_is_refused(parse: object, bare: object) -> None:
     with pytest.raises(ValueError, match="like"):
         parse(bare)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (40, "40 has no unit: write a duration like 40ms"),
+        (["1ms", "2ms"], "['1ms', '2ms'] is not a duration: write it like 40ms"),
+        ({"a": "1ms"}, "{'a': '1ms'} is not a duration: write it like 40ms"),
+        (None, "null is not a duration: write it like 40ms"),
+    ],
+)
+def test_only_a_number_is_said_to_lack_a_unit(written: object, text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}"):
+        units.parse_duration_ns(written)
 
 
 def test_negative_quantities_are_refused() -> None:

@@ -106,10 +106,58 @@ def test_a_ladder_of_aliases_is_refused() -> None:
         ("a: 1\nb: -1.0e+999", "line 2: '-1.0e+999' is not a finite number"),
         ("a: .nan", "line 1: '.nan' is not a finite number"),
         ("<<: 5", "line 1: not YAML: "),
+        ("a: <<", "line 1: '<<' merges a mapping into another, and is no value: put text in quotes"),
+        ("? !!str [a]\n: 2", "line 1: a field's name must be text, not a list: put it in quotes"),
+        ("? !!str {a: 1}\n: 2", "line 1: a field's name must be text, not a mapping: put it in quotes"),
+        ('a: 1\nb: "\\UFFFFFFFF"', "line 2: not YAML: a number is too large"),
     ],
 )
 def test_bad_yaml_is_refused_in_one_line_with_its_place(text: str, line: str) -> None:
     assert refusal(text).startswith(line)
+
+
+@pytest.mark.parametrize("value", ["!!bool zz", "!!bool ''", "!<tag:yaml.org,2002:bool> zz"])
+def test_what_is_tagged_as_true_or_false_is_one_of_them(value: str) -> None:
+    assert "cannot be read as true or false: correct it, or put text in quotes" in refusal(f"a: {value}")
+
+
+@pytest.mark.parametrize("value", ["!!int ''", "!!int '_'", "!!int x", "!!int ٣", "!!int", "0x_", "0b_"])
+def test_what_is_tagged_or_written_as_a_whole_number_is_one(value: str) -> None:
+    text = "cannot be read as a whole number: correct it, or put text in quotes"
+    assert refusal(f"a: 1\nb: {value}").endswith(text)
+    assert refusal(f"a: 1\nb: {value}").startswith("line 2: ")
+
+
+@pytest.mark.parametrize("value", ["!!float ''", "!!float '_'", "!!float x", "!!float ٣", f"!!float {'1:' * 400}1"])
+def test_what_is_tagged_as_a_number_is_one(value: str) -> None:
+    assert refusal(f"a: {value}").endswith("cannot be read as a number: correct it, or put text in quotes")
+
+
+def test_a_list_or_a_mapping_is_no_scalar() -> None:
+    assert refusal("a: !!int [1]").startswith("line 1: a list cannot be read as a whole number")
+    assert refusal("a: !!bool {b: 1}").startswith("line 1: a mapping cannot be read as true or false")
+
+
+def test_a_tag_of_a_prefix_is_checked_as_the_tag_itself() -> None:
+    line = refusal("%TAG !y! tag:yaml.org,2002:\n---\na: !y!bool zz")
+    assert line == "line 3: 'zz' cannot be read as true or false: correct it, or put text in quotes"
+
+
+def test_a_tag_may_say_what_a_value_is_anyway() -> None:
+    assert parse_yaml("{a: !!bool yes, b: !!int '5', c: !!float 1}") == {"a": True, "b": 5, "c": 1.0}
+
+
+TAGS = st.sampled_from(("!!str", "!!int", "!!float", "!!bool", "!!null", "!!seq", "!!map", "!!merge"))
+
+
+@given(TAGS, st.text(alphabet="'_:-+.0x1b[]{}<~ ,٣", max_size=12))
+def test_any_text_with_a_tag_is_a_tree_or_one_line(tag: str, text: str) -> None:
+    line = ""
+    try:
+        parse_yaml(f"a: {tag} {text}")
+    except InputError as refused:
+        line = str(refused)
+    assert line.isprintable()
 
 
 @given(st.text(alphabet="ab:&*<>[]{}-!?|'\"#,% \n\t0.9=~", max_size=40))

@@ -172,6 +172,7 @@ def test_pair_takes_missing_fields_from_the_default(tmp_path: Path) -> None:
         ("title: x\nsource: [{figures: a, origin: b}]\n", "a default, or at least two regions"),
         ("[" * 5000, r"own\.yaml: line 1: nested more than 40 deep"),
         ("- list\n", r"own\.yaml: a list, not a mapping"),
+        ("title: !!bool x\n", r"own\.yaml: line 1: 'x' cannot be read as true or false"),
         ("title: [unclosed\n", r"own\.yaml: line 2"),
         ("title: \x00\n", r"own\.yaml: line 1: a control character"),
     ],

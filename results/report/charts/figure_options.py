@@ -13,7 +13,7 @@ MIN_SIZE_IN, MAX_SIZE_IN = 1.0, 40.0
 
 _UNITS_IN = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72}
 _LENGTH = r"(\d+(?:\.\d+)?)\s*(in|cm|mm|pt)"
-_SIZE = re.compile(rf"{_LENGTH}(?:\s*x\s*{_LENGTH})?")
+_SIZE = re.compile(rf"{_LENGTH}(?:\s*x\s*{_LENGTH})?", re.ASCII)
 _MAX_CHARACTERS = 60
 _NARROW_BELOW_IN = 5.0
 
@@ -120,10 +120,17 @@ def _limits(text: str) -> tuple[str, tuple[float | None, float | None]]:
     name, equals, ends = text.partition("=")
     low, colon, high = ends.partition(":")
     try:
-        found = [float(end) if end.strip() else None for end in (low, high)]
+        found = [_number(end) if end.strip() else None for end in (low, high)]
     except ValueError:
         found = []
     known = [end for end in found if end is not None]
     if not (equals and colon and known) or not all(map(math.isfinite, known)) or known != sorted(set(known)):
         raise InputError(f"--limits {text}: write it like y=0:2.5, the lower end first; one of them may be left out")
     return _axis("--limits", text, name.strip()), (found[0], found[1])
+
+
+def _number(text: str) -> float:
+    # Python reads more as a number than is meant by one: digits of other scripts, and 1_0 as 10.
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
+    return float(text)

@@ -78,7 +78,7 @@ def runs(
 def _begun(text: str) -> datetime:
     """Return the time that ``--since`` means."""
     try:
-        if (age := re.fullmatch(r"(\d{1,6})(min|h|d|w)", text)) is not None:
+        if (age := re.fullmatch(r"(\d{1,6})(min|h|d|w)", text, re.ASCII)) is not None:
             return datetime.now(UTC) - int(age[1]) * dict(_AGES)[age[2]]
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):

@@ -15,6 +15,7 @@ from tests.support.runner.prefill_documents import experiment, with_prefill
         ({}, "rate: poisson arrivals need one, write it like 4/s"),
         ({"rate": 4}, "rate: 4 is no rate of arrivals: write it like 4/s or 0.5/s"),
         ({"rate": "0/s"}, "rate: '0/s' is no rate of arrivals"),
+        ({"rate": "٣/s"}, "rate: '٣/s' is no rate of arrivals"),
         ({"rate": "4/s", "raet": 1}, "raet: unknown field, did you mean 'rate'?"),
         (
             {"rate": "4/s", "model": "llama-8B"},

@@ -4,14 +4,29 @@ A parser returns what those of ``trace_line`` do, and raises ValueError, one lin
 """
 
 import csv
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal
 from enum import StrEnum
 
-from workloads.prefill.sources.trace_line import ParsedLine, TraceFormat, parse_json, shown, token_count, utc_ns
+from workloads.prefill.sources.trace_line import (
+    MAX_LINE_BYTES,
+    ParsedLine,
+    TraceFormat,
+    parse_json,
+    shown,
+    token_count,
+    utc_ns,
+)
 
 _MAX_NS = 2**63 - 1
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_UNTRAPPED = Context(traps=[])
+"""Arithmetic in which a number too large is infinite, and one too small is 0."""
+
+# The module's own limit is for the whole process, and below the longest line that is read.
+csv.field_size_limit(MAX_LINE_BYTES)
 
 
 class ArrivalUnit(StrEnum):
@@ -36,7 +51,7 @@ _NS: Mapping[ArrivalUnit, int] = {
 class TraceColumns:
     """The names of a trace's columns or, in JSONL, fields: arrival, prompt tokens and output tokens.
 
-    ``unit`` is that of the arrivals, which count from any origin.
+    ``unit`` is that of the arrivals, which count from any origin and are not negative.
     """
 
     arrival: str
@@ -70,13 +85,13 @@ class TraceColumns:
         return parse
 
     def _parse_json(self, line: bytes) -> ParsedLine:
-        document = parse_json(line, parse_float=Decimal)
+        document = parse_json(line, parse_float=str)
         values = []
         for name in (self.arrival, self.prompt, self.output):
             if name not in document:
                 raise ValueError(f"{name}: this field is required")
             value = document[name]
-            if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+            if isinstance(value, bool) or not isinstance(value, int | str):
                 raise ValueError(f"{name}: {shown(value)} is neither a number nor text")
             values.append(str(value))
         return self._parsed(*values)
@@ -90,12 +105,9 @@ class TraceColumns:
                 return utc_ns(text.encode())
             except ValueError as fault:
                 raise ValueError(f"{self.arrival}: {fault}") from None
-        try:
-            moment_ns = Decimal(text) * _NS[self.unit]
-        except InvalidOperation:
-            moment_ns = Decimal("nan")
-        if moment_ns.is_nan():
+        if not _NUMBER.fullmatch(text):
             raise ValueError(f"{self.arrival}: {shown(text)} is no number of {self.unit}")
+        moment_ns = _UNTRAPPED.multiply(_UNTRAPPED.create_decimal(text), Decimal(_NS[self.unit]))
         if not 0 <= moment_ns <= _MAX_NS:
             raise ValueError(f"{self.arrival}: {shown(text)} {self.unit} is not in 0 to {_MAX_NS} ns")
         return round(moment_ns)
@@ -112,5 +124,9 @@ def _cells(line: bytes) -> list[str]:
     except UnicodeDecodeError:
         raise ValueError("not UTF-8") from None
     except (csv.Error, ValueError) as fault:
+        if str(fault) == "unexpected end of data":
+            raise ValueError(
+                "a quoted field does not end in this line: write each request on one line, without line breaks in it"
+            ) from None
         raise ValueError(f"not CSV: {fault}") from None
     return [cell.strip() for cell in cells]

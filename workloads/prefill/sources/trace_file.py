@@ -1,5 +1,6 @@
 """Read published traces: Azure's CSV and Mooncake's JSONL, distinguished by the first line of the file."""
 
+import re
 from array import array
 from collections.abc import Iterator
 from itertools import chain
@@ -14,13 +15,13 @@ from ground.strict_model import LocatedError
 from workloads.prefill.request import Request
 from workloads.prefill.sources.named_columns import TraceColumns
 from workloads.prefill.sources.trace import Trace
-from workloads.prefill.sources.trace_line import AZURE_HEADER, ParsedLine, TraceFormat, format_of
+from workloads.prefill.sources.trace_line import AZURE_HEADER, MAX_LINE_BYTES, ParsedLine, TraceFormat, format_of
 
-MAX_LINE_BYTES = 2**20
 LONGEST_TICK_NS = 3 * 10**9
 """The tick of the coarsest known clock: that of Mooncake's trace, 3 s."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_JSON_ARRAY = re.compile(rb"\s*\[\s*([\[{]|$)")
 
 Nanoseconds = NDArray[np.int64]
 
@@ -102,6 +103,8 @@ def _format_and_lines(
     if first is None:
         raise LocatedError(f"{path}: no request in it, it is empty")
     number, line = first
+    if _JSON_ARRAY.match(line):
+        raise LocatedError(f"{path}:{number}: a JSON array: write each request as one JSON object on a line of its own")
     try:
         trace_format = format_of(line) if columns is None else columns.format_of(line)
     except ValueError as fault:

@@ -12,6 +12,7 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
+MAX_LINE_BYTES = 2**20
 MAX_TOKENS = 10**9
 """A request with more tokens is an error in the file."""
 

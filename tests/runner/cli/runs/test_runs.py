@@ -128,6 +128,7 @@ def test_if_one_cannot_be_removed_none_is(run: Path) -> None:
     ("arguments", "text"),
     [
         (["--since", "5x"], "--since 5x: give an age like 30min, 12h, 2d or 1w, or a day like 2026-01-31"),
+        (["--since", "٢d"], "--since ٢d: give an age like 30min, 12h, 2d or 1w, or a day like 2026-01-31"),
         (["--since", "999999w"], "--since 999999w: give an age like 30min, 12h, 2d or 1w, or a day like 2026-01-31"),
         (["--remove"], "--remove: give the runs to remove by path or name, and no --experiment or --since"),
         (["--remove", "--yes", "none"], "none: no such run: give its name in runs, or its path"),

@@ -8,6 +8,8 @@ from ground.strict_model import InputError
 from workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
 from workloads.prefill.sources.trace_file import read_trace
 
+OUT_OF_RANGE = "s is not in 0 to 9223372036854775807 ns"
+NO_ARRAY = ":1: a JSON array: write each request as one JSON object on a line of its own"
 SECONDS = TraceColumns("sent", "in", "out", ArrivalUnit.SECONDS)
 
 
@@ -79,11 +81,57 @@ def test_fractions_of_a_second_are_exact_to_the_nanosecond(
         (("sent,in,out", "1,0,1"), ":2: in: 0 is not in 1 to 1000000000"),
         (('{"sent": 1, "in": 1}',), ":1: out: this field is required"),
         (('{"sent": [], "in": 1, "out": 1}',), ":1: sent: [] is neither a number nor text"),
-        (("sent,in,out", '1,"1,1'), ":2: not CSV: unexpected end of data"),
+        (("sent,in,out", "1,1,1", "1e400,1,1"), f":3: sent: '1e400' {OUT_OF_RANGE}"),
+        (("sent,in,out", "1e999999999999999999,1,1"), f":2: sent: '1e999999999999999999' {OUT_OF_RANGE}"),
+        (("sent,in,out", f"1e{'9' * 30},1,1"), f":2: sent: '1e{'9' * 30}' {OUT_OF_RANGE}"),
+        (
+            ('{"sent": 1e999999999999999999, "in": 1, "out": 1}',),
+            f":1: sent: '1e999999999999999999' {OUT_OF_RANGE}",
+        ),
+        (("sent,in,out", "٣,1,1"), ":2: sent: '٣' is no number of s"),
+        (("sent,in,out", "1_0,1,1"), ":2: sent: '1_0' is no number of s"),
+        (('{"sent": "1_0", "in": 1, "out": 1}',), ":1: sent: '1_0' is no number of s"),
+        (
+            ("user,sent,in,out", '"a', 'b",1,1,1'),
+            ":2: a quoted field does not end in this line: write each request on one line, without line breaks in it",
+        ),
+        (("sent,in,out", '1,"1"x,1'), ":2: not CSV: ',' expected after '\"'"),
+        (('[{"sent": 1, "in": 1, "out": 1},',), NO_ARRAY),
+        (("[", '{"sent": 1, "in": 1, "out": 1}', "]"), NO_ARRAY),
     ],
 )
 def test_an_unusable_line_is_named_with_its_reason(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
     assert refusal(written(tmp_path, *lines), SECONDS) == message
+
+
+@pytest.mark.parametrize("exponent", ["999999999999999999", "9" * 30])
+def test_a_number_too_large_is_skipped_with_the_other_unusable_lines(tmp_path: Path, exponent: str) -> None:
+    huge = f"1e{exponent}"
+    for lines in (
+        ("sent,in,out", f"{huge},1,1", "1,2,2"),
+        (f'{{"sent": {huge}, "in": 1, "out": 1}}', '{"sent": 1, "in": 2, "out": 2}'),
+    ):
+        trace = read_trace(written(tmp_path, *lines), columns=SECONDS, skip_bad_lines=True)
+        assert (len(trace.requests), trace.skipped) == (1, 1)
+
+
+@pytest.mark.parametrize("number", ["0.5", ".5", "+0.5", "5e-1", "5.E-1"])
+def test_an_arrival_is_a_number_with_a_fraction_or_an_exponent(tmp_path: Path, number: str) -> None:
+    path = written(tmp_path, "sent,in,out", "0,1,1", f"{number},1,1")
+    assert [arrival for arrival, *_ in requests(path, SECONDS)] == [0, 500_000_000]
+
+
+def test_a_field_is_as_long_as_its_line_may_be(tmp_path: Path) -> None:
+    path = written(tmp_path, "user,sent,in,out", f'"{"a" * 500_000}",1,1,1')
+    assert requests(path, SECONDS) == [(0, 1, 1)]
+
+
+def test_a_json_array_is_refused_as_one_without_columns_too(tmp_path: Path) -> None:
+    assert refusal(written(tmp_path, '[{"timestamp": 0}]'), None) == NO_ARRAY
+
+
+def test_a_header_may_begin_with_a_bracket(tmp_path: Path) -> None:
+    assert requests(written(tmp_path, "[user],sent,in,out", "a,1,1,1"), SECONDS) == [(0, 1, 1)]
 
 
 def test_a_file_in_no_known_format_is_refused_with_the_remedy(tmp_path: Path) -> None:

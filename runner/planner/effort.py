@@ -2,7 +2,7 @@
 
 A search may do no more than a number of simulations, a time, or a number of simulated instants. Only the time depends
 on the machine. A limit is checked before each simulation and in the middle of each, so that it holds however long one
-simulation takes.
+simulation takes. That of time is also checked while candidates are listed, which takes long on a large topology.
 """
 
 import time
@@ -75,14 +75,18 @@ class Effort:
         """The seconds since the search began."""
         return self._clock() - self._started_s
 
-    def check(self) -> None:
-        """Report, and raise LimitReachedError if a limit of time or of instants is reached."""
+    def check_time(self) -> None:
+        """Report, and raise LimitReachedError if the limit of time is reached."""
         if self._report is not None:
             self._report(self)
+        limit_s = self.limits.time_s
+        if limit_s is not None and self.elapsed_s >= limit_s:
+            raise LimitReachedError(f"at the time limit of {format_duration(round(limit_s * 1e9))}, {self.done_text}")
+
+    def check(self) -> None:
+        """Report, and raise LimitReachedError if a limit of time or of instants is reached."""
+        self.check_time()
         limits = self.limits
-        if limits.time_s is not None and self.elapsed_s >= limits.time_s:
-            limit = format_duration(round(limits.time_s * 1e9))
-            raise LimitReachedError(f"at the time limit of {limit}, {self.done_text}")
         if limits.instants is not None and self.priced and self._instants >= limits.instants:
             raise LimitReachedError(f"at the limit of {limits.instants:,} simulated instants, {self.done_text}")
 

@@ -32,9 +32,7 @@ class _LinkSet:
 
 def link_documents(experiment: Experiment) -> list[dict[str, Any]]:
     """Return the distinct sets of links, each with the swept values of its sweep points, in plain JSON types."""
-    return [
-        {"swept": [dict(values) for values in each.points], "links": each.links} for each in _sets(experiment)
-    ]
+    return [{"swept": [dict(values) for values in each.points], "links": each.links} for each in _sets(experiment)]
 
 
 def print_links(experiment: Experiment, console: Console) -> None:

@@ -47,7 +47,8 @@ class PlanningTask:
 
     ``pipelines`` is their number, None if the planner is to choose it too. ``context`` is the number of tokens in a
     sequence, None without a model. ``options`` are the schedule's options as JSON. ``work`` has the stage costs of
-    several pipelines, unless there is only one. ``resolve`` converts a candidate to a variant that can be simulated.
+    several pipelines, unless there is only one. ``resolve`` converts a candidate to a variant that can be simulated,
+    ``place`` to one without the plan of its schedule, which takes less time.
     """
 
     topology: Topology
@@ -63,6 +64,7 @@ class PlanningTask:
     work: StageCosts
     iterations: PricedIterations
     resolve: Callable[[Candidate], ResolvedVariant] = field(compare=False)
+    place: Callable[[Candidate], ResolvedVariant] = field(compare=False)
 
     @property
     def counted(self) -> Literal["tokens", "sequences"]:

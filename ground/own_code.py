@@ -7,6 +7,7 @@ import inspect
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +48,10 @@ def _place(fault: BaseException, kind: type) -> str:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise EndlessCallError in the block after that time. Without effect outside the main thread."""
+    """Raise EndlessCallError in the block after that time. Without effect outside the main thread.
+
+    In a block that has a limit itself, the one that ends earlier counts.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -56,12 +60,16 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise EndlessCallError(f"it has not returned after {seconds:g} s")
 
     previous = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    outer_s, _ = signal.getitimer(signal.ITIMER_REAL)
+    began_s = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, min(seconds, outer_s or seconds))
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+        if outer_s:
+            signal.setitimer(signal.ITIMER_REAL, max(outer_s - (time.monotonic() - began_s), 1e-6))
 
 
 def check_options(function: Callable[..., object], positional: int, options: Mapping[str, object]) -> None:

@@ -1,5 +1,7 @@
 """The greedy walk of Atlas (Palak et al., arXiv 2411.14458, Algorithm 1): it fills the largest datacenters first."""
 
+from collections.abc import Callable, Iterator
+
 from runner.planner.candidate import Candidate, Runs
 from runner.planner.search_space import SearchSpace
 
@@ -21,8 +23,19 @@ def walk(space: SearchSpace, pipelines: int) -> Runs | None:
     return None if left else tuple(runs)
 
 
-def greedy_candidates(space: SearchSpace) -> list[Candidate]:
-    """Return the walk's candidate for each number of pipelines that fits, the fewest pipelines first."""
-    walks = ((pipelines, walk(space, pipelines)) for pipelines in space.pipelines)
-    found = (space.candidate(pipelines, runs) for pipelines, runs in walks if runs is not None)
+def greedy_walks(space: SearchSpace, check: Callable[[], None] = lambda: None) -> Iterator[tuple[int, Runs]]:
+    """Yield each number of pipelines that fits, and where the walk places their stages; the fewest pipelines first.
+
+    ``check`` is called for every number of pipelines, and may raise.
+    """
+    for pipelines in space.pipelines:
+        check()
+        runs = walk(space, pipelines)
+        if runs is not None:
+            yield pipelines, runs
+
+
+def greedy_candidates(space: SearchSpace, check: Callable[[], None] = lambda: None) -> list[Candidate]:
+    """Return the walk's candidate for each number of pipelines that fits. ``check`` is as in ``greedy_walks``."""
+    found = (space.candidate(pipelines, runs) for pipelines, runs in greedy_walks(space, check))
     return [candidate for candidate in found if candidate is not None]

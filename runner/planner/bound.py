@@ -66,7 +66,8 @@ class IterationBound:
             8.0 * transport.connections * transport.window if windows and transport.connections != "auto" else None
         )
         self._topology = topology
-        self._host_gpus = {entry.name: [host.gpus for host in entry.hosts] for entry in topology.datacenters}
+        self._largest_host = {entry.name: max(host.gpus for host in entry.hosts) for entry in topology.datacenters}
+        self._largest_anywhere = max(self._largest_host.values())
         self._intra_latency_ns, self._intra_bps = topology.intra_latency_ns, topology.intra_rate_bps
         stages = range(work.stages)
         self._weight_ns = work.backward_weight_ns if splits_backward else (0,) * work.stages
@@ -141,7 +142,7 @@ class IterationBound:
     def _hop(self, one: str, other: str, boundary: int, pipelines: int, parts: int) -> _Hop:
         bits = 8.0 * self._work.activation_bytes[boundary]
         if one == other:
-            if max(self._host_gpus[one]) > 1:
+            if self._largest_host[one] > 1:
                 return _Hop()
             transfer_ns = _duration_ns(bits, self._intra_bps)
             return _Hop(self._intra_latency_ns, transfer_ns, self._microbatches * transfer_ns)
@@ -167,8 +168,7 @@ class IterationBound:
 
     def _sum_ns(self, stage: int, home: str | None, pipelines: int) -> float:
         """Return the least time of a stage's all-reduce: a ring sends 2 (P - 1) parts of 1/P of it over each port."""
-        hosts = self._host_gpus.values() if home is None else [self._host_gpus[home]]
-        if pipelines <= max(max(gpus) for gpus in hosts):
+        if pipelines <= (self._largest_anywhere if home is None else self._largest_host[home]):
             return 0.0
         part_bytes = self._work.gradient_bytes[stage] // pipelines
         return 2 * (pipelines - 1) * _duration_ns(8.0 * part_bytes, self._intra_bps)

@@ -2,18 +2,22 @@
 
 A search may do no more than a number of simulations, a time, or a number of simulated instants. Only the time depends
 on the machine. A limit is checked before each simulation and in the middle of each, so that it holds however long one
-simulation takes.
+simulation takes. That of time also holds while candidates are listed and resolved, which can take long too.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ground.own_code import EndlessCallError, time_limit
 from ground.strict_model import InputError
 from ground.units import format_duration, parse_duration_ns
 from results.text.number_text import count_text
 from runner.planner.candidate import Candidate, Priced, Pricing
 from runner.simulator.training import PULSE_INSTANTS
+
+_TIMER_SLACK_S = 0.01
 
 
 class LimitReachedError(Exception):
@@ -75,14 +79,18 @@ class Effort:
         """The seconds since the search began."""
         return self._clock() - self._started_s
 
-    def check(self) -> None:
-        """Report, and raise LimitReachedError if a limit of time or of instants is reached."""
+    def check_time(self) -> None:
+        """Report, and raise LimitReachedError if the limit of time is reached."""
         if self._report is not None:
             self._report(self)
+        limit_s = self.limits.time_s
+        if limit_s is not None and self.elapsed_s >= limit_s:
+            raise LimitReachedError(f"at the time limit of {format_duration(round(limit_s * 1e9))}, {self.done_text}")
+
+    def check(self) -> None:
+        """Report, and raise LimitReachedError if a limit of time or of instants is reached."""
+        self.check_time()
         limits = self.limits
-        if limits.time_s is not None and self.elapsed_s >= limits.time_s:
-            limit = format_duration(round(limits.time_s * 1e9))
-            raise LimitReachedError(f"at the time limit of {limit}, {self.done_text}")
         if limits.instants is not None and self.priced and self._instants >= limits.instants:
             raise LimitReachedError(f"at the limit of {limits.instants:,} simulated instants, {self.done_text}")
 
@@ -107,6 +115,20 @@ class Effort:
         if self.best is None or priced.rank < self.best.rank:
             self.best = priced
 
+    @contextmanager
+    def time_limited(self) -> Iterator[None]:
+        """Raise LimitReachedError in the block at the limit of time, also where nothing checks it."""
+        if self.limits.time_s is None:
+            yield
+            return
+        try:
+            with time_limit(max(self.limits.time_s - self.elapsed_s, 0.0) + _TIMER_SLACK_S):
+                yield
+        except (EndlessCallError, InputError):
+            # The check of a schedule reports a call that was ended as an error in the file.
+            self.check_time()
+            raise
+
     @property
     def done_text(self) -> str:
         """How many candidates were simulated, as the end of a sentence."""
@@ -125,7 +147,8 @@ class Prices:
         """Return the candidate with its price, computed on the first call. Raises LimitReachedError."""
         if candidate not in self._known:
             self.effort.before_simulation()
-            priced = Priced(candidate, self._pricing(candidate))
+            with self.effort.time_limited():
+                priced = Priced(candidate, self._pricing(candidate))
             self._known[candidate] = priced
             self.effort.after_simulation(priced)
         return self._known[candidate]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from ground.strict_model import LocatedError
@@ -16,7 +16,7 @@ from runner.planner.exhaustive import TooManyCandidatesError
 from runner.planner.pricing import PricedIterations, simulated_pricing
 from runner.planner.search import Found, promising_walks, search_better, search_exhaustively, search_greedily
 from runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
-from runner.resolve.boundary_costs import pipelines_to_share, transfer_in_forwards
+from runner.resolve.boundary_costs import cell_of, transfer_in_forwards
 from runner.resolve.placement import place_stages
 from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
 from runner.resolve.stage_costs import StageCosts
@@ -32,6 +32,8 @@ MOST_INSTANTS = 4_000_000
 
 It is no time, so that a file has the same placement on every machine.
 """
+_PROMISES_S = 1.0
+"""The time to find what promises the most, after a search without an answer."""
 _AFFORDABLE = 60_000
 """The budget for all simulations of a search, about 1 ms for each microbatch x stage x pipeline of a DP-cell.
 
@@ -45,7 +47,8 @@ class PlanningTask:
 
     ``pipelines`` is their number, None if the planner is to choose it too. ``context`` is the number of tokens in a
     sequence, None without a model. ``options`` are the schedule's options as JSON. ``work`` has the stage costs of
-    several pipelines, unless there is only one. ``resolve`` converts a candidate to a variant that can be simulated.
+    several pipelines, unless there is only one. ``resolve`` converts a candidate to a variant that can be simulated,
+    ``place`` to one without the plan of its schedule, which takes less time.
     """
 
     topology: Topology
@@ -61,6 +64,7 @@ class PlanningTask:
     work: StageCosts
     iterations: PricedIterations
     resolve: Callable[[Candidate], ResolvedVariant] = field(compare=False)
+    place: Callable[[Candidate], ResolvedVariant] = field(compare=False)
 
     @property
     def counted(self) -> Literal["tokens", "sequences"]:
@@ -166,32 +170,36 @@ def planned_placement(task: PlanningTask) -> PlannedPlacement:
 def most_promising(task: PlanningTask, most: int) -> list[tuple[Candidate, float]]:
     """Return the greedy candidates that promise the most, each with the tokens per second it does not exceed.
 
-    Nothing is simulated.
+    Nothing is simulated. Only those are compared whose bounds are computed within a second.
     """
-    return promising_walks(search_space(task), ceiling(task), most)
+    return promising_walks(search_space(task), ceiling(task), most, Effort(Limits(time_s=_PROMISES_S)))
 
 
 def _search(task: PlanningTask, space: SearchSpace, search: SearchName, prices: Prices, runners_up: int) -> Found:
     if search == "greedy":
         return search_greedily(space, prices, ceiling(task), runners_up)
     if search == "better":
-        effort = prices.effort
-        if effort.limits.simulations is None:
-            effort.limits = replace(effort.limits, simulations=_affordable_simulations(task, space))
-        return search_better(space, prices, ceiling(task), runners_up)
+
+        def limit_simulations() -> None:
+            effort = prices.effort
+            if effort.limits.simulations is None:
+                affordable = _affordable_simulations(task, space, effort)
+                effort.limits = replace(effort.limits, simulations=affordable)
+
+        return search_better(space, prices, ceiling(task), runners_up, limit_simulations=limit_simulations)
     try:
         return search_exhaustively(space, prices)
     except TooManyCandidatesError as refusal:
         raise LocatedError(f"--search exhaustive: {refusal}: give --search better") from None
 
 
-def _affordable_simulations(task: PlanningTask, space: SearchSpace) -> int:
+def _affordable_simulations(task: PlanningTask, space: SearchSpace, effort: Effort) -> int:
     """Return how many simulations take about a minute.
 
     The number is computed from the size of a simulation, not measured, so that a file has the same plan on every
-    machine.
+    machine. Raises LimitReachedError at the limit of time.
     """
-    largest = max(candidate.pipelines_per_cell for candidate in greedy_candidates(space))
+    largest = max(candidate.pipelines_per_cell for candidate in greedy_candidates(space, effort.check_time))
     return max(_LEAST_SIMULATIONS, min(_MOST_SIMULATIONS, _AFFORDABLE // (largest * task.stages * task.microbatches)))
 
 
@@ -209,23 +217,35 @@ def search_space(task: PlanningTask) -> SearchSpace:
 
 def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
     transport = task.transport
+    few_hosts = _first_hosts(task.topology, task.stages)
+
+    @cache
+    def wanted_in(runs: Runs) -> float:
+        # All pipelines have the same datacenters, and only transfers between datacenters count: one pipeline is enough.
+        homes = [name for name, stages in runs for _ in range(stages)]
+        placement = place_stages(few_hosts, task.stages, 1, homes)
+        return transfer_in_forwards(few_hosts, placement, transport, task.work, clock=task.clock)
 
     def size(pipelines: int, runs: Runs) -> int | None:
         if transport.sharing == "none":
             return 1
         if isinstance(transport.pipelines_per_cell, int):
             return transport.pipelines_per_cell
-        homes = [name for name, stages in runs for _ in range(stages)]
-        placement = place_stages(task.topology, task.stages, pipelines, homes)
-        cell = pipelines_to_share(task.topology, placement, transport, task.work, clock=task.clock)
+        wanted = wanted_in(runs)
+        cell = cell_of(pipelines, wanted)
         if task.pipelines is not None:
             return cell
         # A number of pipelines without a suitable divisor makes a single DP-cell. Try it only if that DP-cell is not
         # larger than the transfers need.
-        wanted = transfer_in_forwards(task.topology, placement, transport, task.work, clock=task.clock)
         return cell if cell < wanted + 1 else None
 
     return size
+
+
+def _first_hosts(topology: Topology, most: int) -> Topology:
+    """Return the topology with only the first hosts of each datacenter, ``most`` of them at most."""
+    few = tuple(replace(datacenter, hosts=datacenter.hosts[:most]) for datacenter in topology.datacenters)
+    return replace(topology, datacenters=few)
 
 
 def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:

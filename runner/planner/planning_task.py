@@ -54,6 +54,7 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         stage_costs(spec, cut.stages, pipelines or max(most_pipelines(topology, cut.stages), 1), written.directory),
         PricedIterations.of(spec.training.iterations, spec.training.warmup),
         lambda candidate: resolve_variant(written, _layout(candidate)),
+        lambda candidate: resolve_variant(written, _layout(candidate), plans=False),
     )
 
 

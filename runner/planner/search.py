@@ -7,15 +7,16 @@ is above the best price, the best candidate is proven: none that was left out gi
 answer is found first, as the price to beat.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count, islice
 
 from ground.wanbed_error import WanbedError
-from runner.planner.algorithm1 import walk
+from runner.planner.algorithm1 import greedy_walks, walk
 from runner.planner.candidate import Candidate, Priced, Runs
-from runner.planner.effort import LimitReachedError, Prices
+from runner.planner.effort import Effort, LimitReachedError, Prices
 from runner.planner.exhaustive import few_candidates
 from runner.planner.search_space import SearchSpace
 
@@ -64,10 +65,11 @@ def search_greedily(space: SearchSpace, prices: Prices, ceiling: Ceiling, runner
     Candidates whose ceiling is not above the best price so far are not priced, except ``runners_up`` as in
     ``search_better``.
     """
-    walks = _walks(space, ceiling)
-    prices.effort.candidates = len(walks)
+    walks: list[_Walk] = []
 
     def search() -> None:
+        walks.extend(_sorted_walks(space, ceiling, prices.effort))
+        prices.effort.candidates = len(walks)
         _price_walks(space, prices, walks)
 
     return _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
@@ -77,7 +79,7 @@ def search_exhaustively(space: SearchSpace, prices: Prices) -> Found:
     """Price every candidate, and return the best. Raises TooManyCandidatesError before pricing any."""
 
     def search() -> None:
-        candidates = few_candidates(space, check=prices.effort.check)
+        candidates = few_candidates(space, check=prices.effort.check_time)
         prices.effort.candidates = len(candidates)
         # The candidates of the greedy walk come first, so that a search that is cut off has their answer.
         for candidate in sorted(candidates, key=lambda candidate: not _is_greedy(space, candidate)):
@@ -86,7 +88,14 @@ def search_exhaustively(space: SearchSpace, prices: Prices) -> Found:
     return _found(space, prices, search)
 
 
-def search_better(space: SearchSpace, prices: Prices, ceiling: Ceiling, runners_up: int = 0) -> Found:
+def search_better(
+    space: SearchSpace,
+    prices: Prices,
+    ceiling: Ceiling,
+    runners_up: int = 0,
+    *,
+    limit_simulations: Callable[[], None] = lambda: None,
+) -> Found:
     """Search by branch and bound after finding the greedy answer.
 
     The result is never worse than the greedy answer, and is the best candidate unless the search is cut off. After the
@@ -95,20 +104,30 @@ def search_better(space: SearchSpace, prices: Prices, ceiling: Ceiling, runners_
 
     Partial placements with equal ceilings are examined in the order of their creation. Candidates that can at best
     equal the best price are not priced, nor those that differ from another one only by the names of equivalent
-    datacenters.
+    datacenters. ``limit_simulations`` is called first, as a part of the search.
     """
-    walks = _walks(space, ceiling)
+    walks: list[_Walk] = []
 
     def search() -> None:
+        limit_simulations()
+        walks.extend(_sorted_walks(space, ceiling, prices.effort))
         _price_walks(space, prices, walks)
         _branch_and_bound(space, prices, ceiling)
 
     return _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
 
 
-def promising_walks(space: SearchSpace, ceiling: Ceiling, most: int) -> list[tuple[Candidate, float]]:
-    """Return ``most`` candidates of the greedy walk with the highest ceilings, the highest first, each with its own."""
-    candidates = ((space.candidate(pipelines, runs), top) for top, pipelines, runs in _walks(space, ceiling))
+def promising_walks(
+    space: SearchSpace, ceiling: Ceiling, most: int, effort: Effort | None = None
+) -> list[tuple[Candidate, float]]:
+    """Return ``most`` candidates of the greedy walk with the highest ceilings, the highest first, each with its own.
+
+    Only those are compared whose ceilings are computed within the limit of ``effort``.
+    """
+    walks: list[_Walk] = []
+    with suppress(LimitReachedError):
+        walks.extend(_walks(space, ceiling, effort or Effort()))
+    candidates = ((space.candidate(pipelines, runs), top) for top, pipelines, runs in sorted(walks, key=_descending))
     return list(islice(((candidate, top) for candidate, top in candidates if candidate is not None), most))
 
 
@@ -140,17 +159,17 @@ def _found(
 
 
 def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling) -> None:
-    order = count()
+    order, effort = count(), prices.effort
     heap: list[tuple[float, int, int, Runs, Candidate | None]] = []
 
     def push(pipelines: int, runs: Runs, candidate: Candidate | None = None) -> None:
+        effort.check_time()
         top = ceiling(pipelines, runs, candidate.pipelines_per_cell if candidate else None)
         if top > prices.best.price.tokens_per_s:
             heappush(heap, (-top, next(order), pipelines, runs, candidate))
 
     for pipelines in reversed(space.pipelines):
         push(pipelines, ())
-    effort = prices.effort
     while heap:
         negative, _, pipelines, runs, candidate = heappop(heap)
         if -negative <= prices.best.price.tokens_per_s:
@@ -170,10 +189,11 @@ def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling) -> N
                 push(pipelines, further)
 
 
-_Walks = Sequence[tuple[float, int, Runs]]
+_Walk = tuple[float, int, Runs]
+"""The ceiling, the number of pipelines, and the runs of a greedy walk."""
 
 
-def _price_walks(space: SearchSpace, prices: Prices, walks: _Walks) -> None:
+def _price_walks(space: SearchSpace, prices: Prices, walks: Sequence[_Walk]) -> None:
     """Price the candidates of the greedy walk whose ceiling is above the best price so far."""
     for top, pipelines, runs in walks:
         if len(prices) and top <= prices.best.price.tokens_per_s:
@@ -183,7 +203,7 @@ def _price_walks(space: SearchSpace, prices: Prices, walks: _Walks) -> None:
             prices(candidate)
 
 
-def _price_runners_up(space: SearchSpace, prices: Prices, walks: _Walks, runners_up: int) -> None:
+def _price_runners_up(space: SearchSpace, prices: Prices, walks: Sequence[_Walk], runners_up: int) -> None:
     seen = {priced.candidate.dp_cells for priced in prices.all}
     for _, pipelines, runs in walks:
         if len(seen) > runners_up:
@@ -193,11 +213,19 @@ def _price_runners_up(space: SearchSpace, prices: Prices, walks: _Walks, runners
             seen.add(prices(candidate).candidate.dp_cells)
 
 
-def _walks(space: SearchSpace, ceiling: Ceiling) -> _Walks:
-    """Return (ceiling, pipelines, runs) of the greedy walk for each number of pipelines, the highest ceiling first."""
-    walks = ((pipelines, walk(space, pipelines)) for pipelines in space.pipelines)
-    tops = [(ceiling(pipelines, runs, None), pipelines, runs) for pipelines, runs in walks if runs is not None]
-    return sorted(tops, key=lambda entry: -entry[0])
+def _walks(space: SearchSpace, ceiling: Ceiling, effort: Effort) -> Iterator[_Walk]:
+    """Yield the greedy walk for each number of pipelines. Raises LimitReachedError."""
+    for pipelines, runs in greedy_walks(space, effort.check_time):
+        yield ceiling(pipelines, runs, None), pipelines, runs
+
+
+def _sorted_walks(space: SearchSpace, ceiling: Ceiling, effort: Effort) -> list[_Walk]:
+    """Return ``_walks``, the highest ceiling first."""
+    return sorted(_walks(space, ceiling, effort), key=_descending)
+
+
+def _descending(walk: _Walk) -> float:
+    return -walk[0]
 
 
 def _is_greedy(space: SearchSpace, candidate: Candidate) -> bool:

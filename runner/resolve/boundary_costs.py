@@ -74,7 +74,7 @@ def boundary_costs(
         shared = pipelines_per_cell > 1 and placement.crosses_wan(boundary)
         parts = pipelines_per_cell if shared else 1
         there = estimate.costs(pairs, activation_bytes, parts, on_link)
-        if any(_differs_back(topology, pair) for pair in pairs):
+        if any(_differs_back(topology, *ends) for ends in {(one.datacenter, other.datacenter) for one, other in pairs}):
             back = estimate.costs([pair[::-1] for pair in pairs], activation_bytes, parts, back_on_link)
             there = replace(there, gradients=back)
         costs.append(there)
@@ -103,8 +103,7 @@ class _Estimate:
         return BoundaryCosts(latency_ns, occupancy_ns, parts > 1, links)
 
 
-def _differs_back(topology: Topology, pair: Pair) -> bool:
-    here, there = (place.datacenter for place in pair)
+def _differs_back(topology: Topology, here: str, there: str) -> bool:
     return here != there and topology.conditions(here, there) != topology.conditions(there, here)
 
 
@@ -211,8 +210,12 @@ def pipelines_to_share(
     pipelines = len(placement.pipelines)
     if not any(placement.crosses_wan(boundary) for boundary in range(placement.stages - 1)):
         return 1
-    wanted = ceil(transfer_in_forwards(topology, placement, transport, work, clock=clock))
-    return next((count for count in range(wanted, pipelines) if pipelines % count == 0), pipelines)
+    return cell_of(pipelines, transfer_in_forwards(topology, placement, transport, work, clock=clock))
+
+
+def cell_of(pipelines: int, forwards: float) -> int:
+    """Return the pipelines of a DP-cell whose transfers last that many forwards: rounded up to a divisor of all."""
+    return next((count for count in range(ceil(forwards), pipelines) if pipelines % count == 0), pipelines)
 
 
 def _path_bps(transport: TransportSpec, clock: Clock, path: _Path) -> float:

@@ -74,8 +74,10 @@ def resolve_variants(
     return resolved
 
 
-def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> ResolvedVariant:
+def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: bool = True) -> ResolvedVariant:
     """Return the variant, resolved. A ``Layout`` replaces its stages, pipelines, DP-cells and placement.
+
+    Without ``plans`` its schedule is neither planned nor checked.
 
     Raise InputError if it cannot run.
     """
@@ -116,7 +118,7 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout) -> Resolved
         spec.clock,
         planned=planned,
     )
-    if schedule is None:
+    if schedule is None or not plans:
         return resolved
     return replace(resolved, plan=_checked_plan(written, schedule, cell_costs(topology, resolved)))
 

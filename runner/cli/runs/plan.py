@@ -100,7 +100,7 @@ def _plan_point(
         except NothingPricedError as end:
             promising = tuple(most_promising(task, _RUNNERS_UP))
             return Unplanned(point, name, task, str(end), promising), end.ended_by
-    cuts = cuts_of(point.topology, task.resolve(found.chosen.candidate))
+    cuts = cuts_of(point.topology, task.place(found.chosen.candidate))
     if cuts:
         log(cut_line(name, [(cut, point.values) for cut in cuts]))
     return Planned(point, name, task, found, simulated_without(point.spec, point.topology, [name])), found.ended_by

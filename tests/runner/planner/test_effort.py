@@ -1,5 +1,7 @@
 import pytest
 
+from ground.own_code import EndlessCallError, time_limit
+from ground.strict_model import InputError
 from runner.planner.candidate import Candidate, Price
 from runner.planner.effort import Effort, LimitReachedError, Limits, Prices
 from runner.simulator.training import PULSE_INSTANTS
@@ -90,3 +92,37 @@ def test_what_the_search_has_done_is_reported_as_it_gets_on() -> None:
         prices(candidate(cells))
     effort.check()
     assert reported == [(0, 0.0, None), (0, 0.75, None), (1, 0.0, 3.0), (1, 0.75, 3.0), (2, None, 3.0)]
+
+
+def test_a_time_limit_ends_a_pricing_that_checks_nothing() -> None:
+    def endless(_: Candidate) -> Price:
+        try:
+            while True:
+                pass
+        except EndlessCallError as fault:
+            raise InputError("variants.0.schedule: it has not returned") from fault
+
+    prices = Prices(endless, Effort(Limits(time_s=0.05)))
+    with pytest.raises(LimitReachedError, match=r"^at the time limit of 50ms, after 0 simulations$"):
+        prices(candidate(1))
+
+
+def test_an_error_of_the_file_before_the_time_limit_stays_one() -> None:
+    def refused(_: Candidate) -> Price:
+        raise InputError("variants.0.schedule: no")
+
+    with pytest.raises(InputError, match=r"^variants\.0\.schedule: no$"):
+        Prices(refused, Effort(Limits(time_s=60.0)))(candidate(1))
+
+
+def test_a_limit_of_a_call_inside_a_pricing_leaves_the_time_limit() -> None:
+    def endless(_: Candidate) -> Price:
+        with time_limit(60.0):
+            pass
+        with time_limit(60.0):
+            while True:
+                pass
+
+    prices = Prices(endless, Effort(Limits(time_s=0.05)))
+    with pytest.raises(LimitReachedError, match=r"^at the time limit of 50ms, after 0 simulations$"):
+        prices(candidate(1))

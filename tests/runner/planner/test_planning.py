@@ -4,7 +4,12 @@ import pytest
 
 from ground.strict_model import InputError
 from runner.planner.candidate import Candidate, Price
-from runner.planner.planning import plan, planned_placement
+from runner.planner.effort import Limits
+from runner.planner.exhaustive import every_candidate
+from runner.planner.planning import plan, planned_placement, search_space
+from runner.planner.search import NothingPricedError
+from runner.resolve.boundary_costs import pipelines_to_share
+from runner.resolve.placement import place_stages
 from tests.support.runner.planner_instances import document, planned_pricing, pricing_of, random_task, task_of
 
 FAR = {"latency": "80ms", "node_pair_rate": "100Mbit", "rate": "100Gbit"}
@@ -118,3 +123,25 @@ def test_a_search_affords_fewer_simulations_the_more_each_of_them_computes(micro
     found = plan(task, pricing=lambda _: Price(1.0, 1e-6, 1.0, 0))
     assert found.cut_off == f"after {simulations} simulations"
     assert not found.proven
+
+
+@pytest.mark.parametrize("gpus_per_host", [1, 4])
+def test_a_cell_is_as_large_as_that_of_a_variant_placed_alike(gpus_per_host: int) -> None:
+    links = [{"between": ["b", "c"], "latency": "40ms", "node_pair_rate": "200Mbit", "rate": "1Gbit"}]
+    experiment = document({"a": 4, "b": 6, "c": 3}, 3, links=links)
+    for datacenter in experiment["topology"]["datacenters"]:
+        datacenter["gpus_per_host"] = gpus_per_host
+    task = task_of(experiment)
+    candidates = list(every_candidate(search_space(task)))
+    assert len({candidate.pipelines_per_cell for candidate in candidates}) > 1
+    for candidate in candidates:
+        placement = place_stages(task.topology, task.stages, candidate.pipelines, candidate.placement)
+        shared = pipelines_to_share(task.topology, placement, task.transport, task.work, clock=task.clock)
+        assert candidate.pipelines_per_cell == shared
+
+
+def test_a_better_search_ends_at_its_time_limit_before_it_knows_how_much_it_can_afford() -> None:
+    reports = []
+    with pytest.raises(NothingPricedError, match=r"^at the time limit of 1ns, after 0 simulations$"):
+        plan(task_of(document({"a": 100}, 2)), limits=Limits(time_s=1e-9), report=reports.append)
+    assert [(effort.examined, effort.limits.simulations) for effort in reports] == [(0, None)]

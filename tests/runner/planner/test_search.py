@@ -176,6 +176,32 @@ def test_the_time_limit_holds_while_candidates_are_listed() -> None:
         search_exhaustively(space, Prices(at_random(0), effort))
 
 
+@pytest.mark.parametrize("search", [search_greedily, search_better])
+def test_the_time_limit_holds_while_the_greedy_walks_are_listed(search: Callable[..., Found]) -> None:
+    space = search_space(task_of(document({"a": 100}, 2, variants=GPIPE)))
+    bounded: list[int] = []
+
+    def ceiling(pipelines: int, *_: object) -> float:
+        bounded.append(pipelines)
+        return 1.0
+
+    now_s = iter(range(1000))
+    effort = Effort(Limits(time_s=5.0), clock=lambda: float(next(now_s)))
+    with pytest.raises(NothingPricedError, match=r"^at the time limit of 5s, after 0 simulations$"):
+        search(space, Prices(at_random(0), effort), ceiling)
+    assert bounded == [1, 2, 3, 4]
+
+
+def test_the_better_search_is_interrupted_before_its_first_bound() -> None:
+    space = search_space(task_of(document({"a": 100}, 2, variants=GPIPE)))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(NothingPricedError, match=r"^when interrupted, after 0 simulations$"):
+        search_better(space, Prices(at_random(0)), lambda *_: 1.0, limit_simulations=interrupt)
+
+
 def test_the_greedy_search_leaves_out_what_cannot_be_best() -> None:
     space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
     found = search_greedily(space, Prices(by_pipelines), lambda pipelines, _, __: float(pipelines), runners_up=2)
@@ -195,3 +221,11 @@ def test_what_promises_the_most_is_known_without_a_simulation() -> None:
     space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
     walks = promising_walks(space, lambda pipelines, _, __: float(pipelines), 2)
     assert [(candidate.dp_cells, most) for candidate, most in walks] == [(6, 6.0), (5, 5.0)]
+
+
+def test_what_promises_the_most_is_chosen_from_what_the_time_allows() -> None:
+    space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
+    now_s = iter(range(1000))
+    effort = Effort(Limits(time_s=4.0), clock=lambda: float(next(now_s)))
+    walks = promising_walks(space, lambda pipelines, _, __: float(pipelines), 2, effort)
+    assert [(candidate.dp_cells, most) for candidate, most in walks] == [(3, 3.0), (2, 2.0)]

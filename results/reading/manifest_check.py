@@ -20,11 +20,9 @@ _Model = TypeVar("_Model", bound=BaseModel)
 def check_manifest(document: Document, source: object) -> None:
     """Raise RunError, ``source: field: fault, remedy`` in one line, unless every command can read the manifest."""
     sweep_points = _checked(Manifest, document, source).sweep_points
-    first: dict[int, int] = {}
     for position, point in enumerate(sweep_points):
-        if first.setdefault(point.index, position) != position:
-            where = f"sweep_points.{position}.index: {point.index} is that of sweep_points.{first[point.index]} too"
-            raise RunError(f"{source}: {where}, {_DAMAGED}")
+        if point.index != position:
+            raise RunError(f"{source}: sweep_points.{position}.index: {point.index} is not its position, {_DAMAGED}")
 
 
 def check_trial_facts(document: Document, source: object) -> None:

@@ -103,5 +103,12 @@ def finished_trials(run: Path) -> tuple[Mapping[str, Any], list[StoredTrial]]:
     manifest = read_manifest(run)
     trials = read_trials(run, manifest)
     if not trials:
-        raise NoTrialsError(f"{run}: no trial of this run has finished, continue it with wanbed run --resume")
+        raise NoTrialsError(f"{run}: {no_trials_text(manifest)}")
     return manifest, trials
+
+
+def no_trials_text(manifest: Mapping[str, Any]) -> str:
+    """Say why a run has no finished trial, and what to do."""
+    if manifest.get("complete") is True:
+        return "the run is complete, but its folder trials has none: restore that folder, or run again"
+    return "no trial of this run has finished, continue it with wanbed run --resume"

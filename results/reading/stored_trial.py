@@ -11,10 +11,7 @@ from results.records.trial_id import TrialId
 def swept_values(manifest: Mapping[str, Any], point: int) -> dict[str, str]:
     """Return the swept path and value pairs of a sweep point, {} where nothing was swept."""
     points = manifest.get("sweep_points", ())
-    # Sweep points stand in their own order, unless somebody has edited the manifest.
-    if 0 <= point < len(points) and points[point].get("index") == point:
-        return dict(points[point]["sweep_point"])
-    return next((dict(entry["sweep_point"]) for entry in points if entry.get("index") == point), {})
+    return dict(points[point]["sweep_point"]) if 0 <= point < len(points) else {}
 
 
 @dataclass(frozen=True)

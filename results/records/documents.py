@@ -181,4 +181,5 @@ class TrialFacts(_Settings):
     machine_load: _MachineLoad | None = None
     torch_times_of_profile: str | None = None
     prefill: _Prefill | None = None
+    connections_cut: list[Annotated[tuple[str, str, Count, Number], Field(strict=False)]] | None = None
     connections: list[Annotated[list[str | int], Field(min_length=3, max_length=3)]] | None = None

@@ -14,6 +14,7 @@ Every file appears whole under its name or not at all, and a trial's folder as o
 """
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -185,7 +186,8 @@ class RunStore:
 
     def has_trial(self, point: int, variant: str, repeat: int) -> bool:
         """Return whether this trial has finished."""
-        return self.trial_path(point, variant, repeat).is_dir()
+        path = self.trial_path(point, variant, repeat)
+        return all((path / name).is_file() for name in (TRIAL_FACTS, SPANS_FILE))
 
     def write_trial(self, trial: TrialRecord) -> Path:
         """Write a finished trial into this run, as the function ``write_trial`` does."""
@@ -204,7 +206,7 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
     since the trial has not finished then, and FileExistsError if this trial is there already.
     """
     path = trial_path(run, *trial.id)
-    if path.exists():
+    if os.path.lexists(path):
         raise FileExistsError(f"{path}: this trial is there already")
     for log in () if isinstance(trial.spans, TrialSpans) else trial.spans:
         if not log.complete:

@@ -28,6 +28,9 @@ COMPUTE_KINDS: tuple[str, ...] = get_args(ComputeKind)
 PREFILL = "prefill"
 SPAN_KINDS: tuple[str, ...] = get_args(SpanKind)
 
+MAX_ITERATIONS = 10_000
+"""The most iterations that a trial may have; the first is number 0."""
+
 NO_MICROBATCH = -1
 NO_REQUEST = -1
 

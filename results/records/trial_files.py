@@ -17,7 +17,7 @@ from results.records.schema import (
     version_of,
 )
 from results.records.schema_upgrade import FIRST_VERSION
-from results.records.span_log import SPAN_KINDS
+from results.records.span_log import MAX_ITERATIONS, SPAN_KINDS
 from results.records.trial_id import TrialId
 from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TRIAL_TABLES
 
@@ -25,6 +25,7 @@ OUTCOMES = ("admitted", "off_loaded", "rejected", "held")
 
 _KNOWN = {"kind": SPAN_KINDS, "outcome": OUTCOMES}
 _NOT_NEGATIVE = (
+    "iteration",
     "start_ns",
     "time_ns",
     "arrival_ns",
@@ -38,6 +39,8 @@ _NOT_NEGATIVE = (
     "sm_clock_hz",
     "memory_clock_hz",
 )
+# Sums and differences of two times must fit 64 bits.
+_TIME_BOUND_NS = 2**62
 _REMEDY = "the file is damaged: restore it, or run again"
 
 
@@ -57,7 +60,7 @@ def read_trial_table(folder: Path, key: TrialId, name: str) -> pa.Table:
 
     Raises RunError, one line that starts with the file's path and names the column, if it is missing or damaged, if its
     rows are another trial's, and if they hold what is impossible: a value missing, an end before its start, a negative
-    time.
+    time or one too large to calculate with.
     """
     path, known = folder / name, TRIAL_TABLES[name]
     may_lack = not known.always or (known.since_version > 1 and _of_first_version(folder / SPANS_FILE))
@@ -114,6 +117,10 @@ def _check_values(table: pa.Table, path: Path) -> None:
             _refuse(values.is_null(), path, column, "where a value has to be", table)
         if column in _NOT_NEGATIVE:
             _refuse(pc.less(values, pa.scalar(0, values.type)), path, column, "is negative", table)
+        bound = MAX_ITERATIONS if column == "iteration" else _TIME_BOUND_NS if column.endswith("_ns") else None
+        if bound is not None:
+            beyond = pc.greater_equal(values, pa.scalar(bound, values.type))
+            _refuse(beyond, path, column, f"is not below {bound}", table)
         if column in _KNOWN:
             for value in set(pc.unique(values).to_pylist()) - set(_KNOWN[column]):
                 _refuse(

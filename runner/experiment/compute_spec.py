@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ground.strict_model import StrictModel
+from results.records.span_log import MAX_ITERATIONS
 from runner.experiment.quantities import BoundarySizesBytes, NameOrPath, StageDurationsNs, Truth, whole_number
-from runner.experiment.training_spec import MAX_ITERATIONS
 from workloads.compute.backends.backend import ComputeBackend, create_backend, load_backend
 from workloads.compute.backends.registry import backend_class_path
 

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ground.strict_model import StrictModel
+from results.records.span_log import MAX_ITERATIONS
 from runner.experiment.quantities import MAX_PIPELINES, LearningRate, NameOrPath, whole_number
 
 MAX_STAGES = 1024
 MAX_MICROBATCHES = 4096
-MAX_ITERATIONS = 10_000
 
 
 class TrainingSpec(StrictModel):

@@ -7,19 +7,22 @@ from pathlib import Path
 from results.records.run_store import RunStore
 from results.text.number_text import count_text
 from runner.resolve.experiment import Experiment
+from runner.runs.continuable import check_continuable
 from runner.runs.run_folder import Log, latest_run
 
 
 def resumed(experiment: Experiment, runs: Path, log: Log) -> RunStore | None:
     """Return the run that goes on, or that has all its trials already; None if a new one has to start.
 
-    Log a line if nothing goes on.
+    Log a line if nothing goes on. Raise InputError if the folder of the run that goes on is damaged.
     """
     store = latest_run(experiment, runs)
     if store is None:
         log(f"--resume: {runs} holds no run of this file as it is now: a new one starts")
     elif store.manifest["complete"]:
         log(f"--resume: {store.path} is complete already, nothing is run again; without --resume a new one starts")
+    else:
+        check_continuable(experiment, store)
     return store
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ground.strict_model import InputError
-from results.records.run_store import RunError, RunStore
+from results.reading.manifest_check import check_manifest
+from results.records.run_store import MANIFEST, RunError, RunStore
+from results.records.schema_upgrade import upgraded_document
 from runner.resolve.experiment import Experiment
 from runner.runs.recorded.manifest import gather_manifest
 
@@ -43,16 +45,17 @@ def check_runs_folder(root: Path) -> None:
 def latest_run(experiment: Experiment, root: Path) -> RunStore | None:
     """Return the latest unfinished run of this exact configuration below ``root``, or the latest one if all finished.
 
-    Return None if there is none.
+    Return None if there is none. A folder without a whole manifest is no run.
     """
     found: list[RunStore] = []
     for folder in root.iterdir() if root.is_dir() else []:
         try:
             store = RunStore.open(folder)
+            if store.manifest.get("config_hash") == experiment.config_hash:
+                check_manifest(upgraded_document(store.manifest), folder / MANIFEST)
+                found.append(store)
         except RunError:
             continue
-        if store.manifest.get("config_hash") == experiment.config_hash:
-            found.append(store)
     return max(
         found,
         key=lambda store: (not store.manifest["complete"], store.manifest["created"], store.path.name),

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from ground.atomic_write import PARTIAL
 from ground.strict_model import InputError
 from results.reading.run_documents import read_manifest
-from results.records.run_store import MANIFEST, SUMMARY_FILE, RunError
+from results.records.run_store import MANIFEST, SUMMARY_FILE, TRIAL_FACTS, RunError
 from runner.runs.run_folder import exclusively, is_being_written
 
 State = Literal["complete", "unfinished", "running", "damaged"]
@@ -61,9 +61,12 @@ def stored_run(path: Path) -> StoredRun:
     size_bytes = _size_bytes(path)
     try:
         manifest = read_manifest(path)
-        created = datetime.fromisoformat(manifest["created"])
-    except (RunError, KeyError, TypeError, ValueError) as fault:
+    except RunError as fault:
         return StoredRun(path, size_bytes, "damaged", str(fault).removeprefix(f"{path}{os.sep}"))
+    try:
+        created = datetime.fromisoformat(manifest["created"]).astimezone()
+    except (ValueError, OverflowError) as fault:
+        return StoredRun(path, size_bytes, "damaged", f"{MANIFEST}: created: {fault}")
     complete = manifest.get("complete") is True
     return StoredRun(
         path,
@@ -71,10 +74,10 @@ def stored_run(path: Path) -> StoredRun:
         "complete" if complete else "running" if is_being_written(path) else "unfinished",
         None,
         manifest.get("name"),
-        created.astimezone(),
+        created,
         manifest.get("engine"),
         manifest.get("clock"),
-        sum(trial.suffix != PARTIAL for trial in path.glob("trials/*/*/repeat-*")),
+        sum(file.parent.suffix != PARTIAL for file in path.glob(f"trials/*/*/repeat-*/{TRIAL_FACTS}")),
         _planned_trials(manifest),
         _iteration_times_s(path),
     )

@@ -115,7 +115,8 @@ def test_damaged_documents_are_refused_in_one_line_or_read_by_every_command(
             None,
             "sweep_points.0.sweep_point: input should be a valid dictionary, not null",
         ),
-        (("sweep_points", 1, "index"), 0, "sweep_points.1.index: 0 is that of sweep_points.0 too"),
+        (("sweep_points", 0, "index"), 7, "sweep_points.0.index: 7 is not its position"),
+        (("sweep_points", 1, "index"), 0, "sweep_points.1.index: 0 is not its position"),
         (
             ("sweep_points", 0, "wan", 0, "between"),
             ["east"],
@@ -140,6 +141,15 @@ def test_a_wrong_field_is_reported_with_its_path_and_value(
     assert str(refused.value).endswith("the file is damaged or edited: restore it, or run again")
     assert len(str(refused.value)) < len(str(path)) + 250
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("cut", [5, [["a", "b", 7]], [["a", "b", "7", 0.5]], [["a", "b", 7, None]]])
+def test_connections_that_were_not_cut_so_are_refused(build_run: BuildRun, cut: object) -> None:
+    (file,) = build_run(finished_trials=1).glob("trials/*/*/*/trial.json")
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**facts, "connections_cut": cut}), encoding="utf-8")
+    with pytest.raises(RunError, match=r"trial\.json: connections_cut.* restore it, or run again$"):
+        results.load(file.parents[4])
 
 
 def test_an_empty_manifest_is_none() -> None:

@@ -121,6 +121,7 @@ def report(
     Options about figures may be given several times, and change nothing in the report itself.
     """
     # The drawing libraries take a second to load, so other commands do not import them.
+    from results.reading.selection import no_trials_text  # noqa: PLC0415
     from results.report.charts.figure_options import FigureOptions  # noqa: PLC0415
     from results.report.report import write_report, write_report_figures  # noqa: PLC0415
     from results.report.tables import table_text  # noqa: PLC0415
@@ -145,7 +146,7 @@ def report(
         loaded = [load(path) for path in runs]
         for run in loaded:
             if run.summary.empty:
-                fail(f"{run.path}: no trial of this run has finished, continue it with wanbed run --resume", NO_DATA)
+                fail(f"{run.path}: {no_trials_text(run.manifest)}", NO_DATA)
         destination = output or runs[0] / "report.html"
         with _written(destination, "--output"):
             if form is ReportFormat.HTML:

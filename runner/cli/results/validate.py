@@ -73,6 +73,7 @@ def validate(
     kernel for virtual time.
     """
     # Drawing and data frames take a second to load, so other commands do not import them.
+    from results.reading.selection import no_trials_text  # noqa: PLC0415
     from runner.cli.results.validate_random import RandomOptions, random_section  # noqa: PLC0415
     from runner.validation.agreement import read_agreement  # noqa: PLC0415
     from runner.validation.page import document, page  # noqa: PLC0415
@@ -85,7 +86,7 @@ def validate(
             _check_output(output)
         loaded = None if run is None else load(run)
         if loaded is not None and loaded.summary.empty:
-            fail(f"{run}: no trial of this run has finished, continue it with wanbed run --resume", NO_DATA)
+            fail(f"{run}: {no_trials_text(loaded.manifest)}", NO_DATA)
         agreement = None if paper is None else read_agreement(paper)
         validation = validate_simulator(loaded, simulate_variant)
         section = random_section(options, simulate_variant)

@@ -17,6 +17,7 @@ from results import load
 from results.records.run_store import RunStore
 from runner.emulation.virtual.virtual_clock import enter_virtual_time
 from runner.emulation.virtual.virtual_patience import quiet_patience_s
+from runner.runs.continuable import check_continuable
 from runner.runs.progress import Progress
 from runner.runs.run_folder import begin_run, latest_run
 from runner.simulator.deadlock import SimulationError
@@ -49,6 +50,8 @@ def begin_runs(drawn: Sequence[DrawnExperiment], kernel: VirtualKernel, *, resum
         store = latest_run(each.experiment, each.runs) if resume else None
         if store is not None and store.manifest.get("virtual_time") != facts["virtual_time"]:
             store = None
+        if store is not None and not is_complete(store):
+            check_continuable(each.experiment, store)
         stores[each.number] = store or begin_run(each.experiment, each.runs, {"dilation": 1.0, **facts})
     return stores
 

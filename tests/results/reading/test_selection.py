@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,10 +21,12 @@ from results.records.trial_id import TrialId
 LATENCY, CAP = "topology.wan.latency", "topology.wan.node_pair_rate"
 
 
+SWEEP = [{LATENCY: latency, CAP: cap} for cap in ("1Gbit", "5Gbit") for latency in ("10ms", "40ms")]
+MANIFEST = {"sweep_points": [{"index": index, "sweep_point": values} for index, values in enumerate(SWEEP)]}
+
+
 def trial(point: int, variant: str, repeat: int = 0) -> StoredTrial:
-    values = {LATENCY: ("10ms", "40ms")[point % 2], CAP: ("1Gbit", "5Gbit")[point // 2]}
-    manifest = {"sweep_points": [{"index": point, "sweep_point": values}]}
-    return StoredTrial(TrialId(point, variant, repeat), Path("trial"), manifest, {})
+    return StoredTrial(TrialId(point, variant, repeat), Path("trial"), MANIFEST, {})
 
 
 TRIALS = [trial(point, variant, repeat) for point in range(4) for variant in ("gpipe", "atlas") for repeat in range(2)]
@@ -94,6 +97,13 @@ def test_the_trials_of_a_run_are_those_that_loading_it_finds_in_the_same_order(b
 def test_a_run_of_which_nothing_has_finished_has_no_trials(build_run: Callable[..., Path]) -> None:
     path = build_run(finished_trials=0)
     with pytest.raises(NoTrialsError, match="no trial of this run has finished"):
+        finished_trials(path)
+
+
+def test_a_complete_run_without_its_trials_is_not_one_to_continue(build_run: Callable[..., Path]) -> None:
+    path = build_run()
+    shutil.rmtree(path / "trials")
+    with pytest.raises(NoTrialsError, match=r"the run is complete, .* restore that folder, or run again$"):
         finished_trials(path)
 
 

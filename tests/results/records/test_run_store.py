@@ -90,6 +90,21 @@ def test_a_finished_trial_is_never_overwritten(store: RunStore) -> None:
         store.write_trial(trial())
 
 
+@pytest.mark.parametrize("name", ["trial.json", "spans.parquet"])
+def test_a_trial_without_its_facts_or_spans_has_not_finished(store: RunStore, name: str) -> None:
+    (store.write_trial(trial()) / name).unlink()
+    assert not store.has_trial(0, "gpipe", 0)
+
+
+def test_nothing_is_written_for_a_trial_whose_place_is_a_dangling_link(store: RunStore, tmp_path: Path) -> None:
+    path = store.trial_path(0, "gpipe", 0)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match="there already"):
+        store.write_trial(trial())
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_a_trial_with_a_cut_off_log_has_not_finished(store: RunStore) -> None:
     cut_off = SpanLogContents(HEADER, LOG.spans, complete=False)
     with pytest.raises(ValueError, match="rank 0 on east-0 is cut off"):

@@ -89,6 +89,15 @@ def test_folders_that_are_no_runs_are_skipped(tmp_path: Path) -> None:
     assert resumed_path(tmp_path) == ours.path
 
 
+@pytest.mark.parametrize("field", ["created", "complete"])
+@pytest.mark.parametrize("value", [None, []])
+def test_a_run_whose_manifest_is_damaged_is_skipped(tmp_path: Path, field: str, value: object) -> None:
+    ours, damaged = begun(tmp_path), begun(tmp_path)
+    manifest = {name: found for name, found in damaged.manifest.items() if name != field}
+    (damaged.path / MANIFEST).write_text(json.dumps(manifest if value is None else {**manifest, field: value}))
+    assert resumed_path(tmp_path) == ours.path
+
+
 @pytest.mark.parametrize("folder", ["nowhere", "."])
 def test_a_run_of_another_configuration_is_not_resumed(tmp_path: Path, folder: str) -> None:
     begun(tmp_path, experiment(seed=1))

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ground.strict_model import InputError
-from results.records.run_store import MANIFEST, RunStore
+from results.records.run_store import MANIFEST, TRIAL_FACTS, RunStore
 from runner.planner.experiment_file import parse_experiment
 from runner.runs.run_folder import begin_run, exclusively
 from runner.runs.stored_runs import remove_run, run_at, stored_run, stored_runs
@@ -27,9 +27,11 @@ EXPERIMENT = parse_experiment(
 
 @pytest.fixture
 def store(tmp_path: Path) -> RunStore:
-    """A run of four trials, one of which has finished and another is half written."""
+    """A run of four trials: one has finished, one is half written, and of one only the folder is left."""
     store = begin_run(EXPERIMENT, tmp_path / "runs", {"dilation": 1.0})
     store.trial_path(0, "a", 0).mkdir(parents=True)
+    (store.trial_path(0, "a", 0) / TRIAL_FACTS).write_text("{}")
+    store.trial_path(1, "a", 0).mkdir(parents=True)
     (store.trial_path(0, "b", 0).parent / "repeat-0.partial").mkdir(parents=True)
     return store
 
@@ -38,7 +40,7 @@ def test_an_unfinished_run_is_described(store: RunStore) -> None:
     run = stored_run(store.path)
     assert (run.experiment, run.engine, run.state, run.damage) == ("small", "simulate", "unfinished", None)
     assert (run.finished_trials, run.planned_trials, run.iteration_times_s) == (1, 4, None)
-    assert run.size_bytes == (store.path / MANIFEST).stat().st_size
+    assert run.size_bytes == (store.path / MANIFEST).stat().st_size + len("{}")
 
 
 def test_a_finished_run_is_complete(store: RunStore) -> None:
@@ -69,6 +71,15 @@ def test_no_manifest_stops_the_list(store: RunStore, text: str) -> None:
     (store.path.parent / "damaged").mkdir()
     (store.path.parent / "damaged" / MANIFEST).write_text(text)
     assert [run.state for run in stored_runs(store.path.parent)] == ["unfinished", "damaged"]
+
+
+@pytest.mark.parametrize("created", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "yesterday"])
+def test_a_run_of_no_possible_time_is_damaged(store: RunStore, created: str) -> None:
+    store.update_manifest({"created": created})
+    (run,) = stored_runs(store.path.parent)
+    assert run.state == "damaged"
+    assert run.damage is not None
+    assert run.damage.startswith(f"{MANIFEST}: created: ")
 
 
 def test_a_damaged_summary_leaves_the_iteration_time_out(store: RunStore) -> None:

@@ -115,6 +115,6 @@ def test_a_run_without_trials_has_no_data(run: Path, tmp_path: Path) -> None:
     done = wanbed("trace", str(tmp_path))
     assert (done.exit_code, done.stdout) == (4, "")
     assert done.stderr == (
-        f"wanbed: {tmp_path}: no trial of this run has finished, continue it with wanbed run --resume\n"
+        f"wanbed: {tmp_path}: the run is complete, but its folder trials has none: restore that folder, or run again\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]

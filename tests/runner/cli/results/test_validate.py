@@ -110,7 +110,7 @@ def test_a_run_that_was_simulated_itself_is_refused(monkeypatch: pytest.MonkeyPa
 def test_a_run_without_a_finished_trial_is_status_4(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     done = wanbed(monkeypatch, constant(2.0), str(write_run(folder / "runs", {})))
     assert done.exit_code == 4
-    assert "no trial of this run has finished" in done.stderr
+    assert "the run is complete, but its folder trials has none" in done.stderr
 
 
 def test_a_deadlocked_simulation_is_status_2(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

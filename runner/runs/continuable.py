@@ -1,0 +1,26 @@
+"""Check the folder of a run that ``--resume`` continues, before the first trial runs."""
+
+import os
+from pathlib import Path
+
+from ground.strict_model import InputError
+from results.records.run_store import TRIAL_FACTS, RunStore
+from runner.resolve.experiment import Experiment
+
+
+def check_continuable(experiment: Experiment, store: RunStore) -> None:
+    """Raise InputError if the run's folder has what would lead outside it, or what only looks like a finished trial."""
+    for parent, folders, files in os.walk(store.path):
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                raise InputError(f"--resume: {path}: a link inside a run's folder: put what it leads to in its place")
+    for trial in experiment.trials():
+        path = store.trial_path(*trial)
+        for folder in (path.parents[2], path.parents[1], path.parent, path):
+            if folder.exists() and not folder.is_dir():
+                raise InputError(f"--resume: {folder}: a file where a folder of trials belongs: remove it")
+        if path.exists() and not store.has_trial(*trial):
+            raise InputError(
+                f"--resume: {path}: not a whole trial, it lacks {TRIAL_FACTS} or its spans: remove this folder, and "
+                "the trial runs again"
+            )

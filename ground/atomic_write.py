@@ -15,15 +15,27 @@ PARTIAL = ".partial"
 """Suffix of a file that is being written. A killed process leaves such a file; the next write replaces it."""
 
 
+def check_place(path: Path) -> None:
+    """Raise OSError if no file can be at ``path``: it is a folder, or the folder above it does not exist.
+
+    Raise NotRegularFileError if it is a pipe or a device, which must not be replaced.
+    """
+    if (kind := special_kind(path)) is not None:
+        raise NotRegularFileError(errno.EINVAL, f"it is {kind}, which a file would replace", str(path))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if not path.parent.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to; when the block ends, the file there replaces ``path``.
 
-    If the block raises, ``path`` is unchanged and the temporary file is removed. An OSError names ``path``. Raise
-    NotRegularFileError if ``path`` is a pipe or a device, which must not be replaced.
+    If the block raises, ``path`` is unchanged and the temporary file is removed. An OSError names ``path``. Raise what
+    ``check_place`` does.
     """
-    if (kind := special_kind(path)) is not None:
-        raise NotRegularFileError(errno.EINVAL, f"it is {kind}, which a file would replace", str(path))
+    check_place(path)
     partial = path.with_name(path.name + PARTIAL)
     try:
         with naming(path):

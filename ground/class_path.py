@@ -3,7 +3,8 @@
 from importlib import import_module
 from typing import Any
 
-from ground.own_code import check_options, described
+from ground.own_code import OWN_FAULTS, check_options, described, described_import
+from ground.shown_text import shown
 
 
 def load_subclass(class_path: str, base: type[Any]) -> type[Any]:
@@ -11,13 +12,18 @@ def load_subclass(class_path: str, base: type[Any]) -> type[Any]:
     module_name, separator, class_name = class_path.partition(":")
     if not (module_name and separator and class_name):
         raise ValueError(f"{class_path!r} is not the path of a class: write it like package.module:Class")
+    if "/" in module_name or module_name.startswith("."):
+        raise ValueError(
+            f"{shown(class_path)} has the path of a file: write it like module:Class, with the module's folder on "
+            "PYTHONPATH"
+        )
     try:
         module = import_module(module_name)
     except ImportError as failure:
         raise ValueError(f"{class_path}: {failure}") from failure
-    except Exception as fault:
+    except OWN_FAULTS as fault:
         # Another author's module may raise anything.
-        raise ValueError(f"{class_path}: {type(fault).__name__}: {fault}") from fault
+        raise ValueError(f"{class_path}: {described_import(fault, __file__)}") from fault
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ValueError(f"{class_path}: {class_name} is not a subclass of {base.__module__}.{base.__qualname__}")
@@ -39,5 +45,5 @@ def create(class_path: str, base: type[Any], /, *arguments: object, **options: o
         return kind(*arguments, **options)
     except ValueError:
         raise
-    except Exception as fault:
+    except OWN_FAULTS as fault:
         raise ValueError(f"{class_path}: {described(fault, kind)}") from fault

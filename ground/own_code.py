@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,23 @@ from typing import NoReturn
 
 class EndlessCallError(BaseException):
     """Raised inside a call that takes too long. No ``except Exception`` there catches it."""
+
+
+OWN_FAULTS = (Exception, SystemExit)
+"""What code of another author may raise. Only an interrupt, which is the user's, is not among it."""
+
+
+def described_import(fault: BaseException, importer: str) -> str:
+    """Return the fault of an import as text, with file and line of the imported module. ``importer`` is who imports.
+
+    That is the last line that was running of the first file after the importer's.
+    """
+    text = f"{type(fault).__name__}: {fault}"
+    steps = [(step.filename, step.lineno) for step in traceback.extract_tb(fault.__traceback__)]
+    own = [step for step in steps if step[0] != importer and not step[0].startswith("<frozen ")]
+    own = [step for step in own if Path(step[0]).parent.name != "importlib"]
+    places = [f"{file}:{line}" for file, line in own if file == own[0][0]]
+    return f"{text} ({places[-1]})" if places else text
 
 
 def described(fault: BaseException, kind: type) -> str:

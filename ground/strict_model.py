@@ -97,6 +97,9 @@ def _worth_reporting(model: type[BaseModel], faults: Sequence[ErrorDetails]) -> 
     return [*unknown, *others]
 
 
+_BOUND_OF_A_LIST = {"too_long": ("at most", "give fewer"), "too_short": ("at least", "give more")}
+
+
 def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
     path = error["loc"]
     where = ".".join(str(step) for step in path) or "the document"
@@ -110,6 +113,11 @@ def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
         return f"{where}: this is a section: give its fields, like {{name: value}}"
     if error["type"] == "string_type" and isinstance(error["input"], (bool, int, float)):
         return f"{where}: {shown(error['input'])} is no text: put it in quotes"
+    if error["type"] in _BOUND_OF_A_LIST:
+        bound, remedy = _BOUND_OF_A_LIST[error["type"]]
+        limits = error.get("ctx", {})
+        given, limit = len(error["input"]), limits.get("max_length", limits.get("min_length"))
+        return f"{where}: a list of {given} {'entry' if given == 1 else 'entries'}, {bound} {limit}: {remedy}"
     message = error["msg"].removeprefix("Value error, ").replace("\n", " ").replace("valid tuple", "valid list")
     return f"{where}: {message[:1].lower() + message[1:]}"
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ground.shown_text import shortened
 from ground.strict_model import InputError
 from results.reading.run_documents import read_manifest, read_trials
 from results.reading.stored_trial import StoredTrial
@@ -49,20 +50,23 @@ class Selection:
             if not any(_is_point(point, values, wanted) for point, values in finished.items()):
                 absent = not any(_is_point(point, values, wanted) for point, values in all_points.items())
                 text = (f"{point} ({_values_text(values)})" if values else point for point, values in finished.items())
-                raise NoSuchTrialError(f"--point {wanted}: {_NONE_SUCH if absent else _UNFINISHED}, {choices(text)}")
+                raise NoSuchTrialError(
+                    f"--point {shortened(wanted)}: {_NONE_SUCH if absent else _UNFINISHED}, {choices(text)}"
+                )
         chosen = [trial for trial in trials if self._selects(trial.point, trial.values)]
         if not chosen:
             if any(self._selects(*point) for point in all_points.items()):
-                raise NoSuchTrialError(f"--point {' --point '.join(self.points)}: {_UNFINISHED}")
-            raise NoSuchTrialError(
-                f"--point {' --point '.join(self.points)}: no sweep point is all of these, give fewer"
-            )
+                raise NoSuchTrialError(f"{self._points_text()}: {_UNFINISHED}")
+            raise NoSuchTrialError(f"{self._points_text()}: no sweep point is all of these, give fewer")
         for option, asked in (("variant", self.variant), ("repeat", self.repeat)):
             there = [getattr(trial, option) for trial in chosen]
             if asked is not None and asked not in there:
-                raise NoSuchTrialError(f"--{option} {asked}: there is none such, {choices(there)}")
+                raise NoSuchTrialError(f"--{option} {shortened(str(asked))}: there is none such, {choices(there)}")
             chosen = [trial for trial in chosen if asked is None or getattr(trial, option) == asked]
         return chosen
+
+    def _points_text(self) -> str:
+        return f"--point {' --point '.join(map(shortened, self.points))}"
 
     def _selects(self, point: int, values: Mapping[str, Any]) -> bool:
         alternatives: dict[str, list[str]] = {}

@@ -15,7 +15,7 @@ from results.report.calibration_table import CalibrationTable, calibration_table
 from results.report.charts.chart import Chart
 from results.report.charts.drawing.colours import Styles
 from results.report.charts.figure_options import FigureOptions
-from results.report.charts.paper import write_figures
+from results.report.charts.paper import draw_figures, save_figures
 from results.report.chosen_trials import chosen_trials
 from results.report.device_table import DeviceTable, device_table
 from results.report.page_templates import page_environment
@@ -112,7 +112,17 @@ def write_report_figures(
     points: Sequence[str] = (),
     variants: Sequence[str] = (),
 ) -> list[Path]:
-    """Write figures of these runs' report to a folder with ``results.report.charts.paper.write_figures``.
+    """Write figures of these runs' report to a folder, as ``draw_report_figures`` draws them, and return the files."""
+    return save_figures(draw_report_figures(runs, options, points, variants), folder)
+
+
+def draw_report_figures(
+    runs: Sequence[Path | Run],
+    options: FigureOptions | None = None,
+    points: Sequence[str] = (),
+    variants: Sequence[str] = (),
+) -> dict[str, bytes]:
+    """Return the files of figures of these runs' report by name, with ``results.report.charts.paper.draw_figures``.
 
     ``points`` and ``variants`` choose what they show, all if empty; a variant looks as it does in the whole report.
     Raise NoSuchTrialError if there is nothing such.
@@ -120,7 +130,7 @@ def write_report_figures(
     everything = _labelled(runs)
     loaded = chosen_trials(everything, points, variants)
     prefill, _ = prefill_of(loaded)
-    return write_figures(report_charts(loaded, _rows(loaded), prefill, _styles(everything)).all, folder, options)
+    return draw_figures(report_charts(loaded, _rows(loaded), prefill, _styles(everything)).all, options)
 
 
 def _labelled(runs: Sequence[Path | Run]) -> dict[str, Run]:

@@ -1,6 +1,7 @@
 """Arguments that several commands share."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +15,21 @@ STANDARD_OUTPUT = Path("-")
 """The path that means standard output instead of a file."""
 
 
+def path_of(option: str) -> Callable[[str], Path]:
+    """Return the parser of an option's path, which refuses an empty one: to ``Path`` that is the current folder."""
+
+    def parse(text: str) -> Path:
+        if not str(text).strip():
+            fail(f"{option} '': an empty path names no file and no folder: give one, or leave {option} out", BAD_INPUT)
+        return Path(text)
+
+    return parse
+
+
 def experiment_file(text: str) -> Path:
     """Return the file of an experiment given by path, or by the name of a shipped one where no file has that name."""
+    if not text.strip():
+        fail("FILE '': an empty path names no file: give one, or a name that wanbed examples lists", BAD_INPUT)
     path = Path(text)
     if path.name != text or path.suffix or os.path.isfile(path):
         return path
@@ -69,7 +83,9 @@ def as_options(overrides: list[str]) -> list[str]:
 
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the file, list the trials and the links; run none.")]
-RunsFolder = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where run folders go.")]
+RunsFolder = Annotated[
+    Path, typer.Option("--runs", metavar="DIR", parser=path_of("--runs"), help="Where run folders go.")
+]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", min=1, metavar="N", help="Trials to simulate at a time (default: one for each core)."),

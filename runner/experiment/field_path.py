@@ -29,6 +29,8 @@ from runner.experiment.named_entry import (
 Steps = tuple[str, ...]
 _LINKS = ("topology", "links")
 _STEP = re.compile(r"(?P<field>[^.\[\]]+)(\[(?P<name>[^\[\]]*)\])?(\.|$)")
+_PATH = re.compile(r"(?:[^\[\]=]|\[[^\[\]]*\])*")
+"""The path before the first ``=`` that is outside brackets."""
 
 
 def parse_path(text: str) -> Steps:
@@ -55,6 +57,11 @@ def _split(text: str) -> Steps:
         field, name = match.group("field", "name")
         steps += [field] if name is None else [field, entry_step(name)]
     if not steps or "".join(match.group() for match in _STEP.finditer(text)) != text or text.endswith("."):
+        if re.search(r"\w\[.*\]", text):
+            raise InputError(
+                f"{shown(text)}: a name with a bracket cannot be written in a path: give the entry's index, like "
+                "variants.0.schedule"
+            )
         steps = text.split(".")
     return tuple(steps)
 
@@ -101,10 +108,10 @@ def _unknown(step: str, where: str, annotations: list[Any]) -> str:
     inside = f" in {where}" if where else ""
     if names:
         known = f"known here: {', '.join(names)}"
-        return f"no field {step!r}{inside}, {did_you_mean(step, names, known)}"
+        return f"no field {shown(step)}{inside}, {did_you_mean(step, names, known)}"
     if any(get_origin(kind) in (tuple, list) for kind in kinds):
-        return f"{where} is a list, {step!r} is no index: count from 0"
-    return f"{where} is a single value, it has no field {step!r}: set {where} itself"
+        return f"{where} is a list, {shown(step)} is no index: count from 0"
+    return f"{where} is a single value, it has no field {shown(step)}: set {where} itself"
 
 
 def _is_index(step: str) -> bool:
@@ -156,7 +163,7 @@ def _with_value(document: Any, path: Steps, value: Any, above: Steps) -> Any:
         step = str(len(entries) if position is None else position)
     if isinstance(document, list):
         if not _is_index(step):
-            raise InputError(f"{where} is a list here, {step!r} is no index: count from 0")
+            raise InputError(f"{where} is a list here, {shown(step)} is no index: count from 0")
         if len(step) > 9 or int(step) >= len(document):
             raise InputError(f"{where} has {_entries(len(document))} here, there is no {step}")
         position = int(step)
@@ -175,9 +182,18 @@ def _entries(count: int) -> str:
     return f"{count} entr{'y' if count == 1 else 'ies'}"
 
 
+def split_override(override: str) -> tuple[str, str, str]:
+    """Split ``path=value`` at its ``=``, as ``str.partition`` does; one inside brackets belongs to a name."""
+    match = _PATH.match(override)
+    end = match.end() if match else 0
+    if not override[end:].startswith("="):
+        return override.partition("=")
+    return override[:end], "=", override[end + 1 :]
+
+
 def override_source(override: str) -> str:
     """Return how error messages name a ``--set path=value``. A long path or value is shortened."""
-    path, equals, value = override.partition("=")
+    path, equals, value = split_override(override)
     return f"--set {one_line(shortened(path) + equals + shortened(value))}"
 
 
@@ -186,7 +202,7 @@ def with_override(document: Any, override: str) -> Any:
 
     Raise InputError, one line that starts with ``--set``.
     """
-    path, equals, value = override.partition("=")
+    path, equals, value = split_override(override)
     with prefixed(f"{override_source(override)}: "):
         if not equals:
             raise InputError("no value given, write it like topology.wan.latency=10ms")

@@ -12,7 +12,7 @@ from results.reading.run import Run
 from results.reading.summaries.headline import HeadlineRow, by_point, headline
 from results.report.charts.chart import Chart
 from results.report.charts.drawing.colours import Styles
-from results.report.charts.paper import write_figures
+from results.report.charts.paper import draw_figures, save_figures
 from results.report.page_templates import page_environment
 from results.report.prefill.prefill_section import prefill_of
 from results.report.report_charts import report_charts
@@ -84,7 +84,7 @@ def write_reference(
             for chart in charts
             if chart.name in result.part.figures
         ]
-        files += write_figures(published, folder / FIGURES)
+        files += save_figures(draw_figures(published), folder / FIGURES)
         for form in TABLE_FORMS:
             files.append(folder / TABLES / f"{result.part.name}.{form}")
             write_whole(files[-1], table_text([result.run], form))

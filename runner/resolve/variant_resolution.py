@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ground.own_code import EndlessCallError, described
+from ground.own_code import OWN_FAULTS, EndlessCallError, described
 from ground.strict_model import InputError, prefixed
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.quantities import AUTO
@@ -224,7 +224,7 @@ def _checked_plan(written: WrittenVariant, schedule: type[Schedule], costs: Cell
         check_schedule(path, costs.shape, options_for(plan, 0))
     except ValueError as refusal:
         raise InputError(f"{field}: {refusal}") from None
-    except (Exception, EndlessCallError) as fault:
+    except (*OWN_FAULTS, EndlessCallError) as fault:
         # A schedule of another package may raise anything.
         raise InputError(f"{field}: {path}: {described(fault, schedule)}") from fault
     return plan

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from itertools import count
 from typing import Any, Protocol
 
-from ground.own_code import described
+from ground.own_code import OWN_FAULTS, described
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.deadlock import SimulationError, deadlock
 from runner.simulator.event_queue import EventQueue, Handler
@@ -196,12 +196,12 @@ class Training:
         if schedule is None:
             try:
                 schedule = self._schedule_class(self._variant.shape, **self._variant.schedule_options(pipeline))
-            except Exception as fault:
+            except OWN_FAULTS as fault:
                 raise self._fault(fault) from fault
             self._schedules[pipeline, iteration] = schedule
         return schedule
 
-    def _fault(self, fault: Exception) -> SimulationError:
+    def _fault(self, fault: BaseException) -> SimulationError:
         """Return the one-line error for an exception that a schedule has raised."""
         what = str(fault) if isinstance(fault, ScheduleError) else described(fault, self._schedule_class)
         return SimulationError(f"{self._schedule_class.__name__} fails: {what}")
@@ -218,7 +218,7 @@ class Training:
         try:
             action = schedule.next(rank.stage)
             complete = action is None and schedule.complete(rank.stage)
-        except Exception as fault:
+        except OWN_FAULTS as fault:
             raise self._fault(fault) from fault
         if action is not None:
             rank.busy = True
@@ -262,7 +262,7 @@ class Training:
         try:
             schedule.finished(stage, action)
             sends = schedule.sends(stage, action)
-        except Exception as fault:
+        except OWN_FAULTS as fault:
             raise self._fault(fault) from fault
         self._last.append((now_ns, rank, action))
         self.rows.extend(
@@ -300,7 +300,7 @@ class Training:
         schedule = self._schedule(rank.pipeline, iteration)
         try:
             schedule.arrived(rank.stage, message)
-        except Exception as fault:
+        except OWN_FAULTS as fault:
             raise self._fault(fault) from fault
         self._last.append((now_ns, rank, message))
         if rank.iteration == iteration:

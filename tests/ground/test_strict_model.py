@@ -52,6 +52,22 @@ def test_a_missing_field_is_named() -> None:
     assert refusal({"light": {}}) == "room.yaml: light.colour: this field is required"
 
 
+class Shelf(StrictModel):
+    books: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
+
+
+@pytest.mark.parametrize(
+    ("books", "line"),
+    [
+        (["a", "b", "c"], "a list of 3 entries, at most 2: give fewer"),
+        ([], "a list of 0 entries, at least 1: give more"),
+    ],
+)
+def test_a_list_of_a_wrong_length_is_counted(books: list[str], line: str) -> None:
+    with pytest.raises(InputError, match=f"^shelf.yaml: books: {line}$"):
+        parse_model(Shelf, {"books": books}, "shelf.yaml")
+
+
 def test_a_wrong_unit_is_refused_with_the_remedy() -> None:
     text = refusal({"light": {"colour": "red", "warmup": 40}})
     assert text == "room.yaml: light.warmup: 40 has no unit: write a duration like 40ms, 50us or 2s"

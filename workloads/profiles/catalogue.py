@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ground.entry_points import installed
 from ground.nearest_name import did_you_mean
+from ground.shown_text import shown
 from ground.strict_model import InputError
 from workloads.profiles.compute_profile import ComputeProfile, EstimatedProfile, MeasuredProfile
 from workloads.profiles.profile_document import parse_content, read_content
@@ -38,7 +39,7 @@ def load_profile(name_or_path: str, *, relative_to: Path | None = None) -> Compu
     paths = _profile_paths()
     if name_or_path not in paths:
         remedy = did_you_mean(name_or_path, paths, f"known: {', '.join(sorted(paths))}")
-        raise InputError(f"compute.profile: there is none of the name {name_or_path!r}, {remedy}")
+        raise InputError(f"compute.profile: there is none of the name {shown(name_or_path)}, {remedy}")
     return read_profile(paths[name_or_path])
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ground.class_path import create, load_subclass
-from ground.own_code import described
+from ground.own_code import OWN_FAULTS, described
 from ground.shown_text import shown
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
@@ -74,7 +74,7 @@ class Schedule(ABC):
             action = self.choose(stage)
         except ScheduleError:
             raise
-        except Exception as fault:
+        except OWN_FAULTS as fault:
             raise ScheduleError(described(fault, type(self))) from fault
         if action is not None:
             if not isinstance(action, Action):

@@ -5,11 +5,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ground.shown_text import shortened, shown
 from ground.strict_model import InputError
 
 FORMATS = ("pdf", "png", "svg")
 MIN_FONT_PT, MAX_FONT_PT = 4.0, 30.0
 MIN_SIZE_IN, MAX_SIZE_IN = 1.0, 40.0
+MAX_LABEL_CHARACTERS = 80
+MAX_LIMIT = 1e12
+"""The largest end of an axis: more than any axis shows, and matplotlib still computes with it."""
 
 _UNITS_IN = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72}
 _LENGTH = r"(\d+(?:\.\d+)?)\s*(in|cm|mm|pt)"
@@ -39,14 +43,14 @@ class Size:
         match = _SIZE.fullmatch(text.strip()) if len(text) <= _MAX_CHARACTERS else None
         if match is None:
             raise InputError(
-                f"--size {text}: not a size: give {', '.join(SIZES)}, a width like 3.3in, or both like 85mmx60mm "
-                f"({', '.join(_UNITS_IN)})"
+                f"--size {shortened(text)}: not a size: give {', '.join(SIZES)}, a width like 3.3in, or both like "
+                f"85mmx60mm ({', '.join(_UNITS_IN)})"
             )
         lengths = [float(number) * _UNITS_IN[unit] for number, unit in (match.group(1, 2), match.group(3, 4)) if number]
         for length_in in lengths:
             if not MIN_SIZE_IN <= length_in <= MAX_SIZE_IN:
                 raise InputError(
-                    f"--size {text}: {length_in:.3g} inches: give {MIN_SIZE_IN:g} to {MAX_SIZE_IN:g} inches"
+                    f"--size {shortened(text)}: {length_in:.3g} inches: give {MIN_SIZE_IN:g} to {MAX_SIZE_IN:g} inches"
                 )
         # A second point in a file's name confuses LaTeX.
         name = "x".join(str(round(25.4 * length_in)) for length_in in lengths) + "mm"
@@ -89,7 +93,9 @@ class FigureOptions:
         usual = cls()
         for each in formats or ():
             if each not in FORMATS:
-                raise InputError(f"--figure-format {each}: there is none such, choose of: {', '.join(FORMATS)}")
+                raise InputError(
+                    f"--figure-format {shortened(each)}: there is none such, choose of: {', '.join(FORMATS)}"
+                )
         if font_pt is not None and not MIN_FONT_PT <= font_pt <= MAX_FONT_PT:
             raise InputError(f"--font-size {font_pt:g}: give {MIN_FONT_PT:g} to {MAX_FONT_PT:g} points")
         return cls(
@@ -106,13 +112,16 @@ class FigureOptions:
 def _label(text: str) -> tuple[str, str]:
     name, equals, label = text.partition("=")
     if not (name and equals and label.strip()):
-        raise InputError(f"--label {text}: write it like 'one connection=TCP, 1 connection'")
-    return name.strip(), label.strip()
+        raise InputError(f"--label {shortened(text)}: write it like 'one connection=TCP, 1 connection'")
+    label = label.strip()
+    if len(label) > MAX_LABEL_CHARACTERS or not label.isprintable():
+        raise InputError(f"--label {shortened(text)}: give a text of 1 to {MAX_LABEL_CHARACTERS} printable characters")
+    return name.strip(), label
 
 
 def _axis(option: str, text: str, name: str) -> str:
     if name not in ("x", "y"):
-        raise InputError(f"{option} {text}: no axis {name!r}, choose of: x, y")
+        raise InputError(f"{option} {shortened(text)}: no axis {shown(name)}, choose of: x, y")
     return name
 
 
@@ -125,7 +134,11 @@ def _limits(text: str) -> tuple[str, tuple[float | None, float | None]]:
         found = []
     known = [end for end in found if end is not None]
     if not (equals and colon and known) or not all(map(math.isfinite, known)) or known != sorted(set(known)):
-        raise InputError(f"--limits {text}: write it like y=0:2.5, the lower end first; one of them may be left out")
+        raise InputError(
+            f"--limits {shortened(text)}: write it like y=0:2.5, the lower end first; one of them may be left out"
+        )
+    if any(abs(end) > MAX_LIMIT for end in known):
+        raise InputError(f"--limits {shortened(text)}: give ends from {-MAX_LIMIT:g} to {MAX_LIMIT:g}")
     return _axis("--limits", text, name.strip()), (found[0], found[1])
 
 

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ground.atomic_write import written_whole
+from ground.shown_text import shortened
 from ground.strict_model import InputError
 from results.records.run_store import slug
 from results.report.charts.chart import Chart, Drawing, LegendEntry
@@ -38,25 +39,32 @@ _METADATA: Mapping[str, dict[str, None]] = {
 }
 
 
-def write_figures(charts: Sequence[Chart], folder: Path, options: FigureOptions | None = None) -> list[Path]:
-    """Write every drawing as ``<name>-<size>`` in each size and format, then the captions; return the files.
+def draw_figures(charts: Sequence[Chart], options: FigureOptions | None = None) -> dict[str, bytes]:
+    """Return a file with every drawing as ``<name>-<size>`` in each size and format, then the captions, by its name.
 
-    PDF embeds fonts as TrueType (Type 42); PNG has 300 dots per inch. Create the folder if it does not exist, but not
-    its parents. Raise InputError for an option that no chart has a use for, and OSError if something cannot be written.
+    PDF embeds fonts as TrueType (Type 42); PNG has 300 dots per inch. Raise InputError for an option that no chart has
+    a use for.
     """
     chosen = options or FigureOptions()
     drawn = _chosen(charts, chosen)
     _check(drawn, chosen)
-    folder.mkdir(exist_ok=True)
-    files = [
-        file
+    files = {
+        f"{name}-{size.name}.{form}": content
         for name, chart, drawing in _named(drawn)
         for size in chosen.sizes
-        for file in _write(chart, drawing, folder / f"{name}-{size.name}", size, chosen)
-    ]
-    captions = folder / CAPTIONS
-    captions.write_text("\n".join(f"{chart.name}: {chart.title}. {chart.reading}\n" for chart in drawn), "utf-8")
-    return [*files, captions]
+        for form, content in _in_each_format(chart, drawing, size, chosen)
+    }
+    captions = "\n".join(f"{chart.name}: {chart.title}. {chart.reading}\n" for chart in drawn)
+    return {**files, CAPTIONS: captions.encode()}
+
+
+def save_figures(figures: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write these files into a folder and return them. Create the folder if it does not exist, but not its parents."""
+    folder.mkdir(exist_ok=True)
+    for name, content in figures.items():
+        with written_whole(folder / name) as partial:
+            partial.write_bytes(content)
+    return [folder / name for name in figures]
 
 
 def draw(chart: Chart, drawing: Drawing, size: Size, options: FigureOptions) -> Figure:
@@ -91,7 +99,7 @@ def _chosen(charts: Sequence[Chart], options: FigureOptions) -> list[Chart]:
     names = [chart.name for chart in charts]
     for name in options.charts:
         if name not in names:
-            raise InputError(f"--chart {name}: there is none such, choose of: {', '.join(names)}")
+            raise InputError(f"--chart {shortened(name)}: there is none such, choose of: {', '.join(names)}")
     return [chart for chart in charts if not options.charts or chart.name in options.charts]
 
 
@@ -105,7 +113,7 @@ def _check(charts: Sequence[Chart], options: FigureOptions) -> None:
         known = _names(charts, options)
         for name in options.labels:
             if name not in known:
-                raise InputError(f"--label {name}: no figure says that, choose of: {'; '.join(known)}")
+                raise InputError(f"--label {shortened(name)}: no figure says that, choose of: {'; '.join(known)}")
 
 
 class _Noted(Mapping[str, str]):
@@ -158,18 +166,13 @@ def _named(charts: Sequence[Chart]) -> Iterator[tuple[str, Chart, Drawing]]:
             yield "-".join((chart.name, *parts)), chart, drawing
 
 
-def _write(chart: Chart, drawing: Drawing, stem: Path, size: Size, options: FigureOptions) -> list[Path]:
-    files = []
+def _in_each_format(chart: Chart, drawing: Drawing, size: Size, options: FigureOptions) -> Iterator[tuple[str, bytes]]:
     with paper_settings(options.font_pt):
         figure = draw(chart, drawing, size, options)
         for form in options.formats:
-            files.append(stem.with_name(f"{stem.name}.{form}"))
-            # Drawn in memory: on a full disk, savefig raises what hides the reason.
             drawn = BytesIO()
             figure.savefig(drawn, format=form, dpi=DPI, facecolor="white", metadata=_METADATA[form])
-            with written_whole(files[-1]) as partial:
-                partial.write_bytes(drawn.getbuffer())
-    return files
+            yield form, drawn.getvalue()
 
 
 def _add_legend(figure: Figure, entries: Sequence[LegendEntry], layout: Layout, font_pt: float) -> float:

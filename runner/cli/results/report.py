@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from ground.atomic_write import PARTIAL, write_whole
+from ground.atomic_write import PARTIAL, check_place, write_whole
 from ground.strict_model import InputError
 from results import load
-from runner.cli.arguments import STANDARD_OUTPUT, AsJson
+from runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
 from runner.cli.exit_status import fail, one_line_errors
 from runner.runs.faults import NO_DATA
 
@@ -37,6 +37,7 @@ def report(
         typer.Option(
             "--output",
             metavar="FILE",
+            parser=path_of("--output"),
             help="Where to write it, in a folder that is there (default: report.html in the first run; tables are "
             "printed, as with -).",
         ),
@@ -54,6 +55,7 @@ def report(
         typer.Option(
             "--figures",
             metavar="DIR",
+            parser=path_of("--figures"),
             rich_help_panel=FIGURES,
             help="Also write every figure there as PDF and PNG fit for a paper; DIR is made, the folder above it not.",
         ),
@@ -123,7 +125,8 @@ def report(
     # The drawing libraries take a second to load, so other commands do not import them.
     from results.reading.selection import no_trials_text  # noqa: PLC0415
     from results.report.charts.figure_options import FigureOptions  # noqa: PLC0415
-    from results.report.report import write_report, write_report_figures  # noqa: PLC0415
+    from results.report.charts.paper import save_figures  # noqa: PLC0415
+    from results.report.report import draw_report_figures, write_report  # noqa: PLC0415
     from results.report.tables import table_text  # noqa: PLC0415
 
     with one_line_errors():
@@ -148,6 +151,9 @@ def report(
             if run.summary.empty:
                 fail(f"{run.path}: {no_trials_text(run.manifest)}", NO_DATA)
         destination = output or runs[0] / "report.html"
+        # All is checked and drawn before anything is written.
+        _check_places(None if printed else destination, figures)
+        pictures = draw_report_figures(loaded, options, points or (), variants or ()) if figures is not None else {}
         with _written(destination, "--output"):
             if form is ReportFormat.HTML:
                 write_report(loaded, destination)
@@ -156,7 +162,7 @@ def report(
         drawn: list[Path] = []
         if figures is not None:
             with _written(figures, "--figures"):
-                drawn = write_report_figures(loaded, figures, options, points or (), variants or ())
+                drawn = save_figures(pictures, figures)
         if printed:
             print(table_text(loaded, form), end="")
         elif as_json:
@@ -164,6 +170,17 @@ def report(
             print(json.dumps({"report": str(destination), **named}, indent=2))
         else:
             print(destination)
+
+
+def _check_places(file: Path | None, folder: Path | None) -> None:
+    """Raise InputError if the file cannot be written, or if the folder is none and cannot be made."""
+    if file is not None:
+        with _written(file, "--output"):
+            check_place(file)
+    if folder is not None and not folder.is_dir():
+        with _written(folder, "--figures"):
+            folder.mkdir()
+            folder.rmdir()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ground.strict_model import InputError
-from runner.cli.arguments import STANDARD_OUTPUT, AsJson
+from runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
 from runner.cli.exit_status import fail, one_line_errors
 from runner.runs.faults import NO_DATA
 
@@ -19,7 +19,12 @@ def trace(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FILE", help=f"Where to write it (default: {TRACE_FILE} in the run); a file."),
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            parser=path_of("--output"),
+            help=f"Where to write it (default: {TRACE_FILE} in the run); a file.",
+        ),
     ] = None,
     *,
     points: Annotated[

@@ -10,7 +10,7 @@ import typer
 from ground.atomic_write import write_whole
 from ground.strict_model import InputError
 from results import load
-from runner.cli.arguments import AsJson, RunsFolder
+from runner.cli.arguments import AsJson, RunsFolder, path_of
 from runner.cli.exit_status import fail, one_line_errors
 from runner.runs.faults import NO_DATA, OUTSIDE_TOLERANCE
 from runner.simulator.variant_simulation import simulate_variant
@@ -26,7 +26,10 @@ def validate(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", metavar="FILE", help="Write the page here, and its picture beside it (default: print the page)."
+            "--output",
+            metavar="FILE",
+            parser=path_of("--output"),
+            help="Write the page here, and its picture beside it (default: print the page).",
         ),
     ] = None,
     paper: Annotated[
@@ -34,6 +37,7 @@ def validate(
         typer.Option(
             "--paper",
             metavar="DIR",
+            parser=path_of("--paper"),
             help="The output folder of make paper, to report how far virtual time agrees with simulations.",
         ),
     ] = None,
@@ -52,6 +56,7 @@ def validate(
         typer.Option(
             "--drawn",
             metavar="DIR",
+            parser=path_of("--drawn"),
             help="Store the results of --random here; without --random, read them from here. Causes of errors are read "
             "from explanations.yaml here.",
         ),

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.cli.arguments import STANDARD_OUTPUT, AsJson
+from runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
 from runner.cli.exit_status import fail, one_line_errors
 from runner.experiments.shipped_experiments import (
     ShippedExperiment,
@@ -39,7 +39,12 @@ def examples(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FILE", help="The copy (default: NAME.yaml here); - is standard output."),
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            parser=path_of("--output"),
+            help="The copy (default: NAME.yaml here); - is standard output.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

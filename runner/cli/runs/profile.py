@@ -14,7 +14,7 @@ from rich.text import Text
 from ground.atomic_write import write_whole
 from ground.strict_model import InputError
 from results.text.number_text import list_text, percent_text, seconds_text, size_text, three_digits
-from runner.cli.arguments import AsJson
+from runner.cli.arguments import AsJson, path_of
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import log
 from runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
@@ -58,7 +58,12 @@ def profile_(
     warmup_ms: Annotated[int, typer.Option(metavar="MS", min=0, help="How long to warm up before each.")] = 1000,
     threads: Annotated[int, typer.Option(metavar="N", min=1, help="Of torch on a CPU; ranks have one.")] = 1,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The profile's file. Default: named after model and device.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            parser=path_of("--output"),
+            help="The profile's file. Default: named after model and device.",
+        ),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Write over a file that is there.")] = False,
     dry_run: Annotated[

@@ -13,14 +13,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ground.shown_text import shortened
 from ground.strict_model import InputError
 from results.text.number_text import count_text, interval_text, size_text
-from runner.cli.arguments import AsJson
+from runner.cli.arguments import AsJson, path_of
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import log
 from runner.runs.stored_runs import StoredRun, check_removable, is_run, remove_run, run_at, stored_run, stored_runs
 
 _RUNS = "runs"
+_BEYOND_DATES = "beyond the dates that a computer counts: give a shorter age, or a day nearer to today"
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
 _AGES = (("w", timedelta(weeks=1)), ("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("min", timedelta(minutes=1)))
@@ -36,7 +38,9 @@ def runs(
         ),
     ] = None,
     *,
-    folder: Annotated[Path, typer.Option("--runs", metavar="DIR", help="The folder of runs.")] = Path(_RUNS),
+    folder: Annotated[
+        Path, typer.Option("--runs", metavar="DIR", parser=path_of("--runs"), help="The folder of runs.")
+    ] = Path(_RUNS),
     experiment: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only runs of this experiment; * stands for any text.")
     ] = None,
@@ -78,11 +82,19 @@ def runs(
 def _begun(text: str) -> datetime:
     """Return the time that ``--since`` means."""
     try:
-        if (age := re.fullmatch(r"(\d{1,6})(min|h|d|w)", text, re.ASCII)) is not None:
+        if (age := re.fullmatch(r"(\d{1,9})(min|h|d|w)", text, re.ASCII)) is not None:
             return datetime.now(UTC) - int(age[1]) * dict(_AGES)[age[2]]
-        return datetime.fromisoformat(text).astimezone()
+        day = datetime.fromisoformat(text)
+    except OverflowError:
+        raise InputError(f"--since {text}: {_BEYOND_DATES}") from None
+    except ValueError:
+        raise InputError(
+            f"--since {shortened(text)}: give an age like 30min, 12h, 2d or 1w, or a day like 2026-01-31"
+        ) from None
+    try:
+        return day.astimezone()
     except (ValueError, OverflowError):
-        raise InputError(f"--since {text}: give an age like 30min, 12h, 2d or 1w, or a day like 2026-01-31") from None
+        raise InputError(f"--since {text}: {_BEYOND_DATES}") from None
 
 
 def _remove(paths: list[Path], *, yes: bool, as_json: bool) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from functools import lru_cache
 
-from ground.own_code import EndlessCallError, check_options, described, time_limit
+from ground.own_code import OWN_FAULTS, EndlessCallError, check_options, described, time_limit
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -62,7 +62,7 @@ def _fault(class_path: str, shape: PipelineShape, options: str) -> str | None:
         return str(refusal)
     except ScheduleError as failure:
         return f"{class_path}: {failure}"
-    except (Exception, EndlessCallError) as fault:
+    except (*OWN_FAULTS, EndlessCallError) as fault:
         return f"{class_path}: {described(fault, kind)}"
     return None
 

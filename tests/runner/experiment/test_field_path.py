@@ -92,6 +92,22 @@ def test_invalid_overrides_raise_one_line(override: str, text: str) -> None:
     assert f": {text}" in refusal(override)
 
 
+def test_a_name_in_brackets_may_have_dots_and_equals_signs() -> None:
+    document = {**DOCUMENT, "variants": [{"name": "a.b=c", "schedule": "gpipe"}]}
+    changed = with_override(document, "variants[a.b=c].transport.connections=2")
+    assert changed["variants"] == [{"name": "a.b=c", "schedule": "gpipe", "transport": {"connections": 2}}]
+
+
+def test_a_name_with_a_bracket_has_to_be_given_by_index() -> None:
+    assert "a name with a bracket cannot be written in a path: give the entry's index" in refusal(
+        "variants[x] [y].transport.connections=2"
+    )
+
+
+def test_a_long_path_is_cut() -> None:
+    assert len(refusal(5000 * "[" + "=1")) < 400
+
+
 def test_a_refusal_names_the_override() -> None:
     assert refusal("topology.wan.latancy=1ms").startswith("--set topology.wan.latancy=1ms: ")
 

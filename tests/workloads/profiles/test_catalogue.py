@@ -93,3 +93,8 @@ def test_an_entry_point_that_leads_to_no_file_is_named(monkeypatch: pytest.Monke
     monkeypatch.setattr(catalogue, "installed", lambda _: [entry_point("theirs", 7)])
     with pytest.raises(InputError, match="'theirs': the entry point somebody:profile of somebody"):
         profile_names()
+
+
+def test_a_long_name_that_no_profile_has_is_cut() -> None:
+    with pytest.raises(InputError, match=rf"^compute.profile: there is none of the name '{60 * 'x'}\.\.\.', "):
+        load_profile(3000 * "x")

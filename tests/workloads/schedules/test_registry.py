@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,20 @@ def test_a_class_path_makes_what_its_name_makes() -> None:
 def test_an_invalid_class_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match=path.split(":", maxsplit=1)[0]):
         load_schedule(path)
+
+
+def test_a_module_that_ends_the_program_is_refused_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ends_the_program.py").write_text("import sys\n\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=rf"SystemExit: 0 \({re.escape(str(tmp_path))}/ends_the_program.py:3\)"):
+        load_schedule("ends_the_program:X")
+
+
+def test_the_path_of_a_file_is_no_path_of_a_class() -> None:
+    with pytest.raises(ValueError, match=r"'./sched.py:X' has the path of a file: write it like module:Class"):
+        load_schedule("./sched.py:X")
 
 
 def test_the_path_of_a_class_stands_for_itself() -> None:

@@ -101,5 +101,45 @@ def test_a_dash_is_standard_output_for_tables_and_refused_for_the_page(run: str)
     assert not Path("-").exists()
 
 
+@pytest.mark.parametrize("option", ["--output", "--figures"])
+def test_an_empty_path_is_refused(run: str, option: str) -> None:
+    before = sorted(Path().rglob("*"))
+    done = wanbed("report", run, option, "")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"wanbed: {option} '': an empty path names no file and no folder: ")
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_a_folder_is_no_place_for_the_page(run: str) -> None:
+    done = wanbed("report", run, "--output", "runs")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "wanbed: runs: cannot be written (it is a folder), give another --output\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["--chart", "nope"],
+        ["--point", "99"],
+        ["--variant", "nope"],
+        ["--label", "nope=x"],
+        ["--log", "x", "--chart", "timeline"],
+        ["--log", "y", "--limits", "y=0:1"],
+        ["--figures", "small.yaml"],
+        ["--output", "no/such/x.html"],
+    ],
+)
+def test_an_option_that_does_not_fit_the_run_leaves_everything_as_it_was(run: str, asked: list[str]) -> None:
+    page = Path(run) / "report.html"
+    page.write_text("the page before")
+    before = sorted(Path().rglob("*"))
+    done = wanbed("report", run, "--figures", "figures", *asked)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert page.read_text() == "the page before"
+    assert sorted(Path().rglob("*")) == before
+
+
 def test_an_unknown_format_is_bad_usage(run: str) -> None:
     assert wanbed("report", run, "--format", "pdf").exit_code == 2

@@ -98,7 +98,7 @@ def test_a_place_that_cannot_be_written_to_is_refused(run: Path) -> None:
     text = refusal(str(run), "--output", f"{run}/nowhere/trace.json")
     assert text == f"{run}/nowhere/trace.json: cannot be written (No such file or directory), give another --output"
     assert (
-        refusal(str(run), "--output", str(run)) == f"{run}: cannot be written (Is a directory), give another --output"
+        refusal(str(run), "--output", str(run)) == f"{run}: cannot be written (it is a folder), give another --output"
     )
 
 

@@ -10,6 +10,8 @@ from results.records.run_store import MANIFEST
 from runner.cli.command_line import app
 from runner.runs.run_folder import exclusively
 
+BEYOND_DATES = "beyond the dates that a computer counts: give a shorter age, or a day nearer to today"
+
 
 def wanbed(*arguments: str, answer: str | None = None) -> Any:
     return CliRunner().invoke(app, list(arguments), input=answer)
@@ -129,7 +131,8 @@ def test_if_one_cannot_be_removed_none_is(run: Path) -> None:
     [
         (["--since", "5x"], "--since 5x: give an age like 30min, 12h, 2d or 1w, or a day like 2026-01-31"),
         (["--since", "٢d"], "--since ٢d: give an age like 30min, 12h, 2d or 1w, or a day like 2026-01-31"),
-        (["--since", "999999w"], "--since 999999w: give an age like 30min, 12h, 2d or 1w, or a day like 2026-01-31"),
+        (["--since", "1000000d"], f"--since 1000000d: {BEYOND_DATES}"),
+        (["--since", "0001-01-01"], f"--since 0001-01-01: {BEYOND_DATES}"),
         (["--remove"], "--remove: give the runs to remove by path or name, and no --experiment or --since"),
         (["--remove", "--yes", "none"], "none: no such run: give its name in runs, or its path"),
         (["--remove", "--yes", "/etc"], "/etc: not a run's folder, it has no manifest.json: wanbed runs lists runs"),

@@ -25,6 +25,11 @@ class Raising(GPipe):
         raise KeyError(stage)
 
 
+class Exiting(GPipe):
+    def order(self, stage: int) -> Sequence[Action]:
+        raise SystemExit(0)
+
+
 class RaisingConstructor(GPipe):
     def __init__(self, shape: PipelineShape, *, depth: int = 1, width: int = 2) -> None:
         super().__init__(shape)
@@ -92,6 +97,7 @@ def line_of(kind: type[Schedule], offset: int) -> str:
 
 def test_an_error_names_file_and_line() -> None:
     assert fault(Raising) == f"KeyError: 0 {line_of(Raising, 2)}"
+    assert fault(Exiting) == f"SystemExit: 0 {line_of(Exiting, 2)}"
     assert fault(RaisingConstructor) == f"ZeroDivisionError: division by zero {line_of(RaisingConstructor, 3)}"
 
 

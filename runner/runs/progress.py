@@ -28,8 +28,9 @@ class Progress:
     point counts as its preparation. ``pending`` is empty if trials run beside each other: the estimate then uses the
     mean time between their ends. ``finished_before`` trials of an earlier, resumed run count as done, but not in the
     estimate. Output goes to ``stream`` (default: standard error). On a terminal it is a bar. Otherwise it is one line
-    at each trial's end, without control characters. Use it as a context manager. ``clock`` returns seconds. In virtual
-    time nothing is reported, because that clock differs from the user's: the process that started the guest reports.
+    at each trial's start and one at the last one's end, without control characters. Use it as a context manager.
+    ``clock`` returns seconds. In virtual time nothing is reported, because that clock differs from the user's: the
+    process that started the guest reports.
     """
 
     def __init__(
@@ -80,7 +81,10 @@ class Progress:
         self._running = True
         if self._ahead and self._ahead[0] == (_PREPARATION,):
             self._end_step()
-        self.refresh()
+        if self._bar:
+            self.refresh()
+        else:
+            self._report(self._clock())
 
     def trial_finished(self) -> None:
         """Count and report the running trial as finished. Its results are stored already."""
@@ -89,7 +93,7 @@ class Progress:
         self._end_step()
         if self._bar:
             self.refresh()
-        else:
+        elif self._done == self._trials:
             self._report(self._clock())
 
     def trial_ended_beside_others(self, point: Mapping[str, str], variant: str) -> None:

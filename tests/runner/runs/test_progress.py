@@ -27,7 +27,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_a_line_is_reported_at_each_trials_end(clock: Clock) -> None:
+def test_a_line_is_reported_at_each_trials_start(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress(4, pending=ALIKE[:4], stream=stream, clock=clock) as progress:
         progress.trial_started({"topology.wan.latency": "10ms"}, "gpipe", 0)
@@ -37,12 +37,12 @@ def test_a_line_is_reported_at_each_trials_end(clock: Clock) -> None:
         clock.now_s += 5
         progress.trial_finished()
     assert stream.getvalue().splitlines() == [
-        "1 of 4 trials done; 0:03 elapsed; about 0:09 left; last: topology.wan.latency=10ms, gpipe, repeat 0",
-        "2 of 4 trials done; 0:08 elapsed; about 0:08 left; last: topology.wan.latency=10ms, gpipe, repeat 1",
+        "0 of 4 trials done; 0:00 elapsed; running: topology.wan.latency=10ms, gpipe, repeat 0",
+        "1 of 4 trials done; 0:03 elapsed; about 0:09 left; running: topology.wan.latency=10ms, gpipe, repeat 1",
     ]
 
 
-def test_a_pipe_sees_one_line_a_trial_without_control_characters(clock: Clock) -> None:
+def test_a_pipe_sees_one_line_a_trial_and_one_at_the_end_without_control_characters(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress(1, pending=ALIKE[:1], stream=stream, clock=clock) as progress:
         progress.trial_started({}, "gpipe", 0)
@@ -50,7 +50,10 @@ def test_a_pipe_sees_one_line_a_trial_without_control_characters(clock: Clock) -
             clock.now_s += PLAIN_INTERVAL_S / 50
             progress.refresh()
         progress.trial_finished()
-    assert stream.getvalue() == "1 of 1 trials done; 0:12 elapsed; last: gpipe, repeat 0\n"
+    assert stream.getvalue().splitlines() == [
+        "0 of 1 trials done; 0:00 elapsed; running: gpipe, repeat 0",
+        "1 of 1 trials done; 0:12 elapsed; last: gpipe, repeat 0",
+    ]
 
 
 def test_there_is_no_estimate_before_a_trial_has_ended_and_none_after_the_last(clock: Clock) -> None:
@@ -104,7 +107,11 @@ def test_trials_of_an_earlier_run_are_done_and_not_in_the_estimate(clock: Clock)
     progress.trial_started({}, "gpipe", 0)
     clock.now_s += 100
     progress.trial_finished()
-    assert stream.getvalue() == "8 of 10 trials done; 1:40 elapsed; about 3:20 left; last: gpipe, repeat 0\n"
+    progress.trial_started({}, "gpipe", 1)
+    assert stream.getvalue().splitlines() == [
+        "7 of 10 trials done; 0:00 elapsed; running: gpipe, repeat 0",
+        "8 of 10 trials done; 1:40 elapsed; about 3:20 left; running: gpipe, repeat 1",
+    ]
 
 
 def test_a_clock_that_starts_at_zero_is_a_clock(clock: Clock) -> None:

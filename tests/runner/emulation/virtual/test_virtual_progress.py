@@ -70,9 +70,10 @@ def test_trials_are_reported_as_they_appear_in_the_folder(store: RunStore) -> No
     end(store, "varuna", 1)
     progress.look()
     assert stream.getvalue().splitlines() == [
-        "1 of 4 trials done; 0:23 elapsed; about 0:09 left; last: gpipe, repeat 0",
-        "2 of 4 trials done; 0:30 elapsed; about 0:10 left; last: varuna, repeat 0",
-        "3 of 4 trials done; 0:30 elapsed; about 0:07 left; last: gpipe, repeat 1",
+        "0 of 4 trials done; 0:20 elapsed; running: gpipe, repeat 0",
+        "1 of 4 trials done; 0:23 elapsed; about 0:09 left; running: varuna, repeat 0",
+        "2 of 4 trials done; 0:30 elapsed; about 0:10 left; running: gpipe, repeat 1",
+        "3 of 4 trials done; 0:30 elapsed; about 0:07 left; running: varuna, repeat 1",
         "4 of 4 trials done; 0:30 elapsed; last: varuna, repeat 1",
     ]
 
@@ -87,7 +88,10 @@ def test_what_was_finished_before_counts_as_done(store: RunStore) -> None:
     clock.now_s = 8.0
     end(store, "varuna", 0)
     progress.look()
-    assert stream.getvalue() == "2 of 4 trials done; 0:08 elapsed; about 0:04 left; last: varuna, repeat 0\n"
+    assert stream.getvalue().splitlines() == [
+        "1 of 4 trials done; 0:06 elapsed; running: varuna, repeat 0",
+        "2 of 4 trials done; 0:08 elapsed; about 0:04 left; running: gpipe, repeat 1",
+    ]
 
 
 def test_a_terminal_sees_one_bar_and_above_it_what_the_guest_prints(

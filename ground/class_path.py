@@ -1,8 +1,9 @@
 """Load a class by its path, ``package.module:Class``, in processes that do not search entry points for names."""
 
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeGuard
 
+from ground.nearest_name import did_you_mean
 from ground.own_code import OWN_FAULTS, check_options, described, described_import
 from ground.shown_text import shown
 
@@ -24,10 +25,20 @@ def load_subclass(class_path: str, base: type[Any]) -> type[Any]:
     except OWN_FAULTS as fault:
         # Another author's module may raise anything.
         raise ValueError(f"{class_path}: {described_import(fault, __file__)}") from fault
-    found = getattr(module, class_name, None)
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not hasattr(module, class_name):
+        classes = sorted(name for name, value in vars(module).items() if _is_subclass(value, base))
+        known = f"it has {', '.join(classes)}" if classes else f"it has no subclass of {base.__qualname__}"
+        raise ValueError(
+            f"{class_path}: {module_name} has no class {class_name!r}: {did_you_mean(class_name, classes, known)}"
+        )
+    found: object = getattr(module, class_name)
+    if not _is_subclass(found, base):
         raise ValueError(f"{class_path}: {class_name} is not a subclass of {base.__module__}.{base.__qualname__}")
     return found
+
+
+def _is_subclass(value: object, base: type[Any]) -> TypeGuard[type[Any]]:
+    return isinstance(value, type) and issubclass(value, base) and value is not base
 
 
 def create(class_path: str, base: type[Any], /, *arguments: object, **options: object) -> Any:

@@ -1,5 +1,6 @@
 """Validate what users write: models are frozen and refuse unknown fields; a mistake is one line with its remedy."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, get_args
@@ -97,6 +98,21 @@ def _worth_reporting(model: type[BaseModel], faults: Sequence[ErrorDetails]) -> 
     return [*unknown, *others]
 
 
+_NAME_IN_QUOTES = re.compile(r"'([^']*)'")
+_WHAT_IT_IS_NOT = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
+    "dict_type": "a mapping, like {name: value}",
+    "string_type": "a text",
+}
+_BOUND_OF_A_NUMBER = {
+    "greater_than": "{given} is not above {gt}",
+    "greater_than_equal": "{given} is below {ge}",
+    "less_than": "{given} is not below {lt}",
+    "less_than_equal": "{given} is above {le}",
+}
 _BOUND_OF_A_LIST = {"too_long": ("at most", "give fewer"), "too_short": ("at least", "give more")}
 
 
@@ -118,8 +134,21 @@ def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
         limits = error.get("ctx", {})
         given, limit = len(error["input"]), limits.get("max_length", limits.get("min_length"))
         return f"{where}: a list of {given} {'entry' if given == 1 else 'entries'}, {bound} {limit}: {remedy}"
-    message = error["msg"].removeprefix("Value error, ").replace("\n", " ").replace("valid tuple", "valid list")
-    return f"{where}: {message[:1].lower() + message[1:]}"
+    return f"{where}: {_fault_of_value(error)}"
+
+
+def _fault_of_value(error: ErrorDetails) -> str:
+    given, limits = shown(error["input"]), error.get("ctx", {})
+    if error["type"] == "literal_error":
+        expected = limits["expected"]
+        remedy = did_you_mean(str(error["input"]), _NAME_IN_QUOTES.findall(expected), f"give {expected}")
+        return f"{given} is not known: {remedy}"
+    if error["type"] in _WHAT_IT_IS_NOT:
+        return f"{given} is not {_WHAT_IT_IS_NOT[error['type']]}"
+    if error["type"] in _BOUND_OF_A_NUMBER:
+        return _BOUND_OF_A_NUMBER[error["type"]].format(given=given, **limits)
+    message = error["msg"].removeprefix("Value error, ").replace("\n", " ")
+    return message[:1].lower() + message[1:]
 
 
 def parse_model(model: type[Model], document: object, source: str) -> Model:

@@ -53,7 +53,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     from results.report.prefill.prefill_service import prefill_rows  # noqa: PLC0415
     from results.report.report import write_report  # noqa: PLC0415
     from runner.cli.ending import ending  # noqa: PLC0415
-    from runner.cli.prefill_outcome import prefill_documents, prefill_table, unfinished_warning  # noqa: PLC0415
+    from runner.cli.prefill_outcome import prefill_documents, prefill_table, prefill_warnings  # noqa: PLC0415
 
     run = load(path)
     write_summary(run)
@@ -69,7 +69,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
         console.print(_table(rows, simulated=run.simulated, without=not_modelled_in(run)))
         if prefill:
             console.print(prefill_table(prefill))
-    if warning := unfinished_warning(prefill):
+    for warning in prefill_warnings(prefill):
         log(warning)
     print(f"report: {report}", file=sys.stderr if as_json else sys.stdout, flush=True)
     if (line := ending(run, report)) is not None:

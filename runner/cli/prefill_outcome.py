@@ -1,6 +1,6 @@
 """Show what came of prefill in the terminal: TTFT, what was admitted, and what was left unfinished."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -42,16 +42,23 @@ def prefill_table(rows: Sequence[PrefillRow]) -> Table:
     return table
 
 
-def unfinished_warning(rows: Sequence[PrefillRow]) -> str | None:
-    """Return a line that names the rows with many unfinished requests, None if there are none."""
-    many = [row for row in rows if row.counts["unfinished"] > MANY_UNFINISHED * _admitted(row)]
-    if not many:
-        return None
-    named = "; ".join(", ".join(filter(None, (row.where, row.variant))) for row in many)
-    return (
-        f"prefill: more than {MANY_UNFINISHED:.0%} of the admitted requests had not finished when the trial ended, so "
-        f"that their TTFTs are missing and the percentiles too low ({named}): give a lower rate, or more iterations"
-    )
+def prefill_warnings(rows: Sequence[PrefillRow]) -> Iterator[str]:
+    """Yield a line that names the rows without a request, and one for those with many unfinished requests."""
+    if none := [row for row in rows if not row.counts["offered"]]:
+        yield (
+            f"prefill: no request arrived in the {min(row.window_s for row in none):.3g} s after training's warm-up "
+            f"({_named(none)}): check the unit of the trace's arrivals, give a higher rate, or more iterations"
+        )
+    if many := [row for row in rows if row.counts["unfinished"] > MANY_UNFINISHED * _admitted(row)]:
+        yield (
+            f"prefill: more than {MANY_UNFINISHED:.0%} of the admitted requests had not finished when the trial "
+            f"ended, so that their TTFTs are missing and the percentiles too low ({_named(many)}): give a lower rate, "
+            "or more iterations"
+        )
+
+
+def _named(rows: Sequence[PrefillRow]) -> str:
+    return "; ".join(", ".join(filter(None, (row.where, row.variant))) for row in rows)
 
 
 def _admitted(row: PrefillRow) -> int:

@@ -1,4 +1,4 @@
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field, ValidationError
@@ -66,6 +66,38 @@ class Shelf(StrictModel):
 def test_a_list_of_a_wrong_length_is_counted(books: list[str], line: str) -> None:
     with pytest.raises(InputError, match=f"^shelf.yaml: books: {line}$"):
         parse_model(Shelf, {"books": books}, "shelf.yaml")
+
+
+class Door(StrictModel):
+    width_cm: Annotated[int, Field(gt=0, le=200)] = 80
+    height_m: Annotated[float, Field(ge=1, lt=9)] = 2.0
+    open: bool = False
+    side: Literal["left", "right"] = "left"
+    keys: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "line"),
+    [
+        ("width_cm", "wide", "'wide' is not a whole number"),
+        ("width_cm", 2.5, "2.5 is not a whole number"),
+        ("width_cm", 0, "0 is not above 0"),
+        ("width_cm", 201, "201 is above 200"),
+        ("height_m", "tall", "'tall' is not a number"),
+        ("height_m", 0.5, "0.5 is below 1.0"),
+        ("height_m", 9, "9 is not below 9.0"),
+        ("open", "ajar", "'ajar' is not true or false"),
+        ("side", "top", "'top' is not known: give 'left' or 'right'"),
+        ("side", "rihgt", "'rihgt' is not known: did you mean 'right'?"),
+        ("keys", "one", "'one' is not a list"),
+        ("keys", [["one"]], "['one'] is not a text"),
+    ],
+)
+def test_a_wrong_value_is_shown_with_what_it_is_not(field: str, value: object, line: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_model(Door, {field: value}, "door.yaml")
+    place = "keys.0" if isinstance(value, list) else field
+    assert str(caught.value) == f"door.yaml: {place}: {line}"
 
 
 def test_a_wrong_unit_is_refused_with_the_remedy() -> None:

@@ -5,7 +5,7 @@ import numpy as np
 from rich.console import Console
 
 from results.report.prefill.prefill_service import PrefillRow
-from runner.cli.prefill_outcome import prefill_table, unfinished_warning
+from runner.cli.prefill_outcome import prefill_table, prefill_warnings
 
 COUNTS = {"offered": 200, "admitted": 90, "off_loaded": 10, "unfinished": 5}
 
@@ -49,16 +49,16 @@ def test_the_line_has_ttft_and_the_shares_admitted_and_unfinished() -> None:
     assert cells == ["request rate 4/s", "planned", "2.00 s", "3.00 s", "200", "100 (50.0 %)", "5 (5.00 %)"]
 
 
-def test_without_requests_there_are_no_shares() -> None:
+def test_without_requests_there_are_no_shares_and_a_warning_says_that_none_arrived() -> None:
     none = row(counts=dict.fromkeys(COUNTS, 0), ttft_ns=np.array([], np.int64))
     assert "0 (n/a)" in shown(none)
-    assert unfinished_warning([none]) is None
+    (warning,) = prefill_warnings([row(), none])
+    assert warning.startswith("prefill: no request arrived in the 50 s after training's warm-up (request rate 4/s, p")
 
 
 def test_more_than_one_in_twenty_unfinished_is_a_warning_that_names_where() -> None:
     many = row(counts={**COUNTS, "unfinished": 6}, variant="greedy")
-    assert unfinished_warning([row()]) is None
-    warning = unfinished_warning([row(), many])
-    assert warning is not None
+    assert not list(prefill_warnings([row()]))
+    (warning,) = prefill_warnings([row(), many])
     assert "(request rate 4/s, greedy)" in warning
     assert "planned" not in warning

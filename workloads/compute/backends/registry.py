@@ -5,6 +5,8 @@ are looked up when an experiment is read. A rank gets the path of the class.
 """
 
 from ground.entry_points import installed
+from ground.nearest_name import did_you_mean
+from ground.shown_text import shown
 
 ENTRY_POINT_GROUP = "wanbed.compute"
 
@@ -28,8 +30,10 @@ def backend_class_path(name: str) -> str:
     if len(paths) > 1:
         raise ValueError(f"several packages bring a back end {name!r} ({', '.join(sorted(paths))}), keep one")
     if not paths:
-        *others, last = map(repr, backend_names())
-        raise ValueError(f"input should be {', '.join(others)} or {last}")
+        names = backend_names()
+        *others, last = map(repr, names)
+        remedy = did_you_mean(name, names, f"give {', '.join(others)} or {last}")
+        raise ValueError(f"{shown(name)} is not known: {remedy}")
     return next(iter(paths))
 
 

@@ -38,8 +38,16 @@ def test_a_name_that_two_packages_have_is_refused() -> None:
 
 
 def test_an_unknown_name_lists_all() -> None:
-    with pytest.raises(ValueError, match=r"^input should be 'replay' or 'torch'$"):
+    with pytest.raises(ValueError, match=r"^'jax' is not known: give 'replay' or 'torch'$"):
         backend_class_path("jax")
+
+
+def test_a_module_without_the_class_lists_its_back_ends() -> None:
+    module = "workloads.compute.backends.torch_backend"
+    with pytest.raises(ValueError, match=rf"^{module}:Turch: {module} has no class 'Turch': it has TorchBackend$"):
+        load_backend(f"{module}:Turch")
+    with pytest.raises(ValueError, match=r"has no class 'TorchBakend': did you mean 'TorchBackend'\?$"):
+        load_backend(f"{module}:TorchBakend")
 
 
 def test_a_class_that_is_no_back_end_is_refused() -> None:

@@ -13,6 +13,7 @@ from results.records.run_store import TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_id import TrialId
 from results.records.trial_tables import PREFILL_TABLE
+from runner.emulation.gpu_provisioning import resolved_device
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import run_ranks
@@ -74,9 +75,12 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             folder=folder,
             parent_pid=testbed.module_parent,
             keep_gradients=trial.gradients is not None,
+            device=resolved_device(point, testbed.gpus),
         )
         serves, service = None, variant.service
         if service is not None:
+            if service.inference is not None and setting.device is not None:
+                service = replace(service, inference=replace(service.inference, device=setting.device))
             if service.profile == UNMEASURED:
                 service = replace(service, profile=measured_profile(testbed, service, folder, setting.parent_pid))
             # A plan is made with times of a profile, and torch takes its own.

@@ -36,6 +36,7 @@ class SharedConfig:
 
     ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
     first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
+    ``device`` is the device that every process computes on, cuda or cpu, None if the back end uses none.
     """
 
     addresses: AddressBook
@@ -46,6 +47,7 @@ class SharedConfig:
     folder: Path
     parent_pid: int
     keep_gradients: bool = False
+    device: str | None = None
 
     def span_log(self, rank: int) -> Path:
         """Return the file in which a rank logs its spans."""
@@ -120,7 +122,7 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         learning_rate=spec.training.learning_rate,
         model=model_config(spec, compute.backend.title) if compute.backend.trains else None,
         text=None if point.text is None else str(point.text),
-        device=compute.device,
+        device=setting.device,
         threads=compute.threads,
         check_iteration=compute.check_iteration,
     )

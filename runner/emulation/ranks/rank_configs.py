@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.resolve.checks.all_reduce_check import RING
+from runner.resolve.checks.all_reduce_check import NCCL_SHARED, RING
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.placement import Pair, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
 from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
-from workloads.collective.collective_config import CollectiveConfig
+from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from workloads.compute.backends.backend import ComputeConfig
 from workloads.rank_config import RankConfig
 from workloads.serving.serving_configs import GpuServingConfig
@@ -154,7 +154,8 @@ def _collective(
         return None
     replicas = variant.placement.replicas(place.stage)
     return CollectiveConfig(
-        backend=variant.transport.all_reduce,
+        backend=GLOO if variant.transport.all_reduce == GLOO else NCCL,
+        shares_gpus=variant.transport.all_reduce == NCCL_SHARED,
         hosts=tuple(replica.host.name for replica in replicas),
         position=replicas.index(place),
         interface=HOST_INTERFACE,

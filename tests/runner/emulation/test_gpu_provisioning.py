@@ -202,13 +202,13 @@ def test_sharing_the_cpu_or_replayed_compute_means_nothing() -> None:
         experiment({"kind": "replay", "sharing": 2})
 
 
-def summed_by_nccl(hosts: int, **compute: Any) -> Experiment:
+def summed_by_nccl(hosts: int, *, gpus_per_host: int = 1, all_reduce: str = "nccl", **compute: Any) -> Experiment:
     document = {
-        "topology": {"datacenters": [{"name": "east", "hosts": hosts}]},
+        "topology": {"datacenters": [{"name": "east", "hosts": hosts, "gpus_per_host": gpus_per_host}]},
         "model": "gpt-tiny",
         "compute": {"kind": "torch", **compute},
         "training": {"stages": 1, "pipelines": 2, "precision": "fp32"},
-        "variants": [{"name": "nccl", "schedule": "gpipe", "transport": {"all_reduce": "nccl"}}],
+        "variants": [{"name": "nccl", "schedule": "gpipe", "transport": {"all_reduce": all_reduce}}],
     }
     return parse_experiment(document, "exp.yaml", Path())
 
@@ -219,6 +219,19 @@ def test_nccl_needs_a_separate_gpu_per_replica(monkeypatch: pytest.MonkeyPatch) 
     machine(monkeypatch, "GPU-0")
     with pytest.raises(MissingError, match=r"^variants\.0\.transport\.all_reduce: .* the 2 of stage 0 share 1 here: "):
         check_gpus(summed_by_nccl(2, device="cuda", sharing=2))
+    offer(monkeypatch, *(Gpu("MIG", None, f"MIG-{name}", parent="GPU-0") for name in "ab"))
+    with pytest.raises(MissingError, match=r"the 2 of stage 0 share 1 here: bring more GPUs, give nccl-shared to try"):
+        check_gpus(summed_by_nccl(2, device="cuda"))
     machine(monkeypatch)
     with pytest.raises(MissingError, match=r"all_reduce: .* this machine offers none: bring two or more, or leave"):
         check_gpus(summed_by_nccl(2))
+
+
+def test_nccl_is_tried_on_a_shared_gpu_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, "GPU-0")
+    shared = {"all_reduce": "nccl-shared", "device": "cuda", "sharing": 2}
+    assert uuids_of(summed_by_nccl(2, **shared)) == {"east-0": ("GPU-0",), "east-1": ("GPU-0",)}
+    with pytest.raises(
+        MissingError, match=r"nccl-shared needs a GPU for each replica on a host, and two of stage 0 on"
+    ):
+        check_gpus(summed_by_nccl(1, gpus_per_host=2, **shared))

@@ -4,10 +4,13 @@ Work goes to the compute stream, which is the thread's current stream, or to a c
 in the order in which it was enqueued. Only events order the work of two streams.
 """
 
+import os
 from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
+
+from workloads.compute.device.assigned_gpu import assigned_uuid
 
 
 class DeviceEvent(ABC):
@@ -115,8 +118,8 @@ class CudaRuntime(DeviceRuntime):
     def __init__(self, device: torch.device) -> None:
         self._device = device
         properties = torch.cuda.get_device_properties(device)
-        # NVML and CUDA_VISIBLE_DEVICES write the UUID with this prefix.
-        self.device, self.model = f"GPU-{str(properties.uuid).removeprefix('GPU-')}", str(properties.name)
+        self.device = assigned_uuid(str(properties.uuid), os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self.model = str(properties.name)
 
     def compute_stream(self) -> DeviceStream:
         """Return the stream that torch calls current."""

@@ -10,7 +10,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 tested = $(ROOT) $(PYTEST) $(1) $(2) || { [ $$? -eq 1 ] && echo "make: the tests that failed, once more and alone:" && \
   $(ROOT) $(PYTEST) --last-failed --last-failed-no-failures=none $(2); }
 
-.PHONY: demo paper test test-pure virtual lint bench root clean
+.PHONY: demo paper test test-pure virtual gpu-kit lint bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -38,6 +38,11 @@ test-pure:
 virtual:
 	./setup.sh virtual
 	.venv/bin/python -m testbed.virtual_time.kernel.kernel_build
+
+# A folder to carry to a bare GPU machine: docs/gpus.md. HAS=FILE: what `pip list --format=freeze` prints there, if known.
+gpu-kit:
+	./setup.sh demo
+	.venv/bin/python -m runner.gpu_kit.collect gpu-kit --python $(or $(PYTHON),3.12) $(if $(HAS),--has $(HAS))
 
 lint:
 	.venv/bin/ruff format --check

@@ -46,7 +46,7 @@ class Diagnosis:
                 "offers": [asdict(offer) for offer in self.offers],
             },
             "virtual_time": {**asdict(self.virtual_time), "root_for": list(self.virtual_time.root_for)},
-            "gpus": [asdict(gpu) for gpu in self.gpus],
+            "gpus": [gpu.document() for gpu in self.gpus],
             "missing": [asdict(each) for each in self.missing],
         }
 
@@ -65,7 +65,7 @@ def diagnose() -> Diagnosis:
     if chosen is guest:
         reason = f"{kernel.reason}, so {guest.reason}"
     gpus = machine_gpus(NVIDIA_DRIVER)
-    if any(gpu.memory_bytes is None for gpu in gpus):
+    if any(gpu.memory_bytes is None and gpu.fault is None for gpu in gpus):
         missing.append(Missing("NVML", "hosts that compute on GPUs get theirs through it", BINDING_INSTALL))
     name = chosen.name if chosen else None
     return Diagnosis(name, reason, (kernel, guest), gpus, tuple(missing), probe_virtual_time())

@@ -41,7 +41,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runner.simulator",),
     ("runner.planner", "runner.runs"),
     ("runner.emulation", "runner.profiling", "runner.simulated_runs"),
-    ("runner.validation",),
+    ("runner.gpu_kit", "runner.validation"),
     ("runner.cli", "wanbed.api"),
     ("runner.paper", "wanbed"),
 )

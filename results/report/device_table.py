@@ -145,7 +145,7 @@ def device_table(run: Run) -> DeviceTable | None:
             ]
             for row in rows
         ],
-        _reading(rows, sampled=sampled, checked=checked),
+        _reading(rows, sampled=sampled, checked=checked, mps=any(trial.facts.get("mps") for trial in run.trials)),
     )
 
 
@@ -153,7 +153,7 @@ def _staged_text(size_bytes: int, rate_bps: float | None) -> str:
     return f"{size_text(size_bytes)} at {rate_text(rate_bps)}" if rate_bps else UNKNOWN
 
 
-def _reading(rows: Sequence[DeviceRow], *, sampled: bool, checked: bool) -> str:
+def _reading(rows: Sequence[DeviceRow], *, sampled: bool, checked: bool, mps: bool) -> str:
     sentences = [
         "Busy is the share of the measured time in which any rank computed on the device; it does not show how many of "
         "the device's multiprocessors computed.",
@@ -163,6 +163,11 @@ def _reading(rows: Sequence[DeviceRow], *, sampled: bool, checked: bool) -> str:
     ]
     if any(row.device == CPU for row in rows):
         sentences.append("Ranks on the CPU share its cores: they may compute at the same time without any slowdown.")
+    if mps:
+        sentences.append(
+            "CUDA's MPS ran: kernels of ranks that share a GPU ran on it at the same time, not in turns, so that a "
+            "contended span is slowed down by others without waiting for them."
+        )
     if sampled:
         sentences.append(
             "NVML utilization shows that some kernel, even a waiting one, ran in the last sixth of a second to second: "

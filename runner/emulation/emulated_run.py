@@ -8,7 +8,6 @@ from results.reading.not_modelled import not_modelled_text
 from runner.emulation.virtual.virtual_clock import wants_guest
 from runner.emulation.virtual.virtual_run import virtual_run
 from runner.resolve.experiment import Experiment
-from runner.resolve.prefill.computed_prefill import check_memory_for_weights
 from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import planned_without
 from runner.runs.recorded.placement_searches import cut_off_lines
@@ -72,8 +71,6 @@ def _run_here(
     from runner.emulation.trials import run_trials  # noqa: PLC0415
     from testbed.testbed import usable_substrate  # noqa: PLC0415
 
-    services = [variant.service for point in experiment.points() for variant in point.variants]
-    check_memory_for_weights(service for service in services if service is not None)
     store = resumed(experiment, runs, log) if resume else None
     if store is not None and store.manifest["complete"]:
         return store.path

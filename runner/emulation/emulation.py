@@ -18,6 +18,7 @@ from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.progress import Progress
 from runner.runs.recorded.manifest import without_repetition
 from runner.runs.run_folder import Log
+from testbed.gpus.mps import find_mps
 from testbed.measurement.calibration import LinkMeasurement, calibrate
 from testbed.testbed import Testbed, bring_up
 
@@ -46,6 +47,8 @@ def emulate(
             continue
         with prefixed(f"{source}: "):
             gpus = provision_gpus(point)
+        if gpus is not None and gpus.most_sharers > 1 and (mps := find_mps()) is not None:
+            log(f"CUDA's MPS runs ({mps.pipe_directory}): ranks that share a GPU compute side by side, not in turns")
         with bring_up(point.topology.dilated(dilation), substrate=substrate, source=source, gpus=gpus) as testbed:
             _remember(store, point, testbed)
             _calibrate(store, point, testbed, dilation, log)

@@ -3,11 +3,15 @@
 import os
 
 from runner.resolve.checks.all_reduce_check import check_collective_gpus
+from runner.resolve.checks.device_memory import DeviceMemory, check_device_memory
 from runner.resolve.experiment import Experiment, SweepPoint
+from runner.resolve.prefill.computed_prefill import check_memory_for_weights
 from testbed.gpus.gpu_assignment import VISIBLE_DEVICES, GpuAssignment, assign_gpus
-from testbed.gpus.gpus import machine_gpus, visible_gpus
-from testbed.gpus.nvml import BINDING_INSTALL
+from testbed.gpus.gpus import Gpu, device_files, machine_gpus, visible_gpus
+from testbed.gpus.nvml import BINDING_INSTALL, NvmlError, open_nvml
 from testbed.kernel.missing import MissingError
+
+_CPU = "cpu"
 
 
 def provision_gpus(point: SweepPoint) -> GpuAssignment | None:
@@ -15,33 +19,86 @@ def provision_gpus(point: SweepPoint) -> GpuAssignment | None:
 
     Nothing does if the back end uses no device, if the device is cpu, or if it is auto and there is no GPU.
     Raise InputError for more emulated GPUs than the machine has, unless ``compute.sharing`` allows it. Raise
-    MissingError if the device is cuda and there is no GPU, if a GPU has no known UUID, or if there are too few GPUs for
-    a variant that all-reduces over NCCL.
+    MissingError if the device is cuda and there is no GPU, if there are GPUs that cannot be listed or used, if a GPU
+    has no known UUID, or if there are too few GPUs for a variant that all-reduces over NCCL.
     """
-    gpus = _assigned(point)
-    check_collective_gpus(point.variants, gpus)
-    return gpus
-
-
-def _assigned(point: SweepPoint) -> GpuAssignment | None:
-    compute = point.spec.compute
-    if not compute.backend.on_device or compute.device == "cpu":
-        return None
-    gpus = visible_gpus(machine_gpus(), os.environ.get(VISIBLE_DEVICES))
-    if not gpus and compute.device != "cuda":
-        return None
-    if not gpus:
-        raise MissingError(
-            f"compute.device: cuda, and this machine offers no NVIDIA GPU ({VISIBLE_DEVICES} may hide some, and a "
-            "container may lack them): bring one, or give device: cpu"
-        )
+    gpus = _visible(point)
     uuids = [gpu.uuid for gpu in gpus if gpu.uuid is not None]
     if len(uuids) < len(gpus):
         raise MissingError(f"hosts get their GPUs by UUID, which cannot be read here: {BINDING_INSTALL}")
-    return assign_gpus(point.topology, uuids, sharing=compute.sharing or 1)
+    assigned = None
+    if gpus:
+        parents = {gpu.uuid: gpu.parent for gpu in gpus if gpu.uuid is not None and gpu.parent is not None}
+        assigned = assign_gpus(point.topology, uuids, sharing=point.spec.compute.sharing or 1, parents=parents)
+    check_collective_gpus(point.variants, assigned)
+    return assigned
+
+
+def resolved_device(point: SweepPoint, gpus: GpuAssignment | None) -> str | None:
+    """Return the device that every process of a sweep point computes on, cuda or cpu; None if it uses no device.
+
+    ``gpus`` is the assignment of ``provision_gpus``, which has decided it. A rank that decided again by what torch sees
+    could take a GPU that nobody has assigned.
+    """
+    if not point.spec.compute.backend.on_device:
+        return None
+    return _CPU if gpus is None else "cuda"
 
 
 def check_gpus(experiment: Experiment) -> None:
-    """Raise the error of ``provision_gpus`` for any sweep point, before anything is started."""
+    """Raise the error of ``provision_gpus`` for any sweep point, before anything is started.
+
+    Raise InputError too if what is computed does not fit into the memory of the GPUs or, on the CPU, of this machine.
+    """
     for point in experiment.points():
-        provision_gpus(point)
+        gpus = provision_gpus(point)
+        device = resolved_device(point, gpus)
+        if gpus is not None:
+            check_device_memory(point, gpus.uuid, _gpu_memories(gpus))
+        elif device is not None:
+            check_memory_for_weights(variant.service for variant in point.variants if variant.service is not None)
+            total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            machine = DeviceMemory("the CPU", total_bytes, total_bytes, context_bytes=0)
+            check_device_memory(point, lambda *_: _CPU, {_CPU: machine}, prefill=False)
+
+
+def _visible(point: SweepPoint) -> tuple[Gpu, ...]:
+    """Return the GPUs that are to be assigned, () if nothing computes on a GPU."""
+    compute = point.spec.compute
+    if not compute.backend.on_device or compute.device == "cpu":
+        return ()
+    listed = machine_gpus()
+    gpus = visible_gpus(listed, os.environ.get(VISIBLE_DEVICES))
+    if gpus:
+        return gpus
+    faults = [f"{gpu.model} ({gpu.fault})" for gpu in listed if gpu.fault is not None]
+    where = f"compute.device: {compute.device}"
+    if faults and len(faults) == len(listed):
+        raise MissingError(f"{where}, and no GPU here can be used: {', '.join(faults)}; or give device: cpu")
+    if not listed and (files := device_files()):
+        raise MissingError(
+            f"{where}, and {files[0]} shows a GPU that neither NVML nor /proc/driver/nvidia lists: "
+            f"{BINDING_INSTALL}, or give device: cpu"
+        )
+    if compute.device == "cuda":
+        raise MissingError(
+            f"{where}, and this machine offers no NVIDIA GPU ({VISIBLE_DEVICES} may hide some, and a "
+            "container may lack them): bring one, or give device: cpu"
+        )
+    return ()
+
+
+def _gpu_memories(gpus: GpuAssignment) -> dict[str, DeviceMemory]:
+    """Return the memory of the assigned GPUs, of those that report it."""
+    models = {gpu.uuid: gpu for gpu in machine_gpus()}
+    memories = {}
+    try:
+        with open_nvml() as nvml:
+            for uuid in {seat.uuid for seat in gpus.seats()}:
+                gpu, free_bytes = models[uuid], nvml.reading(uuid).memory_free_bytes
+                if gpu.memory_bytes is not None and free_bytes is not None:
+                    memories[uuid] = DeviceMemory(f"{gpu.model} ({uuid})", gpu.memory_bytes, free_bytes)
+    except NvmlError:
+        # Without NVML nothing is known of any GPU's memory.
+        return {}
+    return memories

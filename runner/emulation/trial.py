@@ -13,6 +13,7 @@ from results.records.run_store import TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_id import TrialId
 from results.records.trial_tables import PREFILL_TABLE
+from runner.emulation.gpu_provisioning import resolved_device
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import run_ranks
@@ -28,6 +29,8 @@ from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.runs.cut_connections import cut_facts
 from runner.runs.recorded.plan_record import plan_facts
+from testbed.gpus.gpu_assignment import GpuAssignment
+from testbed.gpus.mps import find_mps
 from testbed.kernel.inside import in_virtual_time
 from testbed.testbed import Testbed
 from testbed.virtual_time.repeatability import wait_for_whole_second
@@ -74,9 +77,12 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             folder=folder,
             parent_pid=testbed.module_parent,
             keep_gradients=trial.gradients is not None,
+            device=resolved_device(point, testbed.gpus),
         )
         serves, service = None, variant.service
         if service is not None:
+            if service.inference is not None and setting.device is not None:
+                service = replace(service, inference=replace(service.inference, device=setting.device))
             if service.profile == UNMEASURED:
                 service = replace(service, profile=measured_profile(testbed, service, folder, setting.parent_pid))
             # A plan is made with times of a profile, and torch takes its own.
@@ -126,7 +132,7 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             **samples.facts,
             "window_share": variant.tcp.window_share,
             "sysctls": variant.tcp.sysctls(),
-            **({} if testbed.gpus is None else {"gpu_assignment": testbed.gpus.document()}),
+            **_assignment_facts(testbed.gpus),
             **({} if prefill is None else {"prefill": prefill.facts}),
         },
     )
@@ -151,6 +157,14 @@ def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
         for log in logs
         if log.device is not None
     ]
+
+
+def _assignment_facts(gpus: GpuAssignment | None) -> dict[str, Any]:
+    """Return which real GPU each host's GPU is, and MPS if it runs: with it those that share one run side by side."""
+    if gpus is None:
+        return {}
+    mps = find_mps()
+    return {"gpu_assignment": gpus.document(), **({} if mps is None else {"mps": asdict(mps)})}
 
 
 def _undilated(log: SpanLogContents, dilation: float) -> SpanLogContents:

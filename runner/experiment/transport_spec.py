@@ -49,11 +49,12 @@ class TransportSpec(StrictModel):
         "transfer in forwards, rounded up to a divisor of the number of pipelines.",
         examples=["auto"],
     )
-    all_reduce: Literal["ring", "nccl", "gloo"] = Field(
+    all_reduce: Literal["ring", "nccl", "nccl-shared", "gloo"] = Field(
         default="ring",
         description="How the gradients of a stage's replicas are all-reduced. `ring` is wanbed's ring over the same "
         "connections as all other traffic. `nccl` (between GPUs) and `gloo` are torch's; they open their own sockets "
-        "and need all replicas in one datacenter. A simulation treats all of them as the ring.",
+        "and need all replicas in one datacenter. `nccl-shared` is NCCL where replicas on different hosts may share a "
+        "real GPU, which NCCL does not promise to support. A simulation treats all of them as the ring.",
         examples=["gloo"],
     )
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ground.strict_model import InputError
@@ -23,9 +23,22 @@ class GpuSeat:
 
 @dataclass(frozen=True)
 class GpuAssignment:
-    """The real GPUs of every host, ``uuids[host][gpu]``. A program on a host sees only those of its host."""
+    """The real GPUs of every host, ``uuids[host][gpu]``. A program on a host sees only those of its host.
+
+    ``parents`` is the UUID of the GPU that each MIG instance among them is part of.
+    """
 
     uuids: Mapping[str, tuple[str, ...]]
+    parents: Mapping[str, str] = field(default_factory=dict)
+
+    def uuid(self, host: str, gpu: int) -> str:
+        """Return the UUID of the real GPU, or MIG instance, of a host's GPU."""
+        return self.uuids[host][gpu]
+
+    def chip(self, host: str, gpu: int) -> str:
+        """Return the UUID of the whole GPU that a host's GPU is on: of its parent if that is a MIG instance."""
+        uuid = self.uuid(host, gpu)
+        return self.parents.get(uuid, uuid)
 
     def environment(self, host: str, gpu: int | None = None) -> dict[str, str]:
         """Return the environment that shows a program one GPU of its host, or all of them if ``gpu`` is None.
@@ -56,11 +69,14 @@ class GpuAssignment:
         ]
 
 
-def assign_gpus(topology: Topology, uuids: Sequence[str], *, sharing: int = 1) -> GpuAssignment:
+def assign_gpus(
+    topology: Topology, uuids: Sequence[str], *, sharing: int = 1, parents: Mapping[str, str] | None = None
+) -> GpuAssignment:
     """Assign a real GPU to every GPU of every host, serving hosts included; at most ``sharing`` share a real one.
 
     Real GPUs are assigned round-robin: the GPUs of one host differ as far as there are enough real ones, and the
-    numbers of sharers of two real GPUs differ by at most one. Raise InputError if there are too few.
+    numbers of sharers of two real GPUs differ by at most one. ``parents`` has the GPU of each MIG instance among
+    ``uuids``. Raise InputError if there are too few.
     """
     wanted = {host.name: host.gpus + host.serving_gpus for host in topology.hosts}
     count = sum(wanted.values())
@@ -74,4 +90,6 @@ def assign_gpus(topology: Topology, uuids: Sequence[str], *, sharing: int = 1) -
             "hosts, or give compute.device: cpu"
         )
     in_turn = (uuids[seat % len(uuids)] for seat in range(count))
-    return GpuAssignment({host: tuple(next(in_turn) for _ in range(gpus)) for host, gpus in wanted.items()})
+    return GpuAssignment(
+        {host: tuple(next(in_turn) for _ in range(gpus)) for host, gpus in wanted.items()}, parents or {}
+    )

@@ -6,7 +6,8 @@ itself comes with NVIDIA's driver. This module needs no CUDA and creates no CUDA
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -22,11 +23,17 @@ class NvmlError(Exception):
 
 @dataclass(frozen=True)
 class NvmlDevice:
-    """A GPU. Its ``uuid`` never changes."""
+    """A GPU, or a MIG instance of one. Its ``uuid`` never changes.
 
-    uuid: str
+    ``parent`` is the UUID of the GPU that a MIG instance is part of. ``fault`` is why it cannot be used, None if it
+    can. A field is None if the GPU does not report it.
+    """
+
+    uuid: str | None
     model: str
-    memory_bytes: int
+    memory_bytes: int | None
+    parent: str | None = None
+    fault: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,8 +76,12 @@ class Nvml:
         return str(self._required(self._binding.nvmlSystemGetDriverVersion))
 
     def devices(self) -> tuple[NvmlDevice, ...]:
-        """Return every GPU that this process may use, by bus address. Raise NvmlError on failure."""
-        return tuple(self._device(index) for index in range(self._required(self._binding.nvmlDeviceGetCount)))
+        """Return every GPU, by bus address, with its fault if it has one; instead of a GPU in MIG mode, its instances.
+
+        Raise NvmlError if the GPUs cannot be counted.
+        """
+        count = self._required(self._binding.nvmlDeviceGetCount)
+        return tuple(device for index in range(count) for device in self._devices_at(index))
 
     def reading(self, uuid: str) -> NvmlReading:
         """Read the state of the GPU with that UUID. Raise NvmlError if there is none."""
@@ -99,15 +110,44 @@ class Nvml:
             throttled=tuple(name for bit, name in _THROTTLE_REASONS.items() if reasons & bit),
         )
 
-    def _device(self, index: int) -> NvmlDevice:
+    def _devices_at(self, index: int) -> tuple[NvmlDevice, ...]:
+        """Return what the GPU at ``index`` offers. A fault of one GPU must not hide the others."""
         binding = self._binding
-        handle = self._required(lambda: binding.nvmlDeviceGetHandleByIndex(index))
+        try:
+            handle = self._required(lambda: binding.nvmlDeviceGetHandleByIndex(index))
+            gpu = self._device(handle)
+        except NvmlError as fault:
+            return (NvmlDevice(None, f"GPU {index}", None, fault=str(fault)),)
+        mode = self._optional(lambda: binding.nvmlDeviceGetMigMode(handle))
+        if mode is None or mode[0] != binding.NVML_DEVICE_MIG_ENABLE:
+            return (gpu,)
+        instances = tuple(self._instances(handle, gpu.uuid))
+        return instances or (
+            replace(gpu, fault="it is in MIG mode and has no instance: nvidia-smi mig -cgi PROFILE -C"),
+        )
+
+    def _instances(self, handle: Any, parent: str | None) -> Iterator[NvmlDevice]:
+        """Yield the MIG instances of a GPU. CUDA does not offer the GPU itself while it has any."""
+        binding = self._binding
+        for place in range(self._optional(lambda: binding.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
+            instance = self._optional(partial(binding.nvmlDeviceGetMigDeviceHandleByIndex, handle, place))
+            if instance is None:
+                # The places of the largest possible number of instances; most are empty.
+                continue
+            try:
+                yield replace(self._device(instance), parent=parent)
+            except NvmlError as fault:
+                yield NvmlDevice(None, f"MIG instance {place}", None, parent, str(fault))
+
+    def _device(self, handle: Any) -> NvmlDevice:
+        binding = self._binding
         uuid = str(self._required(lambda: binding.nvmlDeviceGetUUID(handle)))
         self._handles[uuid] = handle
+        memory = self._optional(lambda: binding.nvmlDeviceGetMemoryInfo(handle))
         return NvmlDevice(
             uuid,
             str(self._required(lambda: binding.nvmlDeviceGetName(handle))),
-            int(self._required(lambda: binding.nvmlDeviceGetMemoryInfo(handle)).total),
+            None if memory is None else int(memory.total),
         )
 
     def _required(self, query: Callable[[], Value]) -> Value:

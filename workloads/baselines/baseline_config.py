@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from workloads.compute.torch_work import DEVICES
 from workloads.config_file import read_config, write_config
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 
@@ -36,6 +37,7 @@ class BaselineConfig:
     - ``silence_ns``: a rank without a heartbeat for so long is lost.
     - ``parent_pid``: the process that started this rank. The rank is killed when it ends. None for no such tie.
     - ``threads``: the number of threads that torch computes with.
+    - ``device``: the device that torch computes on, cpu or cuda.
 
     Raises ValueError naming the field.
     """
@@ -68,6 +70,7 @@ class BaselineConfig:
     silence_ns: int = DEFAULT_SILENCE_NS
     parent_pid: int | None = None
     threads: int = 1
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name in ("stages", "pipelines", "microbatches", "iterations", "threads"):
@@ -79,6 +82,8 @@ class BaselineConfig:
         if self.schedule not in BASELINE_SCHEDULES:
             raise ValueError(f"schedule: {self.schedule!r} is none of {', '.join(BASELINE_SCHEDULES)}")
         bytes_per_element(self.precision)
+        if self.device not in DEVICES:
+            raise ValueError(f"device: {self.device!r} is none of {', '.join(DEVICES)}")
         if self.stage >= self.stages:
             raise ValueError(f"stage: {self.stage} is none of the {self.stages} stages")
         if self.pipeline >= self.pipelines:

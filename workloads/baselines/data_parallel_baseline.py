@@ -1,13 +1,14 @@
 """One replica of the whole model, trained by torch's DistributedDataParallel."""
 
-import time
 from contextlib import nullcontext
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from results.records.span_log import DeviceRecord
 from workloads.baselines.baseline_config import BaselineConfig
-from workloads.baselines.compute_spans import ComputeSpans
+from workloads.baselines.compute_spans import ComputeSpans, device_record
+from workloads.compute.device.torch_device import TorchDevice
 from workloads.compute.flat_parameters import FlatParameters
 from workloads.model.gpt_stage import build_stage, language_loss
 from workloads.model.tokens import TokenSource
@@ -21,16 +22,19 @@ class DataParallelBaseline:
     weights, so no weights are broadcast.
     """
 
-    def __init__(self, rank_config: BaselineConfig, dtype: torch.dtype, spans: ComputeSpans) -> None:
+    def __init__(
+        self, rank_config: BaselineConfig, dtype: torch.dtype, spans: ComputeSpans, device: TorchDevice
+    ) -> None:
         self._rank_config = rank_config
         self._spans = spans
+        self._device = device
         self._tokens = TokenSource(rank_config.config, rank_config.seed, rank_config.text)
-        module = build_stage(rank_config.config, 0, 1, rank_config.seed, dtype)
+        module = build_stage(rank_config.config, 0, 1, rank_config.seed, dtype).to(device.device)
         self.parameters = FlatParameters(module, rank_config.learning_rate)
         self._replica = DistributedDataParallel(module, init_sync=False)
-        self._last_gradient_ns = 0
         for parameter in module.parameters():
-            parameter.register_post_accumulate_grad_hook(self._record_gradient_time)  # type: ignore[no-untyped-call]
+            # The last backward returns when all buckets have been reduced, which is not computation.
+            parameter.register_post_accumulate_grad_hook(lambda _: spans.stop())  # type: ignore[no-untyped-call]
 
     def run_iteration(self, iteration: int) -> float:
         """Train one iteration. Return this replica's part of the iteration's mean loss."""
@@ -39,19 +43,19 @@ class DataParallelBaseline:
         self.parameters.gradients.zero_()
         share = 0.0
         for number in range(rank_config.microbatches):
-            tokens, following = self._tokens.batch(iteration, rank_config.pipeline, number)
+            batch = self._tokens.batch(iteration, rank_config.pipeline, number)
+            tokens, following = (part.to(self._device.device) for part in batch)
             last = number == rank_config.microbatches - 1
             with nullcontext() if last else self._replica.no_sync():
                 with self._spans.measured("forward", number):
                     loss = language_loss(self._replica(tokens), following) / rank_config.microbatches
-                start_ns = time.monotonic_ns()
-                loss.backward()  # type: ignore[no-untyped-call]
-            # The last backward returns when all buckets have been reduced, which is not computation.
-            self._spans.record("backward", number, start_ns, self._last_gradient_ns)
+                with self._spans.measured("backward", number):
+                    loss.backward()  # type: ignore[no-untyped-call]
             share += loss.item() / rank_config.pipelines
         with self._spans.measured("optimizer"):
             self.parameters.update()
         return share
 
-    def _record_gradient_time(self, _: torch.Tensor) -> None:
-        self._last_gradient_ns = time.monotonic_ns()
+    def device_record(self) -> DeviceRecord:
+        """Return the device. Gloo stages gradients by itself, uncounted."""
+        return device_record(self._device, self._spans)

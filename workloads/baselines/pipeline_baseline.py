@@ -6,9 +6,13 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleavedZeroBubble
 
+from results.records.span_log import DeviceRecord
 from workloads.baselines.baseline_config import TORCH_1F1B, TORCH_GPIPE, BaselineConfig
-from workloads.baselines.compute_spans import ComputeSpans
+from workloads.baselines.compute_spans import ComputeSpans, device_record
 from workloads.baselines.rendezvous import ProcessGroups
+from workloads.baselines.staged_module import StagedModule
+from workloads.compute.device.device_runtime import DeviceRuntime
+from workloads.compute.device.torch_device import TorchDevice
 from workloads.compute.flat_parameters import FlatParameters
 from workloads.model.gpt_stage import build_stage, language_loss
 from workloads.model.tokens import TokenSource
@@ -19,12 +23,40 @@ class TimedStage(PipelineStage):
 
     torch waits for received tensors before it calls these methods, so that no waiting is measured. In the first stage,
     whose input needs no gradient, torch defers all of a split backward: the ``backward_input`` spans are empty and the
-    ``backward_weight`` spans are whole backwards.
+    ``backward_weight`` spans are whole backwards. ``runtime`` is that of the GPU whose copies use torch's buffers, None
+    on the CPU.
     """
 
-    def __init__(self, spans: ComputeSpans, module: torch.nn.Module, stage: int, stages: int, **options: Any) -> None:
+    def __init__(
+        self,
+        spans: ComputeSpans,
+        module: torch.nn.Module,
+        stage: int,
+        stages: int,
+        runtime: DeviceRuntime | None,
+        **options: Any,
+    ) -> None:
         super().__init__(module, stage, stages, torch.device("cpu"), **options)
         self._spans = spans
+        self._runtime = runtime
+        self._locked: set[int] = set()
+
+    def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
+        """Return torch's receives of an activation, into page-locked buffers."""
+        return self._page_locked(super().get_fwd_recv_ops(fwd_chunk_id))
+
+    def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
+        """Return torch's receives of a gradient, into page-locked buffers."""
+        return self._page_locked(super().get_bwd_recv_ops(bwd_chunk_id))
+
+    def _page_locked(self, receives: list[dist.P2POp]) -> list[dist.P2POp]:
+        """Lock the buffers' pages, once each: torch uses the same ones in every iteration."""
+        for receive in receives if self._runtime is not None else ():
+            if receive.tensor.data_ptr() not in self._locked:
+                assert self._runtime is not None
+                self._runtime.lock_pages(receive.tensor)
+                self._locked.add(receive.tensor.data_ptr())
+        return receives
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **options: Any) -> Any:
         """Run and measure torch's forward."""
@@ -48,24 +80,40 @@ class PipelineBaseline:
     """Trains one stage. An iteration is one step of torch's schedule, an all-reduce over the replicas, and AdamW.
 
     The loss of each microbatch is scaled by 1 / (microbatches x pipelines) and gradients are summed over both, so that
-    they are those of the mean over the global batch. One all-reduce covers all gradients of the stage.
+    they are those of the mean over the global batch. One all-reduce covers all gradients of the stage. On a GPU what
+    Gloo sends is staged in host memory (``StagedModule``).
     """
 
     def __init__(
-        self, rank_config: BaselineConfig, dtype: torch.dtype, groups: ProcessGroups, spans: ComputeSpans
+        self,
+        rank_config: BaselineConfig,
+        dtype: torch.dtype,
+        groups: ProcessGroups,
+        spans: ComputeSpans,
+        device: TorchDevice,
     ) -> None:
         self._rank_config = rank_config
         self._spans = spans
+        self._device = device
         self._replicas = groups.replicas
         self._tokens = TokenSource(rank_config.config, rank_config.seed, rank_config.text)
+        module: torch.nn.Module
         module = build_stage(rank_config.config, rank_config.stage, rank_config.stages, rank_config.seed, dtype)
+        module = module.to(device.device)
         self.parameters = FlatParameters(module, rank_config.learning_rate)
+        self._staged: StagedModule | None = None
+        if device.runtime is not None:
+            is_last = rank_config.stage == rank_config.stages - 1
+            module = self._staged = StagedModule(
+                module, device, spans, is_first=rank_config.stage == 0, is_last=is_last
+            )
         # Given the shapes, torch need not run the stage once on the meta device to find them.
         stage = TimedStage(
             spans,
             module,
             rank_config.stage,
             rank_config.stages,
+            device.runtime,
             group=groups.pipeline,
             input_args=self._example(rank_config.stage, dtype),
             output_args=self._example(rank_config.stage + 1, dtype),
@@ -82,15 +130,36 @@ class PipelineBaseline:
         ]
         inputs = [torch.cat([tokens for tokens, _ in batches])] if rank_config.stage == 0 else []
         targets = (
-            torch.cat([following for _, following in batches]) if rank_config.stage == rank_config.stages - 1 else None
+            torch.cat([following for _, following in batches]).to(self._device.device)
+            if rank_config.stage == rank_config.stages - 1
+            else None
         )
         losses: list[torch.Tensor] = []
         self._schedule.step(*inputs, target=targets, losses=losses, return_outputs=False)
         if self._replicas is not None:
-            dist.all_reduce(self.parameters.gradients, group=self._replicas)
+            self._all_reduce(self.parameters.gradients)
         with self._spans.measured("optimizer"):
             self.parameters.update()
         return sum(loss.item() for loss in losses) if losses else None
+
+    def device_record(self) -> DeviceRecord:
+        """Return the device, and how many bytes of messages were staged."""
+        staged = self._staged
+        return device_record(
+            self._device,
+            self._spans,
+            to_host_bytes=0 if staged is None else staged.to_host_bytes,
+            to_device_bytes=0 if staged is None else staged.to_device_bytes,
+        )
+
+    def _all_reduce(self, gradients: torch.Tensor) -> None:
+        if self._staged is None:
+            dist.all_reduce(gradients, group=self._replicas)
+            return
+        summed = self._staged.to_host(gradients)
+        dist.all_reduce(summed, group=self._replicas)
+        gradients.copy_(summed)
+        self._staged.to_device_bytes += summed.nbytes
 
     def _new_schedule(self, stage: TimedStage) -> ScheduleGPipe | Schedule1F1B | ScheduleInterleavedZeroBubble:
         # scale_grads=False: the loss is already divided by the number of microbatches.
@@ -104,7 +173,7 @@ class PipelineBaseline:
     def _scaled_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the scaled loss. It is the last part of the last stage's forward, whose span is extended by it."""
         loss = language_loss(logits, targets) / (self._rank_config.microbatches * self._rank_config.pipelines)
-        self._spans.extend()
+        self._spans.stop()
         return loss
 
     def _example(self, boundary: int, dtype: torch.dtype) -> torch.Tensor:

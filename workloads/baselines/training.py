@@ -12,9 +12,11 @@ from results.records.span_log import SpanLog, SpanLogHeader
 from workloads.baselines.baseline_config import TORCH_DDP, BaselineConfig
 from workloads.baselines.compute_spans import ComputeSpans
 from workloads.baselines.data_parallel_baseline import DataParallelBaseline
+from workloads.baselines.device_marks import create_marks
 from workloads.baselines.peer_watch import PeerWatch
 from workloads.baselines.pipeline_baseline import PipelineBaseline
 from workloads.baselines.rendezvous import connection_fault, join_groups, rendezvous
+from workloads.compute.device.torch_device import create_device
 from workloads.compute.flat_parameters import FlatParameters
 from workloads.model.gpt_stage import DTYPES
 
@@ -40,13 +42,14 @@ def train(rank_config: BaselineConfig, lost: Callable[[str], None]) -> None:
         rank_config.stage,
     )
     log = SpanLog(Path(rank_config.span_log), header)
-    spans = ComputeSpans(log, rank_config.epoch_ns)
+    device = create_device(rank_config.device)
+    spans = ComputeSpans(log, rank_config.epoch_ns, create_marks(device.runtime))
     dtype = DTYPES[rank_config.precision]
     baseline: DataParallelBaseline | PipelineBaseline
     if rank_config.schedule == TORCH_DDP:
-        baseline = DataParallelBaseline(rank_config, dtype, spans)
+        baseline = DataParallelBaseline(rank_config, dtype, spans, device)
     else:
-        baseline = PipelineBaseline(rank_config, dtype, groups, spans)
+        baseline = PipelineBaseline(rank_config, dtype, groups, spans, device)
     try:
         for iteration in range(rank_config.iterations):
             spans.flush(baseline.run_iteration(iteration))
@@ -57,10 +60,11 @@ def train(rank_config: BaselineConfig, lost: Callable[[str], None]) -> None:
     dist.destroy_process_group()
     if rank_config.gradients is not None:
         _write_gradients(Path(rank_config.gradients), baseline.parameters)
+    log.record_device(baseline.device_record())
     log.complete()
 
 
 def _write_gradients(path: Path, parameters: FlatParameters) -> None:
     """Write each parameter's gradient, in fp32, under its name in the whole model."""
-    arrays: dict[str, Any] = {name: gradient.float().numpy() for name, gradient in parameters.named_gradients()}
+    arrays: dict[str, Any] = {name: gradient.float().cpu().numpy() for name, gradient in parameters.named_gradients()}
     np.savez(path, **arrays)

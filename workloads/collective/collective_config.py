@@ -6,6 +6,9 @@ from dataclasses import dataclass
 NCCL, GLOO = "nccl", "gloo"
 BACKENDS = (NCCL, GLOO)
 
+ALL_REDUCE_TIMEOUT_NS = 600_000_000_000
+"""Long: gigabytes over an emulated network may take minutes. The loss of a rank is noticed by others much earlier."""
+
 
 @dataclass(frozen=True)
 class CollectiveConfig:
@@ -14,7 +17,9 @@ class CollectiveConfig:
     - ``hosts``: the emulated hosts of all replicas in their order. This rank's is ``hosts[position]``.
     - ``interface``: the network interface of this rank's host that the collective uses.
     - ``store_address``, ``store_port``: where the first replica's rank serves the rendezvous store.
-    - ``timeout_ns``: the limit of the rendezvous, and of each all-reduce.
+    - ``timeout_ns``: the limit of the rendezvous.
+    - ``all_reduce_timeout_ns``: the limit of each all-reduce.
+    - ``shares_gpus``: whether replicas on different hosts may share a GPU, with NCCL.
 
     Raises ValueError naming the field.
     """
@@ -26,6 +31,8 @@ class CollectiveConfig:
     store_address: str
     store_port: int
     timeout_ns: int
+    all_reduce_timeout_ns: int = ALL_REDUCE_TIMEOUT_NS
+    shares_gpus: bool = False
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
@@ -36,8 +43,9 @@ class CollectiveConfig:
             raise ValueError(f"position: {self.position} is none of the {len(self.hosts)} replicas")
         if not 1 <= self.store_port <= 65535:
             raise ValueError(f"store_port: {self.store_port} is no port")
-        if self.timeout_ns < 1:
-            raise ValueError(f"timeout_ns: {self.timeout_ns} is below 1")
+        for name in ("timeout_ns", "all_reduce_timeout_ns"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is below 1")
 
     @property
     def host(self) -> str:
@@ -52,6 +60,9 @@ def collective_environment(config: CollectiveConfig) -> dict[str, str]:
     links through the GPUs' own connections or shared memory. So every emulated host gets its own id, transports other
     than sockets are disabled, and sockets use one interface only. Replicas that are all on one emulated host may use
     any transport, as GPUs of one real host would. Gloo uses only sockets.
+
+    torch's watchdog of NCCL would abort the process without a line of ours, so its timeouts are turned off:
+    ``DeviceAllReduce`` has its own.
     """
     if config.backend == GLOO:
         return {"GLOO_SOCKET_IFNAME": config.interface}
@@ -64,15 +75,21 @@ def collective_environment(config: CollectiveConfig) -> dict[str, str]:
         "NCCL_NET": "Socket",
         # Without the "=", NCCL takes any interface whose name begins with this one.
         "NCCL_SOCKET_IFNAME": f"={config.interface}",
+        "NCCL_SOCKET_FAMILY": "AF_INET",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+        "TORCH_NCCL_ENABLE_MONITORING": "0",
     }
 
 
-def check_devices(devices: Sequence[str], hosts: Sequence[str]) -> None:
-    """Raise ValueError, one line, if two replicas use the same device. Both sequences have one entry per replica."""
+def check_devices(devices: Sequence[str], hosts: Sequence[str], *, shares_gpus: bool = False) -> None:
+    """Raise ValueError, one line, if two replicas use the same device. Both sequences have one entry per replica.
+
+    With ``shares_gpus`` only replicas on one host must not: NCCL tells two GPUs apart by host and bus address.
+    """
     for position, device in enumerate(devices):
-        if device in devices[:position]:
-            first = hosts[devices.index(device)]
-            raise ValueError(
-                f"transport.all_reduce: NCCL sums between GPUs, and the replicas on {first} and {hosts[position]} "
-                f"share one ({device}): bring more GPUs, or leave all_reduce out"
-            )
+        for first in range(position):
+            if device == devices[first] and not (shares_gpus and hosts[first] != hosts[position]):
+                raise ValueError(
+                    f"transport.all_reduce: NCCL sums between GPUs, and the replicas on {hosts[first]} and "
+                    f"{hosts[position]} share one ({device}): bring more GPUs, or leave all_reduce out"
+                )

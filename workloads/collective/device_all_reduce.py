@@ -4,6 +4,7 @@ A thread runs the collective, so that the rank's loop continues to handle events
 """
 
 import os
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from threading import Thread
@@ -17,6 +18,11 @@ from workloads.baselines.rendezvous_store import open_store
 from workloads.collective.collective_config import NCCL, CollectiveConfig, check_devices, collective_environment
 from workloads.transport.event import DeviceSummed, Failed
 from workloads.transport.peer import TransportError
+
+_LOOK_S = 0.0002
+"""The time between two looks at a collective, which is also the resolution of its measured duration."""
+_SETTLE_S = 5.0
+"""How long a GPU may still run a collective that NCCL calls complete. NCCL does so when it has failed, too."""
 
 Report = Callable[[DeviceSummed | Failed], None]
 
@@ -63,7 +69,8 @@ class DeviceAllReduce:
                 store=PrefixStore("all-reduce", store),
                 rank=config.position,
                 world_size=len(config.hosts),
-                timeout=timeout,
+                # Later than this object's own limit, which ends in a line of its own.
+                timeout=timedelta(microseconds=2 * config.all_reduce_timeout_ns / 1000),
             )
         except (RuntimeError, OSError) as fault:
             raise self._lost(fault) from None
@@ -79,10 +86,16 @@ class DeviceAllReduce:
 
     def _sum(self) -> None:
         try:
-            dist.all_reduce(self._gradients)
+            work = dist.all_reduce(self._gradients, async_op=True)
+            assert work is not None
+            limit_s = self._config.all_reduce_timeout_ns / 1e9
+            wait_until(work.is_completed, limit_s, f"not done within {limit_s:g} s")
+            # Gloo raises its error here. With NCCL this thread's stream waits from now on.
+            work.wait()
             if self._gradients.is_cuda:
-                # NCCL has only enqueued the all-reduce on this thread's stream.
-                torch.cuda.current_stream(self._gradients.device).synchronize()
+                done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                done.record(torch.cuda.current_stream(self._gradients.device))
+                wait_until(done.query, _SETTLE_S, "NCCL has failed, a replica may be lost")
         except Exception as fault:
             # No other code sees an error of this thread, and the rank would wait for the sum for ever.
             self._report(Failed(self._lost(fault)))
@@ -92,11 +105,20 @@ class DeviceAllReduce:
     def _check_devices(self, store: Store, device: str) -> None:
         store.set(_key(self._config.position), device)
         devices = [store.get(_key(position)).decode() for position in range(len(self._config.hosts))]
-        check_devices(devices, self._config.hosts)
+        check_devices(devices, self._config.hosts, shares_gpus=self._config.shares_gpus)
 
     def _lost(self, fault: Exception) -> TransportError:
         line = str(fault).strip().splitlines()[0] if str(fault).strip() else type(fault).__name__
         return TransportError(f"the all-reduce over {', '.join(self._config.hosts)} failed: {line}")
+
+
+def wait_until(done: Callable[[], bool], limit_s: float, otherwise: str) -> None:
+    """Return as soon as ``done`` is true. Raise TimeoutError with ``otherwise`` if it is not within ``limit_s``."""
+    end_s = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() > end_s:
+            raise TimeoutError(otherwise)
+        time.sleep(_LOOK_S)
 
 
 def _key(position: int) -> str:

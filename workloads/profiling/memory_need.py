@@ -1,5 +1,7 @@
 """Estimate the memory of a measurement before it starts. Estimates are on the high side. Needs no torch."""
 
+from dataclasses import dataclass
+
 from workloads.inference.inference_model import InferenceModel
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 
@@ -10,6 +12,8 @@ _ACTIVATIONS_PER_LAYER = 32
 18 are kept from the forward: inputs and outputs of both norms (4), queries, keys and values (3), outputs of attention
 (2), the inner feed-forward layer before and after GELU (8), and one sum. Deferred gradients take 9, temporaries 5.
 """
+_KEPT_ACTIVATIONS_PER_LAYER = 18
+"""Those of them that a microbatch keeps between its forward and its backward, unless the backward recomputes them."""
 _COPIES_OF_LOGITS = 3
 """Copies in fp32 besides the logits themselves: converted to fp32, their logarithms, and their gradient."""
 _OF_ALL = 1.1
@@ -19,23 +23,54 @@ PRODUCT_MATRICES = 3
 """The matrices of the product that gives the ceiling: both factors and the result."""
 
 
-def stage_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:
-    """Return the bytes for training a stage with one microbatch in flight.
+@dataclass(frozen=True)
+class TrainingMemory:
+    """The bytes for training one stage, by what they hold. ``total_bytes`` also has what lies outside of tensors."""
 
-    They contain weights and gradients in ``precision``; AdamW's two moments in fp32; for a lower precision also fp32
-    copies of weights and gradients; the activations; and at the last stage the logits.
+    weight_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    activation_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """All of it, and a tenth beyond it for memory outside of tensors and for fragmentation."""
+        parts = self.weight_bytes + self.gradient_bytes + self.optimizer_bytes + self.activation_bytes
+        return round(_OF_ALL * parts)
+
+
+def training_memory(
+    config: GptConfig, stage: int, stages: int, precision: str, *, in_flight: int = 1, recompute: bool = True
+) -> TrainingMemory:
+    """Return the memory for training a stage with ``in_flight`` microbatches between their forward and backward.
+
+    Weights and gradients are in ``precision``; AdamW's two moments in fp32; for a lower precision also fp32 copies of
+    weights and gradients. One microbatch is in its backward, with all activations of the stage, and with the logits at
+    the last stage. Each other one has kept the activations of its forward, or its input and output if the stage
+    recomputes them.
     """
     element_bytes = bytes_per_element(precision)
     parameters = config.parameters(stage, stages)
-    per_parameter = 2 * element_bytes + 2 * _FP32_BYTES
-    if element_bytes < _FP32_BYTES:
-        per_parameter += 2 * _FP32_BYTES
+    copies = int(element_bytes < _FP32_BYTES)
     layers = len(config.layers_of(stage, stages))
-    activations = layers * _ACTIVATIONS_PER_LAYER * config.activation_bytes(precision)
-    logits = 0
-    if stage == stages - 1:
-        logits = config.context * config.vocabulary * (2 * element_bytes + _COPIES_OF_LOGITS * _FP32_BYTES)
-    return round(_OF_ALL * (parameters * per_parameter + activations + logits))
+    activation = config.activation_bytes(precision)
+    logits = config.context * config.vocabulary if stage == stages - 1 else 0
+    now = layers * _ACTIVATIONS_PER_LAYER * activation + logits * (2 * element_bytes + _COPIES_OF_LOGITS * _FP32_BYTES)
+    kept = 2 * activation
+    if not recompute:
+        # Of the logits the loss keeps two fp32 copies: their conversion and their logarithms.
+        kept = layers * _KEPT_ACTIVATIONS_PER_LAYER * activation + logits * (element_bytes + 2 * _FP32_BYTES)
+    return TrainingMemory(
+        weight_bytes=parameters * element_bytes,
+        gradient_bytes=parameters * element_bytes,
+        optimizer_bytes=parameters * (2 + 2 * copies) * _FP32_BYTES,
+        activation_bytes=now + (in_flight - 1) * kept,
+    )
+
+
+def stage_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:
+    """Return the bytes for training a stage with one microbatch in flight."""
+    return training_memory(config, stage, stages, precision).total_bytes
 
 
 def host_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:

@@ -49,5 +49,6 @@ def _print(diagnosis: Diagnosis) -> None:
 
 def _gpu_text(gpu: Gpu) -> str:
     memory = "" if gpu.memory_bytes is None else f", {gpu.memory_bytes / 2**30:.0f} GiB"
+    fault = "" if gpu.fault is None else f", cannot be used: {gpu.fault}"
     driver = "" if gpu.driver is None else f", driver {gpu.driver}"
-    return f"{gpu.model}{memory}{driver}{'' if gpu.uuid is None else f', {gpu.uuid}'}"
+    return f"{gpu.model}{memory}{driver}{'' if gpu.uuid is None else f', {gpu.uuid}'}{fault}"

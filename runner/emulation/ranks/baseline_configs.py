@@ -43,6 +43,7 @@ def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: Sha
                 gradients=None if gradients is None else str(gradients),
                 parent_pid=setting.parent_pid,
                 threads=spec.compute.threads or 1,
+                device=setting.device or "cpu",
             )
         )
     return configs

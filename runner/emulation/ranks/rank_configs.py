@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.resolve.checks.all_reduce_check import RING
+from runner.resolve.checks.all_reduce_check import NCCL_SHARED, RING
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.placement import Pair, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
 from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
-from workloads.collective.collective_config import CollectiveConfig
+from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from workloads.compute.backends.backend import ComputeConfig
 from workloads.rank_config import RankConfig
 from workloads.serving.serving_configs import GpuServingConfig
@@ -36,6 +36,7 @@ class SharedConfig:
 
     ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
     first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
+    ``device`` is the device that every process computes on, cuda or cpu, None if the back end uses none.
     """
 
     addresses: AddressBook
@@ -46,6 +47,7 @@ class SharedConfig:
     folder: Path
     parent_pid: int
     keep_gradients: bool = False
+    device: str | None = None
 
     def span_log(self, rank: int) -> Path:
         """Return the file in which a rank logs its spans."""
@@ -120,7 +122,7 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         learning_rate=spec.training.learning_rate,
         model=model_config(spec, compute.backend.title) if compute.backend.trains else None,
         text=None if point.text is None else str(point.text),
-        device=compute.device,
+        device=setting.device,
         threads=compute.threads,
         check_iteration=compute.check_iteration,
     )
@@ -152,7 +154,8 @@ def _collective(
         return None
     replicas = variant.placement.replicas(place.stage)
     return CollectiveConfig(
-        backend=variant.transport.all_reduce,
+        backend=GLOO if variant.transport.all_reduce == GLOO else NCCL,
+        shares_gpus=variant.transport.all_reduce == NCCL_SHARED,
         hosts=tuple(replica.host.name for replica in replicas),
         position=replicas.index(place),
         interface=HOST_INTERFACE,

@@ -21,7 +21,7 @@ Readings = list[tuple[str, NvmlReading]]
 class GpuSampler(Sampler[Readings]):
     """Read the GPUs with these UUIDs.
 
-    If NVML fails, the readings end but the trial continues: no figure needs them. ``fault`` is the reason.
+    If a GPU cannot be read, its readings end but the trial continues: no figure needs them. Its fault is in the facts.
     """
 
     interval_s = 0.2
@@ -29,8 +29,8 @@ class GpuSampler(Sampler[Readings]):
 
     def __init__(self, nvml: Nvml | None, uuids: Sequence[str], fault: str | None = None) -> None:
         self._nvml = nvml
-        self._uuids = uuids
-        self._fault = fault
+        self._uuids = [*uuids]
+        self._faults = [] if fault is None else [fault]
 
     @classmethod
     def of(cls, testbed: Testbed, ending: ExitStack) -> Self | None:
@@ -44,15 +44,16 @@ class GpuSampler(Sampler[Readings]):
             return cls(None, uuids, str(fault))
 
     def read(self) -> Readings | None:
-        """Read the GPUs in turn, up to the first one that fails; None if there is no reading."""
+        """Read every GPU that has answered so far; None if there is no reading."""
         if self._nvml is None:
             return None
         found: Readings = []
-        try:
-            for uuid in self._uuids:
+        for uuid in [*self._uuids]:
+            try:
                 found.append((uuid, self._nvml.reading(uuid)))
-        except NvmlError as fault:
-            self._nvml, self._fault = None, str(fault)
+            except NvmlError as fault:
+                self._uuids.remove(uuid)
+                self._faults.append(f"{uuid}: {fault}")
         return found or None
 
     def tables(self, readings: Sequence[tuple[int, Readings]], _: float) -> dict[TrialTable, list[GpuSample]]:
@@ -61,7 +62,7 @@ class GpuSampler(Sampler[Readings]):
 
     def facts(self, _: Sequence[tuple[int, Readings]]) -> dict[str, Any]:
         """Return the reason why readings are missing, {} if none is."""
-        return {} if self._fault is None else {"nvml_fault": self._fault}
+        return {"nvml_fault": "; ".join(self._faults)} if self._faults else {}
 
 
 def _sample(time_ns: int, uuid: str, reading: NvmlReading) -> GpuSample:

@@ -9,7 +9,7 @@ from runner.resolve.written_variant import WrittenVariant
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.kernel.missing import MissingError
 
-RING, NCCL = "ring", "nccl"
+RING, NCCL, NCCL_SHARED = "ring", "nccl", "nccl-shared"
 
 
 def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
@@ -22,8 +22,8 @@ def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
         raise InputError(
             f"{where}: {collective} all-reduces what torch computes: give compute: {{kind: torch}}, or leave it out"
         )
-    if collective == NCCL and compute.device == "cpu":
-        raise InputError(f"{where}: nccl all-reduces between GPUs: give compute.device: cuda, or leave it out")
+    if collective in {NCCL, NCCL_SHARED} and compute.device == "cpu":
+        raise InputError(f"{where}: {collective} all-reduces between GPUs: give compute.device: cuda, or leave it out")
     if len(placement.pipelines) == 1:
         raise InputError(
             f"{where}: one pipeline has no gradients to all-reduce: give more training.pipelines, or leave it out"
@@ -38,18 +38,31 @@ def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
 
 
 def check_collective_gpus(variants: Sequence[ResolvedVariant], gpus: GpuAssignment | None) -> None:
-    """Raise MissingError unless every variant that uses NCCL has a separate GPU for each replica of a stage."""
+    """Raise MissingError unless every variant that uses NCCL has a separate GPU for each replica of a stage.
+
+    With ``nccl-shared`` only the replicas on one host need separate ones. To NCCL, MIG instances of a GPU are that GPU.
+    """
     for position, variant in enumerate(variants):
-        if variant.transport.all_reduce != NCCL:
+        collective = variant.transport.all_reduce
+        if collective not in {NCCL, NCCL_SHARED}:
             continue
-        where = f"variants.{position}.transport.all_reduce: nccl needs a GPU for each replica of a stage"
+        where = f"variants.{position}.transport.all_reduce: {collective} needs a GPU"
         if gpus is None:
-            raise MissingError(f"{where}, and this machine offers none: bring two or more, or leave all_reduce out")
+            raise MissingError(
+                f"{where} for each replica of a stage, and this machine offers none: bring two or more, or leave "
+                "all_reduce out"
+            )
         for stage in range(variant.placement.stages):
             replicas = variant.placement.replicas(stage)
-            devices = {gpus.uuids[place.host.name][place.gpu] for place in replicas}
-            if len(devices) < len(replicas):
+            chips = {gpus.chip(place.host.name, place.gpu) for place in replicas}
+            if collective == NCCL and len(chips) < len(replicas):
                 raise MissingError(
-                    f"{where}, and the {len(replicas)} of stage {stage} share {len(devices)} here: bring more GPUs, or "
-                    "leave all_reduce out"
+                    f"{where} for each replica of a stage, and the {len(replicas)} of stage {stage} share "
+                    f"{len(chips)} here: bring more GPUs, give nccl-shared to try it, or leave all_reduce out"
+                )
+            seats = {(place.host.name, gpus.chip(place.host.name, place.gpu)) for place in replicas}
+            if len(seats) < len(replicas):
+                raise MissingError(
+                    f"{where} for each replica on a host, and two of stage {stage} on one host share a GPU here: "
+                    "place them on different hosts, or leave all_reduce out"
                 )

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from ground.strict_model import InputError
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.gpus.gpus import nvidia_gpus
 from workloads.inference.inference_model import InferenceModel
 from workloads.inference.inference_work import InferenceWork
 from workloads.prefill.prefill_settings import FillPolicy
@@ -44,17 +43,16 @@ def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVari
 
 
 def check_memory_for_weights(services: Iterable[ServiceConfig], machine_bytes: int | None = None) -> None:
-    """Raise InputError if the weights that torch makes do not fit into the memory of this machine.
+    """Raise InputError if the weights that torch makes on the CPU do not fit into the memory of this machine.
 
-    Each group of GPUs and each decode host holds one copy of the model, all in processes of this machine. Weights on
-    its NVIDIA GPUs are not counted: torch reports what does not fit there. ``machine_bytes`` defaults to this machine's
-    memory.
+    Each group of GPUs and each decode host holds one copy of the model, all in processes of this machine.
+    ``machine_bytes`` defaults to this machine's memory.
     """
     if machine_bytes is None:
         machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for service in services:
         work = service.inference
-        if work is None or (work.device != "cpu" and nvidia_gpus()):
+        if work is None:
             continue
         model, copies = service.model, 0
         for datacenter in service.datacenters:

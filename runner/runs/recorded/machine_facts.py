@@ -4,7 +4,6 @@ import os
 import platform
 import re
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ def machine_facts() -> dict[str, Any]:
     """Return the machine's part of a manifest: hardware, software, and the current load."""
     return {
         "host": host_facts(),
-        "gpus": [asdict(gpu) for gpu in machine_gpus()],
+        "gpus": [gpu.document() for gpu in machine_gpus()],
         "load_average": list(os.getloadavg()),
         "programs": {name: program_version(name, option) for name, option in _PROGRAMS.items()},
         **kernel_facts(),

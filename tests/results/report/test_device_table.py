@@ -110,6 +110,16 @@ def test_a_cross_check_that_was_not_configured_has_no_column(run: Run) -> None:
     assert "NVML" not in table.reading
 
 
+def test_mps_is_noted_where_it_ran(run: Run) -> None:
+    before, (trial,) = device_table(run), run.trials
+    trial.facts["mps"] = {"pipe_directory": "/run/mps", "active_thread_percentage": None}
+    after = device_table(run)
+    assert before is not None
+    assert after is not None
+    assert "MPS" not in before.reading
+    assert "CUDA's MPS ran: kernels of ranks that share a GPU ran on it at the same time" in after.reading
+
+
 def test_a_run_that_computed_nothing_has_no_such_table(build_run: BuildRun, tmp_path: Path) -> None:
     path = build_run(latencies=("40ms",), variants=("one",))
     assert device_table(results.load(path)) is None

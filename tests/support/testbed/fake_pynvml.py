@@ -19,13 +19,18 @@ class FakeGpu:
     used: int = 2**30
     refuses: set[str] = field(default_factory=set)
     reasons: int = 0
+    instances: "list[FakeGpu | None] | None" = None
 
 
 class FakePynvml:
-    """As much of the module ``pynvml`` as is called; ``refuses`` of a GPU names the questions it does not answer."""
+    """As much of the module ``pynvml`` as is called; ``refuses`` of a GPU names the questions it does not answer.
+
+    A GPU with ``instances`` is in MIG mode; a None among them is an empty place.
+    """
 
     NVMLError = FakeNvmlError
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+    NVML_DEVICE_MIG_ENABLE = 1
 
     def __init__(self, gpus: list[FakeGpu], fault: str = "") -> None:
         self.gpus = gpus
@@ -47,22 +52,40 @@ class FakePynvml:
         return len(self.gpus)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:  # noqa: N802
+        if "permission" in self.gpus[index].refuses:
+            raise FakeNvmlError("Insufficient Permissions")
         return self.gpus[index]
 
+    def nvmlDeviceGetMigMode(self, gpu: FakeGpu) -> list[int]:  # noqa: N802
+        mode = int(gpu.instances is not None)
+        return self._told(gpu, "MIG", [mode, mode])
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, gpu: FakeGpu) -> int:  # noqa: N802
+        return len(gpu.instances or ())
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: FakeGpu, place: int) -> FakeGpu:  # noqa: N802
+        instance = (gpu.instances or [])[place]
+        if instance is None:
+            raise FakeNvmlError("Not Found")
+        return instance
+
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeGpu:  # noqa: N802
-        for gpu in self.gpus:
+        instances = [each for gpu in self.gpus for each in gpu.instances or () if each is not None]
+        for gpu in (*self.gpus, *instances):
+            if "lost" in gpu.refuses:
+                continue
             if gpu.uuid == uuid:
                 return gpu
         raise FakeNvmlError("Not Found")
 
     def nvmlDeviceGetUUID(self, gpu: FakeGpu) -> str:  # noqa: N802
-        return gpu.uuid
+        return self._told(gpu, "uuid", gpu.uuid)
 
     def nvmlDeviceGetName(self, gpu: FakeGpu) -> str:  # noqa: N802
         return gpu.name
 
     def nvmlDeviceGetMemoryInfo(self, gpu: FakeGpu) -> Any:  # noqa: N802
-        return SimpleNamespace(total=gpu.total, used=gpu.used, free=gpu.total - gpu.used)
+        return self._told(gpu, "memory", SimpleNamespace(total=gpu.total, used=gpu.used, free=gpu.total - gpu.used))
 
     def nvmlDeviceGetUtilizationRates(self, gpu: FakeGpu) -> Any:  # noqa: N802
         return self._told(gpu, "utilization", SimpleNamespace(gpu=37, memory=5))

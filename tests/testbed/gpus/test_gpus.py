@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.gpus.gpus import Gpu, machine_gpus, nvidia_gpus, visible_gpus
+from testbed.gpus.gpus import Gpu, device_files, machine_gpus, nvidia_gpus, visible_gpus
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 VERSIONS = {
@@ -46,6 +46,44 @@ def test_nvml_comes_before_the_drivers_files(tmp_path: Path, monkeypatch: pytest
     assert machine_gpus(files) == (Gpu("NVIDIA H200", "570.1", "GPU-1", 7),)
     monkeypatch.setitem(sys.modules, "pynvml", FakePynvml([], fault="Driver Not Loaded"))
     assert [gpu.model for gpu in machine_gpus(files)] == ["NVIDIA H100"] * 2
+
+
+def test_a_uuid_that_the_driver_masks_is_unknown(tmp_path: Path) -> None:
+    text = "Model: NVIDIA H100\nGPU UUID: \t GPU-????????-????-????-????-????????????\n"
+    assert nvidia_gpus(driver(tmp_path, text)) == (Gpu("NVIDIA H100", None),)
+
+
+def test_faults_are_listed_and_never_visible(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    refused = FakeGpu("GPU-0", refuses={"permission"})
+    monkeypatch.setitem(sys.modules, "pynvml", FakePynvml([refused, FakeGpu("GPU-1", total=7)]))
+    found = machine_gpus(tmp_path)
+    assert found == (
+        Gpu("GPU 0", "570.1", fault="NVML: Insufficient Permissions"),
+        Gpu("NVIDIA H200", "570.1", "GPU-1", 7),
+    )
+    assert visible_gpus(found, None) == visible_gpus(found, "0") == found[1:]
+
+
+def test_device_files_show_gpus_that_nobody_lists(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    assert device_files(tmp_path) == (str(tmp_path / "nvidia0"), str(tmp_path / "nvidia1"))
+
+
+MIG = (
+    Gpu("NVIDIA H200", None, "GPU-aa1"),
+    Gpu("NVIDIA H200 MIG 1g.18gb", None, "MIG-b1", parent="GPU-bb2"),
+    Gpu("NVIDIA H200 MIG 1g.18gb", None, "MIG-b2", parent="GPU-bb2"),
+    Gpu("NVIDIA H200", None, "GPU-cc3"),
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "places"),
+    [(None, [0, 1, 2, 3]), ("MIG-b2,MIG-b1", [2, 1]), ("1,2", [1, 3]), ("GPU-bb2,0", [1, 0]), ("MIG-GPU-bb2/1/0", [])],
+)
+def test_mig_instances_are_visible_by_their_uuid_or_by_their_gpu(value: str | None, places: list[int]) -> None:
+    assert visible_gpus(MIG, value) == tuple(MIG[place] for place in places)
 
 
 GPUS = tuple(Gpu("NVIDIA H200", None, uuid) for uuid in ("GPU-aa1", "GPU-ab2", "GPU-bc3"))

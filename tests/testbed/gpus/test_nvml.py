@@ -19,6 +19,43 @@ def test_devices_are_reported_in_their_order(monkeypatch: pytest.MonkeyPatch) ->
         assert nvml.devices() == (NvmlDevice("GPU-b", "NVIDIA H200", 100), NvmlDevice("GPU-a", "NVIDIA A100", 50))
 
 
+def test_a_gpu_that_refuses_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(
+        monkeypatch,
+        FakeGpu("GPU-a", refuses={"permission"}),
+        FakeGpu("GPU-b", total=100),
+        FakeGpu("GPU-c", refuses={"uuid"}),
+        FakeGpu("GPU-d", refuses={"memory"}),
+    )
+    with open_nvml() as nvml:
+        assert nvml.devices() == (
+            NvmlDevice(None, "GPU 0", None, fault="NVML: Insufficient Permissions"),
+            NvmlDevice("GPU-b", "NVIDIA H200", 100),
+            NvmlDevice(None, "GPU 2", None, fault="NVML: Not Supported"),
+            NvmlDevice("GPU-d", "NVIDIA H200", None),
+        )
+
+
+def test_mig_instances_stand_in_for_their_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    slices = [FakeGpu("MIG-1", "NVIDIA H200 MIG 1g.18gb", 18), None, FakeGpu("MIG-2", refuses={"uuid"})]
+    fake(monkeypatch, FakeGpu("GPU-a", instances=slices), FakeGpu("GPU-b", "A2", 4, refuses={"MIG"}))
+    with open_nvml() as nvml:
+        assert nvml.devices() == (
+            NvmlDevice("MIG-1", "NVIDIA H200 MIG 1g.18gb", 18, parent="GPU-a"),
+            NvmlDevice(None, "MIG instance 2", None, parent="GPU-a", fault="NVML: Not Supported"),
+            NvmlDevice("GPU-b", "A2", 4),
+        )
+        assert nvml.reading("MIG-1").memory_used_bytes == 2**30
+
+
+def test_mig_mode_without_an_instance_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, FakeGpu("GPU-a", instances=[None, None]))
+    with open_nvml() as nvml:
+        (device,) = nvml.devices()
+    assert device.uuid == "GPU-a"
+    assert device.fault == "it is in MIG mode and has no instance: nvidia-smi mig -cgi PROFILE -C"
+
+
 def test_nvml_reading_is_in_the_units_of_its_field_names(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, FakeGpu("GPU-a"), FakeGpu("GPU-b", total=100, used=30, reasons=0x4 | 0x1 | 0x20))
     with open_nvml() as nvml:

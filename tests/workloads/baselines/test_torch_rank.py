@@ -29,13 +29,23 @@ def gradients_of(world: World, pipeline: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "stages", "pipelines"),
-    [("torch-gpipe", 2, 1), ("torch-1f1b", 2, 1), ("torch-zb", 2, 2), ("torch-ddp", 1, 2)],
+    ("schedule", "stages", "pipelines", "device"),
+    [
+        ("torch-gpipe", 2, 1, "cpu"),
+        ("torch-1f1b", 2, 1, "cpu"),
+        ("torch-zb", 2, 2, "cpu"),
+        ("torch-ddp", 1, 2, "cpu"),
+        ("torch-gpipe", 2, 2, "cuda"),
+        ("torch-1f1b", 3, 1, "cuda"),
+        ("torch-zb", 3, 1, "cuda"),
+        ("torch-ddp", 1, 2, "cuda"),
+    ],
 )
 def test_losses_and_gradients_are_those_of_single_process_training(
-    start_world: StartWorld, schedule: str, stages: int, pipelines: int
+    start_world: StartWorld, schedule: str, stages: int, pipelines: int, device: str
 ) -> None:
-    world = start_world(schedule, stages, pipelines)
+    # Where the device is cuda, the CPU plays a GPU.
+    world = start_world(schedule, stages, pipelines, device=device)
     reference = train_reference(CONFIG, pipelines=pipelines, microbatches=4, iterations=5, seed=3, learning_rate=1e-3)
     assert [world.outcome(plan.rank) for plan in world.plans] == [(0, "")] * (stages * pipelines)
     logs = [world.log(plan.rank) for plan in world.plans]
@@ -52,6 +62,21 @@ def test_losses_and_gradients_are_those_of_single_process_training(
             **{("optimizer", iteration): 1 for iteration in range(5)},
         }
         assert all(one.start_ns <= one.end_ns <= other.start_ns for one, other in pairwise(log.spans))
+        assert log.device is not None
+        assert log.device.device == {"cpu": "cpu", "cuda": "GPU-fake"}[device]
+
+
+def test_what_stages_exchange_is_staged_and_counted(start_world: StartWorld) -> None:
+    world = start_world("torch-1f1b", 2, 1, device="cuda")
+    assert [world.outcome(rank) for rank in (0, 1)] == [(0, "")] * 2
+    first, last = (world.log(rank).device for rank in (0, 1))
+    assert first is not None
+    assert last is not None
+    iterations, microbatches = 5, 4
+    message, tokens = CONFIG.context * CONFIG.hidden * 4, CONFIG.context * 8
+    messages = iterations * microbatches * message
+    assert (first.to_host_bytes, last.to_host_bytes) == (messages, messages)
+    assert (first.to_device_bytes, last.to_device_bytes) == (messages + iterations * microbatches * tokens, messages)
 
 
 @pytest.mark.parametrize(

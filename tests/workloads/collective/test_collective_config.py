@@ -23,6 +23,9 @@ def test_every_host_is_a_machine_of_its_own_to_nccl_and_only_its_interface_leads
         "NCCL_IB_DISABLE": "1",
         "NCCL_NET": "Socket",
         "NCCL_SOCKET_IFNAME": "=eth0",
+        "NCCL_SOCKET_FAMILY": "AF_INET",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+        "TORCH_NCCL_ENABLE_MONITORING": "0",
     }
 
 
@@ -54,6 +57,12 @@ def test_replicas_that_share_a_gpu_are_refused_by_their_hosts() -> None:
         check_devices(["GPU-1", "GPU-2", "GPU-1"], PLAN.hosts)
 
 
+def test_replicas_on_different_hosts_may_share_a_gpu_where_that_is_asked_for() -> None:
+    check_devices(["GPU-1", "GPU-2", "GPU-1"], PLAN.hosts, shares_gpus=True)
+    with pytest.raises(ValueError, match=r"the replicas on east-0 and east-0 share one \(GPU-1\)"):
+        check_devices(["GPU-1", "GPU-1", "GPU-1"], ("east-0", "east-1", "east-0"), shares_gpus=True)
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -62,6 +71,7 @@ def test_replicas_that_share_a_gpu_are_refused_by_their_hosts() -> None:
         ({"position": 3}, "position: 3 is none of the 3 replicas"),
         ({"store_port": 0}, "store_port: 0 is no port"),
         ({"timeout_ns": 0}, "timeout_ns: 0 is below 1"),
+        ({"all_reduce_timeout_ns": 0}, "all_reduce_timeout_ns: 0 is below 1"),
     ],
 )
 def test_an_invalid_config_is_refused_by_field(changes: dict[str, object], text: str) -> None:

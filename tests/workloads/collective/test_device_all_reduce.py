@@ -4,6 +4,7 @@ import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from tests.support.workloads.loopback_ranks import LOOPBACK, Start, free_ports
 from tests.support.workloads.reference_training import train_reference
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
 from workloads.collective.collective_config import CollectiveConfig
-from workloads.collective.device_all_reduce import check_backend
+from workloads.collective.device_all_reduce import DeviceAllReduce, check_backend
 from workloads.rank_config import RankConfig
 
 PATIENCE_S = 300
@@ -83,6 +84,17 @@ def test_without_nccl_a_rank_says_so_before_it_connects(tmp_path: Path, start: S
     words = start(plan).communicate(timeout=PATIENCE_S)[1]
     assert words.startswith("wanbed rank 0 (host-0): transport.all_reduce: this torch (")
     assert words.endswith("has no NCCL: install one that is built for CUDA, or leave all_reduce out\n")
+
+
+def test_a_collective_that_hangs_ends_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    hung, reports = SimpleNamespace(is_completed=lambda: False), []
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda _, async_op: hung if async_op else None)
+    config = CollectiveConfig("gloo", ("east-0", "east-1"), 0, "eth0", LOOPBACK, 20_000, 1, 20_000_000)
+    all_reduce = DeviceAllReduce.__new__(DeviceAllReduce)
+    all_reduce._config, all_reduce._gradients, all_reduce._report = config, torch.zeros(4), reports.append
+    all_reduce._sum()
+    (failed,) = reports
+    assert str(failed.error) == "the all-reduce over east-0, east-1 failed: not done within 0.02 s"
 
 
 def test_gloo_is_there_wherever_torch_is() -> None:

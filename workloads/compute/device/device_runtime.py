@@ -4,10 +4,13 @@ Work goes to the compute stream, which is the thread's current stream, or to a c
 in the order in which it was enqueued. Only events order the work of two streams.
 """
 
+import os
 from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
+
+from workloads.compute.device.assigned_gpu import assigned_uuid
 
 
 class DeviceEvent(ABC):
@@ -72,6 +75,10 @@ class DeviceRuntime(ABC):
     def empty(self, elements: int, dtype: torch.dtype) -> Tensor:
         """Return a flat tensor on the device. Earlier work of the compute stream may still use its memory."""
 
+    def lock_pages(self, tensor: Tensor) -> bool:
+        """Lock the pages of a tensor in host memory, for as long as the process lives. Return whether it made sense."""
+        return False
+
 
 class _CudaEvent(DeviceEvent):
     def __init__(self) -> None:
@@ -111,8 +118,8 @@ class CudaRuntime(DeviceRuntime):
     def __init__(self, device: torch.device) -> None:
         self._device = device
         properties = torch.cuda.get_device_properties(device)
-        # NVML and CUDA_VISIBLE_DEVICES write the UUID with this prefix.
-        self.device, self.model = f"GPU-{str(properties.uuid).removeprefix('GPU-')}", str(properties.name)
+        self.device = assigned_uuid(str(properties.uuid), os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self.model = str(properties.name)
 
     def compute_stream(self) -> DeviceStream:
         """Return the stream that torch calls current."""
@@ -133,3 +140,10 @@ class CudaRuntime(DeviceRuntime):
     def empty(self, elements: int, dtype: torch.dtype) -> Tensor:
         """Return memory of torch's allocator, which reuses memory in the compute stream's order."""
         return torch.empty(elements, dtype=dtype, device=self._device)
+
+    def lock_pages(self, tensor: Tensor) -> bool:
+        """Register the memory with CUDA. Raise RuntimeError if it refuses."""
+        status = int(torch.cuda.cudart().cudaHostRegister(tensor.data_ptr(), tensor.nbytes, 0))  # type: ignore[no-untyped-call]
+        if status:
+            raise RuntimeError(f"CUDA error {status} when locking {tensor.nbytes} bytes of host memory")
+        return True

@@ -49,10 +49,10 @@ def test_nvml_is_closed_at_the_end(binding: FakePynvml) -> None:
     assert binding.sessions == 0
 
 
-def test_a_lost_gpu_ends_the_readings_with_a_fault(binding: FakePynvml) -> None:
-    samples, facts = sampled("GPU-1", "GPU-9")
-    assert [sample.device for sample in samples] == ["GPU-1"]
-    assert facts == {"nvml_fault": "NVML: Not Found"}
+def test_a_lost_gpu_has_a_fault_and_the_others_are_still_read(binding: FakePynvml) -> None:
+    samples, facts = sampled("GPU-0", "GPU-1", "GPU-2")
+    assert [sample.device for sample in samples] == ["GPU-1", "GPU-2"] * 2
+    assert facts == {"nvml_fault": "GPU-0: NVML: Not Found"}
 
 
 def test_without_nvml_a_trial_has_a_fault_and_no_samples(monkeypatch: pytest.MonkeyPatch) -> None:

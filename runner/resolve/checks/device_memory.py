@@ -1,0 +1,162 @@
+"""Check, before anything is started, that what torch trains and prefills fits into the memory of its devices.
+
+Several ranks may share a device: the hosts' GPUs one real GPU, or all ranks the machine's memory.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+
+from ground.strict_model import InputError
+from runner.resolve.experiment import SweepPoint
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_costs import model_config
+from workloads.baselines.baseline_config import TORCH_1F1B, TORCH_DDP, TORCH_GPIPE
+from workloads.prefill.prefill_settings import FillPolicy
+from workloads.profiling.memory_need import TrainingMemory, training_memory
+from workloads.schedules.action import ActionKind
+from workloads.schedules.fixed_order import FixedOrder
+from workloads.schedules.schedule import create_schedule
+
+CONTEXT_BYTES = round(0.6 * 2**30)
+"""What a process takes of a GPU before its first tensor: its CUDA context, and the code of cuBLAS's kernels."""
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """The memory of a device. ``name`` is what a message calls it; ``free_bytes`` is what no other process uses.
+
+    ``context_bytes`` is what each process takes beyond its tensors.
+    """
+
+    name: str
+    total_bytes: int
+    free_bytes: int
+    context_bytes: int = CONTEXT_BYTES
+
+
+@dataclass(frozen=True)
+class ProcessNeed:
+    """The memory of one process on GPU ``gpu`` of ``host``: of the stage that it trains, and what prefill may use."""
+
+    host: str
+    gpu: int
+    training: TrainingMemory | None = None
+    prefill_bytes: int = 0
+
+
+def check_device_memory(
+    point: SweepPoint,
+    device_of: Callable[[str, int], str],
+    devices: Mapping[str, DeviceMemory],
+    *,
+    prefill: bool = True,
+) -> None:
+    """Raise InputError for a variant whose processes need more of a device than it has free.
+
+    ``device_of`` gives the device of a host's GPU. A device that is not among ``devices`` is not checked. ``prefill``
+    is whether prefill's part counts: on the CPU its memory is that of GPUs that are not there.
+    """
+    for position, variant in enumerate(point.variants):
+        sharers: dict[str, list[ProcessNeed]] = defaultdict(list)
+        for need in process_needs(point, variant):
+            if prefill or need.training is not None:
+                counted = need if prefill else replace(need, prefill_bytes=0)
+                sharers[device_of(need.host, need.gpu)].append(counted)
+        for device, needs in sharers.items():
+            memory = devices.get(device)
+            if memory is not None and _total_bytes(needs, memory) > memory.free_bytes:
+                raise InputError(f"variants.{position}: {_sum_text(needs, memory)}: {_remedy(needs)}")
+
+
+def process_needs(point: SweepPoint, variant: ResolvedVariant) -> Iterator[ProcessNeed]:
+    """Yield the memory of every process of a variant that computes on a device, on the high side."""
+    spec, prefill = point.spec, point.spec.prefill
+    config, precision = model_config(spec, "torch"), spec.training.precision
+    service = variant.service if variant.service is not None and variant.service.inference is not None else None
+    fills = service is not None and service.settings.policy is not FillPolicy.NONE
+    room_bytes = prefill.memory - prefill.training_memory if fills and prefill is not None else 0
+    stages = variant.placement.stages
+    held = cache(lambda pipeline, stage: most_in_flight(variant, pipeline, stage))
+    for place in variant.placement.places:
+        memory = training_memory(
+            config,
+            place.stage,
+            stages,
+            precision,
+            in_flight=held(place.pipeline % variant.pipelines_per_cell, place.stage),
+            recompute=not variant.is_baseline and variant.shape.recomputes(place.stage),
+        )
+        yield ProcessNeed(place.host.name, place.gpu, memory, room_bytes)
+    if service is None or prefill is None:
+        return
+    model = service.model
+    for datacenter in service.datacenters:
+        pooled = {number for group in datacenter.groups if group.pooled for number in group.gpus}
+        for gpu in datacenter.gpus:
+            if gpu.number in pooled:
+                yield ProcessNeed(gpu.host, gpu.index, prefill_bytes=prefill.memory)
+        for host in datacenter.decode_hosts:
+            yield ProcessNeed(host, 0, prefill_bytes=model.weight_bytes(model.layers, embedding=True, head=True))
+
+
+def most_in_flight(variant: ResolvedVariant, pipeline: int, stage: int) -> int:
+    """Return how many microbatches a stage holds at once at most, between their forward and the end of their backward.
+
+    A schedule of fixed order tells exactly. Others hold what their bound allows, since a slow network may bring them
+    there.
+    """
+    microbatches, stages = variant.microbatches, variant.placement.stages
+    if variant.is_baseline:
+        # Torch's zero bubble defers the weights of as many microbatches as there are stages before.
+        bounds = {TORCH_GPIPE: microbatches, TORCH_1F1B: stages - stage, TORCH_DDP: 1}
+        return min(microbatches, bounds.get(variant.schedule, stages))
+    schedule = create_schedule(variant.schedule, variant.shape, variant.schedule_options(pipeline))
+    if not isinstance(schedule, FixedOrder):
+        return variant.shape.most_in_flight(stage)
+    kinds = schedule.kinds(stage)
+    held = most = 0
+    for action in islice(schedule.order(stage), len(kinds) * microbatches):
+        held += (action.kind is ActionKind.FORWARD) - (action.kind is kinds[-1])
+        most = max(most, held)
+    return max(1, most)
+
+
+def _total_bytes(needs: list[ProcessNeed], memory: DeviceMemory) -> int:
+    trained = sum(need.training.total_bytes for need in needs if need.training is not None)
+    return trained + sum(need.prefill_bytes for need in needs) + len(needs) * memory.context_bytes
+
+
+def _sum_text(needs: list[ProcessNeed], memory: DeviceMemory) -> str:
+    trained = [need.training for need in needs if need.training is not None]
+    parts = {
+        "weights": sum(each.weight_bytes for each in trained),
+        "gradients": sum(each.gradient_bytes for each in trained),
+        "optimizer": sum(each.optimizer_bytes for each in trained),
+        "activations": sum(each.activation_bytes for each in trained),
+        "prefill": sum(need.prefill_bytes for need in needs),
+        "contexts": len(needs) * memory.context_bytes,
+    }
+    total = _total_bytes(needs, memory)
+    parts["fragmentation"] = total - sum(parts.values())
+    listed = ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts.items() if size)
+    processes = "1 process" if len(needs) == 1 else f"{len(needs)} processes"
+    others = memory.total_bytes - memory.free_bytes
+    used = f", of which {memory.free_bytes / GIB:.1f} are free" if others > 0 else ""
+    return (
+        f"{processes} on {memory.name} need {total / GIB:.1f} GiB ({listed}), and it has "
+        f"{memory.total_bytes / GIB:.1f} GiB{used}"
+    )
+
+
+def _remedy(needs: list[ProcessNeed]) -> str:
+    prefills = sum(need.prefill_bytes for need in needs) > sum(
+        need.training.total_bytes for need in needs if need.training is not None
+    )
+    if prefills:
+        return "give less prefill.memory, or let fewer share it"
+    return "let fewer share it, give a smaller model, fewer microbatches in flight, or compute: {kind: replay}"

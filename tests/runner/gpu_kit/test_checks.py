@@ -1,0 +1,53 @@
+"""The checks of the first hour, on the CPU."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runner.gpu_kit.check_collective import run_pair
+from runner.gpu_kit.check_training import check, judged
+from runner.gpu_kit.loopback_training import Training, TrainingError, train_over_loopback
+from tests.support.workloads.loopback_ranks import free_ports
+
+TRAINED = Training((2.0, 1.0), {"w": np.ones(3)}, ("cpu (cpu)",) * 2)
+
+
+def test_training_on_the_cpu_is_that_on_the_cpu(tmp_path: Path) -> None:
+    (verdict,) = check("cpu", tmp_path, (("torch-1f1b", "fp32"),))
+    assert verdict.passed
+    assert (
+        verdict.text == "torch-1f1b fp32: losses off by 0.0e+00 of 1e-04, the same bits the second time, on cpu (cpu)"
+    )
+
+
+def test_a_device_that_is_not_there_is_reported_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"^wanbed rank 0 \(east-0\): device: "):
+        train_over_loopback("1f1b", "fp32", "nowhere", tmp_path / "one")
+
+
+@pytest.mark.parametrize(
+    ("one", "again", "passed"),
+    [
+        (TRAINED, TRAINED, True),
+        (replace(TRAINED, losses=(2.0, 1.01)), replace(TRAINED, losses=(2.0, 1.01)), False),
+        (replace(TRAINED, losses=(2.0, float("nan"))), replace(TRAINED, losses=(2.0, float("nan"))), False),
+        (TRAINED, replace(TRAINED, gradients={"w": np.zeros(3)}), False),
+    ],
+)
+def test_other_losses_or_bits_fail(one: Training, again: Training, passed: bool) -> None:
+    assert judged("case", TRAINED, one, again, 1e-3).passed is passed
+
+
+def test_a_pair_sums_over_gloo() -> None:
+    (port,) = free_ports(1)
+    passed, text = run_pair("gloo", port, 1024)
+    assert passed, text
+    assert text.startswith("gloo: 0 MiB in ")
+
+
+def test_a_pair_that_cannot_sum_says_why() -> None:
+    (port,) = free_ports(1)
+    passed, text = run_pair("mpi", port, 1024)
+    assert (passed, text) == (False, "check_collective: 'mpi' is none of nccl, gloo")

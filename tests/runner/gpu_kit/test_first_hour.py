@@ -1,0 +1,79 @@
+"""The steps of the first hour, and their run: whatever becomes of one, the others follow."""
+
+import shlex
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from runner.gpu_kit.first_hour import command_of, main, run_steps
+from runner.gpu_kit.steps import EXPERIMENT, STEPS, Step
+from runner.planner.experiment_file import load_experiment
+
+ROOT = Path(__file__).parents[3]
+PART_LIMIT_S = 600
+
+
+def step(name: str, command: str, limit_s: int = 60) -> Step:
+    return Step(1, name, limit_s, command, "something")
+
+
+def test_a_step_that_fails_or_hangs_does_not_end_the_hour(tmp_path: Path) -> None:
+    steps = [
+        step("fails", "echo no >&2; exit 3"),
+        step("hangs", "echo begun; sleep 600", limit_s=1),
+        step("goes", "echo one; echo two"),
+    ]
+    outcomes = list(run_steps(steps, tmp_path / "out"))
+    assert [(outcome.status, outcome.last_line) for outcome in outcomes] == [(3, "no"), (None, "begun"), (0, "two")]
+    assert (tmp_path / "out/goes.txt").read_text() == "one\ntwo\n"
+    assert [outcome.text.split()[1] for outcome in outcomes] == ["STATUS", "OVER", "ok"]
+
+
+def test_a_step_that_hangs_leaves_no_process(tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    command = f"trap '' INT; (trap '' INT; echo $BASHPID > {alive}; exec sleep 600) & wait; sleep 600"
+    list(run_steps([step("hangs", command, limit_s=1)], tmp_path))
+    assert not Path(f"/proc/{alive.read_text().strip()}").exists()
+
+
+def test_each_part_fits_into_ten_minutes() -> None:
+    for part in {each.part for each in STEPS}:
+        limits = {each.name: each.limit_s for each in STEPS if each.part == part}
+        assert sum(limits.values()) <= PART_LIMIT_S, limits
+
+
+def test_names_are_different() -> None:
+    assert len({each.name for each in STEPS}) == len(STEPS)
+
+
+def overrides(command: str) -> list[str]:
+    words = shlex.split(command)
+    return [value for option, value in pairwise(words) if option == "--set"]
+
+
+@pytest.mark.parametrize("rehearse", [False, True])
+@pytest.mark.parametrize("name", [each.name for each in STEPS if "{experiment}" in each.command])
+def test_the_experiment_is_valid_as_every_step_sets_it(name: str, rehearse: bool, tmp_path: Path) -> None:
+    (one,) = [each for each in STEPS if each.name == name]
+    command = command_of(one, tmp_path, rehearse=rehearse)
+    if command is None:
+        return
+    # The profile is measured by an earlier step.
+    settings = [each.replace(f"{tmp_path}/h200.json", "a100") for each in overrides(command)]
+    (point,) = load_experiment(EXPERIMENT, settings).points()
+    assert point.spec.dilation == 1
+
+
+def test_a_rehearsal_runs_the_chosen_steps_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path), "--rehearse", "--step", "facts", "--step", "profile"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("facts ")
+    assert printed.count("\n") == 1
+    assert "Linux" in (tmp_path / "facts.txt").read_text()
+
+
+@pytest.mark.parametrize("one", STEPS, ids=[each.name for each in STEPS])
+def test_the_page_has_every_step(one: Step) -> None:
+    page = (ROOT / "docs/gpus.md").read_text(encoding="utf-8")
+    assert f"| {one.part} | `{one.name}` | {one.limit_s} s | {one.shows} |" in page

@@ -9,7 +9,8 @@ from torch.nn import functional
 from workloads.inference.inference_model import InferenceModel
 from workloads.inference.key_value_cache import KVCache
 from workloads.inference.rotary import Rotation
-from workloads.model.gpt_stage import generator_of
+from workloads.model.normal_weights import NormalWeights, draw_weights
+from workloads.model.undrawn_module import undrawn_embedding, undrawn_module
 
 NORM_EPSILON = 1e-5
 
@@ -110,7 +111,7 @@ class LlamaLayers(nn.Module):
     def __init__(self, model: InferenceModel, layers: range) -> None:
         super().__init__()
         is_last = layers.stop == model.layers
-        self.tokens = nn.Embedding(model.vocabulary, model.hidden) if layers.start == 0 else None
+        self.tokens = undrawn_embedding(model.vocabulary, model.hidden) if layers.start == 0 else None
         self.layers = nn.ModuleDict({str(number): Layer(model, number) for number in layers})
         self.norm = nn.RMSNorm(model.hidden, eps=NORM_EPSILON) if is_last else None
         self.head = nn.Linear(model.hidden, model.vocabulary, bias=False) if is_last else None
@@ -126,14 +127,13 @@ def build_layers(
     embedding, so that activations stay of the order of one at any width and outputs depend on all inputs. Norms start
     as the identity.
     """
-    with torch.device("meta"):
-        module = LlamaLayers(model, layers).to(dtype).requires_grad_(False)
-    module.to_empty(device=device)
+    module = undrawn_module(lambda: LlamaLayers(model, layers).requires_grad_(False), dtype, device)
+    drawn = []
     for name, parameter in module.named_parameters():
         if parameter.dim() == 1:
             parameter.fill_(1)
         else:
             deviation = 1 if name == "tokens.weight" else parameter.shape[1] ** -0.5
-            values = torch.empty(parameter.shape, dtype=torch.float32)
-            parameter.copy_(values.normal_(0, deviation, generator=generator_of(seed, name)))
+            drawn.append(NormalWeights(name, parameter, deviation))
+    draw_weights(drawn, seed)
     return module

@@ -123,6 +123,7 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         device=compute.device,
         threads=compute.threads,
         check_iteration=compute.check_iteration,
+        deterministic=compute.deterministic,
     )
 
 

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from workloads.compute.device.determinism import choose_kernels
 from workloads.compute.device.torch_device import create_device
 from workloads.compute.tensor_bytes import as_bytes
 from workloads.inference.decode import greedy_token
@@ -54,12 +55,13 @@ class PrefillCompute:
     its last piece have been taken. The constructor creates the weights and runs every kernel once. After that, all
     calls must come from one thread.
 
-    The number of torch's threads is set for the whole process. Raises ValueError if the device is not available, or if
-    the model does not have these layers.
+    The number of torch's threads and the choice of kernels are set for the whole process. Raises ValueError if the
+    device is not available, or if the model does not have these layers.
     """
 
     def __init__(self, work: InferenceWork, layers: range) -> None:
         torch.set_num_threads(work.threads)
+        choose_kernels(deterministic=work.deterministic)
         self._work = work
         self._device = create_device(work.device)
         self._stream = self._device.own_stream()

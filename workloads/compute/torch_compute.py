@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -74,7 +74,7 @@ class TorchCompute(Compute, MeasuredDevice):
         self._parameters = FlatParameters(self._module, work.learning_rate)
         self._deferred = DeferredGradients()
         if work.split_backward:
-            self._module.defer_weight_gradients(self._deferred)
+            self.split_backwards()
         self._is_first = work.stage == 0
         self._is_last = work.stage == work.stages - 1
         self._work_of = {
@@ -91,6 +91,11 @@ class TorchCompute(Compute, MeasuredDevice):
         self._outgoing: dict[Message, OutgoingCopy] = {}
         self._losses: dict[int, float] = {}
         self._summed: OutgoingCopy | None = None
+
+    def split_backwards(self) -> None:
+        """From now on, take the two parts of backwards as actions of their own. No microbatch may be in flight."""
+        self._work = replace(self._work, split_backward=True)
+        self._module.defer_weight_gradients(self._deferred)
 
     def begin(self, iteration: int) -> None:
         """Begin ``iteration``: use its tokens, and set the gradients to zero."""

@@ -15,7 +15,10 @@ Built = TypeVar("Built", bound=nn.Module)
 
 def undrawn_embedding(entries: int, width: int) -> nn.Embedding:
     """Return an embedding with undefined weights."""
-    return nn.Embedding.from_pretrained(torch.empty(entries, width), freeze=False)
+    embedding: nn.Embedding = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
+        torch.empty(entries, width), freeze=False
+    )
+    return embedding
 
 
 def undrawn_module(build: Callable[[], Built], dtype: torch.dtype, device: torch.device) -> Built:

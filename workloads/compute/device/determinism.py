@@ -17,7 +17,7 @@ def choose_kernels(*, deterministic: bool) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(deterministic)
     # Filling new tensors with NaN is torch's aid for finding reads of undefined memory. It would be part of the spans.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def kernels_are_deterministic() -> bool:

@@ -105,7 +105,7 @@ def test_the_ceilings_spread_clocks_and_kernels_are_shown(tmp_path: Path) -> Non
         done = profile(TOY, *QUICK, "--deterministic", "--output", tmp_path / "toy.json")
     finally:
         choose_kernels(deterministic=False)
-    assert re.search(r"^ceiling: .* GFLOP/s, spread .* %, the product of two", done.stdout, re.MULTILINE)
+    assert re.search(r"^ceiling: .* GFLOP/s, spread .*%, the product of two", done.stdout, re.MULTILINE)
     assert "kernels: only those that give the same bits in every run\n" in done.stdout
     conditions = json.loads((tmp_path / "toy.json").read_text())["conditions"]
     assert conditions["deterministic"] is True

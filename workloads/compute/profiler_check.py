@@ -34,7 +34,8 @@ def profiled_busy_ns(events: Iterable[ProfiledEvent], *, on_device: bool) -> int
 
     On the CPU these are the operators within the marks of spans: operators outside of any mark are the rank's own work
     between spans, and Python between operators is not computation. On a device they are the kernels in the streams of
-    the marks, without copies and communication: prefill computes in a stream of its own.
+    the marks, without copies and communication: prefill computes in a stream of its own. Where the profiler has no
+    marks on the device, kernels of all streams count.
     """
     own = [
         each
@@ -44,7 +45,9 @@ def profiled_busy_ns(events: Iterable[ProfiledEvent], *, on_device: bool) -> int
     ]
     streams = {each.stream for each in own if each.is_mark}
     computed = [
-        (each.start_ns, each.end_ns) for each in own if not each.is_mark and (not on_device or each.stream in streams)
+        (each.start_ns, each.end_ns)
+        for each in own
+        if not each.is_mark and (not (on_device and streams) or each.stream in streams)
     ]
     if on_device:
         return _union_ns(computed)

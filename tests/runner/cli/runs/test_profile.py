@@ -113,6 +113,24 @@ def test_the_ceilings_spread_clocks_and_kernels_are_shown(tmp_path: Path) -> Non
     assert conditions["ceiling"]["clocks"]["samples"] >= 1
 
 
+@pytest.mark.parametrize("deterministic", [True, False, None])
+def test_a_run_says_that_its_times_were_measured_with_deterministic_kernels(
+    deterministic: bool | None, tmp_path: Path, measured_toy: tuple[Path, dict[str, Any]]
+) -> None:
+    document = json.loads(measured_toy[0].read_text())
+    document["conditions"]["deterministic"] = deterministic
+    (tmp_path / "toy.json").write_text(json.dumps(document))
+    file = experiment(tmp_path, kind="replay", profile="./toy.json")
+    done = CliRunner().invoke(app, ["simulate", str(file), "--runs", str(tmp_path / "runs")])
+    assert done.exit_code == 0, done.output
+    line = "wanbed: compute.profile ./toy.json: measured with deterministic kernels only, which are slower on a GPU "
+    assert (line in done.stderr) is (deterministic is True)
+    (manifest,) = (tmp_path / "runs").glob("*/manifest.json")
+    (point,) = json.loads(manifest.read_text())["sweep_points"]
+    assert point["profile_conditions"]["deterministic"] is deterministic
+    assert point["profile_conditions"]["versions"]["torch"] == document["conditions"]["versions"]["torch"]
+
+
 def test_a_dry_run_lists_measurements_and_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     line = json.loads(profile("gpt-tiny", "--device", "cpu", "--dry-run", "--json").stdout)

@@ -19,7 +19,7 @@ So blocks of whole groups have the values of one large draw, if the last one has
 """
 
 
-_BATCH_VALUES = 2**31
+_BATCH_VALUES = 2**30
 """Weights drawn before they are copied to a device, so that the CPU's memory need not hold those of a whole model."""
 
 
@@ -51,11 +51,14 @@ def draw_weights(weights: Iterable[NormalWeights], seed: int) -> None:
 
 def _batches(weights: Iterable[NormalWeights]) -> Iterator[list[NormalWeights]]:
     batch: list[NormalWeights] = []
+    values_beside = 0
     for each in weights:
-        if batch and sum(one.tensor.numel() for one in batch) + each.tensor.numel() > _BATCH_VALUES:
+        values = 0 if each.tensor.is_cpu else each.tensor.numel()
+        if batch and values_beside + values > _BATCH_VALUES:
             yield batch
-            batch = []
+            batch, values_beside = [], 0
         batch.append(each)
+        values_beside += values
     yield batch
 
 

@@ -81,7 +81,8 @@ class DeviceRecord:
     the device shares the CPU's memory. ``clock_error_ns`` is the largest error of a span's times that results from the
     device's own clock. ``check_iteration`` is the iteration that torch.profiler recorded too, None without one: in it
     the device was busy for ``check_spans_ns`` according to the spans, for ``check_profiler_ns`` according to the
-    profiler.
+    profiler. ``deterministic`` is whether torch refused kernels that may give other bits in another run, None if the
+    log does not say.
     """
 
     device: str
@@ -94,6 +95,7 @@ class DeviceRecord:
     check_iteration: int | None = None
     check_spans_ns: int = 0
     check_profiler_ns: int = 0
+    deterministic: bool | None = None
 
 
 @dataclass(frozen=True)

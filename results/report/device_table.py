@@ -25,7 +25,7 @@ class DeviceRow:
     NVML's samples, a fraction. ``to_host_bytes`` and ``to_device_bytes`` were staged in the whole trial;
     ``to_host_bps`` and ``to_device_bps`` are their rates while they were copied. ``checked_share`` is the compute time
     according to torch.profiler divided by that according to the spans, in the profiled iteration, over all ranks of
-    the device.
+    the device. ``deterministic`` is whether torch refused kernels that may give other bits in another run.
     """
 
     where: str
@@ -41,6 +41,7 @@ class DeviceRow:
     to_device_bytes: int
     to_device_bps: float | None
     checked_share: float | None
+    deterministic: bool
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def _of_trial(run: Run, trial: StoredTrial) -> list[DeviceRow]:
                 nvml_utilization=_nvml_utilization(samples, contention.device, window),
                 **_staged(ranks),
                 checked_share=_ratio(_sum(ranks, "check_profiler_ns"), _sum(ranks, "check_spans_ns")),
+                deterministic=any(each.get("deterministic") for each in ranks),
             )
         )
     return rows
@@ -167,6 +169,11 @@ def _reading(rows: Sequence[DeviceRow], *, sampled: bool, checked: bool, mps: bo
         sentences.append(
             "CUDA's MPS ran: kernels of ranks that share a GPU ran on it at the same time, not in turns, so that a "
             "contended span is slowed down by others without waiting for them."
+        )
+    if any(row.deterministic and row.device != CPU for row in rows):
+        sentences.append(
+            "torch used deterministic kernels only (compute.deterministic). On a GPU they are slower than those with "
+            "which models are trained in practice."
         )
     if sampled:
         sentences.append(

@@ -11,6 +11,7 @@ from runner.resolve.experiment import Experiment
 from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import planned_without
 from runner.runs.recorded.placement_searches import cut_off_lines
+from runner.runs.recorded.profile_record import deterministic_profile_lines
 from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 from testbed.claims.leftovers import leftovers_text
@@ -36,7 +37,8 @@ def emulated_run(
     begin. ``log`` gets lines on what happens, ``stream`` (default: standard error) the progress, and
     ``standard_error`` (default: this process's) what a run in virtual time prints. Raise InsideError if that one fails.
     """
-    for line in (*cut_lines(experiment.points()), *cut_off_lines(experiment.points())):
+    points = experiment.points()
+    for line in (*deterministic_profile_lines(points), *cut_lines(points), *cut_off_lines(points)):
         log(line)
     for backend in (point.spec.compute.backend for point in experiment.points() if keep_gradients):
         if not backend.trains:

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from ground.strict_model import StrictModel
 from results.records.span_log import MAX_ITERATIONS
@@ -108,11 +116,23 @@ class ComputeSpec(StrictModel):
         "times. Default: none.",
         examples=[0],
     )
+    deterministic: Truth | None = Field(
+        default=None,
+        description="Whether torch uses only kernels that give the same bits in every run, only with `kind: torch`. On "
+        "a GPU they are slower than those with which models are trained in practice: cuDNN's attention is refused, and "
+        "FlashAttention's backward sums in a fixed order. Default: false.",
+        examples=[True],
+    )
     options: dict[str, JsonValue] = Field(
         default_factory=dict,
         description="Options of another package's back end, by name, as the back end defines them.",
         examples=[{"warm": True}],
     )
+
+    @field_validator("deterministic")
+    @classmethod
+    def _none_for_the_default(cls, deterministic: bool | None) -> bool | None:
+        return deterministic or None
 
     @model_validator(mode="before")
     @classmethod
@@ -147,7 +167,7 @@ class ComputeSpec(StrictModel):
                 raise ValueError(f"{name}: {backend.title} sends what the model makes: leave {name} out")
         if self.sharing is not None and self.device == "cpu":
             raise ValueError("sharing: only GPUs are shared: give device: cuda, or leave sharing out")
-        for name in ("device", "threads", "sharing", "check_iteration"):
+        for name in ("device", "threads", "sharing", "check_iteration", "deterministic"):
             if not backend.on_device and getattr(self, name) is not None:
                 raise ValueError(f"{name}: only torch computes on a device: give kind: torch, or leave {name} out")
         if self.checkpointing is not None and self.times_profile is None:
@@ -173,6 +193,9 @@ class ComputeSpec(StrictModel):
         return self.profile or self.backend.planning_profile
 
     @model_serializer(mode="wrap")
-    def _without_no_options(self, write: SerializerFunctionWrapHandler) -> Any:
-        document = write(self)
-        return document if self.options else {name: value for name, value in document.items() if name != "options"}
+    def _without_empty_fields(self, write: SerializerFunctionWrapHandler) -> Any:
+        # Fields that came later. Where they are empty, the hash of the configuration stays what it was.
+        empty = [
+            name for name, value in (("options", self.options), ("deterministic", self.deterministic)) if not value
+        ]
+        return {name: value for name, value in write(self).items() if name not in empty}

@@ -23,11 +23,15 @@ _THERMAL = Path("/sys/class/thermal")
 
 
 class DeviceAtHand(ABC):
-    """A CPU or GPU. ``kind`` is its device type in torch, ``driver`` the version of a GPU's driver."""
+    """A CPU or GPU. ``kind`` is its device type in torch, ``driver`` the version of a GPU's driver.
+
+    ``state_interval_s`` is how often ``state`` may be called beside a measurement without slowing it.
+    """
 
     kind: str
     name: str
     driver: str | None
+    state_interval_s: float
 
     @abstractmethod
     def free_bytes(self) -> int:
@@ -42,6 +46,8 @@ class CpuAtHand(DeviceAtHand):
     """The cores that this process may use."""
 
     kind, driver = "cpu", None
+    # The kernel asks every core for its clock.
+    state_interval_s = 0.5
 
     def __init__(self) -> None:
         self.name = cpu_model(_CPUINFO.read_text(errors="replace")) or os.uname().machine
@@ -64,6 +70,7 @@ class GpuAtHand(DeviceAtHand):
     """A GPU, read through NVML."""
 
     kind = "cuda"
+    state_interval_s = 0.1
 
     def __init__(self, gpu: Gpu, nvml: Nvml) -> None:
         assert gpu.uuid is not None

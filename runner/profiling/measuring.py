@@ -1,26 +1,36 @@
 """Measure a profiling task on a device, and make the profile from it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
 import torch
 
+from runner.profiling.clock_sampler import ClockSampler
 from runner.profiling.device_at_hand import DeviceAtHand
 from runner.profiling.task import PromptsTask, StagesTask, stage_name
 from runner.runs.recorded.software_versions import library_versions
 from testbed.kernel.missing import MissingError
+from workloads.compute.device.determinism import choose_kernels
 from workloads.compute.device.torch_device import TorchDevice, create_device
 from workloads.compute.torch_work import TorchWork
 from workloads.inference.inference_stage import InferenceStage
 from workloads.model.gpt_stage import DTYPES
-from workloads.prefill.profile_files import MeasuredLayers, MeasuredPrefill, MeasuredPrompt
+from workloads.prefill.profile_files import MeasuredChunk, MeasuredLayers, MeasuredPrefill, MeasuredPrompt
 from workloads.profiles.compute_profile import MeasuredProfile, ProfileSource
-from workloads.profiles.measured_conditions import Ceiling, DeviceState, MeasuredConditions, ceiling_of, measured_time
+from workloads.profiles.measured_conditions import (
+    Ceiling,
+    DeviceState,
+    MeasuredConditions,
+    MeasuredTime,
+    ceiling_of,
+    measured_time,
+)
 from workloads.profiling.matrix_product import measure_product
 from workloads.profiling.model_parts import POSITIONS, StageToMeasure, model_times
-from workloads.profiling.prompt_measurement import measure_prompt
+from workloads.profiling.prompt_measurement import measure_chunk
+from workloads.profiling.repeats import Pace
 from workloads.profiling.stage_measurement import measure_stage
 
 Log = Callable[[str], None]
@@ -31,34 +41,28 @@ _SEED = 0
 _LEARNING_RATE = 3e-4
 
 
-@dataclass(frozen=True)
-class Pace:
-    """The pace of a measurement: ``repeats`` of about ``repeat_ns`` each, after ``warmup_ns``.
-
-    ``threads`` is the number of torch's threads on a CPU.
-    """
-
-    repeats: int
-    warmup_ns: int
-    repeat_ns: int
-    threads: int
-
-
 class Measurement:
     """Measure one device at one pace. ``log`` gets a line when each measurement begins, and lines on its progress.
 
-    Raise MissingError if torch does not see the GPU.
+    ``threads`` is the number of torch's threads on a CPU. With ``deterministic`` torch uses only kernels that give the
+    same bits in every run. Raise MissingError if torch does not see the GPU.
     """
 
-    def __init__(self, at_hand: DeviceAtHand, pace: Pace, log: Log) -> None:
+    def __init__(
+        self, at_hand: DeviceAtHand, pace: Pace, log: Log, *, threads: int = 1, deterministic: bool = False
+    ) -> None:
         if at_hand.kind == "cuda" and not torch.cuda.is_available():
             raise MissingError(
                 f"{at_hand.name} is there, and torch {torch.__version__} does not see it: pip install a torch that is "
                 "built for CUDA"
             )
-        torch.set_num_threads(pace.threads)
+        torch.set_num_threads(threads)
+        choose_kernels(deterministic=deterministic)
         self._at_hand = at_hand
-        self._pace = pace
+        self._sampler = ClockSampler(at_hand.state, at_hand.state_interval_s)
+        self._pace = replace(pace, watched=self._sampler.sampling)
+        self._threads = threads
+        self._deterministic = deterministic
         self._log = log
         self._device: TorchDevice = create_device(at_hand.kind)
 
@@ -91,17 +95,22 @@ class Measurement:
         stage = _enough_memory(
             lambda: InferenceStage(model, task.layers, seed=_SEED, device=self._device, precision=task.precision)
         )
-        prompts = []
+        prompts, chunks = [], []
         for tokens in task.prompts:
-            done = self._begun(f"{model.name}, a prompt of {tokens} tokens", self._pace.repeats)
-            time = measured_time(self._prompt(stage, tokens, done))
+            time = self._chunk(stage, f"{model.name}, a prompt of {tokens} tokens", tokens, 0)
             prompts.append(MeasuredPrompt(tokens=tokens, time_ns=time.median_ns, measured=time))
+        for tokens, prior_tokens in task.chunks:
+            what = f"{model.name}, a chunk of {tokens} tokens after {prior_tokens}"
+            time = self._chunk(stage, what, tokens, prior_tokens)
+            chunks.append(
+                MeasuredChunk(tokens=tokens, prior_tokens=prior_tokens, time_ns=time.median_ns, measured=time)
+            )
         return MeasuredPrefill(
             title=f"{model.name} on {self._at_hand.name} in {task.precision}, measured",
             basis="measured",
             device=self._at_hand.name,
             precision=task.precision,
-            source=self._source("prompts"),
+            source=self._source("prompts, and chunks after prior tokens"),
             model=MeasuredLayers(
                 layers=len(task.layers),
                 hidden=model.hidden,
@@ -111,6 +120,7 @@ class Measurement:
                 feed_forward=model.feed_forward,
             ),
             prompts=tuple(prompts),
+            chunks=tuple(chunks),
             conditions=self._conditions(ceiling, before),
         )
 
@@ -127,43 +137,22 @@ class Measurement:
             device=self._at_hand.kind,
             seed=_SEED,
             learning_rate=_LEARNING_RATE,
-            threads=self._pace.threads,
+            threads=self._threads,
+            deterministic=self._deterministic,
         )
-        pace = self._pace
-        return _enough_memory(
-            lambda: dict(
-                measure_stage(work, pace.repeats, warmup_ns=pace.warmup_ns, repeat_ns=pace.repeat_ns, progress=progress)
-            )
-        )
+        return _enough_memory(lambda: dict(measure_stage(work, self._pace, progress)))
 
-    def _prompt(self, stage: InferenceStage, tokens: int, progress: Callable[[], None]) -> tuple[int, ...]:
-        pace = self._pace
-        return _enough_memory(
-            lambda: measure_prompt(
-                stage,
-                tokens,
-                pace.repeats,
-                warmup_ns=pace.warmup_ns,
-                repeat_ns=pace.repeat_ns,
-                progress=progress,
-            )
-        )
+    def _chunk(self, stage: InferenceStage, what: str, tokens: int, prior_tokens: int) -> MeasuredTime:
+        done = self._begun(what, self._pace.repeats)
+        return measured_time(_enough_memory(lambda: measure_chunk(stage, tokens, prior_tokens, self._pace, done)))
 
     def _begin(self, sizes: Sequence[int], precision: str) -> tuple[Ceiling, DeviceState]:
         """Measure the ceiling. Return it, and the state of the device, which is warm after that."""
         ceilings = []
         for size in sizes:
             self._log(f"{self._at_hand.name}: the product of {size} x {size} matrices in {precision}")
-            pace = self._pace
-            product = measure_product(
-                self._device,
-                DTYPES[precision],
-                size,
-                pace.repeats,
-                warmup_ns=pace.warmup_ns,
-                repeat_ns=pace.repeat_ns,
-            )
-            ceilings.append(ceiling_of(size, product.repeats_ns))
+            product = measure_product(self._device, DTYPES[precision], size, self._pace)
+            ceilings.append(ceiling_of(size, product.repeats_ns, self._sampler.take()))
         return max(ceilings, key=lambda ceiling: ceiling.flops_per_s), self._at_hand.state()
 
     def _conditions(self, ceiling: Ceiling, before: DeviceState) -> MeasuredConditions:
@@ -172,9 +161,11 @@ class Measurement:
             measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
             driver=self._at_hand.driver,
             versions={**versions, "torch": torch.__version__, "cuda": torch.version.cuda},
-            threads=self._pace.threads if self._at_hand.kind == "cpu" else None,
+            threads=self._threads if self._at_hand.kind == "cpu" else None,
+            deterministic=self._deterministic,
             ceiling=ceiling,
             before=before,
+            during=self._sampler.take(),
             after=self._at_hand.state(),
         )
 

@@ -12,7 +12,7 @@ from workloads.profiles.measured_conditions import MeasuredTime
 
 @dataclass(frozen=True)
 class Row:
-    """One stage or prompt: the time of each action, the FLOP/s, and their fraction of the ceiling (``of_ceiling``)."""
+    """One stage, prompt or chunk: the time of each action, the FLOP/s, and what fraction of the ceiling they are."""
 
     what: str
     times: Mapping[str, MeasuredTime]
@@ -30,7 +30,7 @@ class Row:
 
 
 def rows_of(measured: MeasuredProfile | MeasuredPrefill) -> list[Row]:
-    """Return a row for each measured stage or prompt, in the profile's order; [] for a profile without conditions."""
+    """Return a row for each measured stage, prompt or chunk, in the profile's order; [] without conditions."""
     if measured.conditions is None:
         return []
     ceiling = measured.conditions.ceiling.flops_per_s
@@ -62,3 +62,8 @@ def _prompts(measured: MeasuredPrefill) -> _Rows:
         if prompt.measured is not None:
             flops = model.flops(layers.layers, prompt.tokens, 0)
             yield f"prompt of {prompt.tokens} tokens", {"prefill": prompt.measured}, flops / prompt.time_ns * 1e9
+    for chunk in measured.chunks:
+        if chunk.measured is not None:
+            flops = model.flops(layers.layers, chunk.tokens, chunk.prior_tokens)
+            what = f"chunk of {chunk.tokens} tokens after {chunk.prior_tokens}"
+            yield what, {"prefill": chunk.measured}, flops / chunk.time_ns * 1e9

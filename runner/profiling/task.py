@@ -17,6 +17,8 @@ from workloads.profiling.model_parts import POSITIONS, StageToMeasure, stages_to
 PRODUCT_SIZES = {"cpu": (512, 1024), "cuda": (4096, 8192, 16_384)}
 """Sizes of the square matrices whose products give the ceiling, by kind of device."""
 DEFAULT_PROMPTS = {"cpu": (16, 32, 64, 128, 256, 512), "cuda": (128, 256, 512, 1024, 2048, 4096, 8192)}
+DEFAULT_CHUNK = {"cpu": 64, "cuda": 512}
+"""Tokens of the chunks that are measured after prior tokens; on a GPU as many as an experiment's prefill has."""
 DEFAULT_PRECISION = {"cpu": "fp32", "cuda": "bf16"}
 _STAGES = 6
 """A measured stage has as many layers as the model has in each of this many stages."""
@@ -71,15 +73,23 @@ class StagesTask:
 
 @dataclass(frozen=True)
 class PromptsTask:
-    """A task to measure prompts of some lengths through ``layers`` of an inference model.
+    """A task to measure prompts of some lengths, and chunks of them, through ``layers`` of an inference model.
 
-    These are all its layers, or some of them without the first.
+    These are all its layers, or some of them without the first. A chunk has ``chunk_tokens``. One is measured after
+    each of the lengths after which it is still a part of the longest prompt.
     """
 
     model: InferenceModel
     layers: range
     prompts: tuple[int, ...]
+    chunk_tokens: int
     product_sizes: tuple[int, ...]
+
+    @property
+    def chunks(self) -> tuple[tuple[int, int], ...]:
+        """The tokens and the prior tokens of every chunk."""
+        longest = max(self.prompts)
+        return tuple((self.chunk_tokens, prior) for prior in self.prompts if prior + self.chunk_tokens <= longest)
 
     @property
     def precision(self) -> str:
@@ -103,12 +113,14 @@ def profile_task(
     precision: str | None = None,
     layers: int | None = None,
     prompts: Sequence[int] | None = None,
+    chunk: int | None = None,
 ) -> StagesTask | PromptsTask:
     """Return the task to measure on a ``device`` of that kind (cpu or cuda).
 
     ``models`` are names of models for training, or dimensions such as "hidden=512,context=256,heads=8,vocabulary=1000",
     or the name of a single inference model. ``layers`` is the number of layers of a stage, or of an inference model's
-    measured layers. Raise InputError, one line with the argument and its remedy.
+    measured layers, ``chunk`` the number of tokens of a prompt's chunks. Raise InputError, one line with the argument
+    and its remedy.
     """
     inferred = [name for name in models if name in INFERENCE_MODELS]
     if inferred and len(models) > 1:
@@ -118,9 +130,11 @@ def profile_task(
         model = INFERENCE_MODELS[inferred[0]]
         if precision is not None and precision != _PRECISIONS[model.bytes_per_element]:
             raise InputError(f"--precision: {model.name} is in {_PRECISIONS[model.bytes_per_element]}: leave it out")
-        return PromptsTask(model, _layers(model, layers), _lengths(prompts or DEFAULT_PROMPTS[device]), sizes)
-    if prompts is not None:
-        raise InputError(f"--prompts: only a model for inference prefills: give {' or '.join(INFERENCE_MODELS)}")
+        lengths = _lengths(prompts or DEFAULT_PROMPTS[device])
+        return PromptsTask(model, _layers(model, layers), lengths, _chunk(chunk, device, lengths), sizes)
+    for option, given in (("--prompts", prompts), ("--chunk", chunk)):
+        if given is not None:
+            raise InputError(f"{option}: only a model for inference prefills: give {' or '.join(INFERENCE_MODELS)}")
     trained = tuple(_trained(name, layers) for name in models)
     seen = [(each.config.hidden, each.config.context, each.config.heads, each.config.vocabulary) for each in trained]
     if len(set(seen)) < len(seen):
@@ -163,6 +177,17 @@ def _lengths(prompts: Sequence[int]) -> tuple[int, ...]:
     if len(lengths) < LEAST_SIZES or lengths[0] < 1:
         raise InputError(f"--prompts: give {LEAST_SIZES} lengths or more, each 1 or above, like 128,512,2048")
     return lengths
+
+
+def _chunk(chunk: int | None, device: str, lengths: tuple[int, ...]) -> int:
+    most = lengths[-1] - lengths[0]
+    if chunk is None:
+        return min(DEFAULT_CHUNK[device], most)
+    if not 1 <= chunk <= most:
+        raise InputError(
+            f"--chunk: a chunk of {chunk} tokens after the shortest prompt is no part of the longest: give 1 to {most}"
+        )
+    return chunk
 
 
 def _trained(name: str, layers: int | None) -> TrainedModel:

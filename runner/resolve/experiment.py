@@ -17,9 +17,10 @@ from runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, wi
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from runner.resolve.demand import NetworkDemand, network_demand
 from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import model_config
+from runner.resolve.stage_costs import model_config, profile_conditions
 from runner.resolve.variant_resolution import Choose, resolve_variants
 from testbed.network.topology import Topology
+from workloads.profiles.measured_conditions import MeasuredConditions
 
 MAX_PLACES = 10_000_000
 """The most hosts and placed stages, each a few hundred bytes, in all sweep points and variants of a run together."""
@@ -31,7 +32,7 @@ class SweepPoint:
 
     ``values`` holds the swept values as text by path, {} without a sweep; ``variants`` the things compared, whose names
     are the same in every sweep point of a run. ``text`` is the file that the model learns from, None for synthetic
-    tokens.
+    tokens. ``profile_conditions`` are those of the measured compute profile that gives the times, None without one.
     """
 
     index: int
@@ -40,6 +41,7 @@ class SweepPoint:
     topology: Topology
     variants: tuple[ResolvedVariant, ...]
     text: Path | None
+    profile_conditions: MeasuredConditions | None = None
 
     @property
     def tokens_per_iteration(self) -> int | None:
@@ -185,7 +187,15 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
         raise InputError(f"dilation: what {backend.title} computes cannot be dilated: give 1 or auto")
     variants = resolve_variants(spec, point.topology, directory, choose)
     check_engine(spec, point.topology, variants)
-    return SweepPoint(point.index, point.values, spec, point.topology, variants, _text(spec, directory))
+    return SweepPoint(
+        point.index,
+        point.values,
+        spec,
+        point.topology,
+        variants,
+        _text(spec, directory),
+        profile_conditions(spec, directory),
+    )
 
 
 def _text(spec: ExperimentSpec, directory: Path) -> Path | None:

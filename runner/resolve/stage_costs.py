@@ -12,7 +12,8 @@ from runner.resolve.dilation import dilated_ns
 from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 from workloads.profiles.catalogue import load_profile
-from workloads.profiles.compute_profile import MeasuredStageCosts
+from workloads.profiles.compute_profile import MeasuredProfile, MeasuredStageCosts
+from workloads.profiles.measured_conditions import MeasuredConditions
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,13 @@ def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, directory: Pa
         activation_bytes=_activation_bytes(spec, stages),
         gradient_bytes=_gradient_bytes(spec, stages, pipelines),
     )
+
+
+def profile_conditions(spec: ExperimentSpec, directory: Path) -> MeasuredConditions | None:
+    """Return the conditions of the compute profile that gives the stages' times, None unless it was measured."""
+    name = spec.compute.times_profile
+    profile = None if name is None else load_profile(name, relative_to=directory)
+    return profile.conditions if isinstance(profile, MeasuredProfile) else None
 
 
 def model_config(spec: ExperimentSpec, needed_by: str) -> GptConfig:

@@ -13,6 +13,7 @@ from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import left_to_times, simulated_without
 from runner.runs.progress import Progress
 from runner.runs.recorded.placement_searches import cut_off_lines
+from runner.runs.recorded.profile_record import deterministic_profile_lines
 from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 
@@ -34,7 +35,8 @@ def simulated_run(
         check_runs_folder(runs)
         store = begin_run(experiment, runs, {"dilation": 1.0})
     points = experiment.points()
-    for line in (*_left_out(experiment), *cut_lines(points), *cut_off_lines(points)):
+    notes = (*deterministic_profile_lines(points), *cut_lines(points), *cut_off_lines(points))
+    for line in (*_left_out(experiment), *notes):
         log(line)
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)

@@ -15,33 +15,45 @@ _NOT_COMPUTED = ("memcpy", "nccl")
 
 
 class ProfiledEvent(NamedTuple):
-    """One entry of a profile: an operator on the CPU, a kernel or copy on the device, or a mark of this program."""
+    """One entry of a profile: an operator on the CPU, a kernel or copy on the device, or a mark of this program.
+
+    ``stream`` is that of a kernel, and of a mark on the device: the profiler repeats a mark in each stream that has
+    work from inside it.
+    """
 
     name: str
     start_ns: int
     end_ns: int
     on_device: bool = False
     is_mark: bool = False
+    stream: int = 0
 
 
 def profiled_busy_ns(events: Iterable[ProfiledEvent], *, on_device: bool) -> int:
     """Return the length in nanoseconds of the union of the computed intervals.
 
     On the CPU these are the operators within the marks of spans: operators outside of any mark are the rank's own work
-    between spans, and Python between operators is not computation. On a device they are the kernels, without copies and
-    communication.
+    between spans, and Python between operators is not computation. On a device they are the kernels in the streams of
+    the marks, without copies and communication: prefill computes in a stream of its own. Where the profiler has no
+    marks on the device, kernels of all streams count.
     """
-    kept = list(events)
     own = [
+        each
+        for each in events
+        if each.on_device == on_device
+        and (each.name.startswith(_MARK) if each.is_mark else not each.name.lower().startswith(_NOT_COMPUTED))
+    ]
+    streams = {each.stream for each in own if each.is_mark}
+    computed = [
         (each.start_ns, each.end_ns)
-        for each in kept
-        if not each.is_mark and each.on_device == on_device and not each.name.lower().startswith(_NOT_COMPUTED)
+        for each in own
+        if not each.is_mark and (not (on_device and streams) or each.stream in streams)
     ]
     if on_device:
-        return _union_ns(own)
-    marks = [(each.start_ns, each.end_ns) for each in kept if each.is_mark and each.name.startswith(_MARK)]
+        return _union_ns(computed)
+    marks = [(each.start_ns, each.end_ns) for each in own if each.is_mark]
     # The intersection of two sets of intervals: the sum of their unions less the union of all.
-    return _union_ns(own) + _union_ns(marks) - _union_ns(own + marks)
+    return _union_ns(computed) + _union_ns(marks) - _union_ns(computed + marks)
 
 
 def _union_ns(intervals: Iterable[tuple[int, int]]) -> int:
@@ -79,4 +91,5 @@ def _event(event: Any) -> ProfiledEvent:
     # torch gives microseconds with the nanoseconds as decimals.
     start_ns, end_ns = (round(moment * 1000) for moment in (event.time_range.start, event.time_range.end))
     is_mark = bool(event.is_user_annotation) or event.name.startswith(_MARK)
-    return ProfiledEvent(event.name, start_ns, end_ns, event.device_type.name != "CPU", is_mark)
+    on_device = event.device_type.name != "CPU"
+    return ProfiledEvent(event.name, start_ns, end_ns, on_device, is_mark, event.device_resource_id)

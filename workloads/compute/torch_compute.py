@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from results.records.span_log import NO_MICROBATCH, DeviceRecord
 from workloads.compute.compute import Compute, MeasuredDevice, TrainingGpu
+from workloads.compute.device.determinism import choose_kernels
 from workloads.compute.device.device_measurement import DeviceMeasurement
 from workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
 from workloads.compute.device.torch_device import create_device
@@ -43,7 +44,7 @@ class _DeferredWeights:
 
 
 class TorchCompute(Compute, MeasuredDevice):
-    """Trains one stage as configured by ``work``. The same inputs give the same bits.
+    """Trains one stage as configured by ``work``. On the CPU the same inputs give the same bits.
 
     The loss of each microbatch is divided by microbatches x pipelines, so that gradients summed over the replicas are
     those of the mean over the iteration's whole batch. On the CPU tensors use the memory of received payloads; a
@@ -51,13 +52,15 @@ class TorchCompute(Compute, MeasuredDevice):
     of it), a gradient after all parts of the backward. On a GPU payloads are copied on arrival and then released.
 
     A span covers the computation of an action, not the copies from and to a GPU (see ``Staging``). With ``gpu`` each
-    action and the update first claim that GPU for training. The number of torch's threads is set for the whole process.
+    action and the update first claim that GPU for training. The number of torch's threads and the choice of kernels
+    are set for the whole process.
 
     Raises ValueError for a missing device or a text that is too short, OSError if the text cannot be read.
     """
 
     def __init__(self, work: TorchWork, release: Callable[[memoryview], None], gpu: TrainingGpu | None = None) -> None:
         torch.set_num_threads(work.threads)
+        choose_kernels(deterministic=work.deterministic)
         self._work = work
         self._gpu = gpu
         self._release = release
@@ -71,7 +74,7 @@ class TorchCompute(Compute, MeasuredDevice):
         self._parameters = FlatParameters(self._module, work.learning_rate)
         self._deferred = DeferredGradients()
         if work.split_backward:
-            self._module.defer_weight_gradients(self._deferred)
+            self.split_backwards()
         self._is_first = work.stage == 0
         self._is_last = work.stage == work.stages - 1
         self._work_of = {
@@ -88,6 +91,11 @@ class TorchCompute(Compute, MeasuredDevice):
         self._outgoing: dict[Message, OutgoingCopy] = {}
         self._losses: dict[int, float] = {}
         self._summed: OutgoingCopy | None = None
+
+    def split_backwards(self) -> None:
+        """From now on, take the two parts of backwards as actions of their own. No microbatch may be in flight."""
+        self._work = replace(self._work, split_backward=True)
+        self._module.defer_weight_gradients(self._deferred)
 
     def begin(self, iteration: int) -> None:
         """Begin ``iteration``: use its tokens, and set the gradients to zero."""

@@ -20,6 +20,7 @@ class TorchWork:
     - ``split_backward``: the schedule splits backwards.
     - ``threads``: torch's threads on the CPU. The default is one, because ranks share a machine.
     - ``check_iteration``: the iteration that torch.profiler records too, None for none.
+    - ``deterministic``: use only kernels that give the same bits in every run.
 
     Raises ValueError naming the field.
     """
@@ -39,6 +40,7 @@ class TorchWork:
     split_backward: bool = False
     threads: int = 1
     check_iteration: int | None = None
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         self.config.layers_of(self.stage, self.stages)

@@ -14,12 +14,14 @@ class InferenceWork:
 
     Weights and prompt tokens are drawn from ``seed``, so every process draws the same ones for a layer and a request.
     ``device`` is auto (cuda if available), cpu or cuda. ``threads`` is the number of torch's CPU threads.
+    ``deterministic``: use only kernels that give the same bits in every run.
     """
 
     model: InferenceModel
     seed: int
     device: str
     threads: int = 1
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         if self.model.bytes_per_element not in _PRECISIONS:

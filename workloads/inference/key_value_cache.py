@@ -58,6 +58,12 @@ class KVCache:
         end = self.tokens + tokens
         self._layer_tokens = dict.fromkeys(self.layers, end)
 
+    def forget_after(self, tokens: int) -> None:
+        """Keep only the first ``tokens`` tokens. Raises ValueError if the cache has fewer."""
+        if not 0 <= tokens <= self.tokens:
+            raise ValueError(f"tokens: {tokens} are not among the {self.tokens} of the cache")
+        self._layer_tokens = dict.fromkeys(self.layers, tokens)
+
     def layer_bytes(self, layer: int) -> memoryview:
         """Return the bytes of a layer's keys and values, without a copy if they are contiguous in CPU memory."""
         return as_bytes(self._device.on_host(self._of(layer)[:, : self._layer_tokens[layer]]))

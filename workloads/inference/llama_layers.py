@@ -6,21 +6,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from workloads.inference.chunk_attention import chunk_attention, chunk_mask
 from workloads.inference.inference_model import InferenceModel
 from workloads.inference.key_value_cache import KVCache
 from workloads.inference.rotary import Rotation
-from workloads.model.gpt_stage import generator_of
+from workloads.model.normal_weights import NormalWeights, draw_weights
+from workloads.model.undrawn_module import undrawn_embedding, undrawn_module
 
 NORM_EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
 class ChunkPlace:
-    """The place of a chunk in its sequence, shared by all layers.
-
-    ``mask``, (tokens, prior tokens + tokens), is true where a token of the chunk attends to a token. It is None where
-    the kernel needs no mask: for a first chunk, which is causal, and for a single token, which attends to all.
-    """
+    """The place of a chunk in its sequence, shared by all layers. ``mask`` is that of ``chunk_mask``."""
 
     cache: KVCache
     prior_tokens: int
@@ -31,12 +29,8 @@ class ChunkPlace:
 def place_chunk(model: InferenceModel, cache: KVCache, tokens: int, device: torch.device) -> ChunkPlace:
     """Return the place of the next ``tokens`` tokens of the sequence in ``cache``."""
     prior_tokens = cache.tokens
-    end = prior_tokens + tokens
-    mask = None
-    if prior_tokens and tokens > 1:
-        # Do not use torch's causal_lower_right: it loads torch's compiler, which takes a second in every process.
-        mask = torch.ones(tokens, end, dtype=torch.bool, device=device).tril(prior_tokens)
-    return ChunkPlace(cache, prior_tokens, Rotation(model.head_dim, range(prior_tokens, end), device), mask)
+    rotation = Rotation(model.head_dim, range(prior_tokens, prior_tokens + tokens), device)
+    return ChunkPlace(cache, prior_tokens, rotation, chunk_mask(tokens, prior_tokens, device))
 
 
 class Attention(nn.Module):
@@ -55,16 +49,8 @@ class Attention(nn.Module):
         query, key, value = (part(x).view(len(x), -1, self.head_dim) for part in (self.query, self.key, self.value))
         query, key = place.rotation.apply(query), place.rotation.apply(key)
         keys, values = place.cache.store(layer, place.prior_tokens, key, value)
-        by_head = [part.transpose(0, 1).unsqueeze(0) for part in (query, keys, values)]
-        mixed = functional.scaled_dot_product_attention(
-            by_head[0],
-            by_head[1],
-            by_head[2],
-            attn_mask=place.mask,
-            is_causal=place.prior_tokens == 0,
-            enable_gqa=True,
-        )
-        output: Tensor = self.output(mixed.squeeze(0).transpose(0, 1).reshape(len(x), -1))
+        mixed = chunk_attention(query, keys, values, place.mask)
+        output: Tensor = self.output(mixed.reshape(len(x), -1))
         return output
 
 
@@ -110,7 +96,7 @@ class LlamaLayers(nn.Module):
     def __init__(self, model: InferenceModel, layers: range) -> None:
         super().__init__()
         is_last = layers.stop == model.layers
-        self.tokens = nn.Embedding(model.vocabulary, model.hidden) if layers.start == 0 else None
+        self.tokens = undrawn_embedding(model.vocabulary, model.hidden) if layers.start == 0 else None
         self.layers = nn.ModuleDict({str(number): Layer(model, number) for number in layers})
         self.norm = nn.RMSNorm(model.hidden, eps=NORM_EPSILON) if is_last else None
         self.head = nn.Linear(model.hidden, model.vocabulary, bias=False) if is_last else None
@@ -126,14 +112,13 @@ def build_layers(
     embedding, so that activations stay of the order of one at any width and outputs depend on all inputs. Norms start
     as the identity.
     """
-    with torch.device("meta"):
-        module = LlamaLayers(model, layers).to(dtype).requires_grad_(False)
-    module.to_empty(device=device)
+    module = undrawn_module(lambda: LlamaLayers(model, layers).requires_grad_(False), dtype, device)
+    drawn = []
     for name, parameter in module.named_parameters():
         if parameter.dim() == 1:
             parameter.fill_(1)
         else:
             deviation = 1 if name == "tokens.weight" else parameter.shape[1] ** -0.5
-            values = torch.empty(parameter.shape, dtype=torch.float32)
-            parameter.copy_(values.normal_(0, deviation, generator=generator_of(seed, name)))
+            drawn.append(NormalWeights(name, parameter, deviation))
+    draw_weights(drawn, seed)
     return module

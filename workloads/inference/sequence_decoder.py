@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from workloads.compute.device.determinism import choose_kernels
 from workloads.compute.device.torch_device import create_device
 from workloads.inference.decode import decoding
 from workloads.inference.inference_stage import InferenceStage
@@ -33,12 +34,13 @@ class _Prompt:
 class SequenceDecoder:
     """Decodes greedily with the whole model, one sequence after the other in the order of ``begin``.
 
-    ``tokens`` has each request's output tokens so far, its first one included. The number of torch's threads is set for
-    the whole process. Raises ValueError if the device is not available.
+    ``tokens`` has each request's output tokens so far, its first one included. The number of torch's threads and the
+    choice of kernels are set for the whole process. Raises ValueError if the device is not available.
     """
 
     def __init__(self, work: InferenceWork) -> None:
         torch.set_num_threads(work.threads)
+        choose_kernels(deterministic=work.deterministic)
         model, device = work.model, create_device(work.device)
         self._stage = InferenceStage(
             model, range(model.layers), seed=work.seed, device=device, precision=work.precision

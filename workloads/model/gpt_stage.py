@@ -1,6 +1,5 @@
 """A decoder-only GPT, divided into stages that together compute the same as the whole model."""
 
-import hashlib
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,7 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from workloads.model.gpt_config import GptConfig
+from workloads.model.normal_weights import NormalWeights, draw_weights
 from workloads.model.split_linear import DeferredGradients, Linear
+from workloads.model.undrawn_module import undrawn_embedding, undrawn_module
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({"fp32": torch.float32, "bf16": torch.bfloat16})
 
@@ -79,8 +80,8 @@ class GptStage(nn.Module):
 
     def __init__(self, config: GptConfig, stage: int, stages: int) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(config.vocabulary, config.hidden) if stage == 0 else None
-        self.positions = nn.Embedding(config.context, config.hidden) if stage == 0 else None
+        self.tokens = undrawn_embedding(config.vocabulary, config.hidden) if stage == 0 else None
+        self.positions = undrawn_embedding(config.context, config.hidden) if stage == 0 else None
         self.layers = nn.ModuleDict({str(layer): Block(config) for layer in config.layers_of(stage, stages)})
         last = stage == stages - 1
         self.norm = nn.LayerNorm(config.hidden) if last else None
@@ -117,28 +118,20 @@ def build_stage(config: GptConfig, stage: int, stages: int, seed: int, dtype: to
     0.02, divided by sqrt(2 layers) where the output is added to the layer's input. Norms start as the identity. Raise
     ValueError if there is no such stage.
     """
-    with torch.device("meta"):
-        module = GptStage(config, stage, stages).to(dtype)
-    module.to_empty(device="cpu")
+    module = undrawn_module(lambda: GptStage(config, stage, stages), dtype, torch.device("cpu"))
     residual_deviation = WEIGHT_DEVIATION / math.sqrt(2 * config.layers)
+    drawn = []
     for name, parameter in module.named_parameters():
         owner, _, part = name.rpartition(".")
-        with torch.no_grad():
-            if owner.endswith("norm"):
-                parameter.fill_(1 if part == "weight" else 0)
-            else:
-                deviation = residual_deviation if owner.endswith(".output") else WEIGHT_DEVIATION
-                values = torch.empty(parameter.shape, dtype=torch.float32)
-                parameter.copy_(values.normal_(0, deviation, generator=generator_of(seed, name)))
+        if owner.endswith("norm"):
+            parameter.detach().fill_(1 if part == "weight" else 0)
+        else:
+            deviation = residual_deviation if owner.endswith(".output") else WEIGHT_DEVIATION
+            drawn.append(NormalWeights(name, parameter, deviation))
+    draw_weights(drawn, seed)
     return module
 
 
 def language_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean cross entropy, in fp32, of logits (B, L, vocabulary) against the next tokens, (B, L)."""
     return functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
-
-
-def generator_of(seed: int, name: str) -> torch.Generator:
-    """Return the random generator of one parameter. Its values depend only on the seed and the name."""
-    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -16,7 +16,7 @@ from ground.units import MAX_DURATION_NS
 from workloads.inference.inference_model import InferenceModel
 from workloads.model.gpt_config import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS, bytes_per_element
 from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.profile_fit import LEAST_SIZES, fit_profile
+from workloads.prefill.profile_fit import LEAST_SIZES, TimedChunk, fit_chunks
 from workloads.prefill.sources.trace_line import MAX_TOKENS
 from workloads.profiles.compute_profile import Efficiency, PerSecond, ProfilePrecision, ProfileSource
 from workloads.profiles.measured_conditions import MeasuredConditions, MeasuredTime
@@ -82,6 +82,15 @@ class MeasuredPrompt(StrictModel):
     measured: MeasuredTime | None = None
 
 
+class MeasuredChunk(StrictModel):
+    """A chunk of ``tokens`` after ``prior_tokens``, through all layers. ``measured`` holds the repeats, if kept."""
+
+    tokens: int = Field(ge=1, le=MAX_TOKENS)
+    prior_tokens: int = Field(ge=1, le=MAX_TOKENS)
+    time_ns: int = Field(ge=1, le=MAX_DURATION_NS)
+    measured: MeasuredTime | None = None
+
+
 class MeasuredLayers(StrictModel):
     """The measured layers. A profile fitted to them applies to any number of layers of these sizes."""
 
@@ -94,11 +103,15 @@ class MeasuredLayers(StrictModel):
 
 
 class MeasuredPrefill(PrefillProfileFile):
-    """Prompts measured on the device, to which the profile is fitted. The profile's ``error`` is that of the fit."""
+    """Prompts and chunks measured on the device, to which the profile is fitted.
+
+    ``chunks`` is empty in files that have whole prompts only. The profile's ``error`` is that of the fit.
+    """
 
     basis: Literal["measured"]
     model: MeasuredLayers
     prompts: tuple[MeasuredPrompt, ...] = Field(min_length=LEAST_SIZES)
+    chunks: tuple[MeasuredChunk, ...] = ()
     conditions: MeasuredConditions | None = None
 
     def _profile_of(self, model: InferenceModel) -> PrefillProfile:
@@ -108,9 +121,12 @@ class MeasuredPrefill(PrefillProfileFile):
                     f"prefill profile {self.title!r}: measured with {name} {measured}, and {model.name} has "
                     f"{getattr(model, name)}: measure this model, or take an estimated profile"
                 )
-        points = [(prompt.tokens, prompt.time_ns) for prompt in self.prompts]
+        chunks = [
+            *(TimedChunk(prompt.tokens, 0, prompt.time_ns) for prompt in self.prompts),
+            *(TimedChunk(chunk.tokens, chunk.prior_tokens, chunk.time_ns) for chunk in self.chunks),
+        ]
         try:
-            return fit_profile(points, self.model.layers, source=self.title)
+            return fit_chunks(chunks, self.model.layers, source=self.title)
         except ValueError as fault:
             raise InputError(f"prefill profile {self.title!r}: {fault}") from None
 

@@ -25,21 +25,12 @@ class TimedChunk(NamedTuple):
     time_ns: int
 
 
-def fit_profile(points: Points, layers: int, *, source: str) -> PrefillProfile:
-    """Fit a profile to measured times of a model of ``layers`` layers.
-
-    The fit minimizes the sum of squared relative errors over the points, with no figure below zero. All points have
-    equal weight; repeat a size to give it more. The profile's ``error`` is that on these points. Use ``error_on`` for
-    held-out points.
-
-    Raises ValueError naming the argument: for fewer than three sizes, or times that do not grow with tokens.
-    """
-    _check(points, layers)
-    return fit_chunks(_whole_prompts(points), layers, source=source)
-
-
 def fit_chunks(chunks: Sequence[TimedChunk], layers: int, *, source: str) -> PrefillProfile:
-    """Fit a profile to measured chunks of prompts in ``layers`` layers, as ``fit_profile`` does to whole prompts.
+    """Fit a profile to measured chunks of prompts in ``layers`` layers. A whole prompt is a chunk without prior tokens.
+
+    The fit minimizes the sum of squared relative errors over the chunks, with no figure below zero. All chunks have
+    equal weight; repeat one to give it more. The profile's ``error`` is that on these chunks. Use ``error_on`` for
+    held-out prompts.
 
     Raises ValueError naming the argument: for fewer than three different chunks, or times that do not grow with tokens.
     """

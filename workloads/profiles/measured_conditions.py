@@ -51,31 +51,68 @@ class DeviceState(StrictModel):
     throttled: tuple[str, ...] = ()
 
 
+class Clocks(StrictModel):
+    """The device's clock while repeats ran, from ``samples`` at regular intervals. None: not reported.
+
+    ``throttled`` lists every reason for reduced clocks that any sample had.
+    """
+
+    samples: int = Field(ge=0)
+    lowest_hz: int | None = Field(ge=0)
+    median_hz: int | None = Field(ge=0)
+    throttled: tuple[str, ...] = ()
+
+
 class Ceiling(StrictModel):
-    """The speed of the fastest product of two ``size`` x ``size`` matrices on the device. No model can exceed it."""
+    """The speed of the fastest product of two ``size`` x ``size`` matrices on the device. No model can exceed it.
+
+    ``clocks`` are those of these products; None in files that do not have them.
+    """
 
     size: int = Field(ge=1)
     time: MeasuredTime
     flops_per_s: float = Field(gt=0, allow_inf_nan=False)
+    clocks: Clocks | None = None
 
 
 class MeasuredConditions(StrictModel):
     """The device and software of a measurement.
 
-    ``threads`` is the number of torch's threads on a CPU, None on a GPU. ``before`` is the device after the first
-    matrix product, ``after`` the device after all figures.
+    ``threads`` is the number of torch's threads on a CPU, None on a GPU. ``deterministic`` is whether torch used only
+    kernels that give the same bits in every run. ``before`` is the device after the first matrix product, ``during``
+    its clocks while the model's figures were measured, ``after`` the device after all figures. ``deterministic`` and
+    ``during`` are None in files that do not have them.
     """
 
     measured_at: str = Field(min_length=1)
     driver: str | None
     versions: dict[str, str | None]
     threads: int | None = Field(ge=1)
+    deterministic: bool | None = None
     ceiling: Ceiling
     before: DeviceState
+    during: Clocks | None = None
     after: DeviceState
 
+    @property
+    def throttled(self) -> tuple[str, ...]:
+        """Every reason for reduced clocks, at any time of the measurement, sorted."""
+        seen = (self.before, self.after, self.during, self.ceiling.clocks)
+        return tuple(sorted({reason for each in seen if each is not None for reason in each.throttled}))
 
-def ceiling_of(size: int, repeats_ns: Sequence[int]) -> Ceiling:
+
+def clocks_of(states: Sequence[DeviceState]) -> Clocks:
+    """Return the clocks in ``states``, samples of the device while it was measured."""
+    clocks_hz = [state.clock_hz for state in states if state.clock_hz is not None]
+    return Clocks(
+        samples=len(states),
+        lowest_hz=min(clocks_hz, default=None),
+        median_hz=median_low(clocks_hz) if clocks_hz else None,
+        throttled=tuple(sorted({reason for state in states for reason in state.throttled})),
+    )
+
+
+def ceiling_of(size: int, repeats_ns: Sequence[int], clocks: Clocks | None = None) -> Ceiling:
     """Return the ceiling from matrix products of ``size``: 2 size^3 operations in the median time."""
     time = measured_time(repeats_ns)
-    return Ceiling(size=size, time=time, flops_per_s=2 * size**3 / time.median_ns * 1e9)
+    return Ceiling(size=size, time=time, flops_per_s=2 * size**3 / time.median_ns * 1e9, clocks=clocks)

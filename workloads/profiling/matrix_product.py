@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from workloads.compute.device.torch_device import TorchDevice
-from workloads.profiling.repeats import repeated
+from workloads.profiling.repeats import Pace, repeated
 
 _PRODUCT = "product"
 
@@ -19,9 +19,7 @@ class ProductTimes:
     repeats_ns: tuple[int, ...]
 
 
-def measure_product(
-    device: TorchDevice, dtype: torch.dtype, size: int, repeats: int, *, warmup_ns: int, repeat_ns: int
-) -> ProductTimes:
+def measure_product(device: TorchDevice, dtype: torch.dtype, size: int, pace: Pace) -> ProductTimes:
     """Measure the product of two random matrices.
 
     The time to create them is not included. Several products in one pass keep the launch overhead small.
@@ -32,7 +30,7 @@ def measure_product(
         start_ns, end_ns = device.timed(lambda: multiply(count))
         return {_PRODUCT: max(1, (end_ns - start_ns) // count)}
 
-    return ProductTimes(size, repeated(passes, repeats, warmup_ns=warmup_ns, repeat_ns=repeat_ns)[_PRODUCT])
+    return ProductTimes(size, repeated(passes, pace)[_PRODUCT])
 
 
 def _multiplication(device: TorchDevice, dtype: torch.dtype, size: int) -> Callable[[int], None]:

@@ -1,44 +1,45 @@
-"""Measure the prefill of whole prompts, by the same layers that prefill in a GPU's bubbles uses."""
+"""Measure the prefill of whole prompts and of chunks after prior tokens, by the layers that prefill in bubbles uses."""
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 
 from workloads.inference.inference_stage import InferenceStage
-from workloads.inference.key_value_cache import KVCache
-from workloads.profiling.repeats import repeated
+from workloads.profiling.repeats import Pace, repeated
+
+_CHUNK = "chunk"
 
 
-def measure_prompt(
+def measure_chunk(
     stage: InferenceStage,
     tokens: int,
-    repeats: int,
-    *,
-    warmup_ns: int,
-    repeat_ns: int,
+    prior_tokens: int,
+    pace: Pace,
     progress: Callable[[], None] = lambda: None,
 ) -> tuple[int, ...]:
-    """Measure the prefill of a prompt of random tokens through all layers of the stage: ns, one figure per repeat.
+    """Measure a chunk of random tokens after ``prior_tokens`` through all layers of the stage: ns, one for each repeat.
 
-    Embedding and head are included if the stage has them. The KV cache is allocated before the measurement.
+    With no prior tokens it is a whole prompt. Embedding and head are included if the stage has them. The KV cache with
+    the prior tokens is made before the measurement.
     """
-    inputs = _inputs(stage, tokens)
+    inputs = _inputs(stage, prior_tokens + tokens)
+    cache = stage.new_cache(prior_tokens + tokens)
+    if prior_tokens:
+        stage.prefill_chunk(cache, inputs[:prior_tokens], 0)
+    chunk = inputs[prior_tokens:]
+
+    def prefill() -> None:
+        stage.prefill_chunk(cache, chunk, prior_tokens)
 
     def passes(count: int) -> dict[str, int]:
         spent_ns = 0
         for _ in range(count):
-            cache = stage.new_cache(tokens)
-
-            start_ns, end_ns = stage.device.timed(partial(_prefill, stage, cache, inputs))
+            cache.forget_after(prior_tokens)
+            start_ns, end_ns = stage.device.timed(prefill)
             spent_ns += end_ns - start_ns
-        return {"prompt": max(1, spent_ns // count)}
+        return {_CHUNK: max(1, spent_ns // count)}
 
-    return repeated(passes, repeats, warmup_ns=warmup_ns, repeat_ns=repeat_ns, progress=progress)["prompt"]
-
-
-def _prefill(stage: InferenceStage, cache: KVCache, inputs: torch.Tensor) -> None:
-    stage.prefill_chunk(cache, inputs, 0)
+    return repeated(passes, pace, progress)[_CHUNK]
 
 
 def _inputs(stage: InferenceStage, tokens: int) -> torch.Tensor:

@@ -12,7 +12,7 @@ from workloads.compute.torch_compute import TorchCompute
 from workloads.compute.torch_work import TorchWork
 from workloads.message import Message, MessageKind
 from workloads.model.gpt_stage import DTYPES
-from workloads.profiling.repeats import repeated
+from workloads.profiling.repeats import Pace, repeated
 from workloads.schedules.action import Action, ActionKind
 
 _WHOLE = (ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD)
@@ -21,21 +21,33 @@ OPTIMIZER = "optimizer"
 
 _GRADIENT_DEVIATION = 1e-3
 
+_LEARNING_RATE = 1e-20
+"""So low that no step changes a weight: thousands of steps on the same inputs would carry activations far away.
+
+A step costs the same at any rate. Lower rates would make a CPU compute with denormal numbers, which are slow.
+"""
+
 
 class StageDriver:
     """Runs one stage with random activations and gradients instead of messages of its neighbour stages.
 
     Times are between CUDA events on a GPU, and on the monotonic clock on the CPU, as in a rank's spans. They do not
-    include the copies of messages between GPU and host.
+    include the copies of messages between GPU and host. Weights stay as they were drawn, whatever the learning rate of
+    ``work``.
     """
 
     def __init__(self, work: TorchWork) -> None:
-        self._work = work
-        self._compute = TorchCompute(work, release=lambda _: None)
+        self._work = replace(work, learning_rate=_LEARNING_RATE)
+        self._compute = TorchCompute(self._work, release=lambda _: None)
         self._actions = _SPLIT if work.split_backward else _WHOLE
         self._is_first, self._is_last = work.stage == 0, work.stage == work.stages - 1
         # Not zeros: the power of matrix products, and so a GPU's clock, depends on the values.
-        self._activation, self._gradient = self._random(1.0), self._random(_GRADIENT_DEVIATION)
+        self._activation, self._gradient = self._payload(1.0), self._payload(_GRADIENT_DEVIATION)
+
+    def split_backwards(self) -> None:
+        """From now on, run the two parts of backwards as actions of their own."""
+        self._compute.split_backwards()
+        self._actions = _SPLIT
 
     def passes(self, count: int) -> dict[str, int]:
         """Run ``count`` microbatches and as many optimizer steps. Return the mean nanoseconds of each action."""
@@ -69,34 +81,33 @@ class StageDriver:
             self._compute.outgoing(message)
             self._compute.sent(message)
 
-    def _random(self, deviation: float) -> memoryview:
+    def _payload(self, deviation: float) -> memoryview:
+        """Return random values where a rank receives messages: on a GPU's host in pinned memory."""
         config = self._work.config
         generator = torch.Generator().manual_seed(self._work.seed)
         values = torch.randn(config.context * config.hidden, generator=generator) * deviation
-        return as_bytes(values.to(DTYPES[self._work.precision]))
+        payload = as_bytes(values.to(DTYPES[self._work.precision]))
+        received = self._compute.receive_buffer(payload.nbytes)
+        if received is None:
+            return payload
+        received[:] = payload
+        return received
 
 
 def measure_stage(
-    work: TorchWork,
-    repeats: int,
-    *,
-    warmup_ns: int,
-    repeat_ns: int,
-    progress: Callable[[], None] = lambda: None,
+    work: TorchWork, pace: Pace, progress: Callable[[], None] = lambda: None
 ) -> Mapping[str, tuple[int, ...]]:
     """Measure every action of a stage, and ``optimizer``: nanoseconds, one figure per repeat (see ``repeated``).
 
     The whole backward is measured unsplit, and its parts split. The kernels differ a little, so the parts need not add
-    up to the whole. ``progress`` is called after each repeat, twice ``repeats`` times. Raise the errors of
+    up to the whole. ``progress`` is called after each repeat, twice ``pace.repeats`` times. Raise the errors of
     ``TorchCompute``, or torch.OutOfMemoryError.
     """
-    measured: dict[str, tuple[int, ...]] = {}
-    for split in (False, True):
-        # One after the other, because both together would take twice the memory. A computation has reference cycles,
-        # so that only the garbage collector frees it.
-        driver = StageDriver(replace(work, recompute=True, split_backward=split))
-        figures = repeated(driver.passes, repeats, warmup_ns=warmup_ns, repeat_ns=repeat_ns, progress=progress)
-        measured = {**figures, **measured}
-        del driver
-        gc.collect()
-    return measured
+    driver = StageDriver(replace(work, recompute=True, split_backward=False))
+    whole = repeated(driver.passes, pace, progress)
+    driver.split_backwards()
+    parts = repeated(driver.passes, pace, progress)
+    # A computation has reference cycles, so that only the garbage collector frees its memory for the next stage.
+    del driver
+    gc.collect()
+    return {**parts, **whole}

@@ -36,10 +36,12 @@ class _Cache:
 
 
 class DecodeProcess:
-    """The process of a decode host. Construct it, then call ``run``."""
+    """The process of a decode host. It listens once its model is built. Construct it, then call ``run``."""
 
     def __init__(self, config: DecodeConfig) -> None:
         self._config = config
+        # Before it listens: what arrives is not read until the model is built, and senders give up after seconds.
+        self._decoder = _decoder(config)
         self._selector = selectors.DefaultSelector()
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._news, selectors.EVENT_READ, lambda mask: None)
@@ -47,7 +49,6 @@ class DecodeProcess:
         self._listener = Listener(
             config.listen, config.run_token, self._selector, self._accept, _log, keeps_payloads=keeps
         )
-        self._decoder = _decoder(config)
         self._senders: list[FrameChannel] = []
         self._caches: dict[int, _Cache] = {}
         self._complete_requests = 0

@@ -47,7 +47,7 @@ def measure(config: MeasurementConfig) -> list[TimedChunk]:
     # Import torch only here: the runner imports this module too, and never loads torch.
     from workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
 
-    compute = PrefillCompute(config.inference, range(config.layers))
+    compute = PrefillCompute(config.inference, range(config.layers), config.chunk_tokens)
     sizes = sorted({max(1, config.chunk_tokens // part) for part in _PARTS})
     measured: dict[tuple[int, int], list[int]] = {}
     for _ in range(_ROUNDS):

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ground.atomic_write import write_whole
 from ground.strict_model import InputError
-from results.text.number_text import list_text, percent_text, seconds_text, size_text, three_digits
+from results.text.number_text import count_text, list_text, percent_text, seconds_text, size_text, three_digits
 from runner.cli.arguments import AsJson, path_of
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import log
@@ -24,7 +24,7 @@ from testbed.kernel.missing import MissingError
 from workloads.prefill.profile_files import MeasuredPrefill
 from workloads.profiles.compute_profile import MeasuredProfile
 from workloads.profiles.measured_conditions import UNSTEADY
-from workloads.profiling.repeats import LEAST_REPEATS
+from workloads.profiling.repeats import LEAST_REPEATS, Pace
 
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
@@ -53,10 +53,24 @@ def profile_(
     prompts: Annotated[
         str | None, typer.Option(metavar="N,N,...", help="Lengths of the prompts that a llama prefills, in tokens.")
     ] = None,
+    chunk: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Tokens of the chunks that a llama prefills after prior tokens. Default: 512, on a CPU 64.",
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option(metavar="N", min=LEAST_REPEATS, help="Figures of each time.")] = 9,
     repeat_ms: Annotated[int, typer.Option(metavar="MS", min=1, help="How long a repeat lasts at least.")] = 200,
     warmup_ms: Annotated[int, typer.Option(metavar="MS", min=0, help="How long to warm up before each.")] = 1000,
     threads: Annotated[int, typer.Option(metavar="N", min=1, help="Of torch on a CPU; ranks have one.")] = 1,
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="Use only kernels that give the same bits in every run: slower on a GPU than training in practice.",
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -78,7 +92,9 @@ def profile_(
     matrix product on the same device.
     """
     with one_line_errors(), device_at_hand(device) as at_hand:
-        task = profile_task(models, at_hand.kind, precision=precision, layers=layers, prompts=_lengths(prompts))
+        task = profile_task(
+            models, at_hand.kind, precision=precision, layers=layers, prompts=_lengths(prompts), chunk=chunk
+        )
         path = output or Path(f"{_slug('-'.join(models))}-{_slug(at_hand.name)}-{task.precision}.json")
         if dry_run:
             _print_plan(task, at_hand, path, as_json)
@@ -91,9 +107,10 @@ def profile_(
             raise MissingError("torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'")
         check_fits(task, at_hand.kind, at_hand.name, at_hand.free_bytes(), CpuAtHand().free_bytes())
         # Loading torch takes a second, so --dry-run and errors come first.
-        from runner.profiling.measuring import Measurement, Pace  # noqa: PLC0415
+        from runner.profiling.measuring import Measurement  # noqa: PLC0415
 
-        measurement = Measurement(at_hand, Pace(repeats, warmup_ms * 10**6, repeat_ms * 10**6, threads), log)
+        pace = Pace(repeats, warmup_ms * 10**6, repeat_ms * 10**6)
+        measurement = Measurement(at_hand, pace, log, threads=threads, deterministic=deterministic)
         measured = measurement.stages(task) if isinstance(task, StagesTask) else measurement.prompts(task)
         _write(measured, path)
         _show(measured, path, as_json)
@@ -154,6 +171,8 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
             "device": measured.device,
             "precision": measured.precision,
             "ceiling_flops_per_s": conditions.ceiling.flops_per_s,
+            "ceiling_spread": conditions.ceiling.time.spread,
+            "throttled": conditions.throttled,
             "figures": [row.document() for row in rows],
             "unsteady": [
                 {"what": row.what, "action": name, "spread": time.spread} for row, name, time in unsteady_times
@@ -167,9 +186,18 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
         console.print(_table(rows))
         size = conditions.ceiling.size
         print(
-            f"ceiling: {_flops_text(conditions.ceiling.flops_per_s)}, the product of two {size} x {size} matrices in "
+            f"ceiling: {_flops_text(conditions.ceiling.flops_per_s)}, spread "
+            f"{percent_text(conditions.ceiling.time.spread)}, the product of two {size} x {size} matrices in "
             f"{measured.precision} on {measured.device}"
         )
+        for what, clocks in (("the ceiling", conditions.ceiling.clocks), ("the model", conditions.during)):
+            if clocks is not None and clocks.lowest_hz is not None and clocks.median_hz is not None:
+                print(
+                    f"clock during {what}: median {_clock_text(clocks.median_hz)}, lowest "
+                    f"{_clock_text(clocks.lowest_hz)}, {count_text(clocks.samples, 'sample')}"
+                )
+        if conditions.deterministic:
+            print("kernels: only those that give the same bits in every run")
         print(f"profile: {path}")
     if unsteady_times:
         worst = sorted(unsteady_times, key=lambda each: -each[2].spread)[:_NAMED]
@@ -178,9 +206,13 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
             f"{len(unsteady_times)} of {sum(len(row.times) for row in rows)} figures have a spread above "
             f"{percent_text(UNSTEADY)}, most of all {named}: measure again on a machine that does nothing else"
         )
-    throttled = sorted({*conditions.before.throttled, *conditions.after.throttled})
-    if throttled:
-        log(f"the device's clocks were throttled by its {list_text(throttled)}")
+    if not conditions.ceiling.time.steady:
+        log(
+            f"the ceiling's own spread is {percent_text(conditions.ceiling.time.spread)}, above "
+            f"{percent_text(UNSTEADY)}: shares of it are no more certain than that"
+        )
+    if conditions.throttled:
+        log(f"the device's clocks were throttled by its {list_text([*conditions.throttled])}")
 
 
 def _table(rows: list[Row]) -> Table:
@@ -198,6 +230,10 @@ def _table(rows: list[Row]) -> Table:
         ]
         table.add_row(Text(row.what), *times, _flops_text(row.flops_per_s), percent_text(row.of_ceiling))
     return table
+
+
+def _clock_text(clock_hz: int) -> str:
+    return f"{clock_hz / 1e6:.0f} MHz"
 
 
 def _flops_text(flops_per_s: float) -> str:

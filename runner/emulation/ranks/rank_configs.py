@@ -125,6 +125,7 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         device=setting.device,
         threads=compute.threads,
         check_iteration=compute.check_iteration,
+        deterministic=compute.deterministic,
     )
 
 

@@ -16,7 +16,10 @@ def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork
     """Return the inference work that torch computes, None if prefill is replayed or simulated."""
     if spec.engine == "simulate" or not spec.compute.backend.computes_prefill:
         return None
-    return InferenceWork(model, spec.seed, spec.compute.device or "auto", spec.compute.threads or 1)
+    compute = spec.compute
+    return InferenceWork(
+        model, spec.seed, compute.device or "auto", compute.threads or 1, deterministic=bool(compute.deterministic)
+    )
 
 
 def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVariant]) -> None:

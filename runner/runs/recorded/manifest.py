@@ -9,6 +9,7 @@ from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.not_modelled import as_written, planned_without, simulated_without
 from runner.runs.recorded.machine_facts import machine_facts
 from runner.runs.recorded.placement_searches import search_facts
+from runner.runs.recorded.profile_record import profile_facts
 from runner.runs.recorded.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
@@ -48,6 +49,7 @@ def gather_manifest(
                 "warmup_iterations": point.spec.training.warmup,
                 "tokens_per_iteration": point.tokens_per_iteration,
                 **_without(point),
+                **profile_facts(point),
                 **search_facts(point),
                 **point.resolved(),
             }

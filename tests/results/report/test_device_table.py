@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,17 @@ def test_the_report_explains_the_figures_of_devices(run: Run, tmp_path: Path) ->
         "profiler over spans",
     ):
         assert text in page
+
+
+@pytest.mark.parametrize("deterministic", [True, False, None])
+def test_the_report_says_that_kernels_were_deterministic(run: Run, deterministic: bool | None) -> None:
+    facts = run.trials[0].facts
+    said = {} if deterministic is None else {"deterministic": deterministic}
+    devices = [{**each, **said} for each in facts["devices"]]
+    trial = replace(run.trials[0], facts={**facts, "devices": devices})
+    table = device_table(replace(run, trials=(trial,)))
+    assert table is not None
+    assert ("deterministic kernels only" in table.reading) is (deterministic is True)
 
 
 def test_a_cross_check_that_was_not_configured_has_no_column(run: Run) -> None:

@@ -60,6 +60,7 @@ def test_file_paths_may_be_long() -> None:
             {"compute": {"kind": "torch", "check_iteration": -1}},
             "compute.check_iteration: -1 is not a whole number from",
         ),
+        ({"compute": {"deterministic": True}}, "compute: deterministic: only torch computes on a device"),
         ({"compute": {"check_iteration": 0}}, "compute: check_iteration: only torch computes on a device"),
         ({"compute": {"forward": 50}}, "compute.forward: 50 has no unit: write a duration like 40ms"),
         ({"compute": {"forward": "-1ms"}}, "compute.forward: '-1ms' is negative"),
@@ -157,6 +158,15 @@ def test_document_has_compute_options_only_if_given() -> None:
     assert "options" not in parsed().document()["compute"]
     with pytest.raises(InputError, match=r"^exp\.yaml: compute: options: .*no option 'size': it takes none$"):
         parsed(compute={"options": {"size": 2}})
+
+
+def test_document_has_deterministic_kernels_only_if_they_are_asked_for() -> None:
+    torch = {"kind": "torch", "device": "cpu"}
+    document = parsed(compute=torch).document()
+    assert "deterministic" not in document["compute"]
+    assert parsed(compute={**torch, "deterministic": False}).document() == document
+    asked = parsed(compute={**torch, "deterministic": True}).document()
+    assert asked["compute"] == {**document["compute"], "deterministic": True}
 
 
 def test_document_fills_in_defaults_and_reads_back() -> None:

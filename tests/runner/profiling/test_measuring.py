@@ -2,18 +2,21 @@ import pytest
 import torch
 
 from runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand
-from runner.profiling.measuring import Measurement, Pace
+from runner.profiling.measuring import Measurement
 from runner.profiling.task import PromptsTask, StagesTask, profile_task
 from testbed.kernel.missing import MissingError
+from workloads.compute.device.determinism import choose_kernels
 from workloads.profiles.measured_conditions import DeviceState
+from workloads.profiling.repeats import Pace
 from workloads.profiling.stage_measurement import StageDriver
 
-PACE = Pace(repeats=7, warmup_ns=0, repeat_ns=0, threads=1)
+PACE = Pace(repeats=7, warmup_ns=0, repeat_ns=0)
 TOY = "hidden=16,context=8,heads=2,vocabulary=32"
 
 
 class Gpu(DeviceAtHand):
     kind, name, driver = "cuda", "NVIDIA H200", "570"
+    state_interval_s = 1.0
 
     def free_bytes(self) -> int:
         return 2**40
@@ -40,8 +43,58 @@ def test_a_profile_records_device_and_versions(monkeypatch: pytest.MonkeyPatch) 
         assert f"{TOY}, {position} stage of 1 layer: 14 repeats" in lines
 
 
+class Slowing(CpuAtHand):
+    """A device whose clock falls with every look at it, and that is throttled once."""
+
+    state_interval_s = 0.001
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def state(self) -> DeviceState:
+        self.looks += 1
+        throttled = ("power cap",) if self.looks == 3 else ()
+        return DeviceState(
+            clock_hz=10**9 - self.looks, memory_clock_hz=None, temperature_c=None, power_w=None, throttled=throttled
+        )
+
+
+def test_clocks_are_sampled_while_figures_are_measured() -> None:
+    device = Slowing()
+    profile = Measurement(device, PACE, lambda _: None).stages(stages_task())
+    conditions = profile.conditions
+    assert conditions is not None
+    assert conditions.during is not None
+    assert conditions.ceiling.clocks is not None
+    assert conditions.during.samples >= 6
+    assert conditions.during.lowest_hz == 10**9 - device.looks + 1
+    assert conditions.throttled == ("power cap",)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_the_choice_of_kernels_is_recorded_and_holds_while_stages_are_measured(
+    deterministic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[bool] = set()
+    real = StageDriver.passes
+
+    def passes(self: StageDriver, count: int) -> dict[str, int]:
+        seen.add(torch.are_deterministic_algorithms_enabled())
+        return real(self, count)
+
+    monkeypatch.setattr(StageDriver, "passes", passes)
+    try:
+        profile = Measurement(CpuAtHand(), PACE, lambda _: None, deterministic=deterministic).stages(stages_task())
+    finally:
+        choose_kernels(deterministic=False)
+    assert profile.conditions is not None
+    assert profile.conditions.deterministic is deterministic
+    assert seen == {deterministic}
+
+
 def test_prompts_make_a_profile_of_the_layers_that_were_measured() -> None:
-    task = profile_task(["llama-tiny"], "cpu", layers=2, prompts=[4, 8, 16])
+    task = profile_task(["llama-tiny"], "cpu", layers=2, prompts=[4, 8, 16], chunk=3)
     assert isinstance(task, PromptsTask)
     profile = Measurement(CpuAtHand(), PACE, lambda _: None).prompts(task)
     assert profile.model.layers == 2
@@ -49,6 +102,7 @@ def test_prompts_make_a_profile_of_the_layers_that_were_measured() -> None:
     for prompt in profile.prompts:
         assert prompt.measured is not None
         assert prompt.measured.median_ns == prompt.time_ns
+    assert [(chunk.tokens, chunk.prior_tokens) for chunk in profile.chunks] == [(3, 4), (3, 8)]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this torch sees a GPU")

@@ -53,6 +53,13 @@ def test_some_layers_stand_for_all_without_the_embedding() -> None:
     assert prompts_task("llama-8b", layers=32).layers == range(32)
 
 
+def test_chunks_are_measured_after_every_length_that_leaves_room_in_the_longest_prompt() -> None:
+    on_gpu = [(512, prior_tokens) for prior_tokens in (128, 256, 512, 1024, 2048, 4096)]
+    assert list(prompts_task("llama-8b", "cuda").chunks) == on_gpu
+    assert prompts_task("llama-tiny", prompts=[16, 64, 256], chunk=192).chunks == ((192, 16), (192, 64))
+    assert prompts_task("llama-tiny", prompts=[16, 20, 24]).chunks == ((8, 16),)
+
+
 def test_prompts_are_sorted_and_each_is_there_once() -> None:
     assert prompts_task("llama-tiny", prompts=[64, 16, 64, 256]).prompts == (16, 64, 256)
 
@@ -72,6 +79,9 @@ def test_prompts_are_sorted_and_each_is_there_once() -> None:
         (["llama-8b"], {"layers": 33}, r"^--layers: llama-8b has 1 to 32, not 33"),
         (["llama-8b"], {"precision": "fp32"}, r"^--precision: llama-8b is in bf16: leave it out"),
         (["llama-8b"], {"prompts": [128, 128, 256]}, r"^--prompts: give 3 lengths or more"),
+        (["gpt-a"], {"chunk": 64}, r"^--chunk: only a model for inference prefills: give llama-8b or "),
+        (["llama-8b"], {"prompts": [8, 16, 32], "chunk": 25}, r"^--chunk: a chunk of 25 tokens .*: give 1 to 24$"),
+        (["llama-8b"], {"chunk": 0}, r"^--chunk: a chunk of 0 tokens"),
         (["llama-8b"], {"prompts": [0, 128, 256]}, r"^--prompts: give 3 lengths or more, each 1 or above"),
     ],
 )

@@ -30,6 +30,18 @@ def test_kernels_count_but_for_copies_and_communication() -> None:
     assert profiled_busy_ns(events, on_device=True) == 160
 
 
+def test_kernels_of_prefill_in_a_stream_of_its_own_do_not_count() -> None:
+    events = [
+        ProfiledEvent("wanbed forward", 0, 1000, is_mark=True, stream=1),
+        ProfiledEvent("wanbed forward", 100, 300, on_device=True, is_mark=True, stream=7),
+        ProfiledEvent("sm90_gemm", 100, 200, on_device=True, stream=7),
+        ProfiledEvent("flash_fwd_kernel", 250, 900, on_device=True, stream=13),
+        ProfiledEvent("somebody's own", 250, 900, on_device=True, is_mark=True, stream=13),
+        ProfiledEvent("flash_bwd_kernel", 400, 450, on_device=True, stream=7),
+    ]
+    assert profiled_busy_ns(events, on_device=True) == 150
+
+
 moments = st.integers(0, 60)
 intervals = st.lists(st.tuples(moments, moments).map(sorted), max_size=8)
 

@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.profile_files import load_prefill_profile
-from workloads.prefill.profile_fit import TimedChunk, error_on, fit_chunks, fit_profile
+from workloads.prefill.profile_fit import Points, TimedChunk, error_on, fit_chunks
 
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 LAYERS_OF_70B = 80
+
+
+def fit_prompts(points: Points, layers: int, *, source: str) -> PrefillProfile:
+    return fit_chunks([TimedChunk(tokens, 0, time_ns) for tokens, time_ns in points], layers, source=source)
 
 
 def points_of(profile: PrefillProfile, layers: int) -> list[tuple[int, int]]:
@@ -30,7 +34,7 @@ def test_times_that_follow_the_formula_are_fitted_by_their_own_figures(
     fixed_ns: float, per_token_ns: float, per_token_pair_ns: float, layers: int
 ) -> None:
     true = PrefillProfile(fixed_ns, per_token_ns, per_token_pair_ns, source="true", measured=True)
-    fitted = fit_profile(points_of(true, layers), layers, source="a test")
+    fitted = fit_prompts(points_of(true, layers), layers, source="a test")
     assert fitted.fixed_ns == pytest.approx(fixed_ns, rel=1e-2, abs=10)
     assert fitted.per_token_ns == pytest.approx(per_token_ns, rel=1e-2)
     assert fitted.per_token_pair_ns == pytest.approx(per_token_pair_ns, rel=1e-2, abs=1e-4)
@@ -47,7 +51,7 @@ def test_no_other_figures_near_the_fit_are_nearer_to_the_times(times_ns: list[in
         return sum(((fixed + linear * n + square * n * n / 2) / time_ns - 1) ** 2 for n, time_ns in points)
 
     try:
-        fitted = fit_profile(points, 1, source="a test")
+        fitted = fit_prompts(points, 1, source="a test")
     except ValueError:
         best, found = (0.0, 0.0, 0.0), len(points) * 1.0
     else:
@@ -71,7 +75,7 @@ def test_the_error_is_reported_of_every_point() -> None:
 
 
 def test_a_fit_is_measured_and_names_its_source() -> None:
-    fitted = fit_profile([(1, 10), (2, 20), (4, 41)], 1, source="three prompts")
+    fitted = fit_prompts([(1, 10), (2, 20), (4, 41)], 1, source="three prompts")
     assert fitted.measured
     assert fitted.source == "three prompts"
     assert fitted.error is not None
@@ -90,7 +94,7 @@ def test_a_fit_is_measured_and_names_its_source() -> None:
 )
 def test_points_that_fit_nothing_are_refused(points: list[tuple[int, int]], layers: int, refusal: str) -> None:
     with pytest.raises(ValueError, match=f"^{refusal}"):
-        fit_profile(points, layers, source="a test")
+        fit_prompts(points, layers, source="a test")
 
 
 def measured_points(public_data: Path, hardware: str, gpus: int) -> list[tuple[int, int]]:
@@ -132,10 +136,10 @@ def test_published_times_are_fitted_and_those_held_out_are_met(
 ) -> None:
     points = measured_points(public_data, hardware, gpus)
     assert [tokens for tokens, _ in points] == list(SIZES)
-    on_all = fit_profile(points, LAYERS_OF_70B, source="all sizes").error
+    on_all = fit_prompts(points, LAYERS_OF_70B, source="all sizes").error
     assert on_all is not None
     assert on_all.max < met.worst_fit
-    held_out = error_on(fit_profile(points[::2], LAYERS_OF_70B, source="half"), points[1::2], LAYERS_OF_70B)
+    held_out = error_on(fit_prompts(points[::2], LAYERS_OF_70B, source="half"), points[1::2], LAYERS_OF_70B)
     assert held_out.mean < met.mean_held_out
     assert held_out.max < met.worst_held_out
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.profiles.measured_conditions import ceiling_of, measured_time
+from workloads.profiles.measured_conditions import MeasuredConditions, ceiling_of, measured_time
 
 
 def test_the_spread_is_the_distance_of_the_quartiles_over_the_median() -> None:
@@ -26,3 +26,20 @@ def test_any_times_have_a_median_among_them_and_a_spread(times_ns: list[int]) ->
 
 def test_the_ceiling_is_two_cubes_in_the_median_time() -> None:
     assert ceiling_of(1000, [2_000_000_000] * 7).flops_per_s == pytest.approx(1e9)
+
+
+def test_conditions_of_files_without_kernels_and_clocks_are_read() -> None:
+    state = {"clock_hz": 1, "memory_clock_hz": None, "temperature_c": None, "power_w": None}
+    conditions = MeasuredConditions.model_validate(
+        {
+            "measured_at": "2026-01-01T00:00:00+00:00",
+            "driver": None,
+            "versions": {},
+            "threads": 1,
+            "ceiling": ceiling_of(8, [1] * 7).model_dump(exclude={"clocks"}),
+            "before": state,
+            "after": {**state, "throttled": ("thermal limit",)},
+        }
+    )
+    assert (conditions.deterministic, conditions.during, conditions.ceiling.clocks) == (None, None, None)
+    assert conditions.throttled == ("thermal limit",)

@@ -2,6 +2,7 @@ import torch
 
 from workloads.compute.device.torch_device import CpuDevice
 from workloads.profiling.matrix_product import ProductTimes, measure_product
+from workloads.profiling.repeats import Pace
 
 
 class Counting(CpuDevice):
@@ -28,11 +29,11 @@ class Counting(CpuDevice):
 
 
 def test_the_time_is_that_of_one_product_however_many_are_timed_at_once() -> None:
-    found = measure_product(Counting(500_000), torch.float32, 16, 7, warmup_ns=0, repeat_ns=5_000_000)
+    found = measure_product(Counting(500_000), torch.float32, 16, Pace(7, 0, 5_000_000))
     assert found == ProductTimes(16, (500_000,) * 7)
 
 
 def test_products_use_the_configured_precision() -> None:
-    found = measure_product(CpuDevice(), torch.bfloat16, 8, 7, warmup_ns=0, repeat_ns=0)
+    found = measure_product(CpuDevice(), torch.bfloat16, 8, Pace(7, 0, 0))
     assert found.size == 8
     assert min(found.repeats_ns) > 0

@@ -5,15 +5,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import torch
 
 from tests.support.workloads.fake_gpu import FakeEvent, FakeGpu, FakeGpuDevice
 from workloads.compute import torch_compute
 from workloads.compute.device import device_measurement
 from workloads.compute.span_timer import EventTimer
+from workloads.compute.tensor_bytes import as_tensor
 from workloads.compute.torch_compute import TorchCompute
 from workloads.compute.torch_work import TorchWork
 from workloads.model.gpt_config import GptConfig
 from workloads.profiling import stage_measurement
+from workloads.profiling.repeats import Pace
 from workloads.profiling.stage_measurement import StageDriver, measure_stage
 from workloads.schedules.action import ActionKind
 
@@ -31,6 +34,7 @@ WORK = TorchWork(
     seed=0,
     learning_rate=1e-3,
 )
+QUICK = Pace(7, 0, 0)
 LATE_NS = 50_000_000
 ACTIONS = {"forward", "recompute", "backward", "backward_input", "backward_weight", "optimizer"}
 
@@ -40,7 +44,7 @@ ACTIONS = {"forward", "recompute", "backward", "backward_input", "backward_weigh
 def test_every_action_of_every_stage_is_measured_in_every_repeat(stage: int, precision: str) -> None:
     lines: list[None] = []
     work = replace(WORK, stage=stage, precision=precision)
-    found = measure_stage(work, 7, warmup_ns=0, repeat_ns=0, progress=lambda: lines.append(None))
+    found = measure_stage(work, QUICK, lambda: lines.append(None))
     assert set(found) == ACTIONS
     assert all(len(figures) == 7 and min(figures) > 0 for figures in found.values())
     assert len(lines) == 14
@@ -109,17 +113,45 @@ def test_a_stage_alone_is_measured_too() -> None:
     assert set(StageDriver(work).passes(1)) == {"forward", "recompute", "backward", "optimizer"}
 
 
-def test_one_computation_is_gone_when_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_is_built_once_and_gone_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[weakref.ref[TorchCompute]] = []
-    alive: list[int] = []
 
     class Watched(TorchCompute):
         def __init__(self, work: TorchWork, release: Callable[[memoryview], None]) -> None:
-            alive.append(sum(one() is not None for one in made))
             super().__init__(work, release)
             made.append(weakref.ref(self))
 
     monkeypatch.setattr(stage_measurement, "TorchCompute", Watched)
-    measure_stage(WORK, 7, warmup_ns=0, repeat_ns=0)
-    assert alive == [0, 0]
-    assert [one() for one in made] == [None, None]
+    measure_stage(WORK, QUICK)
+    assert [one() for one in made] == [None]
+
+
+def test_the_parts_of_backwards_are_measured_after_whole_ones() -> None:
+    driver = StageDriver(WORK)
+    driver.passes(1)
+    driver.split_backwards()
+    assert set(driver.passes(1)) == ACTIONS - {"backward"}
+
+
+@pytest.mark.parametrize("stage", range(3))
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_no_step_of_a_measurement_changes_a_weight(stage: int, precision: str) -> None:
+    driver = StageDriver(replace(WORK, stage=stage, precision=precision, learning_rate=0.1))
+    weights = driver._compute._parameters.weights
+    before = weights.clone()
+    for _ in range(40):
+        driver.passes(3)
+    torch.testing.assert_close(weights, before, rtol=0, atol=1e-15)
+
+
+def test_payloads_are_in_the_memory_that_a_rank_receives_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[memoryview] = []
+
+    def receive_buffer(_: TorchCompute, size_bytes: int) -> memoryview:
+        made.append(memoryview(bytearray(b"\xff" * size_bytes)))
+        return made[-1]
+
+    monkeypatch.setattr(TorchCompute, "receive_buffer", receive_buffer)
+    driver = StageDriver(WORK)
+    assert [driver._activation is made[0], driver._gradient is made[1]] == [True, True]
+    assert all(as_tensor(payload, torch.float32).isfinite().all() for payload in made)

@@ -31,7 +31,8 @@ class ComputeConfig:
     - ``seed``: for the initial weights and the synthetic tokens.
     - ``model``: None unless the back end trains one.
     - ``text``: the file that tokens are read from, None for synthetic tokens.
-    - ``device``, ``threads``, ``check_iteration``: as in the experiment file, None if it does not set them.
+    - ``device``, ``threads``, ``check_iteration``, ``deterministic``: as in the experiment file, None if it does not
+      set them.
     """
 
     backend: str
@@ -49,6 +50,7 @@ class ComputeConfig:
     device: str | None = None
     threads: int | None = None
     check_iteration: int | None = None
+    deterministic: bool | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
 

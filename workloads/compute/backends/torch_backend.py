@@ -66,4 +66,5 @@ def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchW
         split_backward=ActionKind.BACKWARD_INPUT in actions,
         threads=config.threads or 1,
         check_iteration=config.check_iteration,
+        deterministic=bool(config.deterministic),
     )

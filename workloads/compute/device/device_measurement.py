@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from results.records.span_log import DeviceRecord
+from workloads.compute.device.determinism import kernels_are_deterministic
 from workloads.compute.device.staging import Staging
 from workloads.compute.device.torch_device import TorchDevice
 from workloads.compute.profiler_check import ProfilerCheck
@@ -60,4 +61,5 @@ class DeviceMeasurement:
             check_iteration=None if self._checked_ns is None else self._check_iteration,
             check_spans_ns=spans_ns,
             check_profiler_ns=profiler_ns,
+            deterministic=kernels_are_deterministic(),
         )

@@ -1,6 +1,5 @@
 """The devices that torch computes on: copy tensors to and from them, and time their work."""
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -73,8 +72,7 @@ class CudaDevice(TorchDevice):
     """The current GPU. Bytes are copied to and from it through pinned memory.
 
     The interval of ``timed`` ends when the host has seen the device finish. Its length is the time on the device
-    between an event recorded before the work and one recorded after it. torch is set to refuse non-deterministic
-    kernels. Raises ValueError if torch finds no GPU.
+    between an event recorded before the work and one recorded after it. Raises ValueError if torch finds no GPU.
     """
 
     shares_memory = False
@@ -82,9 +80,6 @@ class CudaDevice(TorchDevice):
     def __init__(self) -> None:
         if not torch.cuda.is_available():
             raise ValueError("device: torch sees no GPU here, take cpu or auto")
-        # cuBLAS sums in a fixed order only with a fixed workspace. Set it before the first use of cuBLAS.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
         self.device = torch.device("cuda", torch.cuda.current_device())
         self.runtime = CudaRuntime(self.device)
 

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from workloads.compute.device.determinism import choose_kernels
 from workloads.compute.device.torch_device import create_device
 from workloads.compute.tensor_bytes import as_bytes
 from workloads.inference.decode import greedy_token
@@ -16,7 +17,8 @@ from workloads.inference.prompt_tokens import prompt_tokens
 from workloads.prefill.bubbles.bubble_filler import Run
 from workloads.prefill.messages import Piece
 
-_WARM_UP_TOKENS = 8
+WARM_UP_CHUNKS = 2
+"""The chunks of the warm-up: a first one, and one after prior tokens, which runs other kernels."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,16 @@ class PrefillCompute:
     """Computes the layers ``layers`` of the work's model, beside training's computation.
 
     On a GPU everything runs on a separate stream. A sequence has a cache from its first layer here until the results of
-    its last piece have been taken. The constructor creates the weights and runs every kernel once. After that, all
-    calls must come from one thread.
+    its last piece have been taken. The constructor creates the weights and runs chunks of ``warm_up_tokens``, because
+    the kernels and their preparation depend on the size. After that, all calls must come from one thread.
 
-    The number of torch's threads is set for the whole process. Raises ValueError if the device is not available, or if
-    the model does not have these layers.
+    The number of torch's threads and the choice of kernels are set for the whole process. Raises ValueError if the
+    device is not available, or if the model does not have these layers.
     """
 
-    def __init__(self, work: InferenceWork, layers: range) -> None:
+    def __init__(self, work: InferenceWork, layers: range, warm_up_tokens: int = 8) -> None:
         torch.set_num_threads(work.threads)
+        choose_kernels(deterministic=work.deterministic)
         self._work = work
         self._device = create_device(work.device)
         self._stream = self._device.own_stream()
@@ -69,7 +72,7 @@ class PrefillCompute:
             self._stage = InferenceStage(
                 work.model, layers, seed=work.seed, device=self._device, precision=work.precision
             )
-        self.time_chunks(_WARM_UP_TOKENS, 2)
+        self.time_chunks(warm_up_tokens, WARM_UP_CHUNKS)
 
     def input_arrived(self, request: int, chunk: int, payload: memoryview) -> None:
         """Keep the activation from the previous stage, on the CPU without a copy of ``payload``."""
@@ -117,12 +120,12 @@ class PrefillCompute:
         return PieceResults(activation, cache, first_token)
 
     def time_chunks(self, tokens: int, chunks: int) -> list[int]:
-        """Compute a dummy prompt of ``chunks`` chunks. Return each chunk's mean time in one layer, in nanoseconds."""
+        """Compute a prompt of ``chunks`` chunks of random tokens. Return each one's mean time in one layer, in ns."""
         taken_ns = []
         with self._stream():
             cache = self._stage.new_cache(tokens * chunks)
             for _ in range(chunks):
-                chunk = self._stage.begin_chunk(cache, self._any_inputs(tokens), cache.tokens)
+                chunk = self._stage.begin_chunk(cache, self._random_inputs(tokens), cache.tokens)
                 count = chunk.layers_left
                 times_ns = [self._device.timed(partial(_step, chunk)) for _ in range(count)]
                 taken_ns.append(sum(end_ns - start_ns for start_ns, end_ns in times_ns) // count)
@@ -135,10 +138,13 @@ class PrefillCompute:
             return torch.tensor(prompt[prior_tokens : prior_tokens + tokens])
         return self._inputs[piece.request, piece.chunk][start : start + tokens]
 
-    def _any_inputs(self, tokens: int) -> Tensor:
+    def _random_inputs(self, tokens: int) -> Tensor:
+        # Not zeros: the power of matrix products, and so a GPU's clock, depends on the values.
+        model = self._work.model
+        generator = torch.Generator().manual_seed(self._work.seed)
         if self._stage.is_first:
-            return torch.zeros(tokens, dtype=torch.int64)
-        return torch.zeros(tokens, self._work.model.hidden, dtype=self._stage.dtype)
+            return torch.randint(model.vocabulary, (tokens,), generator=generator)
+        return torch.randn(tokens, model.hidden, generator=generator).to(self._stage.dtype)
 
 
 def _step(chunk: PrefillChunk) -> None:

@@ -20,4 +20,5 @@ def serving_gpu(config: GpuServingConfig) -> SharedGpu:
     from workloads.serving.gpu.computed_gpu import ComputedGpu  # noqa: PLC0415
     from workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
 
-    return ComputedGpu(config.gpu, filler, PrefillCompute(config.inference, config.layers))
+    prefill = PrefillCompute(config.inference, config.layers, config.settings.chunk_tokens)
+    return ComputedGpu(config.gpu, filler, prefill)

@@ -1,6 +1,7 @@
 """Run ``wanbed profile`` on the CPU. Its file drives a simulation and the plan of a replay."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from runner.cli.command_line import app
 from runner.planner.experiment_file import load_experiment
+from workloads.compute.device.determinism import choose_kernels
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.prefill.profile_files import load_prefill_profile
 from workloads.profiles.catalogue import load_profile
@@ -93,7 +95,40 @@ def test_a_measured_prefill_profile_is_fitted_to_its_prompts(tmp_path: Path) -> 
     fitted = load_prefill_profile(str(path), INFERENCE_MODELS["llama-tiny"])
     assert fitted.measured
     assert fitted.error is not None
-    assert (fitted.error.points, fitted.error.least_tokens, fitted.error.most_tokens) == (3, 8, 192)
+    assert (fitted.error.points, fitted.error.least_tokens, fitted.error.most_tokens) == (5, 8, 192)
+    assert "chunk of 64 tokens after 8" in done.stdout
+    assert "chunk of 64 tokens after 64" in done.stdout
+
+
+def test_the_ceilings_spread_clocks_and_kernels_are_shown(tmp_path: Path) -> None:
+    try:
+        done = profile(TOY, *QUICK, "--deterministic", "--output", tmp_path / "toy.json")
+    finally:
+        choose_kernels(deterministic=False)
+    assert re.search(r"^ceiling: .* GFLOP/s, spread .*%, the product of two", done.stdout, re.MULTILINE)
+    assert "kernels: only those that give the same bits in every run\n" in done.stdout
+    conditions = json.loads((tmp_path / "toy.json").read_text())["conditions"]
+    assert conditions["deterministic"] is True
+    assert conditions["during"]["samples"] >= 6
+    assert conditions["ceiling"]["clocks"]["samples"] >= 1
+
+
+@pytest.mark.parametrize("deterministic", [True, False, None])
+def test_a_run_says_that_its_times_were_measured_with_deterministic_kernels(
+    deterministic: bool | None, tmp_path: Path, measured_toy: tuple[Path, dict[str, Any]]
+) -> None:
+    document = json.loads(measured_toy[0].read_text())
+    document["conditions"]["deterministic"] = deterministic
+    (tmp_path / "toy.json").write_text(json.dumps(document))
+    file = experiment(tmp_path, kind="replay", profile="./toy.json")
+    done = CliRunner().invoke(app, ["simulate", str(file), "--runs", str(tmp_path / "runs")])
+    assert done.exit_code == 0, done.output
+    line = "wanbed: compute.profile ./toy.json: measured with deterministic kernels only, which are slower on a GPU "
+    assert (line in done.stderr) is (deterministic is True)
+    (manifest,) = (tmp_path / "runs").glob("*/manifest.json")
+    (point,) = json.loads(manifest.read_text())["sweep_points"]
+    assert point["profile_conditions"]["deterministic"] is deterministic
+    assert point["profile_conditions"]["versions"]["torch"] == document["conditions"]["versions"]["torch"]
 
 
 def test_a_dry_run_lists_measurements_and_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
+from runner.resolve.prefill.computed_prefill import inference_work
 from testbed.network.address_book import AddressBook
 from workloads.compute.backends.torch_backend import torch_work
 from workloads.compute.replay import ReplayDurations
+from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.message import Message, MessageKind
 from workloads.rank_config import RankConfig, read_rank_config
 from workloads.schedules.action import Action, ActionKind
@@ -219,6 +221,16 @@ def test_torch_is_reported_which_iteration_the_profiler_watches() -> None:
     assert [plan.compute.check_iteration for plan in planned(of)] == [1] * 4
     of = point(model="gpt-tiny", compute={"kind": "torch"}, training=training)
     assert [plan.compute.check_iteration for plan in planned(of)] == [None] * 4
+
+
+@pytest.mark.parametrize(("written", "deterministic"), [({}, False), ({"deterministic": True}, True)])
+def test_torch_is_told_whether_kernels_are_to_be_deterministic(written: dict[str, bool], deterministic: bool) -> None:
+    of = point(model="gpt-tiny", compute={"kind": "torch", **written}, training={"precision": "fp32"})
+    works = [torch_work(plan.compute, tuple(ActionKind)) for plan in planned(of)]
+    assert {work.deterministic for work in works} == {deterministic}
+    served = inference_work(of.spec, INFERENCE_MODELS["llama-tiny"])
+    assert served is not None
+    assert served.deterministic is deterministic
 
 
 def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective() -> None:

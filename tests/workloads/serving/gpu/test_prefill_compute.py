@@ -6,11 +6,17 @@ import torch
 from tests.support.workloads.prefill_by_hand import whole_model
 from tests.support.workloads.reference_llama import SEED, TINY
 from workloads.inference.decode import greedy_token
+from workloads.inference.inference_stage import InferenceStage, PrefillChunk
 from workloads.inference.inference_work import InferenceWork
+from workloads.inference.key_value_cache import KVCache
 from workloads.inference.prompt_tokens import prompt_tokens
 from workloads.prefill.bubbles.bubble_filler import Run
 from workloads.prefill.messages import Piece
+from workloads.prefill.prefill_profile import PrefillProfile
+from workloads.prefill.prefill_settings import PrefillSettings
 from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
+from workloads.serving.gpu.serving_gpu import serving_gpu
+from workloads.serving.serving_configs import Endpoint, GpuServingConfig
 
 WORK = InferenceWork(TINY, SEED, "cpu")
 LAYERS = TINY.layers
@@ -90,3 +96,52 @@ def test_dummy_chunks_are_timed_and_leave_no_state() -> None:
     assert all(time_ns > 0 for time_ns in compute.time_chunks(1, 2))
     later = PrefillCompute(WORK, range(3, LAYERS))
     assert all(time_ns > 0 for time_ns in later.time_chunks(16, 2))
+
+
+@pytest.mark.parametrize("layers", [range(2), range(3, 5)])
+def test_the_warm_up_runs_chunks_of_random_values_of_the_given_size_with_and_without_prior_tokens(
+    layers: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[tuple[int, int]] = []
+    real = InferenceStage.begin_chunk
+
+    def kept(self: InferenceStage, cache: KVCache, inputs: torch.Tensor, prior_tokens: int) -> PrefillChunk:
+        begun.append((len(inputs), prior_tokens))
+        assert len(inputs.unique()) > len(inputs) / 2
+        return real(self, cache, inputs, prior_tokens)
+
+    monkeypatch.setattr(InferenceStage, "begin_chunk", kept)
+    PrefillCompute(WORK, layers, 48)
+    assert begun == [(48, 0), (48, 48)]
+
+
+def test_a_gpu_of_a_service_is_warmed_up_with_the_services_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[int] = []
+    real = PrefillCompute.time_chunks
+
+    def kept(self: PrefillCompute, tokens: int, chunks: int) -> list[int]:
+        timed.append(tokens)
+        return real(self, tokens, chunks)
+
+    monkeypatch.setattr(PrefillCompute, "time_chunks", kept)
+    nowhere = Endpoint("", "", 0)
+    serving_gpu(
+        GpuServingConfig(
+            gpu=0,
+            pooled=True,
+            model=TINY,
+            profile=PrefillProfile(0.0, 1.0, 0.0, source="a test", measured=False),
+            settings=PrefillSettings(slo_ns=1, chunk_tokens=37),
+            stages=LAYERS,
+            kv_token_bytes=1,
+            activation_token_bytes=1,
+            listen=nowhere,
+            controller=nowhere,
+            decodes=(nowhere,),
+            following=None,
+            datacenters=1,
+            counts="",
+            inference=WORK,
+        )
+    )
+    assert timed == [37]

@@ -1,0 +1,71 @@
+"""How fast initial weights are drawn: on one core and on all, beside one call of torch for each parameter.
+
+Seconds are medians of repeats that take turns, so that a busy machine slows all of them alike.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+from workloads.model.normal_weights import NormalWeights, _generator_of, draw_weights
+
+REPEATS = 5
+HIDDEN = 4096
+SHAPES = 2 * [(3 * HIDDEN, HIDDEN), (HIDDEN, HIDDEN), (4 * HIDDEN, HIDDEN), (HIDDEN, 4 * HIDDEN)]
+"""Two layers of gpt-a: 403 million weights."""
+DEVIATION = 0.02
+MAX_RATIO_ONE_CORE = 0.9
+MAX_RATIO_EACH_CORE = 1.3
+"""All cores may take this many times the share of one core in the time."""
+
+
+def at_once(weights: list[NormalWeights]) -> None:
+    for each in weights:
+        exact = torch.empty(each.tensor.shape, dtype=torch.float32)
+        each.tensor.copy_(exact.normal_(0, each.deviation, generator=_generator_of(0, each.name)))
+
+
+def on_one_core(weights: list[NormalWeights]) -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        draw_weights(weights, 0)
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def on_all_cores(weights: list[NormalWeights]) -> None:
+    draw_weights(weights, 0)
+
+
+def test_weights() -> None:
+    torch.set_num_threads(1)
+    ways: list[Callable[[list[NormalWeights]], None]] = [at_once, on_one_core, on_all_cores]
+    seconds: dict[str, list[float]] = {way.__name__: [] for way in ways}
+    for _ in range(REPEATS):
+        drawn = []
+        for way in ways:
+            weights = [
+                NormalWeights(f"layers.{number}.weight", torch.zeros(shape, dtype=torch.bfloat16), DEVIATION)
+                for number, shape in enumerate(SHAPES)
+            ]
+            start_s = time.perf_counter()
+            way(weights)
+            seconds[way.__name__].append(time.perf_counter() - start_s)
+            drawn.append(weights)
+        for at_once_each, *others in zip(*drawn, strict=True):
+            assert all(torch.equal(at_once_each.tensor, each.tensor) for each in others)
+    count = sum(rows * columns for rows, columns in SHAPES)
+    cores = len(os.sched_getaffinity(0))
+    middle = {name: median(each) for name, each in seconds.items()}
+    print(f"\n{count / 1e6:.0f} million weights in bf16, {cores} cores")
+    for name, each_s in middle.items():
+        ratio = each_s / middle["at_once"]
+        print(f"{name:13s} {each_s:5.2f} s, {count / each_s / 1e6:4.0f} M/s, {ratio:4.2f} of at_once")
+    assert middle["on_one_core"] < MAX_RATIO_ONE_CORE * middle["at_once"]
+    if cores > 1:
+        # Eight parameters of unequal size keep no more than four cores busy.
+        assert middle["on_all_cores"] < MAX_RATIO_EACH_CORE * middle["on_one_core"] / min(cores, 4)

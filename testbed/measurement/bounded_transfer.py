@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.kernel.namespace import inside
+from testbed.measurement.namespace_buffers import namespace_buffers
+from testbed.rights.receive_windows import windows_held
 
 if TYPE_CHECKING:
     from testbed.testbed import Testbed
@@ -72,6 +74,11 @@ class Ends:
         one, other = (topology.host(name).datacenter for name in (self.source, self.destination))
         ways = topology.path(one, other), topology.path(other, one)
         return sum(way.latency_ns + way.impairments.delay_spread_ns for way in ways) / 1e9
+
+    @property
+    def namespaces(self) -> tuple[str, str]:
+        """The network namespaces of the two hosts."""
+        return self.testbed.namespace(self.source), self.testbed.namespace(self.destination)
 
     def socket(self, host: str, kind: int) -> socket.socket:
         """Open a socket on one of the two hosts, bound to its address."""
@@ -188,9 +195,13 @@ def connected(
     if buffer_bytes is not None:
         buffer_bytes = min(BUFFER_MAX_BYTES, buffer_bytes)
     patience_s = _CONNECTING_S + _CONNECTING_ROUNDS * ends.rtt_s
-    with ExitStack() as held:
+    forced = buffer_bytes is not None and windows_held()
+    with ExitStack() as held, ExitStack() as making:
+        if buffer_bytes is not None and not forced:
+            sizes = {"receive_bytes": buffer_bytes, "send_bytes": 2 * buffer_bytes}
+            making.enter_context(namespace_buffers(ends.namespaces, **sizes))
         listener = held.enter_context(ends.socket(ends.destination, socket.SOCK_STREAM))
-        if buffer_bytes is not None:
+        if forced:
             # The kernel doubles the requested size.
             listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes // 2)
         listener.listen(connections)
@@ -198,7 +209,7 @@ def connected(
         senders, receivers = [], []
         for _ in range(connections):
             sender = held.enter_context(ends.socket(ends.source, socket.SOCK_STREAM))
-            if buffer_bytes is not None:
+            if forced:
                 sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, buffer_bytes)
             sender.settimeout(patience_s)
             try:
@@ -212,6 +223,7 @@ def connected(
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             senders.append(sender)
             receivers.append(receiver)
+        making.close()
         yield senders, receivers
 
 

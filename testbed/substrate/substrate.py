@@ -16,12 +16,15 @@ class SubstrateError(WanbedError):
 class SubstrateFacts:
     """Facts about a running substrate: ``name`` is ``kernel``, ``guest`` or ``unshaped``, ``kernel`` a kernel release.
 
-    ``trim_ns`` is the reduction of every WAN link's delay, which offsets the delay of the idle path itself.
+    ``trim_ns`` is the reduction of every WAN link's delay, which offsets the delay of the idle path itself. ``device``
+    is what connects a guest to hosts, ``tap`` or ``raw veth``, and ``guest_nice`` the nice value that it got.
     """
 
     name: str
     kernel: str
     trim_ns: int = 0
+    device: str | None = None
+    guest_nice: int | None = None
 
 
 class Substrate(Protocol):

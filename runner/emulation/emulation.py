@@ -128,7 +128,7 @@ def _remember(store: RunStore, point: SweepPoint, testbed: Testbed) -> None:
         "offloads": without_repetition(testbed.read_offloads()),
     }
     facts = testbed.facts
-    guest = {} if facts.device is None else {"device": facts.device, "guest_nice": facts.guest_nice}
+    guest = {} if facts.guest is None else {"guest": asdict(facts.guest)}
     substrate = {"name": facts.name, "reason": testbed.reason, "kernel": facts.kernel, **guest}
     rights = {"user_namespace": in_user_namespace(), "window_held": windows_held()}
     store.update_manifest({"substrate": substrate, "rights": rights, **_by_point(store, point, read_back)})

@@ -22,13 +22,14 @@ from typing import Any
 from testbed.claims.processes import MARKER
 from testbed.kernel.gateway_programming import link_index
 from testbed.kernel.link_counters import Counters, PortCounters
-from testbed.kernel.machine_load import process_tree_cpu_s
+from testbed.kernel.machine_load import process_tree, process_tree_cpu_s
 from testbed.kernel.namespace import open_netlink
 from testbed.network.gateway_plan import GatewayPlan
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.substrate.guest_agent import PLAN_FILE
+from testbed.substrate.guest_buffers import enlarge_buffers
 from testbed.substrate.guest_device import guest_device, guest_end, host_end
-from testbed.substrate.substrate import SubstrateError, SubstrateFacts
+from testbed.substrate.substrate import GuestFacts, SubstrateError, SubstrateFacts
 from wanbed.own_modules import module_command
 
 GUEST_PROGRAM = "linux.uml"
@@ -77,8 +78,15 @@ class GuestKernel:
                 self._hand_over(own, host_end(number), host_namespaces[port.host])
         finally:
             own.close()
-        nice = os.getpriority(os.PRIO_PROCESS, self._guest.pid)
-        return SubstrateFacts("guest", answer["ready"], device=self._device.name, guest_nice=nice)
+        return SubstrateFacts("guest", answer["ready"], guest=self._read_facts(self._guest.pid))
+
+    def _read_facts(self, pid: int) -> GuestFacts:
+        raw = self._device.tap_refusal is not None
+        return GuestFacts(
+            device=self._device.name,
+            nice=os.getpriority(os.PRIO_PROCESS, pid),
+            buffer_bytes=enlarge_buffers(process_tree(pid)) if raw else None,
+        )
 
     def read_counters(self) -> list[PortCounters]:
         """Read the counters of every WAN port."""

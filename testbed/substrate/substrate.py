@@ -13,18 +13,28 @@ class SubstrateError(WanbedError):
 
 
 @dataclass(frozen=True)
+class GuestFacts:
+    """What a gateway guest got: what connects it to hosts (``tap`` or ``raw veth``), and its nice value.
+
+    ``buffer_bytes`` is the size of the receive buffers of raw sockets, None if there are none or it is unknown.
+    """
+
+    device: str
+    nice: int
+    buffer_bytes: int | None
+
+
+@dataclass(frozen=True)
 class SubstrateFacts:
     """Facts about a running substrate: ``name`` is ``kernel``, ``guest`` or ``unshaped``, ``kernel`` a kernel release.
 
-    ``trim_ns`` is the reduction of every WAN link's delay, which offsets the delay of the idle path itself. ``device``
-    is what connects a guest to hosts, ``tap`` or ``raw veth``, and ``guest_nice`` the nice value that it got.
+    ``trim_ns`` is the reduction of every WAN link's delay, which offsets the delay of the idle path itself.
     """
 
     name: str
     kernel: str
     trim_ns: int = 0
-    device: str | None = None
-    guest_nice: int | None = None
+    guest: GuestFacts | None = None
 
 
 class Substrate(Protocol):

@@ -36,7 +36,7 @@ def enter_user_namespace() -> None:
     report_leftovers()
     log(_ENTERING)
     sys.stdout.flush()
-    os.execvp(ENTER[0], entering_command(sys.executable, sys.orig_argv))
+    os.execvp(ENTER[0], entering_command(sys.executable, sys.orig_argv))  # noqa: S606 - the same arguments again
 
 
 def entering_command(interpreter: str, original: Sequence[str]) -> list[str]:

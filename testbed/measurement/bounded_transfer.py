@@ -195,21 +195,21 @@ def connected(
     if buffer_bytes is not None:
         buffer_bytes = min(BUFFER_MAX_BYTES, buffer_bytes)
     patience_s = _CONNECTING_S + _CONNECTING_ROUNDS * ends.rtt_s
-    forced = buffer_bytes is not None and windows_held()
     with ExitStack() as held, ExitStack() as making:
-        if buffer_bytes is not None and not forced:
+        if buffer_bytes is not None and not windows_held():
+            # The kernel doubles the size that a socket requests, as below, but not a sysctl.
             sizes = {"receive_bytes": buffer_bytes, "send_bytes": 2 * buffer_bytes}
             making.enter_context(namespace_buffers(ends.namespaces, **sizes))
+            buffer_bytes = None
         listener = held.enter_context(ends.socket(ends.destination, socket.SOCK_STREAM))
-        if forced:
-            # The kernel doubles the requested size.
+        if buffer_bytes is not None:
             listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes // 2)
         listener.listen(connections)
         listener.settimeout(patience_s)
         senders, receivers = [], []
         for _ in range(connections):
             sender = held.enter_context(ends.socket(ends.source, socket.SOCK_STREAM))
-            if forced:
+            if buffer_bytes is not None:
                 sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, buffer_bytes)
             sender.settimeout(patience_s)
             try:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from testbed.rights.namespace_owner import UNMAPPED, owner_of
 
@@ -19,7 +20,13 @@ It takes a network namespace too: a process can return only to one that belongs 
 
 AS_ROOT = "run as root, or with sudo"
 WITH_CAPABILITIES = "give the container the capabilities SYS_ADMIN and NET_ADMIN, or run as a user other than root"
-ENABLE = "as root: sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000"
+_IN_CONTAINERS = "in a container a seccomp profile that allows unshare (docker run --security-opt seccomp=unconfined)"
+_SYSCTLS = {
+    "kernel.unprivileged_userns_clone": ("0", "1"),
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
+    "user.max_user_namespaces": ("0", "10000"),
+}
+"""Sysctls that may forbid user namespaces, each with the value that does and one that does not."""
 _TRIAL_LIMIT_S = 20.0
 
 
@@ -40,11 +47,16 @@ class HostsAllowed:
         return self.directly is not None and self.inside is None
 
     @property
+    def reason(self) -> str:
+        """Why hosts cannot be made in this process."""
+        return f"{self.directly}{'' if self.inside is None else f', and in a user namespace: {self.inside}'}"
+
+    @property
     def remedy(self) -> str:
         """What to do where hosts cannot be made in this process."""
         if self.by_entering:
             return f"start this program with `{' '.join(ENTER)}`, as the command does by itself; or {AS_ROOT}"
-        return WITH_CAPABILITIES if self.user_id == 0 else f"{AS_ROOT}; or, {ENABLE}"
+        return WITH_CAPABILITIES if self.user_id == 0 else f"{AS_ROOT}; or allow user namespaces: {_allowing()}"
 
 
 def hosts_allowed() -> HostsAllowed:
@@ -69,6 +81,16 @@ def _refusal(enter: Sequence[str]) -> str | None:
         return None
     lines = tried.stderr.strip().splitlines()
     return lines[-1] if lines else f"{(*enter, *make)[0]} ended with status {tried.returncode}"
+
+
+def _allowing(root: Path = Path("/proc/sys")) -> str:
+    """Return what allows user namespaces here: the sysctls that forbid them, or else what containers need."""
+    forbidding = [
+        f"{name}={allowed}"
+        for name, (forbidden, allowed) in _SYSCTLS.items()
+        if (path := root.joinpath(*name.split("."))).exists() and path.read_text().strip() == forbidden
+    ]
+    return f"as root, sysctl {' '.join(forbidding)}" if forbidding else _IN_CONTAINERS
 
 
 def in_user_namespace() -> bool:

@@ -93,7 +93,7 @@ def hosts_refused(name: str) -> Offer | None:
     allowed = None if in_virtual_time() else hosts_allowed()
     if allowed is None or allowed.directly is None:
         return None
-    return Offer(name, False, f"no namespaces for hosts: {allowed.directly}", allowed.remedy)
+    return Offer(name, False, f"no namespaces for hosts: {allowed.reason}", allowed.remedy)
 
 
 def choose_substrate(requested: str = "auto") -> Offer:
@@ -116,4 +116,5 @@ def choose_substrate(requested: str = "auto") -> Offer:
     if guest.available:
         return Offer(GUEST, True, f"{kernel.reason}, so {guest.reason}")
     remedy = guest.install if guest.install == kernel.install else f"{guest.install}; or {kernel.install}"
-    raise MissingError(f"no netem anywhere: {kernel.reason}; {guest.reason} ({remedy})")
+    reason = guest.reason if guest.reason == kernel.reason else f"{kernel.reason}; {guest.reason}"
+    raise MissingError(f"no netem anywhere: {reason} ({remedy})")

@@ -80,6 +80,8 @@ class EmulatedHost(Node):  # type: ignore[misc]
 
         The prompt replaces the host's name by ``address``, and programs started there have ``environment``.
         """
+        # Shows whose the host's namespaces are after the shell has ended, which it does when this process is killed.
+        self.cmd("(setsid sleep infinity < /dev/null > /dev/null 2>&1 &)")
         self.cmd("mount", "--bind", shlex.quote(str(hosts_file)), "/etc/hosts")
         # The interface is created without Mininet.
         known = Intf(HOST_INTERFACE, node=self, moveIntfFn=lambda *_: None, up=None)

@@ -124,6 +124,7 @@ def test_a_hosts_prompt_knows_its_address_its_hosts_file_and_its_environment(
     assert host.IP() == "10.1.0.2"
     assert [str(interface) for interface in host.intfList()] == ["eth0"]
     assert lines == [
+        ("(setsid sleep infinity < /dev/null > /dev/null 2>&1 &)",),
         ("mount", "--bind", "'/run/names of hosts'", "/etc/hosts"),
         ("export", "CUDA_VISIBLE_DEVICES='GPU-1 GPU-2'"),
     ]

@@ -46,7 +46,7 @@ TRAINED = {
     "name": "trained",
     "topology": {
         "datacenters": [{"name": name, "hosts": 1} for name in ("east", "central", "west")],
-        "wan": {"latency": "2ms", "rate": "100Mbit"},
+        "wan": {"latency": "20ms"},
     },
     "model": {"layers": 3, "hidden": 64, "context": 32, "heads": 4, "vocabulary": 256},
     "compute": {"kind": "torch", "device": "cpu", "checkpointing": False},

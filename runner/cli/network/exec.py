@@ -63,7 +63,6 @@ def exec_(
             check_command(each, path)
         if no_wan:
             _check_no_wan(point.spec.clock, substrate)
-            print(_NO_WAN, file=sys.stderr)
         if wants_guest(point.spec, substrate):
             raise typer.Exit(_exec_inside(file, host, command, written, also or []))
         joined = None if fresh or no_wan or in_user_namespace() else join_testbed(source_of(file), point.topology)
@@ -74,6 +73,8 @@ def exec_(
         else:
             # Only now: a testbed that is up can be joined from outside its user namespace, not from inside another.
             enter_user_namespace()
+            if no_wan:
+                print(_NO_WAN, file=sys.stderr)
             report_leftovers()
             with prefixed(f"{file}: "):
                 gpus = provision_gpus(point)

@@ -2,19 +2,28 @@
 
 import shutil
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from testbed.gpus.gpus import NVIDIA_DRIVER, Gpu, machine_gpus
 from testbed.gpus.nvml import BINDING_INSTALL
 from testbed.hosts.host_programs import HOST_PROGRAMS
-from testbed.substrate.probe import Offer, probe_guest, probe_kernel
+from testbed.rights.hosts_allowed import hosts_allowed
+from testbed.substrate.guest_device import guest_device
+from testbed.substrate.offers import machine_offers
+from testbed.substrate.probe import GUEST, Offer
+from testbed.tiers import Right, Tier, rights_lacking, tier_of
 from testbed.virtual_time.probe import VirtualTimeOffer, probe_virtual_time
 
-WITHOUT_NETEM = (
-    "no WAN can be emulated here; `wanbed simulate` and `wanbed profile` need none, and `wanbed exec --no-wan` runs "
-    "a program on hosts that nothing delays"
+WITHOUT_NETEM = "no WAN can be emulated here; `wanbed simulate` and `wanbed profile` need none"
+WITHOUT_WAN = ", and `wanbed exec --no-wan` runs a program on hosts that nothing delays"
+"""What still works on a machine without netem, and where only netem is missing."""
+
+PYTHON_MODULES = (
+    ("mininet", "every emulated host is one of its nodes", "pip install mininet"),
+    ("distutils", "Mininet imports it, and Python has none from 3.12 on", "pip install setuptools"),
 )
-"""What still works on a machine without netem."""
+"""Modules that hosts need: name, why, and how to install it."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +37,14 @@ class Missing:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The result of all probes. ``substrate`` is None on a machine without netem; ``reason`` explains the choice."""
+    """The result of all probes. ``substrate`` is None on a machine without netem; ``reason`` explains the choice.
 
+    ``hosts`` is whether hosts can be made, ``rights`` what rights would improve ``tier``.
+    """
+
+    tier: Tier
+    rights: tuple[Right, ...]
+    hosts: bool
     substrate: str | None
     reason: str
     offers: tuple[Offer, ...]
@@ -40,6 +55,7 @@ class Diagnosis:
     def document(self) -> dict[str, Any]:
         """Return the diagnosis as the JSON document of ``wanbed doctor``."""
         return {
+            "tier": {**asdict(self.tier), "rights": [asdict(right) for right in self.rights]},
             "netem": {
                 "substrate": self.substrate,
                 "reason": self.reason,
@@ -53,19 +69,33 @@ class Diagnosis:
 
 def diagnose() -> Diagnosis:
     """Probe everything that a testbed needs, without changing the machine."""
-    kernel, guest = probe_kernel(), probe_guest()
-    chosen = next((offer for offer in (kernel, guest) if offer.available), None)
+    allowed = hosts_allowed()
+    offers = machine_offers(allowed)
+    chosen = next((offer for offer in offers if offer.available), None)
     missing = []
     if chosen is None:
-        missing += [Missing(f"netem in the {o.name} substrate", o.reason, o.install) for o in (kernel, guest)]
+        missing += [Missing(f"netem in the {offer.name} substrate", offer.reason, offer.install) for offer in offers]
     for program, package in HOST_PROGRAMS.items():
         if shutil.which(program) is None:
             missing.append(Missing(program, "every emulated host uses it", f"apt-get install {package}"))
+    for module, why, install in PYTHON_MODULES:
+        if find_spec(module) is None:
+            missing.append(Missing(module, why, install))
     reason = chosen.reason if chosen else "no netem anywhere"
-    if chosen is guest:
-        reason = f"{kernel.reason}, so {guest.reason}"
+    if chosen is not None and chosen.name == GUEST:
+        reason = ", so ".join(offer.reason for offer in offers)
     gpus = machine_gpus(NVIDIA_DRIVER)
     if any(gpu.memory_bytes is None and gpu.fault is None for gpu in gpus):
         missing.append(Missing("NVML", "hosts that compute on GPUs get theirs through it", BINDING_INSTALL))
-    name = chosen.name if chosen else None
-    return Diagnosis(name, reason, (kernel, guest), gpus, tuple(missing), probe_virtual_time())
+    virtual = probe_virtual_time()
+    return Diagnosis(
+        tier=tier_of(offers, allowed, virtual=virtual.available),
+        rights=rights_lacking(offers, allowed, guest_device()),
+        hosts=allowed.directly is None or allowed.by_entering,
+        substrate=chosen.name if chosen else None,
+        reason=reason,
+        offers=offers,
+        gpus=gpus,
+        missing=tuple(missing),
+        virtual_time=virtual,
+    )

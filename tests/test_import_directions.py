@@ -13,12 +13,12 @@ PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "wanbed"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("ground", "wanbed.own_modules"),
-    ("testbed.network", "results.records", "results.text"),
+    ("testbed.network", "testbed.rights", "results.records", "results.text"),
     ("results.metrics",),
     ("netem_profiles", "testbed.kernel", "testbed.claims", "testbed.gpus", "results.reading"),
     ("testbed.hosts", "testbed.substrate", "results", "results.comparison", "results.perfetto"),
     ("testbed.virtual_time", "results.report"),
-    ("testbed.host_kinds",),
+    ("testbed.host_kinds", "testbed.tiers"),
     ("testbed.testbed", "testbed.doctor"),
     ("testbed.measurement",),
     (

@@ -110,6 +110,10 @@ def _fail_if_expected(fault: Exception) -> None:
             "Mininet is not installed, and only a simulation does without: ./setup.sh, or pip install mininet",
             MACHINE_LACKS,
         )
+    if isinstance(fault, ModuleNotFoundError) and (fault.name or "").partition(".")[0] == "distutils":
+        fail(
+            "Mininet imports distutils, which Python 3.12 and later do not have: pip install setuptools", MACHINE_LACKS
+        )
     if (status := status_of(fault)) is not None:
         fail(_with_notes(str(fault), fault), status)
     if isinstance(fault, OSError) and (fault.filename is not None or fault.errno == errno.ENOSPC):

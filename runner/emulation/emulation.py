@@ -20,6 +20,8 @@ from runner.runs.recorded.manifest import without_repetition
 from runner.runs.run_folder import Log
 from testbed.gpus.mps import find_mps
 from testbed.measurement.calibration import LinkMeasurement, calibrate
+from testbed.rights.hosts_allowed import in_user_namespace
+from testbed.rights.receive_windows import windows_held
 from testbed.testbed import Testbed, bring_up
 
 
@@ -128,8 +130,11 @@ def _remember(store: RunStore, point: SweepPoint, testbed: Testbed) -> None:
         "sysctls": without_repetition(testbed.read_sysctls()),
         "offloads": without_repetition(testbed.read_offloads()),
     }
-    substrate = {"name": testbed.facts.name, "reason": testbed.reason, "kernel": testbed.facts.kernel}
-    store.update_manifest({"substrate": substrate, **_by_point(store, point, read_back)})
+    facts = testbed.facts
+    guest = {} if facts.guest is None else {"guest": asdict(facts.guest)}
+    substrate = {"name": facts.name, "reason": testbed.reason, "kernel": facts.kernel, **guest}
+    rights = {"user_namespace": in_user_namespace(), "window_held": windows_held()}
+    store.update_manifest({"substrate": substrate, "rights": rights, **_by_point(store, point, read_back)})
 
 
 def _by_point(store: RunStore, point: SweepPoint, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,17 @@
 """Describe what killed runs left on this machine, before another network is built."""
 
-import os
-
 from testbed.claims.cleaning import Leftover, leftovers
+from testbed.rights.hosts_allowed import in_user_namespace
 
 _LISTED = 3
 
 
 def leftovers_text() -> str | None:
-    """Return what killed runs left, with the remedy, in one line; None if nothing, or if this user is not root."""
-    found = leftovers() if os.geteuid() == 0 else []
+    """Return what killed runs left, with the remedy, in one line; None if nothing.
+
+    None inside a user namespace too, where the processes of another one cannot be seen: ask before entering it.
+    """
+    found = [] if in_user_namespace() else leftovers()
     if not found:
         return None
     listed = [f"{each.identifier} of {each.source} ({_extent(each)})" for each in found[:_LISTED]]

@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -19,8 +20,19 @@ from pathlib import Path
 from ground.strict_model import InputError
 from testbed.claims.processes import process_start_ticks
 from testbed.network.addressing import MAX_SLOTS
+from testbed.rights.namespace_owner import process_owner
 
-STATE_ROOT = Path("/run/wanbed")
+
+def state_root(owner: int) -> Path:
+    """Return the folder of a user's testbeds; ``owner`` is the user's id outside every user namespace.
+
+    The folder of a user other than root outlives the user's session, as a run with nohup does: /run/user does not.
+    """
+    return Path("/run/wanbed") if owner == 0 else Path(f"/tmp/wanbed-{owner}")  # noqa: S108 - its owner is checked
+
+
+STATE_ROOT = state_root(process_owner())
+"""The folder of this user's testbeds, the same inside and outside the user namespaces of this user."""
 _RECORD = "record.json"
 
 
@@ -93,10 +105,21 @@ def _make_draft(root: Path, name: str) -> Path:
     draft = root / name
     while True:
         root.mkdir(parents=True, exist_ok=True)
+        if not _is_own(root):
+            raise InputError(f"{root}: belongs to somebody else, and would record this user's testbeds: remove it")
         # A concurrent cleaning removes the root if it is empty, possibly between these two lines.
         with suppress(FileNotFoundError):
             draft.mkdir()
             return draft
+
+
+def _is_own(root: Path) -> bool:
+    """Return whether the folder of testbeds is this user's own: anybody may make folders in /tmp."""
+    try:
+        found = root.lstat()
+    except FileNotFoundError:
+        return True
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _read_record(folder: Path) -> Record | None:
@@ -108,7 +131,7 @@ def _read_record(folder: Path) -> Record | None:
 
 def claims(root: Path = STATE_ROOT) -> list[Claim]:
     """Return every testbed on record, whether its owner is alive or not."""
-    folders = sorted(root.glob("[0-9]*"), key=lambda path: int(path.name)) if root.is_dir() else []
+    folders = sorted(root.glob("[0-9]*"), key=lambda path: int(path.name)) if root.is_dir() and _is_own(root) else []
     records = ((folder, _read_record(folder)) for folder in folders)
     return [Claim(record, folder) for folder, record in records if record is not None]
 
@@ -116,7 +139,7 @@ def claims(root: Path = STATE_ROOT) -> list[Claim]:
 def abandoned_drafts(root: Path = STATE_ROOT) -> list[Path]:
     """Return the folders of interrupted claims and releases whose processes are gone."""
     drafts = []
-    for draft in root.glob(".wb-*.*.*"):
+    for draft in root.glob(".wb-*.*.*") if _is_own(root) else ():
         _, owner_pid, owner_start_ticks = draft.name.rsplit(".", 2)
         if process_start_ticks(int(owner_pid)) != int(owner_start_ticks):
             drafts.append(draft)

@@ -6,9 +6,11 @@ a flag says that this has been done. So wanbed creates interfaces itself and reg
 
 import os
 import resource
+import select
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,9 +24,13 @@ from testbed.claims.processes import MARKER
 from testbed.hosts.host import SpawnOptions
 from testbed.hosts.host_process import HostProcess, Program
 from testbed.hosts.joining import enter_host, entering
+from testbed.kernel.missing import MissingError
 from testbed.network.host_interface import HOST_INTERFACE
 from wanbed.own_modules import module_command
 
+_PROMPT_S = 30.0
+"""Limit on waiting for a shell to print anything."""
+_LOOK_S = 0.1
 _DESCRIPTORS = 16_384
 """Soft limit of open files that this process sets, if allowed: a host takes about three; most shells allow 1024."""
 
@@ -34,12 +40,30 @@ class EmulatedHost(Node):  # type: ignore[misc]
 
     def __init__(self, name: str, marker: str, **params: Any) -> None:
         self._marker = marker
+        self._printed = "it printed nothing"
         super().__init__(name, **params)
 
     def _popen(self, cmd: list[str], **params: Any) -> Any:
-        set_name = f'echo {shlex.quote(self.name)} > /proc/sys/kernel/hostname; exec "$@"'
+        name = shlex.quote(self.name)
+        # In a user namespace the file is another's, but the system call is allowed.
+        set_name = f'echo {name} 2> /dev/null > /proc/sys/kernel/hostname || hostname {name}; exec "$@"'
         environment = {**os.environ, **params.pop("env", {}), MARKER: self._marker}
         return super()._popen(["unshare", "--uts", "sh", "-c", set_name, "sh", *cmd], env=environment, **params)
+
+    def read(self, size: int = 1024) -> str:
+        """Read what the shell prints, as Mininet does, but not for ever.
+
+        Mininet waits for the prompt of a shell even if the shell has ended. Raise MissingError then, with the last line
+        that was printed: the namespaces of a host could not be made.
+        """
+        deadline = time.monotonic() + _PROMPT_S
+        while not self.readbuf and not select.select([self.stdout], [], [], _LOOK_S)[0]:
+            if self.shell.poll() is not None or time.monotonic() > deadline:
+                how = f"printed nothing for {_PROMPT_S:.0f} s" if self.shell.returncode is None else "ended"
+                raise MissingError(f"{self.name}: the host's shell {how}: {self._printed}: see `wanbed doctor`")
+        text = str(super().read(size))
+        self._printed = next((line for line in reversed(text.splitlines()) if line.strip()), self._printed)
+        return text
 
     @property
     def namespace(self) -> str:
@@ -56,6 +80,8 @@ class EmulatedHost(Node):  # type: ignore[misc]
 
         The prompt replaces the host's name by ``address``, and programs started there have ``environment``.
         """
+        # Shows whose the host's namespaces are after the shell has ended, which it does when this process is killed.
+        self.cmd("(setsid sleep infinity < /dev/null > /dev/null 2>&1 &)")
         self.cmd("mount", "--bind", shlex.quote(str(hosts_file)), "/etc/hosts")
         # The interface is created without Mininet.
         known = Intf(HOST_INTERFACE, node=self, moveIntfFn=lambda *_: None, up=None)

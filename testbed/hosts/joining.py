@@ -26,7 +26,7 @@ VISIT = "WANBED_VISIT"
 
 
 def enter_host(pid: int, marker: str, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
-    """Start a program in the network, mount and UTS namespaces of process ``pid``, with the testbed's identifier."""
+    """Start a program in the namespaces of process ``pid``, with the testbed's identifier."""
     enter, popen["env"] = entering(pid, marker, argv, popen.get("env"), popen.pop("cwd", "/"))
     return subprocess.Popen(enter, **popen)
 
@@ -34,9 +34,22 @@ def enter_host(pid: int, marker: str, argv: list[str], **popen: Unpack[SpawnOpti
 def entering(
     pid: int, marker: str, argv: list[str], environment: Mapping[str, str] | None = None, folder: str = "/"
 ) -> tuple[list[str], dict[str, str]]:
-    """Return command line and environment for ``enter_host``, based on ``environment`` or else on this process's."""
-    enter = ["nsenter", f"--target={pid}", "--net", "--mount", "--uts", f"--wdns={folder}", "--", *argv]
+    """Return command line and environment for ``enter_host``, based on ``environment`` or else on this process's.
+
+    The program enters the network, mount and UTS namespaces of ``pid``, and its user namespace if that is another one:
+    only the user whose namespace it is may.
+    """
+    user = [] if _same_user_namespace(pid) else ["--user", "--preserve-credentials"]
+    enter = ["nsenter", f"--target={pid}", *user, "--net", "--mount", "--uts", f"--wdns={folder}", "--", *argv]
     return enter, {**(environment or os.environ), MARKER: marker}
+
+
+def _same_user_namespace(pid: int) -> bool:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/user") == os.readlink("/proc/self/ns/user")
+    except OSError:
+        # The process has gone, or belongs to somebody else: nsenter reports which.
+        return True
 
 
 @dataclass(frozen=True)

@@ -26,4 +26,10 @@ def allow_congestion_control(name: str) -> None:
         )
     allowed = _ALLOWED.read_text().split()
     if name not in allowed:
-        _ALLOWED.write_text(" ".join([*allowed, name]))
+        try:
+            _ALLOWED.write_text(" ".join([*allowed, name]))
+        except OSError as fault:
+            raise MissingError(
+                f"congestion control {name!r} is not on the machine's list of allowed ones ({fault.strerror}): "
+                f"as root: sysctl net.ipv4.tcp_allowed_congestion_control='{' '.join([*allowed, name])}'"
+            ) from None

@@ -47,6 +47,15 @@ def process_tree_cpu_s(pid: int) -> float:
 
     A process that ends while it is read counts as zero.
     """
+    return sum(_process_tree_ticks(pid).values()) / os.sysconf("SC_CLK_TCK")
+
+
+def process_tree(pid: int) -> list[int]:
+    """Return the PIDs of a process and its descendants."""
+    return list(_process_tree_ticks(pid))
+
+
+def _process_tree_ticks(pid: int) -> dict[int, int]:
     ticks: dict[int, int] = {}
     children: dict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").iterdir():
@@ -59,9 +68,9 @@ def process_tree_cpu_s(pid: int) -> float:
             continue
         ticks[int(entry.name)] = sum(int(words[index]) for index in _CPU_TIME_FIELDS)
         children[int(words[_PARENT_FIELD])].append(int(entry.name))
-    counted, found = 0, [pid]
+    counted, found = {}, [pid]
     while found:
         each = found.pop()
-        counted += ticks.get(each, 0)
+        counted[each] = ticks.get(each, 0)
         found += children[each]
-    return counted / os.sysconf("SC_CLK_TCK")
+    return counted

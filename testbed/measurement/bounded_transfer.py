@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.kernel.namespace import inside
+from testbed.measurement.namespace_buffers import namespace_buffers
+from testbed.rights.receive_windows import windows_held
 
 if TYPE_CHECKING:
     from testbed.testbed import Testbed
@@ -72,6 +74,11 @@ class Ends:
         one, other = (topology.host(name).datacenter for name in (self.source, self.destination))
         ways = topology.path(one, other), topology.path(other, one)
         return sum(way.latency_ns + way.impairments.delay_spread_ns for way in ways) / 1e9
+
+    @property
+    def namespaces(self) -> tuple[str, str]:
+        """The network namespaces of the two hosts."""
+        return self.testbed.namespace(self.source), self.testbed.namespace(self.destination)
 
     def socket(self, host: str, kind: int) -> socket.socket:
         """Open a socket on one of the two hosts, bound to its address."""
@@ -188,10 +195,14 @@ def connected(
     if buffer_bytes is not None:
         buffer_bytes = min(BUFFER_MAX_BYTES, buffer_bytes)
     patience_s = _CONNECTING_S + _CONNECTING_ROUNDS * ends.rtt_s
-    with ExitStack() as held:
+    with ExitStack() as held, ExitStack() as making:
+        if buffer_bytes is not None and not windows_held():
+            # The kernel doubles the size that a socket requests, as below, but not a sysctl.
+            sizes = {"receive_bytes": buffer_bytes, "send_bytes": 2 * buffer_bytes}
+            making.enter_context(namespace_buffers(ends.namespaces, **sizes))
+            buffer_bytes = None
         listener = held.enter_context(ends.socket(ends.destination, socket.SOCK_STREAM))
         if buffer_bytes is not None:
-            # The kernel doubles the requested size.
             listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes // 2)
         listener.listen(connections)
         listener.settimeout(patience_s)
@@ -212,6 +223,7 @@ def connected(
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             senders.append(sender)
             receivers.append(receiver)
+        making.close()
         yield senders, receivers
 
 

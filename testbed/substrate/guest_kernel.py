@@ -1,8 +1,9 @@
 """Run gateways in the gateway guest: a User-Mode Linux kernel, which runs as a process, between the hosts.
 
-Hosts stay on the machine's kernel. The guest opens one TAP device for each host. Once the guest's gateways are up, the
-device becomes the host's network interface. The guest has its own PID and network namespace: killing its first process
-ends the whole guest, and with it the TAP devices, which only the guest holds open.
+Hosts stay on the machine's kernel. The guest opens one TAP device for each host, or one end of a veth pair where TAP
+devices are refused. Once the guest's gateways are up, the device (the pair's other end) becomes the host's network
+interface. The guest has its own PID and network namespace: killing its first process ends the whole guest, and with it
+the devices, which only the guest holds.
 """
 
 import json
@@ -21,12 +22,14 @@ from typing import Any
 from testbed.claims.processes import MARKER
 from testbed.kernel.gateway_programming import link_index
 from testbed.kernel.link_counters import Counters, PortCounters
-from testbed.kernel.machine_load import process_tree_cpu_s
+from testbed.kernel.machine_load import process_tree, process_tree_cpu_s
 from testbed.kernel.namespace import open_netlink
 from testbed.network.gateway_plan import GatewayPlan
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.substrate.guest_agent import PLAN_FILE
-from testbed.substrate.substrate import SubstrateError, SubstrateFacts
+from testbed.substrate.guest_buffers import enlarge_buffers
+from testbed.substrate.guest_device import guest_device, guest_end, host_end
+from testbed.substrate.substrate import GuestFacts, SubstrateError, SubstrateFacts
 from wanbed.own_modules import module_command
 
 GUEST_PROGRAM = "linux.uml"
@@ -34,12 +37,16 @@ MODULES_ROOT = Path("/usr/lib/uml/modules")
 MODULES = ("drivers/net/veth.ko", "net/sched/sch_netem.ko", "net/sched/sch_htb.ko", "net/sched/cls_bpf.ko")
 
 MAX_GUEST_HOSTS = 64
-"""The guest's kernel command line lists every TAP device and is limited to 4096 characters."""
+"""The guest's kernel command line lists every device and is limited to 4096 characters."""
 
 _MEMORY = "768M"
 _VECTOR_DEPTH = 256
 _NICE = -20
-"""Priority of the guest, so that computation on hosts does not slow down the network."""
+"""Priority of the guest, so that computation on hosts does not slow down the network; ``nice`` goes on if refused."""
+MOUNT = "mount"
+"""The guest's own copy of the program, in the testbed's folder."""
+_PYTHON_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH")
+"""Variables without which Python may not find what this process has found."""
 _BOOT_DEADLINE_S = 60.0
 _NUDGE_S = 0.5
 """Interval of empty request lines. A busy guest may miss that its console is ready until more input arrives."""
@@ -53,12 +60,13 @@ class GuestKernel:
         self._plan = plan
         self._folder = folder
         self._marker = marker
+        self._device = guest_device()
         self._guest: subprocess.Popen[bytes] | None = None
         self._pending = b""
         self._asking = threading.Lock()
 
     def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
-        """Boot the guest, wait until its gateways are up, and move each TAP device to its host's namespace."""
+        """Boot the guest, wait until its gateways are up, and move each host's device to the host's namespace."""
         ports = [port for gateway in self._plan.gateways for port in gateway.host_ports]
         (self._folder / PLAN_FILE).write_text(self._plan.to_json())
         self._boot(len(ports))
@@ -67,10 +75,18 @@ class GuestKernel:
         own = open_netlink(f"/proc/{self._guest.pid}/ns/net")
         try:
             for number, port in enumerate(ports):
-                self._hand_over(own, f"tap{number}", host_namespaces[port.host])
+                self._hand_over(own, host_end(number), host_namespaces[port.host])
         finally:
             own.close()
-        return SubstrateFacts("guest", answer["ready"])
+        return SubstrateFacts("guest", answer["ready"], guest=self._read_facts(self._guest.pid))
+
+    def _read_facts(self, pid: int) -> GuestFacts:
+        raw = self._device.tap_refusal is not None
+        return GuestFacts(
+            device=self._device.name,
+            nice=os.getpriority(os.PRIO_PROCESS, pid),
+            buffer_bytes=enlarge_buffers(process_tree(pid)) if raw else None,
+        )
 
     def read_counters(self) -> list[PortCounters]:
         """Read the counters of every WAN port."""
@@ -128,15 +144,18 @@ class GuestKernel:
         program = shutil.which(GUEST_PROGRAM)
         if program is None:
             raise SubstrateError(f"{GUEST_PROGRAM} is not installed: apt-get install user-mode-linux")
+        # In a user namespace the installed one would change to its owner, who is nobody there.
+        shutil.copyfile(shutil.which("mount") or "mount", self._folder / MOUNT)
+        (self._folder / MOUNT).chmod(0o755)
         script = self._folder / "init"
         script.write_text(self._init_script())
         script.chmod(0o755)
         offload = "" if self._plan.exact_packets else ",gro=1"
-        cards = [f"vec{n}:transport=tap,ifname=tap{n},depth={_VECTOR_DEPTH}{offload}" for n in range(hosts)]
+        cards = [f"{self._device.card(number)},depth={_VECTOR_DEPTH}{offload}" for number in range(hosts)]
         kernel = [program, "rootfstype=hostfs", "rootflags=/", "rw", f"mem={_MEMORY}", f"init={script}", "quiet"]
         consoles = ["con=null", "con0=null,fd:2", "con1=fd:0,fd:1", f"uml_dir={self._folder}", "umid=guest"]
         # A shell is the namespace's process 1: there, the guest's kernel itself would miss signals.
-        first = ["sh", "-c", '"$@"; true', "guest", *kernel, *consoles, *cards]
+        first = ["sh", "-c", f'{self._veth_pairs(hosts)}"$@"; true', "guest", *kernel, *consoles, *cards]
         with (self._folder / "guest.log").open("wb") as log:
             self._guest = subprocess.Popen(
                 ["nice", f"--adjustment={_NICE}", "unshare", "--net", "--pid", "--fork", "--kill-child", *first],
@@ -147,14 +166,24 @@ class GuestKernel:
                 start_new_session=True,
             )
 
+    def _veth_pairs(self, hosts: int) -> str:
+        """Return the commands of a shell that make the guest's devices; TAP devices are made by being opened."""
+        if self._device.tap_refusal is None:
+            return ""
+        pairs = [(guest_end(number), host_end(number)) for number in range(hosts)]
+        return "".join(f"ip link add {own} up type veth peer name {other} && " for own, other in pairs)
+
     def _init_script(self) -> str:
         agent = module_command("testbed.substrate.guest_agent", str(self._folder))
+        mount = shlex.quote(str(self._folder / MOUNT))
+        exports = [f"export {name}={shlex.quote(text)}" for name, text in _python_environment(os.environ).items()]
         return "\n".join(
             [
                 "#!/bin/sh",
                 "export PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHONDONTWRITEBYTECODE=1",
-                "mount -t proc proc /proc",
-                "mount -t sysfs sysfs /sys",
+                *exports,
+                f"{mount} -t proc proc /proc",
+                f"{mount} -t sysfs sysfs /sys",
                 f"modules={MODULES_ROOT}/$(uname -r)/kernel",
                 f"for module in {' '.join(MODULES)}; do",
                 '  [ -e "$modules/$module" ] && insmod "$modules/$module"',
@@ -217,3 +246,12 @@ class GuestKernel:
     def _exit_text(self, what: str) -> str:
         log = (self._folder / "guest.log").read_text(errors="replace").strip().splitlines()
         return f"the gateway guest {what}; its stderr tail: {log[-1] if log else 'empty'}"
+
+
+def _python_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which Python finds modules and libraries, with absolute paths: the guest starts in /."""
+    return {
+        name: os.pathsep.join(os.path.abspath(path) for path in environment[name].split(os.pathsep) if path)
+        for name in _PYTHON_PATHS
+        if environment.get(name)
+    }

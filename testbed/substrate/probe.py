@@ -1,4 +1,4 @@
-"""Probe which substrates work on this machine."""
+"""Probe which substrates work for this process."""
 
 import errno
 import os
@@ -9,16 +9,17 @@ from pathlib import Path
 from pyroute2.netlink.exceptions import NetlinkError
 
 from ground.strict_model import InputError
+from testbed.kernel.inside import in_virtual_time
 from testbed.kernel.missing import MissingError
 from testbed.kernel.namespace import anonymous_namespace, open_netlink
 from testbed.kernel.qdiscs.netem import netem_options
 from testbed.network.gateway_plan import NetemPlan
+from testbed.rights.hosts_allowed import hosts_allowed
+from testbed.substrate.guest_device import guest_device
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT
 
 KERNEL, GUEST = "kernel", "guest"
 SUBSTRATES = (KERNEL, GUEST)
-
-TAP_DEVICE = Path("/dev/net/tun")
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Offer:
 
 def probe_kernel() -> Offer:
     """Try to set a netem qdisc on a veth pair in a temporary network namespace."""
-    if os.geteuid() != 0:
-        return Offer(KERNEL, False, "namespaces and qdiscs need root", "run as root, or with sudo")
+    if (refusal := hosts_refused(KERNEL)) is not None:
+        return refusal
     try:
         namespace = anonymous_namespace()
     except OSError as fault:
@@ -69,10 +70,10 @@ def probe_kernel() -> Offer:
 
 
 def probe_guest() -> Offer:
-    """Check for the gateway guest's kernel, its modules and the TAP device, without booting it."""
+    """Check for the gateway guest's kernel and its modules, and for what connects it to hosts, without booting it."""
     install = "apt-get install user-mode-linux kmod"
-    if os.geteuid() != 0:
-        return Offer(GUEST, False, "TAP devices and namespaces need root", "run as root, or with sudo")
+    if (refusal := hosts_refused(GUEST)) is not None:
+        return refusal
     if shutil.which(GUEST_PROGRAM) is None:
         return Offer(GUEST, False, f"{GUEST_PROGRAM} is not on the PATH", install)
     releases = [path.name for path in MODULES_ROOT.glob("*") if (path / "kernel").is_dir()]
@@ -83,11 +84,16 @@ def probe_guest() -> Offer:
         return Offer(
             GUEST, False, f"{MODULES_ROOT} lacks {', '.join(Path(module).name for module in lacking)}", install
         )
-    if not TAP_DEVICE.exists():
-        return Offer(GUEST, False, f"there is no {TAP_DEVICE}", "modprobe tun; a container needs the device too")
-    return Offer(
-        GUEST, True, f"User-Mode Linux {', '.join(releases)} with netem, beside the kernel {os.uname().release}"
-    )
+    guest = f"User-Mode Linux {', '.join(releases)} with netem, beside the kernel {os.uname().release}"
+    return Offer(GUEST, True, f"{guest}, over {guest_device().text}")
+
+
+def hosts_refused(name: str) -> Offer | None:
+    """Return the offer of a substrate where this process may not make hosts, None where it may."""
+    allowed = None if in_virtual_time() else hosts_allowed()
+    if allowed is None or allowed.directly is None:
+        return None
+    return Offer(name, False, f"no namespaces for hosts: {allowed.reason}", allowed.remedy)
 
 
 def choose_substrate(requested: str = "auto") -> Offer:
@@ -110,4 +116,5 @@ def choose_substrate(requested: str = "auto") -> Offer:
     if guest.available:
         return Offer(GUEST, True, f"{kernel.reason}, so {guest.reason}")
     remedy = guest.install if guest.install == kernel.install else f"{guest.install}; or {kernel.install}"
-    raise MissingError(f"no netem anywhere: {kernel.reason}; {guest.reason} ({remedy})")
+    reason = guest.reason if guest.reason == kernel.reason else f"{kernel.reason}; {guest.reason}"
+    raise MissingError(f"no netem anywhere: {reason} ({remedy})")

@@ -13,6 +13,18 @@ class SubstrateError(WanbedError):
 
 
 @dataclass(frozen=True)
+class GuestFacts:
+    """What a gateway guest got: what connects it to hosts (``tap`` or ``raw veth``), and its nice value.
+
+    ``buffer_bytes`` is the size of the receive buffers of raw sockets, None if there are none or it is unknown.
+    """
+
+    device: str
+    nice: int
+    buffer_bytes: int | None
+
+
+@dataclass(frozen=True)
 class SubstrateFacts:
     """Facts about a running substrate: ``name`` is ``kernel``, ``guest`` or ``unshaped``, ``kernel`` a kernel release.
 
@@ -22,6 +34,7 @@ class SubstrateFacts:
     name: str
     kernel: str
     trim_ns: int = 0
+    guest: GuestFacts | None = None
 
 
 class Substrate(Protocol):

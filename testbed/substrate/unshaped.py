@@ -6,13 +6,11 @@ from typing import Any
 from testbed.kernel.gateway_programming import GatewayProgrammer
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.missing import MissingError
-from testbed.kernel.namespace import anonymous_namespace
 from testbed.substrate.host_kernel import HostKernel
-from testbed.substrate.probe import Offer
+from testbed.substrate.probe import Offer, hosts_refused
 from testbed.substrate.substrate import SubstrateFacts
 
 UNSHAPED = "unshaped"
-_INSTALL = "run as root; a container needs the capabilities SYS_ADMIN and NET_ADMIN"
 
 
 class UnshapedKernel(HostKernel):
@@ -38,9 +36,7 @@ class UnshapedKernel(HostKernel):
 
 
 def unshaped_offer() -> Offer:
-    """Return the offer of hosts without a WAN. Raise MissingError if this user may not create network namespaces."""
-    try:
-        os.close(anonymous_namespace())
-    except OSError as fault:
-        raise MissingError(f"network namespaces: {fault.strerror or fault} ({_INSTALL})") from None
+    """Return the offer of hosts without a WAN. Raise MissingError if this process may not make hosts."""
+    if (refusal := hosts_refused(UNSHAPED)) is not None:
+        raise MissingError(f"{refusal.reason} ({refusal.install})")
     return Offer(UNSHAPED, True, "hosts without a WAN were requested")

@@ -10,6 +10,8 @@ from testbed.virtual_time.guest_place import map_count_advice, memory_for_guest
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 from testbed.virtual_time.kernel.kernel_options import configuration_hash
 
+_LIMIT_S = 20.0
+
 
 @dataclass(frozen=True)
 class VirtualTimeOffer:
@@ -50,7 +52,11 @@ def probe_virtual_time() -> VirtualTimeOffer:
 def _namespaces_refused() -> str | None:
     """Return why this user cannot create a guest's namespaces, None if it can."""
     try:
-        tried = subprocess.run(["unshare", *namespaces(), "true"], capture_output=True, text=True, check=False)
+        tried = subprocess.run(
+            ["unshare", *namespaces(), "true"], capture_output=True, text=True, check=False, timeout=_LIMIT_S
+        )
     except OSError as fault:
         return f"unshare: {fault.strerror}"
+    except subprocess.TimeoutExpired:
+        return f"unshare did not end within {_LIMIT_S:.0f} s"
     return None if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"

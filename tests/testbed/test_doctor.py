@@ -8,6 +8,7 @@ import pytest
 from testbed import doctor
 from testbed.doctor import Diagnosis, diagnose
 from testbed.gpus.gpus import Gpu
+from testbed.rights.hosts_allowed import HostsAllowed
 from testbed.substrate.probe import GUEST, KERNEL, Offer
 from testbed.testbed import HOST_PROGRAMS
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
@@ -28,8 +29,8 @@ def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def on_a_machine(monkeypatch: pytest.MonkeyPatch, kernel: Offer, guest: Offer) -> Diagnosis:
-    monkeypatch.setattr(doctor, "probe_kernel", lambda: kernel)
-    monkeypatch.setattr(doctor, "probe_guest", lambda: guest)
+    monkeypatch.setattr(doctor, "hosts_allowed", lambda: HostsAllowed(None))
+    monkeypatch.setattr(doctor, "machine_offers", lambda _: (kernel, guest))
     return diagnose()
 
 
@@ -63,6 +64,12 @@ def test_a_program_that_hosts_need_is_reported_with_its_package(monkeypatch: pyt
     assert (missing.what, missing.install) == (program, f"apt-get install {HOST_PROGRAMS[program]}")
 
 
+def test_python_without_distutils_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "distutils" else object())
+    (missing,) = on_a_machine(monkeypatch, HAS_NETEM, HAS_GUEST).missing
+    assert (missing.what, missing.install) == ("distutils", "pip install setuptools")
+
+
 def test_gpus_without_nvml_are_those_that_the_driver_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for number, text in enumerate(["Model: \t\t NVIDIA A100-SXM4-80GB\nIRQ: 1\n", "IRQ: 2\n"]):
         card = tmp_path / "gpus" / f"0000:0{number}:00.0"
@@ -90,7 +97,8 @@ def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch)
 def test_diagnosis_document_has_all_documented_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     document = on_a_machine(monkeypatch, NO_NETEM, NO_GUEST).document()
     assert json.loads(json.dumps(document)) == document
-    assert set(document) == {"netem", "virtual_time", "gpus", "missing"}
+    assert set(document) == {"tier", "netem", "virtual_time", "gpus", "missing"}
+    assert set(document["tier"]) == {"name", "lacks", "rights"}
     assert document["netem"]["substrate"] is None
     assert document["netem"]["reason"] == "no netem anywhere"
     assert [offer["name"] for offer in document["netem"]["offers"]] == [KERNEL, GUEST]

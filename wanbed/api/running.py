@@ -30,7 +30,8 @@ def run(
 ) -> Run:
     """Run an experiment, or that of a file, on its engine. Return the run, whose folder is below ``runs``.
 
-    An emulation needs root unless its clock is virtual. It measures every link first: where one was outside tolerance,
+    An emulation needs root unless its clock is virtual, or a program that was started in a user namespace: the error
+    that is raised without names the command. It measures every link first: where one was outside tolerance,
     the rows of ``run.summary`` are not ``calibrated``. Arguments are those of the command; ``progress`` shows it on
     standard error. Raise InputError for what cannot run, MissingError for what the machine lacks, TrialError for a
     trial that failed; all errors that can be expected are a WanbedError.

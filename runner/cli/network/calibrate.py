@@ -11,6 +11,7 @@ from ground.impairments import IMPAIRMENTS
 from runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.cli.exit_status import one_line_errors
 from runner.cli.network.leftovers import report_leftovers
+from runner.cli.user_namespace import enter_user_namespace_for
 from runner.emulation.network_choice import emulated_points, network_up
 from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
 from runner.resolve.experiment import SweepPoint
@@ -46,6 +47,7 @@ def calibrate(
 
     with one_line_errors():
         written = with_clock(overrides, clock)
+        enter_user_namespace_for(file, written)
         points = emulated_points(file, written)
         if wants_guest(points[0].spec, substrate):
             arguments = ["calibrate", str(file), *as_options(written)]

@@ -8,7 +8,7 @@ from rich.console import Console
 from runner.cli.arguments import AsJson
 from runner.cli.exit_status import one_line_errors
 from runner.runs.faults import MACHINE_LACKS
-from testbed.doctor import WITHOUT_NETEM, Diagnosis, diagnose
+from testbed.doctor import WITHOUT_NETEM, WITHOUT_WAN, Diagnosis, diagnose
 from testbed.gpus.gpus import Gpu
 
 
@@ -26,10 +26,14 @@ def doctor(as_json: AsJson = False) -> None:
 
 def _print(diagnosis: Diagnosis) -> None:
     console = Console(highlight=False, soft_wrap=True)
+    lacks = f" ({diagnosis.tier.lacks})" if diagnosis.tier.lacks else ""
+    console.print(f"tier          {diagnosis.tier.name}{lacks}", markup=False)
+    for right in diagnosis.rights:
+        console.print(f"  more with   {right.right}: {right.brings}", markup=False)
     if diagnosis.substrate:
         console.print(f"netem         {diagnosis.substrate}: {diagnosis.reason}", markup=False)
     else:
-        console.print(f"netem         none: {WITHOUT_NETEM}", markup=False)
+        console.print(f"netem         none: {WITHOUT_NETEM}{WITHOUT_WAN if diagnosis.hosts else ''}", markup=False)
     for offer in diagnosis.offers:
         state = "yes" if offer.available else "no "
         console.print(f"  {offer.name:<10}  {state} {offer.reason}", markup=False)

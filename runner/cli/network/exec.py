@@ -12,11 +12,13 @@ from runner.cli.arguments import Clock, ExperimentFile, Overrides, SubstrateName
 from runner.cli.exit_status import one_line_errors
 from runner.cli.network.host_commands import HostCommand, check_command, run_commands
 from runner.cli.network.leftovers import report_leftovers
+from runner.cli.user_namespace import enter_user_namespace
 from runner.emulation.gpu_provisioning import provision_gpus
 from runner.emulation.network_choice import first_point, network_up, source_of
 from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
 from testbed.hosts.joining import join_testbed
 from testbed.network.topology import Topology
+from testbed.rights.hosts_allowed import in_user_namespace
 from testbed.virtual_time.guest_boot import SYSTEM_PROGRAMS
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
@@ -61,15 +63,18 @@ def exec_(
             check_command(each, path)
         if no_wan:
             _check_no_wan(point.spec.clock, substrate)
-            print(_NO_WAN, file=sys.stderr)
         if wants_guest(point.spec, substrate):
             raise typer.Exit(_exec_inside(file, host, command, written, also or []))
-        joined = None if fresh or no_wan else join_testbed(source_of(file), point.topology)
+        joined = None if fresh or no_wan or in_user_namespace() else join_testbed(source_of(file), point.topology)
         if joined is not None:
             print(f"wanbed: on testbed {joined.identifier}, which is up already", file=sys.stderr)
             with joined.programs_end_here():
                 status = run_commands(joined.spawn, main, others, folder)
         else:
+            # Only now: a testbed that is up can be joined from outside its user namespace, not from inside another.
+            enter_user_namespace()
+            if no_wan:
+                print(_NO_WAN, file=sys.stderr)
             report_leftovers()
             with prefixed(f"{file}: "):
                 gpus = provision_gpus(point)

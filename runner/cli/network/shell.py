@@ -6,6 +6,7 @@ from ground.strict_model import prefixed
 from runner.cli.arguments import ExperimentFile, Overrides, SubstrateName
 from runner.cli.exit_status import one_line_errors
 from runner.cli.network.leftovers import report_leftovers
+from runner.cli.user_namespace import enter_user_namespace_for
 from runner.emulation.gpu_provisioning import provision_gpus
 from runner.emulation.network_choice import first_point, network_up
 
@@ -26,6 +27,7 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
         identchars = CLI.identchars + "-."
 
     with one_line_errors():
+        enter_user_namespace_for(file, overrides or [])
         point = first_point(file, overrides or [])
         with prefixed(f"{file}: "):
             gpus = provision_gpus(point)

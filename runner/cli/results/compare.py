@@ -22,6 +22,7 @@ from results.text.number_text import percent_text
 from runner.cli.arguments import STANDARD_OUTPUT, AsJson, RunsFolder
 from runner.cli.exit_status import fail, one_line_errors
 from runner.cli.outcome import log
+from runner.cli.user_namespace import enter_user_namespace
 from runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors, run_again
 from runner.runs.faults import DONE, NO_DATA, NOT_COMPARABLE, REGRESSED
 
@@ -126,6 +127,7 @@ def _noise(
         log("a simulation gives the same every time: its noise is 0 by construction, and nothing is run")
         return {(pair.a.point, pair.a.variant): 0.0 for pair in checked.pairs}
     experiment = noise_experiment(a, {pair.a.variant for pair in checked.pairs}, repeats)
+    enter_user_namespace()
     again = run_again(a, experiment, runs, log)
     held = check_noise(a, again)
     refused = [each for each in held.refused if not any(is_below(each.field, field) for field in allow)]

@@ -19,6 +19,7 @@ from runner.cli.arguments import (
 )
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import list_trials, log, show_outcome
+from runner.cli.user_namespace import enter_user_namespace_for
 from runner.emulation.emulated_run import emulated_run
 from runner.emulation.network_choice import source_of
 from runner.emulation.virtual.virtual_run import InsideError
@@ -51,7 +52,10 @@ def run(
     """
     with one_line_errors():
         shortcuts = [f"{name}={value}" for name, value in (("engine", engine), ("clock", clock)) if value is not None]
-        experiment = load_experiment(file, [*(overrides or []), *shortcuts])
+        written = [*(overrides or []), *shortcuts]
+        if not dry_run:
+            enter_user_namespace_for(file, written)
+        experiment = load_experiment(file, written)
         simulated = experiment.spec.engine == "simulate"
         if simulated and (keep_gradients or substrate != "auto"):
             option = "--keep-gradients" if keep_gradients else "--substrate"

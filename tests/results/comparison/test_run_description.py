@@ -44,6 +44,13 @@ def test_a_run_outside_tolerance_says_in_which_sweep_points(build_run: BuildRun)
     assert warning.startswith("Calibration found links outside tolerance at WAN latency 10ms and WAN latency 40ms: ")
 
 
+def test_windows_that_the_kernel_tuned_are_a_warning(build_run: BuildRun) -> None:
+    run = results.load(build_run(manifest={"rights": {"user_namespace": True, "window_held": False}}))
+    (warning,) = warnings(run)
+    assert warning.startswith("Receive windows were tuned by the kernel, ")
+    assert dict(facts(run))["rights"] == "user_namespace yes, window_held no"
+
+
 def test_the_facts_name_what_decides_the_figures(build_run: BuildRun) -> None:
     found = dict(facts(results.load(build_run(manifest={"dilation": 4.0, "git": {"revision": "abc", "dirty": True}}))))
     assert found["substrate"] == "kernel (the host kernel has sch_netem)"

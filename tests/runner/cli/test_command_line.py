@@ -354,12 +354,6 @@ def test_a_run_without_a_finished_trial_has_no_report() -> None:
     assert not (store.path / "report.html").exists()
 
 
-def test_cleaning_what_belongs_to_root_needs_root(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setattr("runner.cli.network.clean.STATE_ROOT", folder)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert refusal(5, "clean") == "what a run left belongs to root: run wanbed clean as root, or with sudo"
-
-
 @pytest.mark.parametrize("arguments", [["run"], ["run", "exp.yaml", "--nonsense"], ["nonsense"], ["exec", "exp.yaml"]])
 def test_a_command_that_is_typed_wrongly_is_bad_usage(arguments: list[str]) -> None:
     written(SMALL)

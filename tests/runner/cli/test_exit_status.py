@@ -182,3 +182,16 @@ def test_the_handlers_of_before_are_there_again_afterwards() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert signal.getsignal(signal.SIGTERM) not in before
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+
+
+@pytest.mark.parametrize(
+    ("module", "remedy"), [("mininet.net", "pip install mininet"), ("distutils.version", "pip install setuptools")]
+)
+def test_a_module_that_hosts_need_and_python_lacks_is_one_line(
+    module: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+    assert ended.value.exit_code == MACHINE_LACKS
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(remedy)

@@ -1,5 +1,3 @@
-import os
-
 import pytest
 
 from testbed.claims import leftovers as module
@@ -9,8 +7,8 @@ from testbed.claims.leftovers import leftovers_text
 LEFT = Leftover("wb-1", "/home/me/exp.yaml", processes=12, namespaces=3)
 
 
-def text_of(left: list[Leftover], monkeypatch: pytest.MonkeyPatch, user: int = 0) -> str | None:
-    monkeypatch.setattr(os, "geteuid", lambda: user)
+def text_of(left: list[Leftover], monkeypatch: pytest.MonkeyPatch, *, inside: bool = False) -> str | None:
+    monkeypatch.setattr(module, "in_user_namespace", lambda: inside)
     monkeypatch.setattr(module, "leftovers", lambda: left)
     return leftovers_text()
 
@@ -29,8 +27,8 @@ def test_of_many_leftovers_some_are_named(monkeypatch: pytest.MonkeyPatch) -> No
     assert ", and 6 more: `wanbed clean` " in text
 
 
-@pytest.mark.parametrize(("left", "user"), [([], 0), ([LEFT], 1000)])
+@pytest.mark.parametrize(("left", "inside"), [([], False), ([LEFT], True)])
 def test_nothing_is_reported_where_nothing_is_left_or_can_be_seen(
-    left: list[Leftover], user: int, monkeypatch: pytest.MonkeyPatch
+    left: list[Leftover], inside: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert text_of(left, monkeypatch, user) is None
+    assert text_of(left, monkeypatch, inside=inside) is None

@@ -13,7 +13,7 @@ import pytest
 from ground.strict_model import InputError
 from testbed.claims import registry
 from testbed.claims.processes import process_start_ticks
-from testbed.claims.registry import Claim, abandoned_drafts, claim, claims
+from testbed.claims.registry import Claim, abandoned_drafts, claim, claims, state_root
 from testbed.network.addressing import MAX_SLOTS
 
 FORK = multiprocessing.get_context("fork")
@@ -212,3 +212,23 @@ def test_a_testbed_that_goes_while_claims_are_read_is_left_out(tmp_path: Path, m
 
     monkeypatch.setattr(Path, "read_text", gone)
     assert claims(tmp_path) == [staying]
+
+
+def test_each_user_has_a_folder_of_testbeds() -> None:
+    assert state_root(0) == Path("/run/wanbed")
+    assert state_root(1000) != state_root(1001)
+
+
+def test_a_folder_that_somebody_else_made_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim("exp.yaml", tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert claims(tmp_path) == []
+    assert abandoned_drafts(tmp_path) == []
+    with pytest.raises(InputError, match=f"^{tmp_path}: belongs to somebody else"):
+        claim("exp.yaml", tmp_path)
+
+
+def test_a_link_to_a_folder_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(InputError, match="belongs to somebody else"):
+        claim("exp.yaml", tmp_path / "link")

@@ -15,6 +15,7 @@ from mininet.node import Node
 from testbed.claims.processes import MARKER
 from testbed.hosts import emulated_hosts
 from testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
+from testbed.kernel.missing import MissingError
 
 
 @pytest.fixture
@@ -78,6 +79,32 @@ def test_the_name_is_set_before_the_program_takes_over(host: EmulatedHost, monke
     assert said == ["a'b c", "wb-1 two  words"]
 
 
+def test_a_shell_that_ends_before_its_prompt_is_an_error_with_what_it_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: EmulatedHost, __: list[str], **popen: Any) -> Any:
+        return subprocess.Popen(["sh", "-c", "echo mount: Operation not permitted; exit 1"], **popen)
+
+    monkeypatch.setattr(EmulatedHost, "_popen", fail)
+    with pytest.raises(MissingError, match=r"^east-0: the host's shell ended: mount: Operation not permitted: "):
+        EmulatedHost("east-0", "wb-1")
+
+
+def test_a_shell_that_never_prints_its_prompt_is_waited_for_with_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulated_hosts, "_PROMPT_S", 0.2)
+    shells: list[subprocess.Popen[bytes]] = []
+
+    def hang(_: EmulatedHost, __: list[str], **popen: Any) -> Any:
+        shells.append(subprocess.Popen(["sleep", "60"], **popen))
+        return shells[-1]
+
+    monkeypatch.setattr(EmulatedHost, "_popen", hang)
+    with pytest.raises(MissingError, match=r"^east-0: the host's shell printed nothing for 0 s: "):
+        EmulatedHost("east-0", "wb-1")
+    shells[0].kill()
+    shells[0].wait()
+
+
 def test_a_program_is_started_in_the_namespaces_of_the_hosts_shell(
     host: EmulatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +124,7 @@ def test_a_hosts_prompt_knows_its_address_its_hosts_file_and_its_environment(
     assert host.IP() == "10.1.0.2"
     assert [str(interface) for interface in host.intfList()] == ["eth0"]
     assert lines == [
+        ("(setsid sleep infinity < /dev/null > /dev/null 2>&1 &)",),
         ("mount", "--bind", "'/run/names of hosts'", "/etc/hosts"),
         ("export", "CUDA_VISIBLE_DEVICES='GPU-1 GPU-2'"),
     ]

@@ -96,6 +96,16 @@ def test_program_enters_its_hosts_namespaces_with_the_testbeds_identifier(starte
     assert popen == {"text": True}
 
 
+def test_a_program_enters_the_user_namespace_of_a_testbed_that_has_its_own(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespaces = {"/proc/self/ns/user": "user:[1]", "/proc/41/ns/user": "user:[2]"}
+    monkeypatch.setattr(os, "readlink", namespaces.__getitem__)
+    enter_host(41, "wb-1", ["pwd"])
+    ((argv, _),) = started
+    assert argv[:5] == ["nsenter", "--target=41", "--user", "--preserve-credentials", "--net"]
+
+
 def test_program_starts_in_the_given_folder_of_its_host(started: Started) -> None:
     enter_host(41, "wb-1", ["pwd"], cwd="/home/me/my runs")
     ((argv, popen),) = started

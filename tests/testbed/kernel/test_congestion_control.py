@@ -1,3 +1,4 @@
+import errno
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,18 @@ def test_one_that_is_allowed_already_is_not_written_again(allowed: Path) -> None
     before = allowed.stat().st_mtime_ns
     allow_congestion_control("reno")
     assert allowed.stat().st_mtime_ns == before
+
+
+def test_one_that_this_user_may_not_allow_is_refused_with_the_command_for_root(
+    allowed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Listed(type(allowed)):  # type: ignore[misc]
+        def write_text(self, *_: object) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(congestion_control, "_ALLOWED", Listed(allowed))
+    with pytest.raises(MissingError, match=r"as root: sysctl net\.ipv4\.tcp_allowed_congestion_control='reno bbr'$"):
+        allow_congestion_control("bbr")
 
 
 def test_missing_congestion_control_is_refused_with_a_remedy(allowed: Path) -> None:

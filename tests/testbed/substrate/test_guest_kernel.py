@@ -1,5 +1,6 @@
 """The host's side of the gateway guest, with a shell script in place of the guest."""
 
+import os
 import shutil
 import subprocess
 import threading
@@ -18,8 +19,9 @@ from testbed.network.gateway_plan import GatewayPlan
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.substrate import guest_kernel
+from testbed.substrate.guest_device import GuestDevice
 from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
-from testbed.substrate.substrate import SubstrateError, SubstrateFacts
+from testbed.substrate.substrate import GuestFacts, SubstrateError
 
 KERNEL_COMMAND_LINE_MAX = 4096
 NO_GATEWAYS = GatewayPlan((), exact_packets=False)
@@ -47,6 +49,8 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
     popen = subprocess.Popen
     guests = []
     monkeypatch.setattr(guest_kernel, "open_netlink", lambda _: Nothing())
+    monkeypatch.setattr(guest_kernel, "guest_device", lambda: GuestDevice(None))
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
     monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
 
     def boot(script: str, plan: GatewayPlan = NO_GATEWAYS) -> GuestKernel:
@@ -55,7 +59,8 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
 
         monkeypatch.setattr(subprocess, "Popen", in_its_place)
         guests.append(GuestKernel(plan, tmp_path, "wb-1"))
-        assert guests[-1].start({}) == SubstrateFacts("guest", "6.1.0-uml")
+        facts = guests[-1].start({})
+        assert (facts.name, facts.kernel, facts.guest) == ("guest", "6.1.0-uml", GuestFacts("tap", 0, None))
         return guests[-1]
 
     yield boot
@@ -187,28 +192,68 @@ def test_a_guest_program_that_is_not_installed_is_named(tmp_path: Path, monkeypa
         GuestKernel(NO_GATEWAYS, tmp_path, "wb-1").start({})
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_as_many_hosts_as_are_allowed_fit_the_kernels_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool
-) -> None:
+class StartedError(Exception):
+    """Stands for the guest's start."""
+
+
+def started_with(plan: GatewayPlan, folder: Path, device: GuestDevice, patch: pytest.MonkeyPatch) -> Any:
+    """Return the command line and the options that start the guest."""
     started: list[tuple[list[str], dict[str, Any]]] = []
 
     def note(argv: list[str], **options: Any) -> None:
         started.append((argv, options))
-        raise KeyboardInterrupt
+        raise StartedError
 
-    monkeypatch.setattr(subprocess, "Popen", note)
-    monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
+    patch.setattr(subprocess, "Popen", note)
+    patch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
+    patch.setattr(guest_kernel, "guest_device", lambda: device)
+    folder.mkdir()
+    with pytest.raises(StartedError):
+        GuestKernel(plan, folder, "wb-1").start({})
+    return started[0]
+
+
+def test_without_tap_devices_the_guest_gets_veth_pairs_made_before_it_boots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv, _ = started_with(plan_of(2), tmp_path / "f", GuestDevice("Permission denied"), monkeypatch)
+    script = argv[argv.index("guest") - 1]
+    assert script == (
+        'ip link add uml0 up type veth peer name tap0 && ip link add uml1 up type veth peer name tap1 && "$@"; true'
+    )
+    assert [word.split(",depth")[0] for word in argv if word.startswith("vec")] == [
+        "vec0:transport=raw,ifname=uml0",
+        "vec1:transport=raw,ifname=uml1",
+    ]
+
+
+def test_the_guest_finds_the_modules_of_the_callers_pythonpath_and_mounts_with_its_own_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/my modules:relative")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "f"
+    started_with(plan_of(2), folder, GuestDevice(None), monkeypatch)
+    lines = (folder / "init").read_text().splitlines()
+    assert f"export PYTHONPATH='/my modules:{tmp_path}/relative'" in lines
+    assert not any("LD_LIBRARY_PATH" in line for line in lines)
+    assert f"{folder}/mount -t proc proc /proc" in lines
+    assert (folder / "mount").stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize("device", [GuestDevice(None), GuestDevice("Permission denied")])
+@pytest.mark.parametrize("exact", [True, False])
+def test_as_many_hosts_as_are_allowed_fit_the_kernels_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool, device: GuestDevice
+) -> None:
     # A testbed's folder is /run/wanbed/SLOT; here it may be as long as a path of 64 characters.
     folder = tmp_path / "f"
-    folder.mkdir()
     plan = replace(plan_of(MAX_GUEST_HOSTS), exact_packets=exact)
-    with pytest.raises(KeyboardInterrupt):
-        GuestKernel(plan, folder, "wb-1").start({})
-    ((argv, options),) = started
+    argv, options = started_with(plan, folder, device, monkeypatch)
     kernel = argv[argv.index("guest") + 1 :]
     assert kernel[0] == "/usr/bin/linux.uml"
-    assert sum("transport=tap" in word for word in kernel) == MAX_GUEST_HOSTS
+    assert sum("transport=" in word for word in kernel) == MAX_GUEST_HOSTS
     assert len(" ".join(kernel)) < KERNEL_COMMAND_LINE_MAX
     assert options["env"][MARKER] == "wb-1"
     assert GatewayPlan.from_json((folder / "gateways.json").read_text()) == plan

@@ -9,7 +9,9 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from ground.strict_model import InputError
 from testbed.kernel.missing import MissingError
+from testbed.rights.hosts_allowed import HostsAllowed
 from testbed.substrate import probe
+from testbed.substrate.guest_device import GuestDevice
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES
 from testbed.substrate.probe import GUEST, KERNEL, Offer, choose_substrate, probe_guest, probe_kernel
 
@@ -55,7 +57,7 @@ def kernel_that(monkeypatch: pytest.MonkeyPatch, error: int) -> tuple[Offer, Net
         held.append(os.open(os.devnull, os.O_RDONLY))
         return held[0]
 
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(probe, "hosts_allowed", lambda: HostsAllowed(None))
     monkeypatch.setattr(probe, "anonymous_namespace", namespace)
     monkeypatch.setattr(probe, "open_netlink", lambda _: netlink)
     offer = probe_kernel()
@@ -69,11 +71,10 @@ def able_guest(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     for module in MODULES:
         (modules / module).parent.mkdir(parents=True, exist_ok=True)
         (modules / module).touch()
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(probe, "hosts_allowed", lambda: HostsAllowed(None))
     monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
     monkeypatch.setattr(probe, "MODULES_ROOT", root)
-    (root / "tun").touch()
-    monkeypatch.setattr(probe, "TAP_DEVICE", root / "tun")
+    monkeypatch.setattr(probe, "guest_device", lambda: GuestDevice(None))
 
 
 @pytest.mark.parametrize("guest", [HAS_GUEST, NO_GUEST])
@@ -97,6 +98,12 @@ def test_no_netem_anywhere_is_an_error_with_both_reasons_and_both_remedies(monke
         "no netem anywhere: the kernel 6.1.0 has no sch_netem; linux.uml is not on the PATH "
         "(apt-get install user-mode-linux; or modprobe sch_netem)"
     )
+
+
+def test_a_reason_that_both_share_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers(monkeypatch, *(Offer(name, False, "no namespaces for hosts", "run as root") for name in (KERNEL, GUEST)))
+    with pytest.raises(MissingError, match=r"^no netem anywhere: no namespaces for hosts \(run as root\)$"):
+        choose_substrate()
 
 
 def test_a_remedy_that_both_share_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,13 +136,15 @@ def test_a_name_that_is_no_substrate_is_bad_input() -> None:
 
 
 @pytest.mark.parametrize("attempt", [probe_kernel, probe_guest])
-def test_without_root_neither_substrate_works_and_the_remedy_is_root(
+def test_where_no_host_can_be_made_neither_substrate_works_whoever_the_user_is(
     monkeypatch: pytest.MonkeyPatch, attempt: Any
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    refused = HostsAllowed("unshare: Operation not permitted", "unshare: Operation not permitted", 0)
+    monkeypatch.setattr(probe, "hosts_allowed", lambda: refused)
     offer = attempt()
     assert not offer.available
-    assert offer.install == "run as root, or with sudo"
+    assert offer.reason == f"no namespaces for hosts: {refused.reason}"
+    assert offer.install == refused.remedy
 
 
 def test_a_kernel_that_takes_a_netem_qdisc_has_netem(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +171,7 @@ def test_forbidden_namespaces_are_reported_with_the_reason(monkeypatch: pytest.M
     def refuse() -> int:
         raise PermissionError(errno.EPERM, "making a network namespace: Operation not permitted")
 
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(probe, "hosts_allowed", lambda: HostsAllowed(None))
     monkeypatch.setattr(probe, "anonymous_namespace", refuse)
     offer = probe_kernel()
     assert (offer.available, offer.reason) == (False, "making a network namespace: Operation not permitted")
@@ -190,9 +199,11 @@ def test_a_module_that_the_guest_lacks_is_named(monkeypatch: pytest.MonkeyPatch,
     assert (offer.available, offer.reason) == (False, f"{tmp_path} lacks sch_netem.ko")
 
 
-def test_a_machine_without_tap_devices_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_machine_without_tap_devices_has_the_guest_over_veth_pairs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     able_guest(monkeypatch, tmp_path)
-    (tmp_path / "tun").unlink()
+    monkeypatch.setattr(probe, "guest_device", lambda: GuestDevice("Permission denied"))
     offer = probe_guest()
-    assert (offer.available, offer.reason) == (False, f"there is no {tmp_path}/tun")
-    assert offer.install == "modprobe tun; a container needs the device too"
+    assert offer.available
+    assert offer.reason.endswith(", over veth pairs (/dev/net/tun: Permission denied)")

@@ -1,4 +1,3 @@
-import errno
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ from testbed.network.gateway_layout import plan_gateways
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.substrate import unshaped
+from testbed.substrate.probe import Offer
 from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
 
 
@@ -30,9 +30,7 @@ def test_gateways_are_connected_and_nothing_is_shaped() -> None:
 
 
 def test_missing_namespaces_are_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> int:
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(unshaped, "anonymous_namespace", refuse)
-    with pytest.raises(MissingError, match=r"^network namespaces: Operation not permitted \(run as root; a container "):
+    refusal = Offer(UNSHAPED, False, "no namespaces for hosts: Operation not permitted", "run as root")
+    monkeypatch.setattr(unshaped, "hosts_refused", lambda _: refusal)
+    with pytest.raises(MissingError, match=r"^no namespaces for hosts: Operation not permitted \(run as root\)$"):
         unshaped_offer()

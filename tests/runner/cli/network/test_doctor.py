@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runner.cli.command_line import app
+from testbed.rights.hosts_allowed import HostsAllowed
 from testbed.substrate.probe import GUEST, KERNEL, Offer
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 
@@ -20,8 +21,8 @@ def wanbed(*arguments: str) -> Any:
 
 
 def test_doctor_reports_missing_netem_in_json_and_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.doctor.probe_kernel", lambda: NO_NETEM)
-    monkeypatch.setattr("testbed.doctor.probe_guest", lambda: NO_GUEST)
+    monkeypatch.setattr("testbed.doctor.hosts_allowed", lambda: HostsAllowed(None))
+    monkeypatch.setattr("testbed.doctor.machine_offers", lambda _: (NO_NETEM, NO_GUEST))
     done = wanbed("doctor", "--json")
     assert (done.exit_code, done.stderr) == (5, "")
     document = json.loads(done.stdout)
@@ -45,11 +46,24 @@ def test_doctor_lists_gpus_with_memory_driver_and_uuid(monkeypatch: pytest.Monke
 
 
 def test_doctor_succeeds_on_a_machine_with_netem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.doctor.probe_kernel", lambda: NO_NETEM)
-    monkeypatch.setattr("testbed.doctor.probe_guest", lambda: Offer(GUEST, True, "User-Mode Linux 6.1 [x] with netem"))
+    guest = Offer(GUEST, True, "User-Mode Linux 6.1 [x] with netem")
+    monkeypatch.setattr("testbed.doctor.hosts_allowed", lambda: HostsAllowed(None))
+    monkeypatch.setattr("testbed.doctor.machine_offers", lambda _: (NO_NETEM, guest))
     monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}")
     done = wanbed("doctor")
     assert done.exit_code == 0
     assert (
         "netem         guest: the kernel 6.1.0 has no sch_netem, so User-Mode Linux 6.1 [x] with netem" in done.stdout
     )
+    assert "tier          root, with the gateway guest (one core carries all links)" in done.stdout
+    assert "  more with   modprobe sch_netem: links on every core" in done.stdout
+
+
+def test_doctor_offers_no_hosts_where_none_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = HostsAllowed("Operation not permitted", "Operation not permitted", 0)
+    monkeypatch.setattr("testbed.doctor.hosts_allowed", lambda: refused)
+    monkeypatch.setattr("testbed.doctor.machine_offers", lambda _: (NO_NETEM, NO_GUEST))
+    done = wanbed("doctor")
+    assert done.exit_code == 5
+    assert "--no-wan" not in done.stdout
+    assert f"  more with   {refused.remedy}: hosts in network namespaces" in done.stdout

@@ -1,0 +1,47 @@
+"""Start the command again inside a user namespace, where this user may make hosts, if that is what it takes."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.cli.network.leftovers import report_leftovers
+from runner.cli.outcome import log
+from runner.experiment.sweep_points import read_experiment
+from testbed.kernel.inside import in_virtual_time
+from testbed.rights.hosts_allowed import ENTER, hosts_allowed
+
+_ENTERING = (
+    "not root: the network is made in a user namespace of your own, where the kernel tunes receive windows and the "
+    "network has no priority over other programs"
+)
+
+
+def enter_user_namespace_for(file: Path, overrides: Sequence[str]) -> None:
+    """Replace this process by the same command inside a user namespace, if the file's network needs one.
+
+    Do nothing for a simulation, in virtual time, where hosts can be made directly, and where they cannot be made in a
+    user namespace either: whoever brings the network up reports that. Raise InputError for a file that cannot be read.
+    """
+    document, _ = read_experiment(file, overrides)
+    if document.get("engine") != "simulate" and document.get("clock") != "virtual":
+        enter_user_namespace()
+
+
+def enter_user_namespace() -> None:
+    """Replace this process by the same command inside a user namespace, if hosts can be made only there."""
+    if in_virtual_time() or not hosts_allowed().by_entering:
+        return
+    # Inside, the processes of other testbeds cannot be seen.
+    report_leftovers()
+    log(_ENTERING)
+    sys.stdout.flush()
+    os.execvp(ENTER[0], entering_command(sys.executable, sys.orig_argv))  # noqa: S606 - the same arguments again
+
+
+def entering_command(interpreter: str, original: Sequence[str]) -> list[str]:
+    """Return the command line that starts a Python program again inside a user namespace.
+
+    ``original`` is the command line that it was started with.
+    """
+    return [*ENTER, interpreter, *original[1:]]

@@ -1,0 +1,56 @@
+import pytest
+
+from testbed.rights.hosts_allowed import HostsAllowed
+from testbed.substrate.guest_device import GuestDevice
+from testbed.substrate.probe import GUEST, KERNEL, Offer
+from testbed.tiers import rights_lacking, tier_of
+
+HAS_NETEM = Offer(KERNEL, True, "netem")
+NO_NETEM = Offer(KERNEL, False, "no sch_netem", "modprobe sch_netem")
+HAS_GUEST = Offer(GUEST, True, "User-Mode Linux")
+NO_GUEST = Offer(GUEST, False, "no linux.uml", "apt-get install user-mode-linux")
+DIRECTLY, ENTERING = HostsAllowed(None), HostsAllowed("refused", None, 1000)
+NOWHERE = HostsAllowed("refused", "refused", 1000)
+TAP, RAW = GuestDevice(None), GuestDevice("Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("offers", "allowed", "name"),
+    [
+        ((HAS_NETEM, HAS_GUEST), DIRECTLY, "root, with the kernel's netem"),
+        ((NO_NETEM, HAS_GUEST), DIRECTLY, "root, with the gateway guest"),
+        ((HAS_NETEM, NO_GUEST), ENTERING, "user namespace, with the kernel's netem"),
+        ((NO_NETEM, HAS_GUEST), ENTERING, "user namespace, with the gateway guest"),
+        ((NO_NETEM, NO_GUEST), ENTERING, "hosts without a WAN, and simulation"),
+        ((NO_NETEM, NO_GUEST), NOWHERE, "simulation"),
+    ],
+)
+def test_the_tier_is_the_best_that_works(offers: tuple[Offer, ...], allowed: HostsAllowed, name: str) -> None:
+    assert tier_of(offers, allowed, virtual=False).name == name
+
+
+def test_without_netem_virtual_time_is_the_tier() -> None:
+    assert tier_of((NO_NETEM, NO_GUEST), ENTERING, virtual=True).name == "virtual time and simulation"
+
+
+def test_a_user_namespace_lacks_held_windows_and_root_does_not() -> None:
+    assert "receive windows" in tier_of((HAS_NETEM, NO_GUEST), ENTERING, virtual=False).lacks
+    assert tier_of((HAS_NETEM, NO_GUEST), DIRECTLY, virtual=False).lacks == ""
+
+
+def rights(offers: tuple[Offer, ...], allowed: HostsAllowed, device: GuestDevice) -> list[str]:
+    return [each.right for each in rights_lacking(offers, allowed, device)]
+
+
+def test_root_with_netem_lacks_nothing() -> None:
+    assert rights((HAS_NETEM, NO_GUEST), DIRECTLY, RAW) == []
+
+
+def test_a_user_without_tap_devices_and_netem_lacks_three_rights() -> None:
+    lacking = rights((NO_NETEM, HAS_GUEST), ENTERING, RAW)
+    assert lacking == ["root, or sudo", "opening /dev/net/tun (Permission denied)", "modprobe sch_netem"]
+    assert rights((NO_NETEM, HAS_GUEST), DIRECTLY, TAP) == ["modprobe sch_netem"]
+
+
+def test_where_no_host_can_be_made_that_comes_first() -> None:
+    assert rights((NO_NETEM, NO_GUEST), NOWHERE, RAW) == [NOWHERE.remedy]

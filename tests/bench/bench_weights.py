@@ -63,8 +63,8 @@ def test_weights() -> None:
     cores = len(os.sched_getaffinity(0))
     first_s, first_processor_s = median(passed["at_once"]), median(processor["at_once"])
     print(f"\n{count / 1e6:.0f} million weights in bf16, {cores} cores")
-    for name in passed:
-        passed_s, processor_s = median(passed[name]), median(processor[name])
+    for name, seconds in passed.items():
+        passed_s, processor_s = median(seconds), median(processor[name])
         print(
             f"{name:13s} {passed_s:5.2f} s, {count / passed_s / 1e6:4.0f} M/s, {passed_s / first_s:4.2f} of at_once; "
             f"of the processor {processor_s:5.2f} s, {processor_s / first_processor_s:4.2f} of at_once"

@@ -34,6 +34,7 @@ class BaselineConfig:
     - ``gradients``: the ``.npz`` file for the gradients of the last iteration, None for no file.
     - ``timeout_ns``: the limit of each single transfer, however slow the network.
     - ``rendezvous_timeout_ns``: the limit of the rendezvous, from the rank's start, importing torch included.
+    - ``deterministic``: use only kernels that give the same bits in every run.
     - ``silence_ns``: a rank without a heartbeat for so long is lost.
     - ``parent_pid``: the process that started this rank. The rank is killed when it ends. None for no such tie.
     - ``threads``: the number of threads that torch computes with.
@@ -67,6 +68,7 @@ class BaselineConfig:
     gradients: str | None = None
     timeout_ns: int = DEFAULT_TIMEOUT_NS
     rendezvous_timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
+    deterministic: bool = False
     silence_ns: int = DEFAULT_SILENCE_NS
     parent_pid: int | None = None
     threads: int = 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from results.records.span_log import NO_MICROBATCH, ComputeKind, DeviceRecord, Span, SpanLog
 from workloads.baselines.device_marks import DeviceMarks, HostMarks, Mark
+from workloads.compute.device.determinism import kernels_are_deterministic
 from workloads.compute.device.torch_device import TorchDevice
 
 
@@ -79,4 +80,5 @@ def device_record(
         to_host_bytes=to_host_bytes,
         to_device_bytes=to_device_bytes,
         clock_error_ns=spans.clock_error_ns,
+        deterministic=kernels_are_deterministic(),
     )

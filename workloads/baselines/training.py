@@ -16,6 +16,7 @@ from workloads.baselines.device_marks import create_marks
 from workloads.baselines.peer_watch import PeerWatch
 from workloads.baselines.pipeline_baseline import PipelineBaseline
 from workloads.baselines.rendezvous import connection_fault, join_groups, rendezvous
+from workloads.compute.device.determinism import choose_kernels
 from workloads.compute.device.torch_device import create_device
 from workloads.compute.flat_parameters import FlatParameters
 from workloads.model.gpt_stage import DTYPES
@@ -29,6 +30,7 @@ def train(rank_config: BaselineConfig, lost: Callable[[str], None]) -> None:
     log even then.
     """
     torch.set_num_threads(rank_config.threads)
+    choose_kernels(deterministic=rank_config.deterministic)
     store, members = rendezvous(rank_config, lost)
     watch = PeerWatch(rank_config, members, lost)
     watch.start()

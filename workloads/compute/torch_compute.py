@@ -44,7 +44,9 @@ class _DeferredWeights:
 
 
 class TorchCompute(Compute, MeasuredDevice):
-    """Trains one stage as configured by ``work``. On the CPU the same inputs give the same bits.
+    """Trains one stage as configured by ``work``.
+
+    The same inputs give the same bits on the CPU, and with ``work.deterministic`` on a GPU too.
 
     The loss of each microbatch is divided by microbatches x pipelines, so that gradients summed over the replicas are
     those of the mean over the iteration's whole batch. On the CPU tensors use the memory of received payloads; a

@@ -32,6 +32,7 @@ def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: Sha
                 config=model_config(spec, "torch"),
                 precision=spec.training.precision,
                 seed=spec.seed,
+                deterministic=bool(spec.compute.deterministic),
                 learning_rate=spec.training.learning_rate,
                 text=None if point.text is None else str(point.text),
                 listen_address=setting.addresses.address(place.host),

@@ -17,7 +17,7 @@ from workloads.inference.prompt_tokens import prompt_tokens
 from workloads.prefill.bubbles.bubble_filler import Run
 from workloads.prefill.messages import Piece
 
-WARM_UP_CHUNKS = 2
+_WARM_UP_CHUNKS = 2
 """The chunks of the warm-up: a first one, and one after prior tokens, which runs other kernels."""
 
 
@@ -72,7 +72,7 @@ class PrefillCompute:
             self._stage = InferenceStage(
                 work.model, layers, seed=work.seed, device=self._device, precision=work.precision
             )
-        self.time_chunks(warm_up_tokens, WARM_UP_CHUNKS)
+        self.time_chunks(warm_up_tokens, _WARM_UP_CHUNKS)
 
     def input_arrived(self, request: int, chunk: int, payload: memoryview) -> None:
         """Keep the activation from the previous stage, on the CPU without a copy of ``payload``."""

@@ -1,5 +1,6 @@
 """The plans of ranks whose training torch itself schedules."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,12 @@ def test_gradients_are_kept_where_asked_and_plans_read_back(point: SweepPoint, t
         assert plan.gradients == str(tmp_path / f"rank-{plan.rank}.gradients.npz")
         plan.write(tmp_path / "plan.json")
         assert read_baseline_config(tmp_path / "plan.json") == plan
+
+
+@pytest.mark.parametrize("deterministic", [None, True])
+def test_kernels_are_deterministic_if_the_file_asks_for_it(
+    point: SweepPoint, tmp_path: Path, deterministic: bool | None
+) -> None:
+    compute = point.spec.compute.model_copy(update={"deterministic": deterministic})
+    asked = replace(point, spec=point.spec.model_copy(update={"compute": compute}))
+    assert {plan.deterministic for plan in planned(asked, tmp_path)} == {bool(deterministic)}

@@ -73,7 +73,10 @@ class StageDriver:
         config = self._work.config
         generator = torch.Generator().manual_seed(self._work.seed)
         values = torch.randn(config.context * config.hidden, generator=generator) * deviation
-        return as_bytes(values.to(DTYPES[self._work.precision]))
+        made = as_bytes(values.to(DTYPES[self._work.precision]))
+        payload = self._compute.receive_buffer(made.nbytes) or memoryview(bytearray(made.nbytes))
+        payload[:] = made
+        return payload
 
 
 def measure_stage(

@@ -1,6 +1,8 @@
 """Pipelines of torch stages in one process, driven by hand: what ranks do, without sockets and schedules."""
 
+import itertools
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tests.support.workloads.reference_training import Gradients
@@ -8,6 +10,7 @@ from workloads.compute.torch_compute import TorchCompute
 from workloads.compute.torch_work import TorchWork
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
+from workloads.transport.frames.buffer_pool import BufferPool
 
 
 @dataclass(frozen=True)
@@ -19,20 +22,37 @@ class HandDriven:
     spans: Counter[ActionKind]
 
 
-def train_by_hand(work: TorchWork, iterations: int, *, last_recomputes: bool = False) -> HandDriven:
+Meanwhile = Callable[[Callable[[], None]], None]
+
+
+def train_by_hand(
+    work: TorchWork,
+    iterations: int,
+    *,
+    last_recomputes: bool = False,
+    meanwhile: Meanwhile | None = None,
+    after_each: Callable[[], None] = lambda: None,
+) -> HandDriven:
     """Train every stage of every pipeline, each with its own ``work``: the one given, but for stage and pipeline.
 
     Forwards come first, as in GPipe, and the weight parts of split backwards last. The last stage recomputes only with
     ``last_recomputes``. Every payload that a stage has been given is overwritten as soon as the stage lets it go, and
     must have been let go, once, when the iteration ends.
+
+    With ``meanwhile`` a stage computes all its microbatches before the next stage begins, and its messages are taken
+    only then. ``meanwhile`` gets a function for each of them, which is what the transport's thread does when a message
+    has arrived; it may call it at any time. It is called anyway before the message is needed. ``after_each`` is called
+    after each action.
     """
     pipelines, stages, microbatches = range(work.pipelines), range(work.stages), range(work.microbatches)
     lent: list[memoryview] = []
+    pool = BufferPool()
 
     def overwrite(payload: memoryview) -> None:
         position = next(index for index, one in enumerate(lent) if one is payload)
         del lent[position]
         payload[:] = b"\xff" * payload.nbytes
+        pool.give_back(payload)
 
     def recomputes(stage: int) -> bool:
         return work.recompute and (last_recomputes or stage + 1 < work.stages)
@@ -44,33 +64,54 @@ def train_by_hand(work: TorchWork, iterations: int, *, last_recomputes: bool = F
         ]
         for pipeline in pipelines
     ]
+    pool.prefer(computes[0][0].receive_buffer)
     spans: Counter[ActionKind] = Counter()
 
     def perform(compute: TorchCompute, kind: ActionKind, microbatch: int) -> None:
         start_ns, end_ns = compute.perform(Action(kind, microbatch))
         assert 0 < start_ns < end_ns
         spans[kind] += 1
+        after_each()
 
-    def send(sender: TorchCompute, receiver: TorchCompute, message: Message) -> None:
-        payload = memoryview(bytearray(sender.outgoing(message)))
+    arrivals: dict[tuple[int, Message], Callable[[], None]] = {}
+
+    def send(iteration: int, sender: TorchCompute, receiver: TorchCompute, message: Message) -> None:
+        content = sender.outgoing(message)
+        payload = pool.take(content.nbytes)
+        payload[:] = content
         lent.append(payload)
-        receiver.arrived(message, payload)
+        if meanwhile is None:
+            receiver.arrived(message, payload)
+        else:
+            begin = _once(lambda: receiver.begin_copy(iteration, message, payload))
+            arrivals[id(receiver), message] = lambda: (begin(), receiver.arrived(message, payload))[1]
+            meanwhile(begin)
         sender.sent(message)
 
-    def forward(row: list[TorchCompute], microbatch: int) -> None:
-        for stage, compute in enumerate(row):
-            perform(compute, ActionKind.FORWARD, microbatch)
-            if stage + 1 < work.stages:
-                send(compute, row[stage + 1], Message(MessageKind.ACTIVATION, microbatch))
+    def receive(receiver: TorchCompute, message: Message) -> None:
+        if meanwhile is not None:
+            arrivals.pop((id(receiver), message))()
 
-    def backward(row: list[TorchCompute], microbatch: int) -> None:
+    def forward(iteration: int, row: list[TorchCompute], several: list[int]) -> None:
+        for stage, compute in enumerate(row):
+            for microbatch in several:
+                if stage > 0:
+                    receive(compute, Message(MessageKind.ACTIVATION, microbatch))
+                perform(compute, ActionKind.FORWARD, microbatch)
+            for microbatch in several if stage + 1 < work.stages else ():
+                send(iteration, compute, row[stage + 1], Message(MessageKind.ACTIVATION, microbatch))
+
+    def backward(iteration: int, row: list[TorchCompute], several: list[int]) -> None:
         for stage, compute in reversed(list(enumerate(row))):
-            if recomputes(stage):
-                perform(compute, ActionKind.RECOMPUTE, microbatch)
-            kind = ActionKind.BACKWARD_INPUT if work.split_backward else ActionKind.BACKWARD
-            perform(compute, kind, microbatch)
-            if stage > 0:
-                send(compute, row[stage - 1], Message(MessageKind.GRADIENT, microbatch))
+            for microbatch in several:
+                if recomputes(stage):
+                    perform(compute, ActionKind.RECOMPUTE, microbatch)
+                if stage + 1 < work.stages:
+                    receive(compute, Message(MessageKind.GRADIENT, microbatch))
+                kind = ActionKind.BACKWARD_INPUT if work.split_backward else ActionKind.BACKWARD
+                perform(compute, kind, microbatch)
+            for microbatch in several if stage > 0 else ():
+                send(iteration, compute, row[stage - 1], Message(MessageKind.GRADIENT, microbatch))
 
     losses = []
     gradients: Gradients = {}
@@ -78,13 +119,16 @@ def train_by_hand(work: TorchWork, iterations: int, *, last_recomputes: bool = F
         for row in computes:
             for compute in row:
                 compute.begin(iteration)
-            for microbatch in microbatches:
-                forward(row, microbatch)
-            for microbatch in microbatches:
-                backward(row, microbatch)
+            together = [[each] for each in microbatches] if meanwhile is None else [list(microbatches)]
+            for several in together:
+                forward(iteration, row, several)
+            for several in together:
+                backward(iteration, row, several)
             for microbatch in microbatches if work.split_backward else ():
                 for compute in row:
                     perform(compute, ActionKind.BACKWARD_WEIGHT, microbatch)
+        for compute in itertools.chain(*computes):
+            compute.resolve()
         assert not lent
         for replicas in zip(*computes, strict=True):
             _all_reduce(replicas)
@@ -109,3 +153,9 @@ def _all_reduce(replicas: tuple[TorchCompute, ...]) -> None:
         replicas[0].add(total, buffer)
     for buffer in buffers[1:]:
         buffer[:] = total
+
+
+def _once(work: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that does ``work`` when it is called first, and then nothing."""
+    left = [work]
+    return lambda: left.pop()() if left else None

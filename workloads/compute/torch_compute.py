@@ -71,7 +71,7 @@ class TorchCompute(Compute, MeasuredDevice):
         self._is_last = work.stage == work.stages - 1
         neighbours = (not self._is_first) + (not self._is_last)
         message_bytes = work.config.activation_bytes(work.precision)
-        self._staging = create_staging(self._device, message_bytes, neighbours * work.microbatches)
+        self._staging = create_staging(self._device, message_bytes, 2 * neighbours * work.microbatches)
         self._measurement = DeviceMeasurement(self._device, work.check_iteration)
         self._dtype = DTYPES[work.precision]
         self._tokens = TokenSource(work.config, work.seed, work.text)

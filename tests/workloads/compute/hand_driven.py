@@ -45,12 +45,11 @@ def train_by_hand(
     after each action.
     """
     pipelines, stages, microbatches = range(work.pipelines), range(work.stages), range(work.microbatches)
-    lent: list[memoryview] = []
-    pool = BufferPool()
+    lent: list[tuple[memoryview, BufferPool]] = []
 
     def overwrite(payload: memoryview) -> None:
-        position = next(index for index, one in enumerate(lent) if one is payload)
-        del lent[position]
+        position = next(index for index, (one, _) in enumerate(lent) if one is payload)
+        _, pool = lent.pop(position)
         payload[:] = b"\xff" * payload.nbytes
         pool.give_back(payload)
 
@@ -64,7 +63,9 @@ def train_by_hand(
         ]
         for pipeline in pipelines
     ]
-    pool.prefer(computes[0][0].receive_buffer)
+    pools = {compute: BufferPool() for row in computes for compute in row}
+    for compute, pool in pools.items():
+        pool.prefer(compute.receive_buffer)
     spans: Counter[ActionKind] = Counter()
 
     def perform(compute: TorchCompute, kind: ActionKind, microbatch: int) -> None:
@@ -73,24 +74,26 @@ def train_by_hand(
         spans[kind] += 1
         after_each()
 
-    arrivals: dict[tuple[int, Message], Callable[[], None]] = {}
+    arrivals: dict[tuple[TorchCompute, Message], tuple[Callable[[], None], Callable[[], None]]] = {}
 
     def send(iteration: int, sender: TorchCompute, receiver: TorchCompute, message: Message) -> None:
         content = sender.outgoing(message)
+        pool = pools[receiver]
         payload = pool.take(content.nbytes)
         payload[:] = content
-        lent.append(payload)
+        lent.append((payload, pool))
         if meanwhile is None:
             receiver.arrived(message, payload)
         else:
             begin = _once(lambda: receiver.begin_copy(iteration, message, payload))
-            arrivals[id(receiver), message] = lambda: (begin(), receiver.arrived(message, payload))[1]
+            arrivals[receiver, message] = begin, lambda: receiver.arrived(message, payload)
             meanwhile(begin)
         sender.sent(message)
 
     def receive(receiver: TorchCompute, message: Message) -> None:
         if meanwhile is not None:
-            arrivals.pop((id(receiver), message))()
+            for each in arrivals.pop((receiver, message)):
+                each()
 
     def forward(iteration: int, row: list[TorchCompute], several: list[int]) -> None:
         for stage, compute in enumerate(row):

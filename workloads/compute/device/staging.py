@@ -264,7 +264,7 @@ class PinnedStaging(Staging):
 
 
 def create_staging(device: TorchDevice, message_bytes: int, messages: int) -> Staging:
-    """Return the staging for computation on ``device``, with as many ``messages`` of that size in flight."""
+    """Return the staging for computation on ``device``, prepared for ``messages`` of that size at a time."""
     if device.runtime is None:
         return DirectStaging(device)
     return PinnedStaging(device.runtime, message_bytes, messages)

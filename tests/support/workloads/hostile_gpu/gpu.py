@@ -21,6 +21,7 @@ from tests.support.workloads.hostile_gpu.streams import Engine, HostileEvent, Ho
 from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
 from workloads.compute.device.torch_device import GpuDevice
 
+_MEMORY_BYTES = 1 << 23
 _KERNEL_NS = 1_000
 _LOOK_NS = 100
 _HOST_BEGAN_NS = 5_000_000_000
@@ -49,7 +50,7 @@ class HostileGpu(DeviceRuntime):
         self.meanwhile: Callable[[], None] = lambda: None
         self._speed = speed
         with _disable_current_modes():
-            self._memory, self._pinned = Arena(1 << 26), Arena(1 << 26)
+            self._memory, self._pinned = Arena(_MEMORY_BYTES), Arena(_MEMORY_BYTES)
         self._engine = Engine(order, seed, self.clock_ns)
         self._kernels = Kernels(self._memory, self._pinned, self._enqueue, self._new, self._synchronize)
         self._default = self.new_stream()

@@ -19,6 +19,9 @@ _aten = torch.ops.aten
 _VIEWS = {_aten._unsafe_view.default, _aten._reshape_alias.default}
 _EMPTY = {_aten.empty.memory_format, _aten.empty_strided.default, _aten.empty_like.default, _aten.new_empty.default}
 
+_outputs: dict[object, list[tuple[Any, ...] | None]] = {}
+"""Size, stride and type of the results that an operator has had for arguments of a form."""
+
 Enqueue = Callable[[Callable[[], None]], None]
 
 
@@ -41,7 +44,6 @@ class Kernels:
         self._enqueue = enqueue
         self._new = new
         self._synchronize = synchronize
-        self._outputs: dict[object, list[tuple[Any, ...] | None]] = {}
 
     def dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Carry out one operator, of which the host sees all that CUDA would let it see."""
@@ -54,7 +56,9 @@ class Kernels:
             return self._to_copy(args[0], kwargs)
         if func is _aten.copy_.default:
             return self._copy(*args, **kwargs)
-        if not tensors:
+        if func in _EMPTY and kwargs.get("device") == torch.device("cpu"):
+            return func(*args, **kwargs)
+        if to_gpu and (not tensors or func in _EMPTY):
             return self._fill_new(func, args, kwargs)
         for other in tensors:
             if not self.owns(other) and other.dim() and other.numel():
@@ -136,16 +140,16 @@ class Kernels:
             return (each.size(), each.stride(), each.dtype) if isinstance(each, Tensor) else each
 
         key = func, str(tree_map(form, (args, kwargs)))
-        if key not in self._outputs:
+        if key not in _outputs:
             blank_args, blank_kwargs = tree_map(
                 lambda each: torch.zeros_like(each) if isinstance(each, Tensor) else each, (args, kwargs)
             )
             results = func(*blank_args, **blank_kwargs)
-            self._outputs[key] = [
+            _outputs[key] = [
                 form(each) if isinstance(each, Tensor) else None
                 for each in ([results] if isinstance(results, Tensor) else results)
             ]
-        return self._outputs[key]
+        return _outputs[key]
 
     def _pointers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         def pointer(each: Any) -> Any:
@@ -192,8 +196,8 @@ class TensorMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _ON_HOST and isinstance(args[0], Tensor) and self._kernels.owns(args[0]):
             tensor = args[0]
-            if func == _DEVICE_OF:
-                return DEVICE
+            if func in (_DEVICE_OF, _IS_CPU):
+                return DEVICE if func == _DEVICE_OF else False
             if func is Tensor.numpy:
                 raise TypeError("can't convert a tensor of the GPU to numpy: copy it to host memory first")
             if func is not Tensor.to:
@@ -206,4 +210,5 @@ class TensorMode(TorchFunctionMode):
 
 
 _DEVICE_OF = Tensor.device.__get__  # type: ignore[attr-defined]
-_ON_HOST = {_DEVICE_OF, Tensor.numpy, Tensor.cpu, Tensor.tolist, Tensor.to}
+_IS_CPU = Tensor.is_cpu.__get__  # type: ignore[attr-defined]
+_ON_HOST = {_DEVICE_OF, _IS_CPU, Tensor.numpy, Tensor.cpu, Tensor.tolist, Tensor.to}

@@ -78,11 +78,6 @@ def test_a_fault_is_noticed_unless_it_does_no_harm(fault: Fault) -> None:
     assert (notice is None) == (fault.harmless is not None), notice
 
 
-@pytest.mark.parametrize("module", sorted(PROGRAMS))
-def test_nothing_is_noticed_where_nothing_is_wrong(module: str) -> None:
-    assert noticed(module) is None
-
-
 def test_a_fault_whose_text_has_gone_fails() -> None:
     with pytest.raises(AssertionError, match="0 times in staging.py"), planted(Fault("rotten", STAGING, "no such", "")):
         pass

@@ -1,4 +1,7 @@
-"""Profiles of a GPU that does whatever CUDA allows: what is measured is computed right, and timed by the GPU's clock."""
+"""Profiles of a GPU that does whatever CUDA allows: computed right, and timed by the GPU's clock."""
+
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,9 +14,18 @@ from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostil
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.reference_llama import SEED, TINY
 from workloads.compute.device.torch_device import CpuDevice, GpuDevice, TorchDevice, create_device
+from workloads.inference.decode import greedy_token
 from workloads.inference.inference_stage import InferenceStage
 from workloads.inference.prompt_tokens import prompt_tokens
 from workloads.profiling.matrix_product import _multiplication
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def test_a_profile_of_stages_is_measured_by_events() -> None:
@@ -29,18 +41,19 @@ def test_a_profile_of_stages_is_measured_by_events() -> None:
 def test_a_profile_of_prompts_is_measured_by_events() -> None:
     task = profile_task(["llama-tiny"], "cpu", layers=2, prompts=[4, 8, 16])
     assert isinstance(task, PromptsTask)
+    task = replace(task, product_sizes=(16,))
     with on_hostile_gpu(Order.RANDOM):
         profile = Measurement(CpuAtHand(), PACE, lambda _: None).prompts(task)
     assert [prompt.tokens for prompt in profile.prompts] == [4, 8, 16]
     assert all(prompt.time_ns > 0 for prompt in profile.prompts)
 
 
-def prefilled(device: TorchDevice) -> tuple[list[float], bytes]:
+def prefilled(device: TorchDevice) -> tuple[int, bytes]:
     stage = InferenceStage(TINY, range(TINY.layers), seed=SEED, device=device, precision="fp32")
     cache = stage.new_cache(20)
     prompt = torch.tensor(prompt_tokens(SEED, 5, 20, TINY.vocabulary))
     stage.prefill_chunk(cache, prompt[:12], 0)
-    return stage.prefill_chunk(cache, prompt[12:], 12).tolist(), bytes(cache.to_bytes())
+    return greedy_token(stage.prefill_chunk(cache, prompt[12:], 12)), bytes(cache.to_bytes())
 
 
 @pytest.mark.parametrize(("order", "seed"), ORDERS)

@@ -25,6 +25,44 @@ class HandDriven:
 Meanwhile = Callable[[Callable[[], None]], None]
 
 
+class _Messages:
+    """Messages on their way between stages. See ``train_by_hand`` for ``meanwhile``."""
+
+    def __init__(self, meanwhile: Meanwhile | None) -> None:
+        self.lent: list[tuple[memoryview, BufferPool]] = []
+        self._meanwhile = meanwhile
+        self._pools: dict[TorchCompute, BufferPool] = {}
+        self._arrivals: dict[tuple[TorchCompute, Message], tuple[Callable[[], None], Callable[[], None]]] = {}
+
+    def send(self, iteration: int, sender: TorchCompute, receiver: TorchCompute, message: Message) -> None:
+        content = sender.outgoing(message)
+        if receiver not in self._pools:
+            self._pools[receiver] = BufferPool()
+            self._pools[receiver].prefer(receiver.receive_buffer)
+        pool = self._pools[receiver]
+        payload = pool.take(content.nbytes)
+        payload[:] = content
+        self.lent.append((payload, pool))
+        if self._meanwhile is None:
+            receiver.arrived(message, payload)
+        else:
+            begin = _once(lambda: receiver.begin_copy(iteration, message, payload))
+            self._arrivals[receiver, message] = begin, lambda: receiver.arrived(message, payload)
+            self._meanwhile(begin)
+        sender.sent(message)
+
+    def receive(self, receiver: TorchCompute, message: Message) -> None:
+        if self._meanwhile is not None:
+            for each in self._arrivals.pop((receiver, message)):
+                each()
+
+    def release(self, payload: memoryview) -> None:
+        position = next(index for index, (one, _) in enumerate(self.lent) if one is payload)
+        _, pool = self.lent.pop(position)
+        payload[:] = b"\xff" * payload.nbytes
+        pool.give_back(payload)
+
+
 def train_by_hand(
     work: TorchWork,
     iterations: int,
@@ -45,27 +83,18 @@ def train_by_hand(
     after each action.
     """
     pipelines, stages, microbatches = range(work.pipelines), range(work.stages), range(work.microbatches)
-    lent: list[tuple[memoryview, BufferPool]] = []
-
-    def overwrite(payload: memoryview) -> None:
-        position = next(index for index, (one, _) in enumerate(lent) if one is payload)
-        _, pool = lent.pop(position)
-        payload[:] = b"\xff" * payload.nbytes
-        pool.give_back(payload)
+    messages = _Messages(meanwhile)
 
     def recomputes(stage: int) -> bool:
         return work.recompute and (last_recomputes or stage + 1 < work.stages)
 
     computes = [
         [
-            TorchCompute(replace(work, pipeline=pipeline, stage=stage, recompute=recomputes(stage)), overwrite)
+            TorchCompute(replace(work, pipeline=pipeline, stage=stage, recompute=recomputes(stage)), messages.release)
             for stage in stages
         ]
         for pipeline in pipelines
     ]
-    pools = {compute: BufferPool() for row in computes for compute in row}
-    for compute, pool in pools.items():
-        pool.prefer(compute.receive_buffer)
     spans: Counter[ActionKind] = Counter()
 
     def perform(compute: TorchCompute, kind: ActionKind, microbatch: int) -> None:
@@ -74,35 +103,14 @@ def train_by_hand(
         spans[kind] += 1
         after_each()
 
-    arrivals: dict[tuple[TorchCompute, Message], tuple[Callable[[], None], Callable[[], None]]] = {}
-
-    def send(iteration: int, sender: TorchCompute, receiver: TorchCompute, message: Message) -> None:
-        content = sender.outgoing(message)
-        pool = pools[receiver]
-        payload = pool.take(content.nbytes)
-        payload[:] = content
-        lent.append((payload, pool))
-        if meanwhile is None:
-            receiver.arrived(message, payload)
-        else:
-            begin = _once(lambda: receiver.begin_copy(iteration, message, payload))
-            arrivals[receiver, message] = begin, lambda: receiver.arrived(message, payload)
-            meanwhile(begin)
-        sender.sent(message)
-
-    def receive(receiver: TorchCompute, message: Message) -> None:
-        if meanwhile is not None:
-            for each in arrivals.pop((receiver, message)):
-                each()
-
     def forward(iteration: int, row: list[TorchCompute], several: list[int]) -> None:
         for stage, compute in enumerate(row):
             for microbatch in several:
                 if stage > 0:
-                    receive(compute, Message(MessageKind.ACTIVATION, microbatch))
+                    messages.receive(compute, Message(MessageKind.ACTIVATION, microbatch))
                 perform(compute, ActionKind.FORWARD, microbatch)
             for microbatch in several if stage + 1 < work.stages else ():
-                send(iteration, compute, row[stage + 1], Message(MessageKind.ACTIVATION, microbatch))
+                messages.send(iteration, compute, row[stage + 1], Message(MessageKind.ACTIVATION, microbatch))
 
     def backward(iteration: int, row: list[TorchCompute], several: list[int]) -> None:
         for stage, compute in reversed(list(enumerate(row))):
@@ -110,11 +118,11 @@ def train_by_hand(
                 if recomputes(stage):
                     perform(compute, ActionKind.RECOMPUTE, microbatch)
                 if stage + 1 < work.stages:
-                    receive(compute, Message(MessageKind.GRADIENT, microbatch))
+                    messages.receive(compute, Message(MessageKind.GRADIENT, microbatch))
                 kind = ActionKind.BACKWARD_INPUT if work.split_backward else ActionKind.BACKWARD
                 perform(compute, kind, microbatch)
             for microbatch in several if stage > 0 else ():
-                send(iteration, compute, row[stage - 1], Message(MessageKind.GRADIENT, microbatch))
+                messages.send(iteration, compute, row[stage - 1], Message(MessageKind.GRADIENT, microbatch))
 
     losses = []
     gradients: Gradients = {}
@@ -132,7 +140,7 @@ def train_by_hand(
                     perform(compute, ActionKind.BACKWARD_WEIGHT, microbatch)
         for compute in itertools.chain(*computes):
             compute.resolve()
-        assert not lent
+        assert not messages.lent
         for replicas in zip(*computes, strict=True):
             _all_reduce(replicas)
         gradients = {name: part for compute in computes[0] for name, part in compute.named_gradients().items()}

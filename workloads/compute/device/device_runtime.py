@@ -92,9 +92,7 @@ class DeviceRuntime(ABC):
         """Return page-locked bytes for one copy, from a cache that they return to when they are freed."""
 
     @abstractmethod
-    def empty(
-        self, elements: int, dtype: torch.dtype, *, filled_on: DeviceStream, used_on: DeviceStream
-    ) -> Tensor:
+    def empty(self, elements: int, dtype: torch.dtype, *, filled_on: DeviceStream, used_on: DeviceStream) -> Tensor:
         """Return a flat tensor on the device, to be filled on one stream and used on another or the same.
 
         Earlier work of ``filled_on`` may still use its memory, that of ``used_on`` does not. Any thread may call this.
@@ -162,10 +160,8 @@ class CudaRuntime(DeviceRuntime):
 
     def pinned(self, size_bytes: int) -> Tensor:
         """Return page-locked memory of exactly that size. torch's own allocator would round up to a power of two."""
-        pages = np.frombuffer(
-            mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype=np.uint8
-        )
-        cudart = torch.cuda.cudart()
+        pages = np.frombuffer(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype=np.uint8)
+        cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         torch.cuda.check_error(cudart.cudaHostRegister(pages.ctypes.data, size_bytes, 0))
         # Called before the pages are unmapped. At exit the process may have left CUDA already.
         weakref.finalize(pages, cudart.cudaHostUnregister, pages.ctypes.data).atexit = False
@@ -175,9 +171,7 @@ class CudaRuntime(DeviceRuntime):
         """Return page-locked memory of torch's allocator, which rounds up to a power of two."""
         return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
 
-    def empty(
-        self, elements: int, dtype: torch.dtype, *, filled_on: DeviceStream, used_on: DeviceStream
-    ) -> Tensor:
+    def empty(self, elements: int, dtype: torch.dtype, *, filled_on: DeviceStream, used_on: DeviceStream) -> Tensor:
         """Return memory of torch's allocator, which reuses memory in the order of ``filled_on``."""
         assert isinstance(used_on, _CudaStream)
         with self.use(filled_on):

@@ -9,7 +9,6 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ _GPU_BEGAN_NS = 1_000_000_000
 
 
 class HostileGpu(DeviceRuntime):
-    """The GPU. Within ``with gpu:`` a thread's torch computes on it what is on ``gpu.torch_device``, and on the CPU all else.
+    """The GPU. Within ``with gpu:`` a thread's torch computes on it what is on ``gpu.torch_device``.
 
     ``speed`` is that of its clock, which is far from the host's. After each wait the host wakes up ``wake_up_ns`` late.
     ``meanwhile`` is called whenever the host waits, as another thread would run then. ``waits`` has every wait of the
@@ -134,7 +133,7 @@ class HostileGpu(DeviceRuntime):
             stream.enqueue(lambda: _poison(pointer))
         return tensor
 
-    def _enqueue(self, kernel: Callable[[], None]) -> None:
+    def _enqueue(self, kernel: Callable[[], object]) -> None:
         def run() -> None:
             with torch.no_grad():
                 kernel()

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from tests.support.workloads.hostile_gpu.memory import Arena
 
 DEVICE = torch.device("cpu", 0)
-"""The GPU. Host memory is ``torch.device("cpu")``: torch computes with both alike, and never takes one for the other."""
+"""The GPU. Host memory is ``torch.device("cpu")``: torch computes with both, and takes none for the other."""
 
 _aten = torch.ops.aten
 _VIEWS = {_aten._unsafe_view.default, _aten._reshape_alias.default}
@@ -22,7 +22,7 @@ _EMPTY = {_aten.empty.memory_format, _aten.empty_strided.default, _aten.empty_li
 _outputs: dict[object, list[tuple[Any, ...] | None]] = {}
 """Size, stride and type of the results that an operator has had for arguments of a form."""
 
-Enqueue = Callable[[Callable[[], None]], None]
+Enqueue = Callable[[Callable[[], object]], None]
 
 
 class Kernels:
@@ -52,17 +52,25 @@ class Kernels:
         to_gpu = kwargs.get("device") == DEVICE
         if not ours and not to_gpu:
             return func(*args, **kwargs)
+        if func in _EMPTY and kwargs.get("device") == torch.device("cpu"):
+            return func(*args, **kwargs)
+        special = self._special(func, args, kwargs)
+        if special is not None:
+            return special
+        for other in tensors:
+            if other.dim() and other.numel() and not self.owns(other):
+                raise RuntimeError(f"Expected all tensors to be on the same device, but {func} found some on the host")
+        return self._kernel(func, args, kwargs)
+
+    def _special(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result of a copy, or of an operator that fills new memory; None for any other operator."""
         if func is _aten._to_copy.default:
             return self._to_copy(args[0], kwargs)
         if func is _aten.copy_.default:
             return self._copy(*args, **kwargs)
-        if func in _EMPTY and kwargs.get("device") == torch.device("cpu"):
-            return func(*args, **kwargs)
-        if to_gpu and (not tensors or func in _EMPTY):
-            return self._fill_new(func, args, kwargs)
-        for other in tensors:
-            if not self.owns(other) and other.dim() and other.numel():
-                raise RuntimeError(f"Expected all tensors to be on the same device, but {func} found some on the host")
+        return self._fill_new(func, args, kwargs) if kwargs.get("device") == DEVICE else None
+
+    def _kernel(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if torch.Tag.data_dependent_output in func.tags:
             self._synchronize("value")
             return func(*args, **kwargs)
@@ -71,12 +79,12 @@ class Kernels:
         is_written = any(each.alias_info is not None and each.alias_info.is_write for each in func._schema.arguments)
         if func in _VIEWS or (not is_written and any(each.alias_info is not None for each in returns)):
             return func(*args, **kwargs)
-        if is_written:
-            kernel_args, kernel_kwargs = self._pointers(args, kwargs)
-            self._enqueue(lambda: func(*kernel_args, **kernel_kwargs))
-            written = [_aliased(func, each.alias_info, args, kwargs) for each in returns]
-            return written[0] if len(written) == 1 else tuple(written) or None
-        return self._compute(func, args, kwargs)
+        if not is_written:
+            return self._compute(func, args, kwargs)
+        kernel_args, kernel_kwargs = self._pointers(args, kwargs)
+        self._enqueue(lambda: func(*kernel_args, **kernel_kwargs))
+        written = [_aliased(func, each.alias_info, args, kwargs) for each in returns]
+        return written[0] if len(written) == 1 else tuple(written) or None
 
     def owns(self, tensor: Tensor) -> bool:
         """Return whether the tensor is in the GPU's memory."""
@@ -170,11 +178,11 @@ def _aliased(func: OpOverload, alias: Any, args: tuple[Any, ...], kwargs: dict[s
     raise AssertionError(f"{func} returns no argument of its own")
 
 
-class OperatorMode(TorchDispatchMode):
+class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Within it, a thread's operators go through ``kernels``."""
 
     def __init__(self, kernels: Kernels) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._kernels = kernels
 
     def __torch_dispatch__(
@@ -209,6 +217,6 @@ class TensorMode(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-_DEVICE_OF = Tensor.device.__get__  # type: ignore[attr-defined]
+_DEVICE_OF = Tensor.device.__get__
 _IS_CPU = Tensor.is_cpu.__get__  # type: ignore[attr-defined]
 _ON_HOST = {_DEVICE_OF, _IS_CPU, Tensor.numpy, Tensor.cpu, Tensor.tolist, Tensor.to}

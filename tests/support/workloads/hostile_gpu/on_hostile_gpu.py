@@ -21,6 +21,6 @@ def on_hostile_gpu(order: Order = Order.LAZY, seed: int = 0) -> Iterator[Hostile
     gpu = HostileGpu(order, seed)
     with ExitStack() as stack:
         for module in (torch_compute, prefill_compute, sequence_decoder, measuring):
-            stack.enter_context(mock.patch.object(module, "create_device", lambda _: hostile_device(gpu)))
+            stack.enter_context(mock.patch.object(module, "create_device", return_value=hostile_device(gpu)))
         stack.enter_context(gpu)
         yield gpu

@@ -1,4 +1,4 @@
-"""Streams and events of a hostile GPU: nothing runs until the host waits, and then in an order that a policy chooses."""
+"""Streams and events of a hostile GPU: nothing runs until the host waits, and then in an order chosen before."""
 
 from collections import deque
 from collections.abc import Callable

@@ -4,14 +4,22 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostile_gpu
-from tests.workloads.compute.hostile.planted_faults import COMPUTE, DEVICE, FAULTS, PREFILL, STAGING, TIMER, Fault, planted
-from tests.workloads.compute.hostile.programs import WORK, WORKS, prefill, staging, training
+from tests.workloads.compute.hostile.planted_faults import (
+    COMPUTE,
+    DEVICE,
+    FAULTS,
+    PREFILL,
+    STAGING,
+    TIMER,
+    Fault,
+    planted,
+)
+from tests.workloads.compute.hostile.programs import WORKS, prefill, staging, training
 
 Program = Callable[[HostileGpu | None], object]
 
@@ -79,5 +87,8 @@ def test_a_fault_is_noticed_unless_it_does_no_harm(fault: Fault) -> None:
 
 
 def test_a_fault_whose_text_has_gone_fails() -> None:
-    with pytest.raises(AssertionError, match="0 times in staging.py"), planted(Fault("rotten", STAGING, "no such", "")):
+    with (
+        pytest.raises(AssertionError, match=r"0 times in staging\.py"),
+        planted(Fault("rotten", STAGING, "no such", "")),
+    ):
         pass

@@ -69,6 +69,7 @@ class Sharing:
                     self.gpu.idle()
                     bubble()
             self.training.update()
+            self.gpu.idle()
             losses.append(self.training.loss())
             self.training.resolve()
         gradients = self.training.named_gradients()
@@ -84,7 +85,7 @@ def alternately(seed: int) -> tuple[object, object]:
             sharing.prefill_layer()
 
     trained = sharing.train(bubble)
-    while len(sharing.results) < len(sharing.pieces):
+    for _ in range(len(sharing.pieces) * TINY.layers):
         sharing.prefill_layer()
     return trained, sharing.results
 

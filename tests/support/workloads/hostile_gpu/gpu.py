@@ -20,7 +20,8 @@ from tests.support.workloads.hostile_gpu.streams import Engine, HostileEvent, Ho
 from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
 from workloads.compute.device.torch_device import GpuDevice
 
-_MEMORY_BYTES = 1 << 23
+MIB = 1 << 20
+
 _KERNEL_NS = 1_000
 _LOOK_NS = 100
 _HOST_BEGAN_NS = 5_000_000_000
@@ -39,7 +40,13 @@ class HostileGpu(DeviceRuntime):
     torch_device = DEVICE
 
     def __init__(
-        self, order: Order = Order.LAZY, seed: int = 0, *, speed: float = 1.0, device: str = "GPU-hostile"
+        self,
+        order: Order = Order.LAZY,
+        seed: int = 0,
+        *,
+        speed: float = 1.0,
+        device: str = "GPU-hostile",
+        memory_bytes: int = 8 * MIB,
     ) -> None:
         self.device = device
         self.now_ns = _HOST_BEGAN_NS
@@ -49,7 +56,7 @@ class HostileGpu(DeviceRuntime):
         self.meanwhile: Callable[[], None] = lambda: None
         self._speed = speed
         with _disable_current_modes():
-            self._memory, self._pinned = Arena(_MEMORY_BYTES), Arena(_MEMORY_BYTES)
+            self._memory, self._pinned = Arena(memory_bytes), Arena(memory_bytes)
         self._engine = Engine(order, seed, self.clock_ns)
         self._kernels = Kernels(self._memory, self._pinned, self._enqueue, self._new, self._synchronize)
         self._default = self.new_stream()

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 
+from tests.support.workloads.hostile_gpu.gpu import MIB
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from workloads.compute.backends.backend import Computation, ComputeConfig, RankContext
@@ -16,5 +17,5 @@ class HostileBackend(TorchBackend):
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
         """Put the GPU in the machine's place for the rest of the process."""
-        _machine.enter_context(on_hostile_gpu(Order.RANDOM, config.stage))
+        _machine.enter_context(on_hostile_gpu(Order.RANDOM, config.stage, memory_bytes=128 * MIB))
         return super().create(config, context)

@@ -13,7 +13,9 @@ from tests.runner.profiling.test_measuring import PACE, stages_task
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.reference_llama import SEED, TINY
+from workloads.compute.device import device_measurement
 from workloads.compute.device.torch_device import CpuDevice, GpuDevice, TorchDevice, create_device
+from workloads.compute.span_timer import EventTimer
 from workloads.inference.decode import greedy_token
 from workloads.inference.inference_stage import InferenceStage
 from workloads.inference.prompt_tokens import prompt_tokens
@@ -28,8 +30,10 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def test_a_profile_of_stages_is_measured_by_events() -> None:
+def test_a_profile_of_stages_is_measured_by_events(monkeypatch: pytest.MonkeyPatch) -> None:
     with on_hostile_gpu(Order.RANDOM) as gpu:
+        # The GPU's clock stands still while nothing runs on it, so the host's has to as well.
+        monkeypatch.setattr(device_measurement, "create_timer", lambda _: EventTimer(gpu, gpu.host_clock_ns))
         profile = Measurement(CpuAtHand(), PACE, lambda _: None).stages(stages_task())
         assert "value" not in gpu.waits
     for stage in profile.models[0].stages:

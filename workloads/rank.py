@@ -271,6 +271,8 @@ def run_rank(config: RankConfig) -> None:
         # The main thread may compute for long. Buffers that it does not read would accumulate until it is done.
         if not computation.reads_payloads and isinstance(event, Received):
             pool.give_back(event.payload)
+        elif computation.begin_copy is not None and isinstance(event, Received):
+            computation.begin_copy(event.iteration, event.message, event.payload)
         events.put(event)
 
     transport = StripedTransport(config.links, sockets, pool, report, blank=not computation.reads_payloads)

@@ -124,7 +124,7 @@ class EventTimer(SpanTimer):
         event = self._event()
         earliest_ns = self._clock()
         compute.record(event)
-        event.wait()
+        event.spin()
         return event, Sighting(earliest_ns, self._clock())
 
 

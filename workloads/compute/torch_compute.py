@@ -28,10 +28,14 @@ from workloads.schedules.action import Action, ActionKind
 
 @dataclass(slots=True)
 class _InFlight:
-    """The state of a microbatch from its forward to its backward. ``inputs`` uses the memory of ``payload``."""
+    """The state of a microbatch from its forward to its backward. ``inputs`` uses the memory of ``payload``.
+
+    ``targets`` are None except at the last stage.
+    """
 
     inputs: Tensor
     payload: memoryview | None
+    targets: Tensor | None
     root: GradientEdge | None = None
 
 
@@ -53,9 +57,10 @@ class TorchCompute(Compute, MeasuredDevice):
     payload is given to ``release`` after its last use: an activation after its microbatch's backward (or the input part
     of it), a gradient after all parts of the backward. On a GPU payloads are copied on arrival and then released.
 
-    A span covers the computation of an action, not the copies from and to a GPU (see ``Staging``). With ``gpu`` each
-    action and the update first claim that GPU for training. The number of torch's threads and the choice of kernels
-    are set for the whole process.
+    A span covers the computation of an action, not the copies from and to a GPU (see ``Staging``): the host prepares
+    what an action needs before its span, and stages what it sends after it. With ``gpu`` each action and the update
+    first claim that GPU for training. The number of torch's threads and the choice of kernels are set for the whole
+    process.
 
     Raises ValueError for a missing device or a text that is too short, OSError if the text cannot be read.
     """
@@ -67,7 +72,11 @@ class TorchCompute(Compute, MeasuredDevice):
         self._gpu = gpu
         self._release = release
         self._device = create_device(work.device)
-        self._staging = create_staging(self._device)
+        self._is_first = work.stage == 0
+        self._is_last = work.stage == work.stages - 1
+        neighbours = (not self._is_first) + (not self._is_last)
+        message_bytes = work.config.activation_bytes(work.precision)
+        self._staging = create_staging(self._device, message_bytes, 2 * neighbours * work.microbatches)
         self._measurement = DeviceMeasurement(self._device, work.check_iteration)
         self._dtype = DTYPES[work.precision]
         self._tokens = TokenSource(work.config, work.seed, work.text)
@@ -77,8 +86,6 @@ class TorchCompute(Compute, MeasuredDevice):
         self._deferred = DeferredGradients()
         if work.split_backward:
             self.split_backwards()
-        self._is_first = work.stage == 0
-        self._is_last = work.stage == work.stages - 1
         self._work_of = {
             ActionKind.FORWARD: self._forward,
             ActionKind.RECOMPUTE: self._recompute,
@@ -87,11 +94,13 @@ class TorchCompute(Compute, MeasuredDevice):
             ActionKind.BACKWARD_WEIGHT: self._backward_weight,
         }
         self._iteration = 0
+        self._begun: dict[tuple[int, Message], IncomingCopy] = {}
         self._received: dict[Message, tuple[IncomingCopy, memoryview | None]] = {}
         self._in_flight: dict[int, _InFlight] = {}
         self._left: dict[int, _DeferredWeights] = {}
+        self._made: tuple[Message, Tensor] | None = None
         self._outgoing: dict[Message, OutgoingCopy] = {}
-        self._losses: dict[int, float] = {}
+        self._losses: dict[int, Tensor] = {}
         self._summed: OutgoingCopy | None = None
 
     def split_backwards(self) -> None:
@@ -106,9 +115,19 @@ class TorchCompute(Compute, MeasuredDevice):
         self._parameters.gradients.zero_()
         self._losses.clear()
 
+    def begin_copy(self, iteration: int, message: Message, payload: memoryview) -> None:
+        """Begin to copy a payload to the GPU, before ``arrived`` and in any thread.
+
+        So the copy runs while an action computes. ``payload`` is released after it, maybe before ``arrived``.
+        """
+        self._begun[iteration, message] = self._staging.incoming(payload, self._dtype, self._release)
+        self._staging.settle()
+
     def arrived(self, message: Message, payload: memoryview) -> None:
         """Keep an activation or gradient: context x hidden elements in the stage's precision."""
-        copy = self._staging.incoming(payload, self._dtype, self._release)
+        copy = self._begun.pop((self._iteration, message), None)
+        if copy is None:
+            copy = self._staging.incoming(payload, self._dtype, self._release)
         self._received[message] = copy, payload if self._staging.keeps_payload else None
         self._staging.settle()
 
@@ -123,6 +142,9 @@ class TorchCompute(Compute, MeasuredDevice):
             # Here and not in the action: waiting for a message is not part of the span.
             self._received[Message(MessageKind.GRADIENT, action.microbatch)][0].let_compute_wait()
         interval = self._timed(lambda: work(action.microbatch), action.kind.value, action.microbatch)
+        if self._made is not None:
+            message, tensor = self._made
+            self._made, self._outgoing[message] = None, self._staging.outgoing(tensor)
         self._staging.settle()
         return interval
 
@@ -162,7 +184,7 @@ class TorchCompute(Compute, MeasuredDevice):
         if len(self._losses) < self._work.microbatches:
             return None
         # The exact sum does not depend on the order in which a schedule runs the forwards.
-        return math.fsum(self._losses.values())
+        return math.fsum(torch.stack(tuple(self._losses.values())).tolist())
 
     def named_gradients(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
         """Return an fp32 copy of each parameter's gradient, summed after the all-reduce, by its name in the model."""
@@ -208,23 +230,27 @@ class TorchCompute(Compute, MeasuredDevice):
         self._summed = None
 
     def _inputs(self, microbatch: int) -> _InFlight:
+        """Return the inputs of a microbatch on the device. Here and not in the action: copies are not part of spans."""
+        targets = self._batch(microbatch)[1].to(self._device.device) if self._is_last else None
         if self._is_first:
-            tokens, _ = self._tokens.batch(self._iteration, self._work.pipeline, microbatch)
-            return _InFlight(tokens.to(self._device.device), None)
+            return _InFlight(self._batch(microbatch)[0].to(self._device.device), None, targets)
         copy, payload = self._received.pop(Message(MessageKind.ACTIVATION, microbatch))
         copy.let_compute_wait()
-        return _InFlight(self._shaped(copy).requires_grad_(), payload)
+        return _InFlight(self._shaped(copy).requires_grad_(), payload, targets)
+
+    def _batch(self, microbatch: int) -> tuple[Tensor, Tensor]:
+        return self._tokens.batch(self._iteration, self._work.pipeline, microbatch)
 
     def _shaped(self, copy: IncomingCopy) -> Tensor:
         return copy.tensor.view(1, self._work.config.context, self._work.config.hidden)
 
     def _output(self, microbatch: int) -> Tensor:
         """Return the activation for the next stage or, at the last stage, the microbatch's part of the mean loss."""
-        output: Tensor = self._module(self._in_flight[microbatch].inputs)
-        if not self._is_last:
+        held = self._in_flight[microbatch]
+        output: Tensor = self._module(held.inputs)
+        if held.targets is None:
             return output
-        _, targets = self._tokens.batch(self._iteration, self._work.pipeline, microbatch)
-        return language_loss(output, targets.to(output.device)) / (self._work.microbatches * self._work.pipelines)
+        return language_loss(output, held.targets) / (self._work.microbatches * self._work.pipelines)
 
     def _forward(self, microbatch: int) -> None:
         with torch.set_grad_enabled(not self._work.recompute):
@@ -233,7 +259,7 @@ class TorchCompute(Compute, MeasuredDevice):
             # Backward needs the graph, not the output itself, which may be freed as soon as it has been sent.
             self._in_flight[microbatch].root = get_gradient_edge(output)
         if self._is_last:
-            self._losses[microbatch] = output.item()
+            self._losses[microbatch] = output.detach()
         else:
             self._send(MessageKind.ACTIVATION, microbatch, output.detach())
 
@@ -269,7 +295,7 @@ class TorchCompute(Compute, MeasuredDevice):
         return self._shaped(copy), payload
 
     def _send(self, kind: MessageKind, microbatch: int, tensor: Tensor) -> None:
-        self._outgoing[Message(kind, microbatch)] = self._staging.outgoing(tensor)
+        self._made = Message(kind, microbatch), tensor
 
     def _release_payload(self, payload: memoryview | None) -> None:
         if payload is not None:

@@ -1,6 +1,8 @@
 """Pipelines of torch stages in one process, driven by hand: what ranks do, without sockets and schedules."""
 
+import itertools
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tests.support.workloads.reference_training import Gradients
@@ -8,6 +10,7 @@ from workloads.compute.torch_compute import TorchCompute
 from workloads.compute.torch_work import TorchWork
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
+from workloads.transport.frames.buffer_pool import BufferPool
 
 
 @dataclass(frozen=True)
@@ -19,27 +22,75 @@ class HandDriven:
     spans: Counter[ActionKind]
 
 
-def train_by_hand(work: TorchWork, iterations: int, *, last_recomputes: bool = False) -> HandDriven:
+Meanwhile = Callable[[Callable[[], None]], None]
+
+
+class _Messages:
+    """Messages on their way between stages. See ``train_by_hand`` for ``meanwhile``."""
+
+    def __init__(self, meanwhile: Meanwhile | None) -> None:
+        self.lent: list[tuple[memoryview, BufferPool]] = []
+        self._meanwhile = meanwhile
+        self._pools: dict[TorchCompute, BufferPool] = {}
+        self._arrivals: dict[tuple[TorchCompute, Message], tuple[Callable[[], None], Callable[[], None]]] = {}
+
+    def send(self, iteration: int, sender: TorchCompute, receiver: TorchCompute, message: Message) -> None:
+        content = sender.outgoing(message)
+        if receiver not in self._pools:
+            self._pools[receiver] = BufferPool()
+            self._pools[receiver].prefer(receiver.receive_buffer)
+        pool = self._pools[receiver]
+        payload = pool.take(content.nbytes)
+        payload[:] = content
+        self.lent.append((payload, pool))
+        if self._meanwhile is None:
+            receiver.arrived(message, payload)
+        else:
+            begin = _once(lambda: receiver.begin_copy(iteration, message, payload))
+            self._arrivals[receiver, message] = begin, lambda: receiver.arrived(message, payload)
+            self._meanwhile(begin)
+        sender.sent(message)
+
+    def receive(self, receiver: TorchCompute, message: Message) -> None:
+        if self._meanwhile is not None:
+            for each in self._arrivals.pop((receiver, message)):
+                each()
+
+    def release(self, payload: memoryview) -> None:
+        position = next(index for index, (one, _) in enumerate(self.lent) if one is payload)
+        _, pool = self.lent.pop(position)
+        payload[:] = b"\xff" * payload.nbytes
+        pool.give_back(payload)
+
+
+def train_by_hand(
+    work: TorchWork,
+    iterations: int,
+    *,
+    last_recomputes: bool = False,
+    meanwhile: Meanwhile | None = None,
+    after_each: Callable[[], None] = lambda: None,
+) -> HandDriven:
     """Train every stage of every pipeline, each with its own ``work``: the one given, but for stage and pipeline.
 
     Forwards come first, as in GPipe, and the weight parts of split backwards last. The last stage recomputes only with
     ``last_recomputes``. Every payload that a stage has been given is overwritten as soon as the stage lets it go, and
     must have been let go, once, when the iteration ends.
+
+    With ``meanwhile`` a stage computes all its microbatches before the next stage begins, and its messages are taken
+    only then. ``meanwhile`` gets a function for each of them, which is what the transport's thread does when a message
+    has arrived; it may call it at any time. It is called anyway before the message is needed. ``after_each`` is called
+    after each action.
     """
     pipelines, stages, microbatches = range(work.pipelines), range(work.stages), range(work.microbatches)
-    lent: list[memoryview] = []
-
-    def overwrite(payload: memoryview) -> None:
-        position = next(index for index, one in enumerate(lent) if one is payload)
-        del lent[position]
-        payload[:] = b"\xff" * payload.nbytes
+    messages = _Messages(meanwhile)
 
     def recomputes(stage: int) -> bool:
         return work.recompute and (last_recomputes or stage + 1 < work.stages)
 
     computes = [
         [
-            TorchCompute(replace(work, pipeline=pipeline, stage=stage, recompute=recomputes(stage)), overwrite)
+            TorchCompute(replace(work, pipeline=pipeline, stage=stage, recompute=recomputes(stage)), messages.release)
             for stage in stages
         ]
         for pipeline in pipelines
@@ -50,27 +101,28 @@ def train_by_hand(work: TorchWork, iterations: int, *, last_recomputes: bool = F
         start_ns, end_ns = compute.perform(Action(kind, microbatch))
         assert 0 < start_ns < end_ns
         spans[kind] += 1
+        after_each()
 
-    def send(sender: TorchCompute, receiver: TorchCompute, message: Message) -> None:
-        payload = memoryview(bytearray(sender.outgoing(message)))
-        lent.append(payload)
-        receiver.arrived(message, payload)
-        sender.sent(message)
-
-    def forward(row: list[TorchCompute], microbatch: int) -> None:
+    def forward(iteration: int, row: list[TorchCompute], several: list[int]) -> None:
         for stage, compute in enumerate(row):
-            perform(compute, ActionKind.FORWARD, microbatch)
-            if stage + 1 < work.stages:
-                send(compute, row[stage + 1], Message(MessageKind.ACTIVATION, microbatch))
+            for microbatch in several:
+                if stage > 0:
+                    messages.receive(compute, Message(MessageKind.ACTIVATION, microbatch))
+                perform(compute, ActionKind.FORWARD, microbatch)
+            for microbatch in several if stage + 1 < work.stages else ():
+                messages.send(iteration, compute, row[stage + 1], Message(MessageKind.ACTIVATION, microbatch))
 
-    def backward(row: list[TorchCompute], microbatch: int) -> None:
+    def backward(iteration: int, row: list[TorchCompute], several: list[int]) -> None:
         for stage, compute in reversed(list(enumerate(row))):
-            if recomputes(stage):
-                perform(compute, ActionKind.RECOMPUTE, microbatch)
-            kind = ActionKind.BACKWARD_INPUT if work.split_backward else ActionKind.BACKWARD
-            perform(compute, kind, microbatch)
-            if stage > 0:
-                send(compute, row[stage - 1], Message(MessageKind.GRADIENT, microbatch))
+            for microbatch in several:
+                if recomputes(stage):
+                    perform(compute, ActionKind.RECOMPUTE, microbatch)
+                if stage + 1 < work.stages:
+                    messages.receive(compute, Message(MessageKind.GRADIENT, microbatch))
+                kind = ActionKind.BACKWARD_INPUT if work.split_backward else ActionKind.BACKWARD
+                perform(compute, kind, microbatch)
+            for microbatch in several if stage > 0 else ():
+                messages.send(iteration, compute, row[stage - 1], Message(MessageKind.GRADIENT, microbatch))
 
     losses = []
     gradients: Gradients = {}
@@ -78,14 +130,17 @@ def train_by_hand(work: TorchWork, iterations: int, *, last_recomputes: bool = F
         for row in computes:
             for compute in row:
                 compute.begin(iteration)
-            for microbatch in microbatches:
-                forward(row, microbatch)
-            for microbatch in microbatches:
-                backward(row, microbatch)
+            together = [[each] for each in microbatches] if meanwhile is None else [list(microbatches)]
+            for several in together:
+                forward(iteration, row, several)
+            for several in together:
+                backward(iteration, row, several)
             for microbatch in microbatches if work.split_backward else ():
                 for compute in row:
                     perform(compute, ActionKind.BACKWARD_WEIGHT, microbatch)
-        assert not lent
+        for compute in itertools.chain(*computes):
+            compute.resolve()
+        assert not messages.lent
         for replicas in zip(*computes, strict=True):
             _all_reduce(replicas)
         gradients = {name: part for compute in computes[0] for name, part in compute.named_gradients().items()}
@@ -109,3 +164,9 @@ def _all_reduce(replicas: tuple[TorchCompute, ...]) -> None:
         replicas[0].add(total, buffer)
     for buffer in buffers[1:]:
         buffer[:] = total
+
+
+def _once(work: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that does ``work`` when it is called first, and then nothing."""
+    left = [work]
+    return lambda: left.pop()() if left else None

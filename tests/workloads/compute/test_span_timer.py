@@ -1,13 +1,13 @@
 import pytest
 
-from tests.support.workloads.fake_gpu import FakeGpu, FakeGpuDevice
+from tests.support.workloads.hostile_gpu.gpu import HostileGpu, hostile_device
 from workloads.compute.device.torch_device import CpuDevice
 from workloads.compute.span_timer import EventTimer, HostTimer, create_timer
 
 MILLISECOND_NS = 1_000_000
 
 
-class CountingGpu(FakeGpu):
+class CountingGpu(HostileGpu):
     """A GPU that counts the events it has made."""
 
     events = 0
@@ -19,13 +19,13 @@ class CountingGpu(FakeGpu):
 
 @pytest.mark.parametrize("speed", [1.0, 1 + 2e-5, 1 - 2e-5])
 def test_a_span_is_as_long_as_the_gpu_says_and_lies_where_the_host_saw_it(speed: float) -> None:
-    gpu = FakeGpu(speed)
+    gpu = HostileGpu(speed=speed)
     timer = EventTimer(gpu, gpu.host_clock_ns)
     began_ns, seen = [], []
     for duration_ns in (3 * MILLISECOND_NS, 7 * MILLISECOND_NS):
-        gpu.spend_ns(50 * MILLISECOND_NS)
+        gpu.now_ns += 50 * MILLISECOND_NS
         began_ns.append(gpu.now_ns)
-        seen.append(timer.timed(lambda duration_ns=duration_ns: gpu.spend_ns(duration_ns)))  # type: ignore[misc]
+        seen.append(timer.timed(lambda duration_ns=duration_ns: gpu.keep_busy(duration_ns)))  # type: ignore[misc]
     resolved = timer.resolve()
     for (start_ns, end_ns), began, (low_ns, high_ns), duration_ns in zip(
         resolved, began_ns, seen, (3 * MILLISECOND_NS, 7 * MILLISECOND_NS), strict=True
@@ -36,21 +36,10 @@ def test_a_span_is_as_long_as_the_gpu_says_and_lies_where_the_host_saw_it(speed:
 
 
 def test_no_span_includes_the_delay_until_the_host_sees_the_end() -> None:
-    gpu = FakeGpu()
+    gpu = HostileGpu()
+    gpu.wake_up_ns = 20 * MILLISECOND_NS
     timer = EventTimer(gpu, gpu.host_clock_ns)
-    compute = gpu.compute_stream()
-    record = compute.record
-
-    def work() -> None:
-        gpu.spend_ns(MILLISECOND_NS)
-        compute.record = late  # type: ignore[method-assign]
-
-    def late(event) -> None:  # type: ignore[no-untyped-def]
-        record(event)
-        gpu.spend_ns(20 * MILLISECOND_NS)
-        compute.record = record  # type: ignore[method-assign]
-
-    start_ns, end_ns = timer.timed(work)
+    start_ns, end_ns = timer.timed(lambda: gpu.keep_busy(MILLISECOND_NS))
     assert end_ns - start_ns > 20 * MILLISECOND_NS
     ((start_ns, end_ns),) = timer.resolve()
     assert end_ns - start_ns == pytest.approx(MILLISECOND_NS, abs=2 * timer.clock_error_ns + 2)
@@ -62,7 +51,7 @@ def test_each_iteration_resolves_its_own_spans_with_the_same_events() -> None:
     made = []
     for _ in range(4):
         for _ in range(5):
-            timer.timed(lambda: gpu.spend_ns(MILLISECOND_NS))
+            timer.timed(lambda: gpu.keep_busy(MILLISECOND_NS))
         assert len(timer.resolve()) == 5
         made.append(gpu.events)
     assert made[1] == made[-1]
@@ -70,7 +59,7 @@ def test_each_iteration_resolves_its_own_spans_with_the_same_events() -> None:
 
 
 def test_the_clock_is_off_by_no_more_than_the_shortest_look_at_it() -> None:
-    gpu = FakeGpu()
+    gpu = HostileGpu()
     timer = EventTimer(gpu, gpu.host_clock_ns)
     timer.resolve()
     assert 0 < timer.clock_error_ns <= 100
@@ -86,4 +75,4 @@ def test_the_cpu_times_from_the_call_to_the_return() -> None:
 
 
 def test_a_gpu_is_timed_by_events() -> None:
-    assert isinstance(create_timer(FakeGpuDevice()), EventTimer)
+    assert isinstance(create_timer(hostile_device(HostileGpu())), EventTimer)

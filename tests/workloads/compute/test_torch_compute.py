@@ -253,7 +253,6 @@ def test_torch_computes_with_as_many_threads_as_it_is_reported() -> None:
     assert torch.get_num_threads() == 1
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="shows what happens on a machine without a GPU")
 class Sharing:
     """A GPU that others have too, and what it is told."""
 
@@ -283,6 +282,7 @@ def test_a_gpu_that_is_shared_is_claimed_for_each_action_and_for_the_update() ->
     assert gpu.told == []
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="shows what happens on a machine without a GPU")
 def test_a_gpu_that_is_not_there_is_reported() -> None:
     with pytest.raises(ValueError, match=r"^device: torch sees no GPU here, take cpu or auto$"):
         middle_stage(device="cuda")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ground.class_path import create, load_subclass
 from workloads.compute.compute import Compute, MeasuredDevice, TrainingGpu
 from workloads.compute.replay import ReplayCosts
+from workloads.message import Message
 from workloads.model.gpt_config import GptConfig
 from workloads.schedules.action import ActionKind
 from workloads.transport.frames.buffer_pool import BufferPool
@@ -79,6 +80,8 @@ class Computation:
     - ``reads_payloads``: False if messages have a length but no contents: zeros are sent, and received bytes discarded.
     - ``save_gradients``: writes the summed gradients to a file, None if the back end does not train.
     - ``device_gradients``: the gradients on the device, None if the back end cannot sum them there.
+    - ``begin_copy``: begins to copy a received payload to the device: iteration, message, payload. The transport's
+      thread calls it when the payload is complete, before ``Compute.arrived``. None if there is nothing to begin.
     """
 
     compute: Compute
@@ -87,6 +90,7 @@ class Computation:
     reads_payloads: bool = True
     save_gradients: Callable[[Path], None] | None = None
     device_gradients: "Tensor | None" = None
+    begin_copy: Callable[[int, Message, memoryview], None] | None = None
 
 
 class ComputeBackend(ABC):

@@ -43,6 +43,7 @@ class TorchBackend(ComputeBackend):
             element_bytes=bytes_per_element(config.precision),
             save_gradients=lambda path: save_gradients(path, compute.named_gradients()),
             device_gradients=compute.device_gradients,
+            begin_copy=compute.begin_copy if compute.overlaps_copies else None,
         )
 
 

@@ -4,9 +4,13 @@ Work goes to the compute stream, which is the thread's current stream, or to a c
 in the order in which it was enqueued. Only events order the work of two streams.
 """
 
+import mmap
 import os
+import weakref
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,7 +22,12 @@ class DeviceEvent(ABC):
 
     @abstractmethod
     def wait(self) -> None:
-        """Block this thread (and no other) until the event has passed."""
+        """Sleep, in this thread (and no other), until the event has passed."""
+
+    def spin(self) -> None:
+        """Wait with the least delay. Occupies a core."""
+        while not self.passed():
+            pass
 
     @abstractmethod
     def passed(self) -> bool:
@@ -46,7 +55,10 @@ class DeviceStream(ABC):
 
     @abstractmethod
     def copy(self, target: Tensor, source: Tensor) -> None:
-        """Enqueue a copy between device and pinned memory. Both tensors are contiguous; keep them until it is done."""
+        """Enqueue a copy between device and pinned memory. Both tensors are contiguous; keep them until it is done.
+
+        From or to memory that is not pinned, this blocks the thread instead.
+        """
 
 
 class DeviceRuntime(ABC):
@@ -60,8 +72,12 @@ class DeviceRuntime(ABC):
         """Return the stream that runs this thread's kernels."""
 
     @abstractmethod
-    def copy_stream(self) -> DeviceStream:
+    def new_stream(self) -> DeviceStream:
         """Return a new stream, independent of all others."""
+
+    @abstractmethod
+    def use(self, stream: DeviceStream) -> AbstractContextManager[object]:
+        """Return a context in which ``stream`` is this thread's compute stream."""
 
     @abstractmethod
     def event(self) -> DeviceEvent:
@@ -69,20 +85,27 @@ class DeviceRuntime(ABC):
 
     @abstractmethod
     def pinned(self, size_bytes: int) -> Tensor:
-        """Return bytes in page-locked host memory, which the device can copy from and to asynchronously."""
+        """Return bytes in page-locked host memory, which the device can copy from and to asynchronously.
+
+        This takes milliseconds and may block the device: keep the memory, and use it again.
+        """
 
     @abstractmethod
-    def empty(self, elements: int, dtype: torch.dtype) -> Tensor:
-        """Return a flat tensor on the device. Earlier work of the compute stream may still use its memory."""
+    def scratch(self, size_bytes: int) -> Tensor:
+        """Return page-locked bytes for one copy, from a cache that they return to when they are freed."""
 
-    def lock_pages(self, tensor: Tensor) -> bool:
-        """Lock the pages of a tensor in host memory, for as long as the process lives. Return whether it made sense."""
-        return False
+    @abstractmethod
+    def empty(self, elements: int, dtype: torch.dtype, *, filled_on: DeviceStream, used_on: DeviceStream) -> Tensor:
+        """Return a flat tensor on the device, to be filled on one stream and used on another or the same.
+
+        Earlier work of ``filled_on`` may still use its memory, that of ``used_on`` does not. Any thread may call this.
+        """
 
 
 class _CudaEvent(DeviceEvent):
     def __init__(self) -> None:
-        self.event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        # By default a thread that waits for an event occupies a core.
+        self.event = torch.cuda.Event(enable_timing=True, blocking=True)  # type: ignore[no-untyped-call]
 
     def wait(self) -> None:
         self.event.synchronize()
@@ -97,18 +120,18 @@ class _CudaEvent(DeviceEvent):
 
 class _CudaStream(DeviceStream):
     def __init__(self, stream: torch.cuda.Stream) -> None:
-        self._stream = stream
+        self.stream = stream
 
     def record(self, event: DeviceEvent) -> None:
         assert isinstance(event, _CudaEvent)
-        event.event.record(self._stream)
+        event.event.record(self.stream)
 
     def wait_for(self, event: DeviceEvent) -> None:
         assert isinstance(event, _CudaEvent)
-        self._stream.wait_event(event.event)
+        self.stream.wait_event(event.event)
 
     def copy(self, target: Tensor, source: Tensor) -> None:
-        with torch.cuda.stream(self._stream):
+        with torch.cuda.stream(self.stream):
             target.copy_(source, non_blocking=True)
 
 
@@ -125,25 +148,36 @@ class CudaRuntime(DeviceRuntime):
         """Return the stream that torch calls current."""
         return _CudaStream(torch.cuda.current_stream(self._device))
 
-    def copy_stream(self) -> DeviceStream:
+    def new_stream(self) -> DeviceStream:
         """Return a stream of torch's pool."""
         return _CudaStream(torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
+
+    def use(self, stream: DeviceStream) -> AbstractContextManager[object]:
+        """Return a context in which torch calls the stream current."""
+        assert isinstance(stream, _CudaStream)
+        return torch.cuda.stream(stream.stream)
 
     def event(self) -> DeviceEvent:
         """Return an event that records the time."""
         return _CudaEvent()
 
     def pinned(self, size_bytes: int) -> Tensor:
-        """Return page-locked memory."""
+        """Return page-locked memory of exactly that size. torch's own allocator would round up to a power of two."""
+        pages = np.frombuffer(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype=np.uint8)
+        cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        torch.cuda.check_error(cudart.cudaHostRegister(pages.ctypes.data, size_bytes, 0))
+        # Called before the pages are unmapped. At exit the process may have left CUDA already.
+        weakref.finalize(pages, cudart.cudaHostUnregister, pages.ctypes.data).atexit = False
+        return torch.from_numpy(pages)
+
+    def scratch(self, size_bytes: int) -> Tensor:
+        """Return page-locked memory of torch's allocator, which rounds up to a power of two."""
         return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
 
-    def empty(self, elements: int, dtype: torch.dtype) -> Tensor:
-        """Return memory of torch's allocator, which reuses memory in the compute stream's order."""
-        return torch.empty(elements, dtype=dtype, device=self._device)
-
-    def lock_pages(self, tensor: Tensor) -> bool:
-        """Register the memory with CUDA. Raise RuntimeError if it refuses."""
-        status = int(torch.cuda.cudart().cudaHostRegister(tensor.data_ptr(), tensor.nbytes, 0))  # type: ignore[no-untyped-call]
-        if status:
-            raise RuntimeError(f"CUDA error {status} when locking {tensor.nbytes} bytes of host memory")
-        return True
+    def empty(self, elements: int, dtype: torch.dtype, *, filled_on: DeviceStream, used_on: DeviceStream) -> Tensor:
+        """Return memory of torch's allocator, which reuses memory in the order of ``filled_on``."""
+        assert isinstance(used_on, _CudaStream)
+        with self.use(filled_on):
+            tensor = torch.empty(elements, dtype=dtype, device=self._device)
+        tensor.record_stream(used_on.stream)
+        return tensor

@@ -7,11 +7,13 @@ through pinned memory, with one stream for each direction, while kernels and soc
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
 from torch import Tensor
 
 from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
+from workloads.compute.device.pinned_buffers import PinnedBuffers
 from workloads.compute.device.torch_device import TorchDevice
 from workloads.compute.tensor_bytes import as_bytes, as_tensor
 
@@ -55,7 +57,8 @@ class IncomingCopy(ABC):
 class Staging(ABC):
     """The copies of one stage's messages in both directions.
 
-    All calls come from the computing thread, except ``OutgoingCopy.payload``.
+    All calls come from the computing thread, except ``OutgoingCopy.payload``, ``incoming``, ``receive_buffer`` and
+    ``settle``, which any thread may call.
     """
 
     overlaps: bool
@@ -168,95 +171,100 @@ class _PinnedIncoming(IncomingCopy):
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
-    """A copy that may not be done yet, with the tensor to keep alive until then."""
+    """A copy that may not be done yet, with the source to keep alive until then."""
 
     outward: bool
     before: DeviceEvent
     done: DeviceEvent
-    size_bytes: int
-    held: Tensor
+    source: Tensor
     release: Callable[[], None]
 
 
 class PinnedStaging(Staging):
     """Staging for a GPU: copies on two separate streams, through pinned buffers that are reused.
 
-    A copy begins when the kernels enqueued so far have ended. Later kernels do not wait for a copy to the host. Those
-    enqueued after ``let_compute_wait`` wait for that copy to the device.
+    A copy to the host begins when the kernels enqueued so far have ended, and later kernels do not wait for it. A copy
+    to the device begins at once, into memory that no kernel uses; kernels enqueued after ``let_compute_wait`` wait for
+    it. Construct it in the computing thread. ``messages`` buffers of ``message_bytes`` are made ahead for both
+    directions.
     """
 
     overlaps = True
     keeps_payload = False
 
-    def __init__(self, runtime: DeviceRuntime) -> None:
+    def __init__(self, runtime: DeviceRuntime, message_bytes: int = 0, messages: int = 0) -> None:
         self._runtime = runtime
-        self._outward, self._inward = runtime.copy_stream(), runtime.copy_stream()
-        self._buffers: dict[int, list[Tensor]] = {}
+        self._compute = runtime.compute_stream()
+        self._outward, self._inward = runtime.new_stream(), runtime.new_stream()
+        self._message_bytes = message_bytes
+        self._buffers = PinnedBuffers(runtime)
+        self._buffers.reserve(message_bytes, messages)
+        self._lock = Lock()
         self._under_way: list[_UnderWay] = []
         self.to_host = self.to_device = Staged()
 
     def outgoing(self, tensor: Tensor) -> OutgoingCopy:
         """Begin a copy to a pinned buffer."""
         source = tensor.detach().contiguous()
-        size_bytes = source.nbytes
-        free = self._buffers.setdefault(size_bytes, [])
-        buffer = free.pop() if free else self._runtime.pinned(size_bytes)
+        buffer = self._buffers.take(source.nbytes)
         target = buffer.view(source.dtype).view(source.shape)
-        done = self._copy(self._outward, target, source, held=source, outward=True)
-        return _PinnedOutgoing(buffer, done, free.append)
+        self._wait_for_compute(self._outward)
+        done = self._copy(self._outward, target, source)
+        return _PinnedOutgoing(buffer, done, self._buffers.give_back)
 
     def incoming(self, payload: memoryview, dtype: torch.dtype, release: Release) -> IncomingCopy:
         """Begin a copy of ``payload``. It is asynchronous only if the payload is in a ``receive_buffer``."""
         source = as_tensor(payload, dtype)
-        tensor = self._runtime.empty(source.numel(), dtype)
-        done = self._copy(self._inward, tensor, source, held=tensor, outward=False, release=lambda: release(payload))
-        return _PinnedIncoming(tensor, done, self._runtime.compute_stream())
+        tensor = self._runtime.empty(source.numel(), dtype, filled_on=self._inward, used_on=self._compute)
+        done = self._copy(self._inward, tensor, source, release=lambda: release(payload))
+        return _PinnedIncoming(tensor, done, self._compute)
 
     def take_back(self, tensor: Tensor, copy: OutgoingCopy) -> None:
         """Copy the payload back, and wait for the copy."""
         source = as_tensor(copy.payload(), tensor.dtype).view(tensor.shape)
-        self._copy(self._inward, tensor, source, held=tensor, outward=False).wait()
+        self._wait_for_compute(self._inward)
+        self._copy(self._inward, tensor, source).wait()
         copy.release()
 
     def receive_buffer(self, size_bytes: int) -> memoryview | None:
-        """Return pinned memory."""
-        return as_bytes(self._runtime.pinned(size_bytes))
+        """Return pinned memory for a message, None for any other size: only messages are copied to the device."""
+        return as_bytes(self._buffers.take(size_bytes)) if size_bytes == self._message_bytes else None
 
     def settle(self) -> None:
         """Release the copies that are done, and keep the others until the next call."""
-        under_way, self._under_way = self._under_way, []
-        for copy in under_way:
-            if not copy.done.passed():
-                self._under_way.append(copy)
-                continue
-            took_ns = round(copy.done.since_ns(copy.before))
-            if copy.outward:
-                self.to_host = self.to_host.plus(copy.size_bytes, took_ns)
-            else:
-                self.to_device = self.to_device.plus(copy.size_bytes, took_ns)
+        with self._lock:
+            done: list[_UnderWay] = []
+            under_way, self._under_way = self._under_way, []
+            for copy in under_way:
+                (done if copy.done.passed() else self._under_way).append(copy)
+            for copy in done:
+                moved = copy.source.nbytes, round(copy.done.since_ns(copy.before))
+                if copy.outward:
+                    self.to_host = self.to_host.plus(*moved)
+                else:
+                    self.to_device = self.to_device.plus(*moved)
+        for copy in done:
             copy.release()
 
-    def _copy(
-        self,
-        stream: DeviceStream,
-        target: Tensor,
-        source: Tensor,
-        *,
-        held: Tensor,
-        outward: bool,
-        release: Callable[[], None] = lambda: None,
-    ) -> DeviceEvent:
-        computed, before, done = (self._runtime.event() for _ in range(3))
-        # Outward: the source may not be computed yet. Inward: earlier kernels may still read the target's memory.
-        self._runtime.compute_stream().record(computed)
+    def _wait_for_compute(self, stream: DeviceStream) -> None:
+        computed = self._runtime.event()
+        self._compute.record(computed)
         stream.wait_for(computed)
-        stream.record(before)
-        stream.copy(target, source)
-        stream.record(done)
-        self._under_way.append(_UnderWay(outward, before, done, source.nbytes, held, release))
+
+    def _copy(
+        self, stream: DeviceStream, target: Tensor, source: Tensor, release: Callable[[], None] = lambda: None
+    ) -> DeviceEvent:
+        before, done = self._runtime.event(), self._runtime.event()
+        with self._lock:
+            stream.record(before)
+            stream.copy(target, source)
+            stream.record(done)
+            self._under_way.append(_UnderWay(stream is self._outward, before, done, source, release))
         return done
 
 
-def create_staging(device: TorchDevice) -> Staging:
-    """Return the staging for computation on ``device``."""
-    return DirectStaging(device) if device.runtime is None else PinnedStaging(device.runtime)
+def create_staging(device: TorchDevice, message_bytes: int, messages: int) -> Staging:
+    """Return the staging for computation on ``device``, prepared for ``messages`` of that size at a time."""
+    if device.runtime is None:
+        return DirectStaging(device)
+    return PinnedStaging(device.runtime, message_bytes, messages)

@@ -68,47 +68,67 @@ class CpuDevice(TorchDevice):
         return nullcontext
 
 
-class CudaDevice(TorchDevice):
-    """The current GPU. Bytes are copied to and from it through pinned memory.
+class GpuDevice(TorchDevice):
+    """A GPU. Bytes are copied to and from it through pinned memory.
 
     The interval of ``timed`` ends when the host has seen the device finish. Its length is the time on the device
-    between an event recorded before the work and one recorded after it. Raises ValueError if torch finds no GPU.
+    between an event recorded before the work and one recorded after it.
     """
 
     shares_memory = False
+    runtime: DeviceRuntime
+
+    def __init__(self, device: torch.device, runtime: DeviceRuntime) -> None:
+        self.device = device
+        self.runtime = runtime
+
+    def received(self, payload: memoryview, dtype: torch.dtype) -> Tensor:
+        """Return a copy, complete on return."""
+        staged = self.runtime.scratch(payload.nbytes).view(dtype)
+        staged.copy_(as_tensor(payload, dtype))
+        compute = self.runtime.compute_stream()
+        tensor = self.runtime.empty(staged.numel(), dtype, filled_on=compute, used_on=compute)
+        self._copy(tensor, staged)
+        return tensor
+
+    def on_host(self, tensor: Tensor) -> Tensor:
+        """Return a copy in pinned memory, complete on return."""
+        source = tensor.detach().contiguous()
+        staged = self.runtime.scratch(source.nbytes).view(source.dtype).view(source.shape)
+        self._copy(staged, source)
+        return staged
+
+    def timed(self, work: Callable[[], None]) -> tuple[int, int]:
+        """Carry out ``work``. Its end is when the host saw the second event, its length the time between the events."""
+        before, after = self.runtime.event(), self.runtime.event()
+        compute = self.runtime.compute_stream()
+        compute.record(before)
+        work()
+        compute.record(after)
+        after.wait()
+        end_ns = time.monotonic_ns()
+        return end_ns - round(after.since_ns(before)), end_ns
+
+    def own_stream(self) -> Callable[[], AbstractContextManager[object]]:
+        """Return contexts of one stream. The GPU's scheduler shares its units with other streams."""
+        stream = self.runtime.new_stream()
+        return lambda: self.runtime.use(stream)
+
+    def _copy(self, target: Tensor, source: Tensor) -> None:
+        compute, done = self.runtime.compute_stream(), self.runtime.event()
+        compute.copy(target, source)
+        compute.record(done)
+        done.wait()
+
+
+class CudaDevice(GpuDevice):
+    """The current GPU. torch is set to refuse non-deterministic kernels. Raises ValueError if torch finds no GPU."""
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():
             raise ValueError("device: torch sees no GPU here, take cpu or auto")
-        self.device = torch.device("cuda", torch.cuda.current_device())
-        self.runtime = CudaRuntime(self.device)
-
-    def received(self, payload: memoryview, dtype: torch.dtype) -> Tensor:
-        """Return a copy, complete on return."""
-        staged = torch.empty(payload.nbytes // dtype.itemsize, dtype=dtype, pin_memory=True)
-        staged.copy_(as_tensor(payload, dtype))
-        return staged.to(self.device)
-
-    def on_host(self, tensor: Tensor) -> Tensor:
-        """Return a copy in pinned memory, complete on return."""
-        staged = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        return staged.copy_(tensor.detach())
-
-    def timed(self, work: Callable[[], None]) -> tuple[int, int]:
-        """Carry out ``work``. Its end is when the host saw the second event, its length the time between the events."""
-        before = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        after = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        before.record()
-        work()
-        after.record()
-        after.synchronize()
-        end_ns = time.monotonic_ns()
-        return end_ns - round(before.elapsed_time(after) * 1e6), end_ns
-
-    def own_stream(self) -> Callable[[], AbstractContextManager[object]]:
-        """Return contexts of one CUDA stream. The GPU's scheduler shares its units with other streams."""
-        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        return lambda: torch.cuda.stream(stream)
+        device = torch.device("cuda", torch.cuda.current_device())
+        super().__init__(device, CudaRuntime(device))
 
 
 def create_device(name: str) -> TorchDevice:

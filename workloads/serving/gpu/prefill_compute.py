@@ -85,11 +85,10 @@ class PrefillCompute:
         Raises ValueError if the tokens are not the next ones of their sequence, KeyError if they have not arrived.
         """
         piece = run.piece
-        if piece.request not in self._sequences:
-            self._sequences[piece.request] = _Sequence(self._stage.new_cache(piece.prompt_tokens))
-        sequence = self._sequences[piece.request]
-
         with self._stream():
+            if piece.request not in self._sequences:
+                self._sequences[piece.request] = _Sequence(self._stage.new_cache(piece.prompt_tokens))
+            sequence = self._sequences[piece.request]
             if sequence.chunk is None:
                 inputs = self._inputs_of(piece, run.prior_tokens, run.tokens)
                 sequence.chunk = self._stage.begin_chunk(sequence.cache, inputs, run.prior_tokens)

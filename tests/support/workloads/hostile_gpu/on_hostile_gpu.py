@@ -1,0 +1,26 @@
+"""Put a hostile GPU in place of the machine's own."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest import mock
+
+from runner.profiling import measuring
+from tests.support.workloads.hostile_gpu.gpu import MIB, HostileGpu, hostile_device
+from tests.support.workloads.hostile_gpu.streams import Order
+from workloads.compute import torch_compute
+from workloads.inference import sequence_decoder
+from workloads.serving.gpu import prefill_compute
+
+ORDERS = [(order, seed) for order in Order for seed in range(3 if order is Order.RANDOM else 1)]
+"""Every order, the random one from several seeds."""
+
+
+@contextmanager
+def on_hostile_gpu(order: Order = Order.LAZY, seed: int = 0, *, memory_bytes: int = 8 * MIB) -> Iterator[HostileGpu]:
+    """Within it, whatever creates a device gets that of a hostile GPU, and this thread's torch computes on it."""
+    gpu = HostileGpu(order, seed, memory_bytes=memory_bytes)
+    with ExitStack() as stack:
+        for module in (torch_compute, prefill_compute, sequence_decoder, measuring):
+            stack.enter_context(mock.patch.object(module, "create_device", return_value=hostile_device(gpu)))
+        stack.enter_context(gpu)
+        yield gpu

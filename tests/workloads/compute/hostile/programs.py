@@ -1,0 +1,137 @@
+"""Programs that have the same results on the CPU and on a GPU, whatever the GPU may do late or in another order."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import torch
+from torch import Tensor
+
+from tests.support.workloads.hostile_gpu.gpu import HostileGpu, hostile_device
+from tests.support.workloads.reference_llama import SEED, TINY
+from tests.workloads.compute.hand_driven import HandDriven, train_by_hand
+from workloads.compute.device.staging import OutgoingCopy, create_staging
+from workloads.compute.device.torch_device import CpuDevice
+from workloads.compute.tensor_bytes import as_tensor
+from workloads.compute.torch_work import TorchWork
+from workloads.inference.inference_work import InferenceWork
+from workloads.model.gpt_config import GptConfig
+from workloads.prefill.bubbles.bubble_filler import Run
+from workloads.prefill.messages import Piece
+from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
+from workloads.transport.frames.buffer_pool import BufferPool
+
+WORK = TorchWork(
+    config=GptConfig(layers=2, hidden=16, context=8, heads=2, vocabulary=32),
+    stages=2,
+    stage=0,
+    pipelines=2,
+    pipeline=0,
+    microbatches=2,
+    recompute=True,
+    precision="fp32",
+    device="auto",
+    seed=3,
+    learning_rate=1e-3,
+    split_backward=True,
+)
+"""Small: a hostile GPU takes 0.1 ms for each kernel."""
+
+ELEMENTS = 64
+MESSAGE_BYTES = 4 * ELEMENTS
+PREFILL = InferenceWork(TINY, SEED, "auto")
+
+
+def training(work: TorchWork, gpu: HostileGpu | None, *, overlaps: bool, iterations: int = 2) -> HandDriven:
+    """Train by hand. With ``overlaps`` messages arrive while the host waits for a GPU that computes something else."""
+    arrived: deque[Callable[[], None]] = deque()
+
+    def waits_for_each_action() -> None:
+        assert gpu is None or not gpu.computing, "the next action is chosen before the GPU is idle"
+
+    if gpu is not None:
+        gpu.meanwhile = lambda: arrived.popleft()() if arrived else None
+    return train_by_hand(
+        work, iterations, meanwhile=arrived.append if overlaps else None, after_each=waits_for_each_action
+    )
+
+
+def staging(gpu: HostileGpu | None, seed: int, steps: int = 60) -> list[bytes]:
+    """Compute and stage in a random order without waiting for any kernel. Return the bytes of every message."""
+    random, results = Random(seed), []
+    device = CpuDevice() if gpu is None else hostile_device(gpu)
+    staged = create_staging(device, MESSAGE_BYTES, 2)
+    pool = BufferPool()
+    pool.prefer(staged.receive_buffer)
+    total = torch.zeros(8, 8, device=device.device)
+    on_their_way: list[OutgoingCopy] = []
+    payloads: list[memoryview] = []
+
+    def release(payload: memoryview) -> None:
+        payload[:] = b"\xff" * payload.nbytes
+        pool.give_back(payload)
+
+    def computed(number: int) -> Tensor:
+        made = torch.arange(number, number + ELEMENTS, device=device.device, dtype=torch.float32).view(8, 8)
+        return (made * 2 + total) / 3
+
+    for step in range(steps):
+        match random.choice(("send", "send transposed", "fetch", "receive", "sum", "compute", "settle")):
+            case "send":
+                on_their_way.append(staged.outgoing(computed(step)))
+            case "send transposed":
+                on_their_way.append(staged.outgoing(computed(step).t()))
+            case "fetch" if on_their_way:
+                copy = on_their_way.pop(0)
+                results.append(bytes(copy.payload()))
+                copy.release()
+            case "receive":
+                payload = pool.take(MESSAGE_BYTES)
+                as_tensor(payload, torch.float32)[:] = torch.arange(step, step + ELEMENTS)
+                incoming = staged.incoming(payload, torch.float32, release)
+                incoming.let_compute_wait()
+                # Read by a kernel that is only enqueued when the tensor's memory is freed.
+                total += incoming.tensor.view(8, 8).sqrt()
+                payloads.append(payload)
+            case "sum":
+                summed = staged.outgoing(total)
+                before = total * 3
+                as_tensor(summed.payload(), torch.float32).div_(2)
+                staged.take_back(total, summed)
+                on_their_way.append(staged.outgoing(before))
+            case "compute":
+                total += computed(step)
+            case "settle":
+                staged.settle()
+    for copy in on_their_way:
+        results.append(bytes(copy.payload()))
+        copy.release()
+    results.append(bytes(staged.outgoing(total).payload()))
+    return results
+
+
+def prefill(requests: int = 2) -> list[tuple[PieceResults, PieceResults]]:
+    """Prefill prompts, cut into pieces and layers that alternate, over the two stages of a model."""
+    split = TINY.layers // 2
+    stages = [PrefillCompute(PREFILL, range(split)), PrefillCompute(PREFILL, range(split, TINY.layers))]
+    counts = [split, TINY.layers - split]
+    results = []
+    for chunk, (prior, tokens) in enumerate(((0, 9), (9, 1), (10, 10))):
+        pieces = [
+            [Piece(request, stage, chunk, tokens, prior, counts[stage], chunk == 2, 20) for stage in range(2)]
+            for request in range(requests)
+        ]
+        for _ in range(counts[0]):
+            for first, _ in pieces:
+                stages[0].run_layer(Run(first, 1, 1, 0, 1, tokens, prior))
+        for first, second in pieces:
+            made = stages[0].take_results(first)
+            stages[1].input_arrived(first.request, chunk, memoryview(bytearray(made.activation_bytes)))
+            for _ in range(counts[1]):
+                stages[1].run_layer(Run(second, 1, 1, 0, 1, tokens, prior))
+            results.append((made, stages[1].take_results(second)))
+    return results
+
+
+WORKS = (WORK, replace(WORK, split_backward=False, recompute=False))

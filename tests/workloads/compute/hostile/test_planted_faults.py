@@ -1,0 +1,94 @@
+"""The test of the hostile GPU: it notices what a forgotten wait does."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.workloads.hostile_gpu.gpu import HostileGpu
+from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostile_gpu
+from tests.workloads.compute.hostile.planted_faults import (
+    COMPUTE,
+    DEVICE,
+    FAULTS,
+    PREFILL,
+    STAGING,
+    TIMER,
+    Fault,
+    planted,
+)
+from tests.workloads.compute.hostile.programs import WORKS, prefill, staging, training
+
+Program = Callable[[HostileGpu | None], object]
+
+SEEDS = range(3)
+
+
+def trains(overlaps: bool, index: int) -> Program:
+    def train(gpu: HostileGpu | None) -> object:
+        found = training(WORKS[index], gpu, overlaps=overlaps)
+        return found.losses, {name: part.tobytes() for name, part in found.gradients.items()}
+
+    return train
+
+
+def stages(seed: int) -> Program:
+    return lambda gpu: staging(gpu, seed)
+
+
+STAGES = [stages(seed) for seed in SEEDS]
+TRAINS = [trains(overlaps, index) for overlaps in (True, False) for index in range(len(WORKS))]
+PROGRAMS: dict[str, list[Program]] = {
+    STAGING: [*STAGES, *TRAINS],
+    TIMER: TRAINS,
+    COMPUTE: TRAINS,
+    DEVICE: [lambda gpu: prefill()],
+    PREFILL: [lambda gpu: prefill()],
+}
+"""What runs the code of each module."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@cache
+def expected(program: Program) -> Any:
+    return program(None)
+
+
+def noticed(module: str) -> str | None:
+    """Return the order in which a program fails or has other results than on the CPU, None if all are as there."""
+    for order, seed in ORDERS:
+        for program in PROGRAMS[module]:
+            with on_hostile_gpu(order, seed) as gpu:
+                try:
+                    found = program(gpu)
+                except (AssertionError, RuntimeError, IndexError, OverflowError) as failure:
+                    return f"{order.value} {seed}: {failure!r}"
+            if found != expected(program):
+                return f"{order.value} {seed}: other results"
+    return None
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_noticed_unless_it_does_no_harm(fault: Fault) -> None:
+    for program in PROGRAMS[fault.module]:
+        expected(program)
+    with planted(fault):
+        notice = noticed(fault.module)
+    assert (notice is None) == (fault.harmless is not None), notice
+
+
+def test_a_fault_whose_text_has_gone_fails() -> None:
+    with (
+        pytest.raises(AssertionError, match=r"0 times in staging\.py"),
+        planted(Fault("rotten", STAGING, "no such", "")),
+    ):
+        pass

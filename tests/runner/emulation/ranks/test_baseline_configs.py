@@ -30,7 +30,9 @@ def point() -> SweepPoint:
     return only
 
 
-def planned(point: SweepPoint, folder: Path, *, keep_gradients: bool = False) -> list[BaselineConfig]:
+def planned(
+    point: SweepPoint, folder: Path, *, keep_gradients: bool = False, device: str | None = "cpu"
+) -> list[BaselineConfig]:
     setting = SharedConfig(
         addresses=AddressBook(point.topology, slot=3),
         connections={},
@@ -40,6 +42,7 @@ def planned(point: SweepPoint, folder: Path, *, keep_gradients: bool = False) ->
         folder=folder,
         parent_pid=4711,
         keep_gradients=keep_gradients,
+        device=device,
     )
     return configure_baseline(point, point.variants[0], setting)
 
@@ -69,3 +72,8 @@ def test_gradients_are_kept_where_asked_and_plans_read_back(point: SweepPoint, t
         assert plan.gradients == str(tmp_path / f"rank-{plan.rank}.gradients.npz")
         plan.write(tmp_path / "plan.json")
         assert read_baseline_config(tmp_path / "plan.json") == plan
+
+
+def test_ranks_compute_on_the_device_of_all_others(point: SweepPoint, tmp_path: Path) -> None:
+    assert {plan.device for plan in planned(point, tmp_path)} == {"cpu"}
+    assert {plan.device for plan in planned(point, tmp_path, device="cuda")} == {"cuda"}

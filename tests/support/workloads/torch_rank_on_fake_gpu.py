@@ -20,15 +20,9 @@ class TickingGpu(FakeGpu):
 
     def __init__(self) -> None:
         super().__init__(SPEED)
-        self.locked: set[int] = set()
 
     def clock_ns(self) -> float:
         return time.monotonic_ns() * SPEED - 4_000_000_000
-
-    def lock_pages(self, tensor: Tensor) -> bool:
-        assert tensor.data_ptr() not in self.locked, "locked twice, which CUDA refuses"
-        self.locked.add(tensor.data_ptr())
-        return True
 
 
 class CopyingDevice(FakeGpuDevice):

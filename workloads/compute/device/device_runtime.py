@@ -75,10 +75,6 @@ class DeviceRuntime(ABC):
     def empty(self, elements: int, dtype: torch.dtype) -> Tensor:
         """Return a flat tensor on the device. Earlier work of the compute stream may still use its memory."""
 
-    def lock_pages(self, tensor: Tensor) -> bool:
-        """Lock the pages of a tensor in host memory, for as long as the process lives. Return whether it made sense."""
-        return False
-
 
 class _CudaEvent(DeviceEvent):
     def __init__(self) -> None:
@@ -140,10 +136,3 @@ class CudaRuntime(DeviceRuntime):
     def empty(self, elements: int, dtype: torch.dtype) -> Tensor:
         """Return memory of torch's allocator, which reuses memory in the compute stream's order."""
         return torch.empty(elements, dtype=dtype, device=self._device)
-
-    def lock_pages(self, tensor: Tensor) -> bool:
-        """Register the memory with CUDA. Raise RuntimeError if it refuses."""
-        status = int(torch.cuda.cudart().cudaHostRegister(tensor.data_ptr(), tensor.nbytes, 0))  # type: ignore[no-untyped-call]
-        if status:
-            raise RuntimeError(f"CUDA error {status} when locking {tensor.nbytes} bytes of host memory")
-        return True

@@ -16,6 +16,9 @@ from pathlib import Path
 
 from runner.gpu_kit.steps import EXPERIMENT, STEPS, Step
 
+GRACE_S = 20.0
+"""How long a step at its limit has to clean up."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -69,8 +72,8 @@ def run_steps(steps: Sequence[Step], out: Path, *, rehearse: bool = False) -> It
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # A run cleans up after an interrupt; a second one, or 20 s, and it is killed with all that it has started.
-    for number, patience_s in ((signal.SIGINT, 20), (signal.SIGKILL, 5)):
+    # A run cleans up after SIGTERM, which unlike an interrupt is not ignored by what a shell has put in the background.
+    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
         try:
             os.killpg(process.pid, number)
             process.wait(patience_s)

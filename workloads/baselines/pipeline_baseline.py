@@ -39,23 +39,23 @@ class TimedStage(PipelineStage):
         super().__init__(module, stage, stages, torch.device("cpu"), **options)
         self._spans = spans
         self._runtime = runtime
-        self._locked: set[int] = set()
+        self._pinned: set[int] = set()
 
     def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
-        """Return torch's receives of an activation, into page-locked buffers."""
-        return self._page_locked(super().get_fwd_recv_ops(fwd_chunk_id))
+        """Return torch's receives of an activation, into page-locked buffers on a GPU."""
+        return self._into_pinned(super().get_fwd_recv_ops(fwd_chunk_id))
 
     def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
-        """Return torch's receives of a gradient, into page-locked buffers."""
-        return self._page_locked(super().get_bwd_recv_ops(bwd_chunk_id))
+        """Return torch's receives of a gradient, into page-locked buffers on a GPU."""
+        return self._into_pinned(super().get_bwd_recv_ops(bwd_chunk_id))
 
-    def _page_locked(self, receives: list[dist.P2POp]) -> list[dist.P2POp]:
-        """Lock the buffers' pages, once each: torch uses the same ones in every iteration."""
-        for receive in receives if self._runtime is not None else ():
-            if receive.tensor.data_ptr() not in self._locked:
-                assert self._runtime is not None
-                self._runtime.lock_pages(receive.tensor)
-                self._locked.add(receive.tensor.data_ptr())
+    def _into_pinned(self, receives: list[dist.P2POp]) -> list[dist.P2POp]:
+        """Give torch's buffers page-locked memory, once each: torch uses the same ones in every iteration."""
+        if self._runtime is not None:
+            for buffer in (receive.tensor for receive in receives):
+                if buffer.data_ptr() not in self._pinned:
+                    buffer.data = self._runtime.pinned(buffer.nbytes).view(buffer.dtype).view(buffer.shape)
+                    self._pinned.add(buffer.data_ptr())
         return receives
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **options: Any) -> Any:

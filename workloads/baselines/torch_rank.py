@@ -32,6 +32,14 @@ def die(line: str) -> NoReturn:
     os._exit(1)
 
 
+def first_line(failure: BaseException) -> str:
+    """Return the first line of what failed. One that ends in a colon, as torch's schedules wrap it, has its cause."""
+    line = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+    if not line.endswith(":") or failure.__cause__ is None:
+        return line
+    return f"{line} {first_line(failure.__cause__)}"
+
+
 def prepare_process(rank_config: BaselineConfig) -> None:
     """Tie this process to its parent, and turn off torch's logs and warnings, so that a failure prints one line.
 
@@ -59,7 +67,7 @@ def main(arguments: list[str]) -> int:
 
         train(rank_config, lambda line: die(f"{prefix}: {line}"))
     except (ValueError, OSError, RuntimeError) as failure:
-        die(f"{prefix}: {str(failure).strip().splitlines()[0]}")
+        die(f"{prefix}: {first_line(failure)}")
     except Exception as defect:
         traceback.print_exc()
         die(f"{prefix}: {type(defect).__name__}: {defect}")

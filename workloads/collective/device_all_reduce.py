@@ -53,6 +53,7 @@ class DeviceAllReduce:
         self._config = config
         self._gradients = gradients
         self._report = report
+        self._thread: Thread | None = None
         timeout = timedelta(microseconds=config.timeout_ns / 1000)
         try:
             store = open_store(
@@ -77,11 +78,15 @@ class DeviceAllReduce:
 
     def start(self) -> int:
         """Start the all-reduce, in place. Return its size in bytes. Do not use the gradients before ``report``."""
-        Thread(target=self._sum, name="device all-reduce", daemon=True).start()
+        self._thread = Thread(target=self._sum, name="device all-reduce", daemon=True)
+        self._thread.start()
         return self._gradients.nbytes
 
     def close(self) -> None:
         """Leave the process group. All replicas must have completed the same number of all-reduces."""
+        if self._thread is not None:
+            # It has reported, and may still hold the collective, which must not outlive the process group.
+            self._thread.join()
         dist.destroy_process_group()
 
     def _sum(self) -> None:

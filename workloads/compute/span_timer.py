@@ -9,12 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workloads.compute.device.device_clock import DeviceClock, Sighting
-from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
+from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime
+from workloads.compute.device.event_clock import EventClock
 from workloads.compute.device.torch_device import TorchDevice
-
-_LOOKS = 8
-"""The number of readings of the device's clock for one sighting. The shortest reading is used."""
 
 
 class SpanTimer(ABC):
@@ -69,63 +66,40 @@ class EventTimer(SpanTimer):
     No busy time includes the delay until the host sees the end.
     """
 
-    clock_error_ns = 0
-
-    def __init__(self, runtime: DeviceRuntime, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, runtime: DeviceRuntime, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._runtime = runtime
-        self._clock = clock
-        self._free: list[DeviceEvent] = []
+        self._now_ns = now_ns
+        self._clock = EventClock(runtime, now_ns)
         self._timed: list[_Timed] = []
-        self._begun = self._sighting()
 
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
         """Carry out ``work``. Return when the host enqueued it and when it saw its end."""
-        before, after = self._event(), self._event()
+        before, after = self._clock.event(), self._clock.event()
         compute = self._runtime.compute_stream()
-        start_ns = self._clock()
+        start_ns = self._now_ns()
         compute.record(before)
         work()
         compute.record(after)
         after.wait()
-        seen = start_ns, self._clock()
+        seen = start_ns, self._now_ns()
         self._timed.append(_Timed(before, after, seen))
         return seen
 
     def resolve(self) -> list[tuple[int, int]]:
         """Return the intervals between the events, within the times that ``timed`` returned."""
-        (origin, begin), (event, end) = self._begun, self._sighting()
-        clock = DeviceClock(begin, end, event.since_ns(origin))
-        self.clock_error_ns = max(self.clock_error_ns, clock.error_ns)
+        origin, clock = self._clock.compare()
         intervals = [
             clock.interval_ns(each.before.since_ns(origin), each.after.since_ns(origin), each.seen)
             for each in self._timed
         ]
-        for each in self._timed:
-            self._free += (each.before, each.after)
-        self._free.append(origin)
+        self._clock.reuse([origin, *(event for each in self._timed for event in (each.before, each.after))])
         self._timed.clear()
-        self._begun = event, end
         return intervals
 
-    def _event(self) -> DeviceEvent:
-        return self._free.pop() if self._free else self._runtime.event()
-
-    def _sighting(self) -> tuple[DeviceEvent, Sighting]:
-        compute = self._runtime.compute_stream()
-        best, found = self._look(compute)
-        for _ in range(_LOOKS - 1):
-            event, sighting = self._look(compute)
-            if sighting.error_ns < found.error_ns:
-                best, event, found = event, best, sighting
-            self._free.append(event)
-        return best, found
-
-    def _look(self, compute: DeviceStream) -> tuple[DeviceEvent, Sighting]:
-        event = self._event()
-        earliest_ns = self._clock()
-        compute.record(event)
-        event.spin()
-        return event, Sighting(earliest_ns, self._clock())
+    @property
+    def clock_error_ns(self) -> int:
+        """The maximum error of the conversion to the host's clock so far, in nanoseconds."""
+        return self._clock.error_ns
 
 
 def create_timer(device: TorchDevice) -> SpanTimer:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.gpu_kit import first_hour
 from runner.gpu_kit.first_hour import command_of, main, run_steps
 from runner.gpu_kit.steps import EXPERIMENT, STEPS, Step
 from runner.planner.experiment_file import load_experiment
@@ -30,11 +31,16 @@ def test_a_step_that_fails_or_hangs_does_not_end_the_hour(tmp_path: Path) -> Non
     assert [outcome.text.split()[1] for outcome in outcomes] == ["STATUS", "OVER", "ok"]
 
 
-def test_a_step_that_hangs_leaves_no_process(tmp_path: Path) -> None:
-    alive = tmp_path / "alive"
-    command = f"trap '' INT; (trap '' INT; echo $BASHPID > {alive}; exec sleep 600) & wait; sleep 600"
-    list(run_steps([step("hangs", command, limit_s=1)], tmp_path))
-    assert not Path(f"/proc/{alive.read_text().strip()}").exists()
+def test_a_step_that_ignores_its_end_is_killed_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_hour, "GRACE_S", 0.5)
+    started = tmp_path / "started"
+    command = f"trap '' TERM; (trap '' TERM; echo $BASHPID > {started}; exec sleep 600) & wait; sleep 600"
+    list(run_steps([step("hangs", command, limit_s=2)], tmp_path))
+    state = Path(f"/proc/{started.read_text().strip()}/stat")
+    # Killed, whether or not process 1 has collected it yet.
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_each_part_fits_into_ten_minutes() -> None:
@@ -60,7 +66,7 @@ def test_the_experiment_is_valid_as_every_step_sets_it(name: str, rehearse: bool
     if command is None:
         return
     # The profile is measured by an earlier step.
-    settings = [each.replace(f"{tmp_path}/h200.json", "a100") for each in overrides(command)]
+    settings = [each.replace(f"{tmp_path}/h200.json", "cpu" if rehearse else "a100") for each in overrides(command)]
     (point,) = load_experiment(EXPERIMENT, settings).points()
     assert point.spec.dilation == 1
 

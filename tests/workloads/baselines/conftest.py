@@ -10,7 +10,7 @@ import pytest
 from tests.workloads.baselines.torch_world import CONFIG, LOOPBACK, ROOT, StartWorld, World, free_port
 from workloads.baselines.baseline_config import BaselineConfig
 
-FAKE_GPU_RANK = "tests.support.workloads.torch_rank_on_fake_gpu"
+HOSTILE_GPU_RANK = "tests.support.workloads.torch_rank_on_hostile_gpu"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def start_world(tmp_path: Path) -> Iterator[StartWorld]:
             plan.write(folder / f"{rank}.json")
             plans.append(plan)
             if rank not in absent:
-                program = FAKE_GPU_RANK if plan.device == "cuda" else "workloads.baselines.torch_rank"
+                program = HOSTILE_GPU_RANK if plan.device == "cuda" else "workloads.baselines.torch_rank"
                 command = [sys.executable, "-m", program, str(folder / f"{rank}.json")]
                 processes[rank] = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
                 started.append(processes[rank])

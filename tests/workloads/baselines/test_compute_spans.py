@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from results.records.span_log import NO_MICROBATCH, SpanLog, SpanLogHeader, read_span_log
-from tests.support.workloads.torch_rank_on_fake_gpu import TickingGpu
+from tests.support.workloads.hostile_gpu.gpu import HostileGpu
 from workloads.baselines.compute_spans import ComputeSpans
-from workloads.baselines.device_marks import HostMarks, create_marks
+from workloads.baselines.device_marks import EventMarks, HostMarks
 
 HEADER = SpanLogHeader(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)
 
@@ -63,19 +63,19 @@ def test_a_span_may_start_later_and_stop_before_or_after_its_block(tmp_path: Pat
 
 
 def test_spans_of_a_gpu_are_those_between_its_events(tmp_path: Path) -> None:
-    gpu = TickingGpu()
-    epoch_ns = time.monotonic_ns()
-    spans = ComputeSpans(SpanLog(tmp_path / "spans", HEADER), epoch_ns, create_marks(gpu))
-    spans.begin(0)
-    before_ns = time.monotonic_ns() - epoch_ns
-    with spans.measured("forward", 0):
-        between_ns = time.monotonic_ns() - epoch_ns
-    after_ns = time.monotonic_ns() - epoch_ns
-    spans.flush(None)
-    (forward,) = read_span_log(tmp_path / "spans").spans
-    error_ns = spans.clock_error_ns
-    assert before_ns - error_ns <= forward.start_ns <= between_ns + error_ns
-    assert between_ns - error_ns <= forward.end_ns <= after_ns + error_ns
+    gpu = HostileGpu(speed=1.25)
+    spans = ComputeSpans(SpanLog(tmp_path / "spans", HEADER), 0, EventMarks(gpu, gpu.host_clock_ns))
+    for iteration in range(2):
+        spans.begin(iteration)
+        gpu.keep_busy(5_000_000)
+        with spans.measured("forward", 0):
+            gpu.keep_busy(1_000_000)
+        spans.flush(None)
+    forwards = read_span_log(tmp_path / "spans").spans
+    assert spans.clock_error_ns < 1_000
+    for forward in forwards:
+        assert forward.end_ns - forward.start_ns == pytest.approx(1_000_000, abs=2 * spans.clock_error_ns)
+    assert forwards[1].start_ns - forwards[0].end_ns >= 5_000_000
 
 
 def test_a_block_that_fails_leaves_no_span(tmp_path: Path) -> None:

@@ -1,20 +1,20 @@
-"""Where tensors are: torch's device ``meta``, which has no memory, stands for the GPU."""
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from tests.support.workloads.fake_gpu import FakeGpuDevice
+from tests.support.workloads.hostile_gpu.gpu import HostileGpu, hostile_device
 from workloads.baselines.staged_module import StagedModule
 
-CPU, GPU = torch.device("cpu"), torch.device("meta")
+CPU, GPU = torch.device("cpu"), HostileGpu.torch_device
 
 
-class FarDevice(FakeGpuDevice):
-    device = GPU
-
-    def on_host(self, tensor: Tensor) -> Tensor:
-        return torch.zeros(tensor.shape, dtype=tensor.dtype)
+@pytest.fixture
+def gpu() -> Iterator[HostileGpu]:
+    with HostileGpu() as gpu:
+        yield gpu
 
 
 class Product(nn.Module):
@@ -28,7 +28,7 @@ class Product(nn.Module):
 
 class Lookup(Product):
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.weight[inputs]
+        return functional.embedding(inputs, self.weight)
 
 
 class Notes:
@@ -44,14 +44,16 @@ class Notes:
         self.said.append("stop")
 
 
-def stage(module: nn.Module, *, is_first: bool, is_last: bool) -> tuple[StagedModule, Notes]:
-    notes = Notes()
-    return StagedModule(module, FarDevice(), notes, is_first=is_first, is_last=is_last), notes  # type: ignore[arg-type]
+def stage(gpu: HostileGpu, module: nn.Module, *, is_first: bool, is_last: bool) -> tuple[StagedModule, Notes]:
+    notes, device = Notes(), hostile_device(gpu)
+    return StagedModule(module, device, notes, is_first=is_first, is_last=is_last), notes  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("is_last", [False, True])
-def test_what_a_stage_exchanges_is_in_host_memory_and_what_it_computes_on_the_gpu(is_last: bool) -> None:
-    staged, notes = stage(Product(), is_first=False, is_last=is_last)
+def test_what_a_stage_exchanges_is_in_host_memory_and_what_it_computes_on_the_gpu(
+    gpu: HostileGpu, is_last: bool
+) -> None:
+    staged, notes = stage(gpu, Product(), is_first=False, is_last=is_last)
     inputs = torch.randn(4, 8, requires_grad=True)
     output = staged(inputs)
     assert output.device == (GPU if is_last else CPU)
@@ -65,8 +67,8 @@ def test_what_a_stage_exchanges_is_in_host_memory_and_what_it_computes_on_the_gp
     assert staged.to_device_bytes == staged.to_host_bytes == (1 if is_last else 2) * 4 * 8 * 4
 
 
-def test_the_first_stage_takes_tokens_and_sends_no_gradient() -> None:
-    staged, notes = stage(Lookup(), is_first=True, is_last=False)
+def test_the_first_stage_takes_tokens_and_sends_no_gradient(gpu: HostileGpu) -> None:
+    staged, notes = stage(gpu, Lookup(), is_first=True, is_last=False)
     output = staged(torch.randint(8, (4,)))
     output.backward(torch.randn(4, 8))
     assert output.device == CPU

@@ -63,7 +63,7 @@ def test_losses_and_gradients_are_those_of_single_process_training(
         }
         assert all(one.start_ns <= one.end_ns <= other.start_ns for one, other in pairwise(log.spans))
         assert log.device is not None
-        assert log.device.device == {"cpu": "cpu", "cuda": "GPU-fake"}[device]
+        assert log.device.device == {"cpu": "cpu", "cuda": "GPU-hostile"}[device]
 
 
 def test_what_stages_exchange_is_staged_and_counted(start_world: StartWorld) -> None:

@@ -96,7 +96,8 @@ class GpuDevice(TorchDevice):
         source = tensor.detach().contiguous()
         staged = self.runtime.scratch(source.nbytes).view(source.dtype).view(source.shape)
         self._copy(staged, source)
-        return staged
+        # No view: torch's schedules detach in place what a stage returns, which views refuse.
+        return staged.detach()
 
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
         """Carry out ``work``. Its end is when the host saw the second event, its length the time between the events."""
@@ -122,7 +123,7 @@ class GpuDevice(TorchDevice):
 
 
 class CudaDevice(GpuDevice):
-    """The current GPU. torch is set to refuse non-deterministic kernels. Raises ValueError if torch finds no GPU."""
+    """The current GPU. Raises ValueError if torch finds none."""
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():

@@ -31,7 +31,9 @@ def point() -> SweepPoint:
     return only
 
 
-def planned(point: SweepPoint, folder: Path, *, keep_gradients: bool = False) -> list[BaselineConfig]:
+def planned(
+    point: SweepPoint, folder: Path, *, keep_gradients: bool = False, device: str | None = "cpu"
+) -> list[BaselineConfig]:
     setting = SharedConfig(
         addresses=AddressBook(point.topology, slot=3),
         connections={},
@@ -41,6 +43,7 @@ def planned(point: SweepPoint, folder: Path, *, keep_gradients: bool = False) ->
         folder=folder,
         parent_pid=4711,
         keep_gradients=keep_gradients,
+        device=device,
     )
     return configure_baseline(point, point.variants[0], setting)
 
@@ -79,3 +82,8 @@ def test_kernels_are_deterministic_if_the_file_asks_for_it(
     compute = point.spec.compute.model_copy(update={"deterministic": deterministic})
     asked = replace(point, spec=point.spec.model_copy(update={"compute": compute}))
     assert {plan.deterministic for plan in planned(asked, tmp_path)} == {bool(deterministic)}
+
+
+def test_ranks_compute_on_the_device_of_all_others(point: SweepPoint, tmp_path: Path) -> None:
+    assert {plan.device for plan in planned(point, tmp_path)} == {"cpu"}
+    assert {plan.device for plan in planned(point, tmp_path, device="cuda")} == {"cuda"}

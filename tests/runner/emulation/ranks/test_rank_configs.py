@@ -234,13 +234,14 @@ def test_torch_is_told_whether_kernels_are_to_be_deterministic(written: dict[str
     assert served.deterministic is deterministic
 
 
-def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective() -> None:
+@pytest.mark.parametrize(("all_reduce", "shares_gpus"), [("nccl", False), ("nccl-shared", True)])
+def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_reduce: str, shares_gpus: bool) -> None:
     of = point(
         topology={"datacenters": [{"name": "east", "hosts": 2, "gpus_per_host": 2}]},
         model="gpt-tiny",
         compute={"kind": "torch", "device": "cuda"},
         training={"precision": "fp32", "stages": 2, "pipelines": 2},
-        variants=[{**ONE, "transport": {"all_reduce": "nccl"}}],
+        variants=[{**ONE, "transport": {"all_reduce": all_reduce}}],
     )
     plans = planned(of)
     assert {plan.links.ring for plan in plans} == {()}
@@ -248,6 +249,7 @@ def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective() -> No
         replicas = [other for other in plans if other.stage == plan.stage]
         collective = plan.collective
         assert collective is not None
+        assert (collective.backend, collective.shares_gpus) == ("nccl", shares_gpus)
         assert collective.hosts == tuple(other.host for other in replicas)
         assert collective.host == plan.host
         assert collective.store_address == replicas[0].listen_address
@@ -349,3 +351,9 @@ def test_a_plan_reads_back_from_the_file_that_a_rank_is_given(tmp_path: Path, of
 def test_plans_are_plain_data(dilation: float) -> None:
     for plan in planned(point(), dilation=dilation):
         assert json.loads(json.dumps(asdict(plan)))["rank"] == plan.rank
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", None])
+def test_every_rank_is_given_the_device_that_was_decided(device: str | None) -> None:
+    of = point(model="gpt-tiny", compute={"kind": "torch", "device": "auto"}, training={"precision": "fp32"})
+    assert {plan.compute.device for plan in planned(of, device=device)} == {device}

@@ -16,8 +16,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.kernel.namespace import inside
-
 if TYPE_CHECKING:
     from testbed.testbed import Testbed
 
@@ -73,15 +71,13 @@ class Ends:
         ways = topology.path(one, other), topology.path(other, one)
         return sum(way.latency_ns + way.impairments.delay_spread_ns for way in ways) / 1e9
 
+    def connect(self, sender: socket.socket, listener: socket.socket) -> None:
+        """Connect a socket at the source to one that listens at the destination. Raise OSError on failure."""
+        self.testbed.stacks.connect(sender, self.source, self.destination, listener.getsockname()[1])
+
     def socket(self, host: str, kind: int) -> socket.socket:
         """Open a socket on one of the two hosts, bound to its address."""
-        with inside(self.testbed.namespace(host)):
-            made = socket.socket(socket.AF_INET, kind)
-        made.bind((self._address(host), 0))
-        return made
-
-    def _address(self, host: str) -> str:
-        return self.testbed.addresses.address(self.testbed.topology.host(host))
+        return self.testbed.stacks.open_socket(host, kind)
 
 
 def tcp_goodput_bps(ends: Ends, connections: int, *, rate_bps: int | None, rtt_s: float, longer: bool = False) -> float:
@@ -192,17 +188,18 @@ def connected(
         listener = held.enter_context(ends.socket(ends.destination, socket.SOCK_STREAM))
         if buffer_bytes is not None:
             # The kernel doubles the requested size.
-            listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes // 2)
+            _size(listener, socket.SO_RCVBUF, _SO_RCVBUFFORCE, buffer_bytes // 2)
+            ends.testbed.stacks.use_window(buffer_bytes)
         listener.listen(connections)
         listener.settimeout(patience_s)
         senders, receivers = [], []
         for _ in range(connections):
             sender = held.enter_context(ends.socket(ends.source, socket.SOCK_STREAM))
             if buffer_bytes is not None:
-                sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, buffer_bytes)
+                _size(sender, socket.SO_SNDBUF, _SO_SNDBUFFORCE, buffer_bytes)
             sender.settimeout(patience_s)
             try:
-                sender.connect(listener.getsockname())
+                ends.connect(sender, listener)
                 receiver, _ = listener.accept()
             except OSError as fault:
                 raise StalledError(f"{ends}: no connection ({fault}; it may take {patience_s:.0f} s)") from None
@@ -213,6 +210,14 @@ def connected(
             senders.append(sender)
             receivers.append(receiver)
         yield senders, receivers
+
+
+def _size(made: socket.socket, option: int, force: int, buffer_bytes: int) -> None:
+    """Set the size of a buffer, or the largest that this user may have."""
+    try:
+        made.setsockopt(socket.SOL_SOCKET, force, buffer_bytes)
+    except PermissionError:
+        made.setsockopt(socket.SOL_SOCKET, option, buffer_bytes)
 
 
 def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, spread_ns: int, longer: bool = False) -> float:

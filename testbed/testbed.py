@@ -54,7 +54,9 @@ class Testbed:
 
     __test__ = False
 
-    def __init__(self, topology: Topology, ours: Claim, offer: Offer, gpus: GpuAssignment | None = None) -> None:
+    def __init__(
+        self, topology: Topology, ours: Claim, offer: Offer, gpus: GpuAssignment | None = None, dilation: float = 1.0
+    ) -> None:
         self.topology = topology
         self.gpus = gpus
         self.identifier = ours.record.identifier
@@ -73,7 +75,7 @@ class Testbed:
                 )
             self.addresses = addresses = LoopbackAddressBook(topology, ours.record.slot)
             self.network = LoopbackNetwork()
-            self._substrate = relay = RelaySubstrate(addresses, ours.folder, self.identifier)
+            self._substrate = relay = RelaySubstrate(addresses, ours.folder, self.identifier, dilation)
             self.stacks = RelayedStacks(addresses, relay)
             self.facts = SubstrateFacts(RELAY, "")
             return
@@ -242,6 +244,7 @@ def bring_up(
     root: Path = STATE_ROOT,
     gpus: GpuAssignment | None = None,
     shaped: bool = True,
+    dilation: float = 1.0,
 ) -> Iterator[Testbed]:
     """Bring a topology up, yield it as a testbed, and take it down completely.
 
@@ -250,7 +253,8 @@ def bring_up(
 
     ``substrate`` is ``auto``, ``kernel``, ``guest`` or ``relay``. ``source`` describes the testbed's purpose to people.
     Programs on a host see the real GPUs that ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a
-    loss or a rate, ``substrate`` is ignored, and no other process can join.
+    loss or a rate, ``substrate`` is ignored, and no other process can join. ``dilation`` is that of ``topology``; a
+    relay dilates TCP's timers by it too.
 
     Raise InputError for a topology that is too large, MissingError if the machine lacks netem or a program, and
     SubstrateError or ReadBackError if bring-up fails.
@@ -268,7 +272,7 @@ def bring_up(
     with nullcontext() if in_virtual_time() else Supervisor(ours.record.identifier, root=root) as supervisor:
         testbed = None
         try:
-            testbed = Testbed(topology, ours, chosen, gpus)
+            testbed = Testbed(topology, ours, chosen, gpus, dilation)
             testbed._start()
             yield testbed
         finally:

@@ -46,7 +46,8 @@ def emulate(
             continue
         with prefixed(f"{source}: "):
             gpus = provision_gpus(point)
-        with bring_up(point.topology.dilated(dilation), substrate=substrate, source=source, gpus=gpus) as testbed:
+        topology = point.topology.dilated(dilation)
+        with bring_up(topology, substrate=substrate, source=source, gpus=gpus, dilation=dilation) as testbed:
             _remember(store, point, testbed)
             _calibrate(store, point, testbed, dilation, log)
             for trial in pending:

@@ -43,10 +43,16 @@ def source_of(path: Path) -> str:
 
 
 def network_up(
-    topology: Topology, substrate: str, file: Path, *, gpus: GpuAssignment | None = None, shaped: bool = True
+    topology: Topology,
+    substrate: str,
+    file: Path,
+    *,
+    gpus: GpuAssignment | None = None,
+    shaped: bool = True,
+    dilation: float = 1.0,
 ) -> "AbstractContextManager[Testbed]":
     """Return the context manager of a testbed for an experiment file, see ``testbed.testbed.bring_up``."""
     # It imports Mininet, which takes time and is not installed on machines that only simulate.
     from testbed.testbed import bring_up  # noqa: PLC0415
 
-    return bring_up(topology, substrate=substrate, source=source_of(file), gpus=gpus, shaped=shaped)
+    return bring_up(topology, substrate=substrate, source=source_of(file), gpus=gpus, shaped=shaped, dilation=dilation)

@@ -74,6 +74,7 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             folder=folder,
             parent_pid=testbed.module_parent,
             keep_gradients=trial.gradients is not None,
+            models_tcp=testbed.stacks.modelled,
         )
         serves, service = None, variant.service
         if service is not None:

@@ -48,6 +48,7 @@ class Relay:
         self.lateness = Lateness()
         self.refused: set[str] = set()
         self._config = config
+        self._dilation = config.dilation
         self._host_at = {address: host for host, address in config.own.items()}
         self.lanes = lanes(config.topology, self.timeline)
         reached_at = {config.own[host]: address for host, address in config.reached_at.items()}
@@ -55,6 +56,10 @@ class Relay:
         self._poll = select.epoll()
         self._handlers: dict[int, Handle] = {}
         self._running = True
+
+    def trim(self, machine_ns: int) -> None:
+        """Deliver earlier between datacenters, by a time on the machine's clock that the path itself takes."""
+        self.trim_ns = round(machine_ns / self._dilation)
 
     def watch(self, watched: socket.socket, handle: Handle, events: int = EVENTS) -> None:
         """Call ``handle`` for every event of a socket."""
@@ -86,33 +91,37 @@ class Relay:
 
     def run(self) -> None:
         """Relay until the commands end."""
-        self.timeline.at(time.monotonic_ns(), self._look_again)
+        self.timeline.at(self._now_ns(), self._look_again)
         while self._running:
             self._handle_due()
             self._wait()
-            now_ns = time.monotonic_ns()
+            now_ns = self._now_ns()
             for descriptor, events in self._poll.poll(0):
                 # An event before this one may have closed the socket.
                 if (handle := self._handlers.get(descriptor)) is not None:
                     handle(events, now_ns)
 
     def _handle_due(self) -> None:
-        now_ns = time.monotonic_ns()
+        now_ns = self._now_ns()
         due_ns = self.timeline.next_ns
         if due_ns is not None and due_ns <= now_ns:
-            self.lateness.add(now_ns - due_ns)
+            self.lateness.add(round((now_ns - due_ns) * self._dilation))
             self.timeline.handle(now_ns)
 
     def _wait(self) -> None:
         """Wait for a socket or the next event. ``epoll`` alone would round the time up to whole milliseconds."""
         due_ns = self.timeline.next_ns
         assert due_ns is not None
-        wait_s = max(due_ns - time.monotonic_ns(), 0) / 1e9
+        wait_s = max(due_ns - self._now_ns(), 0) * self._dilation / 1e9
         select.select([self._poll], [], [], wait_s)
 
     def _look_again(self, now_ns: int) -> None:
         self.look()
-        self.timeline.at(max(now_ns, time.monotonic_ns()) + _LOOK_NS, self._look_again)
+        self.timeline.at(max(now_ns, self._now_ns()) + _LOOK_NS, self._look_again)
+
+    def _now_ns(self) -> int:
+        """Return the time in the experiment's nanoseconds, which last ``dilation`` of the machine's."""
+        return round(time.monotonic_ns() / self._dilation)
 
     def _accepted(self, caller: socket.socket, address: str, program: Address) -> None:
         source, destination = self._host_at.get(address), self._host_at[program[0]]

@@ -40,7 +40,7 @@ class Commands:
             case {"tcp": settings}:
                 self._relay.settings = TcpSettings(**settings)
             case {"trim_ns": trim_ns}:
-                self._relay.trim_ns = trim_ns
+                self._relay.trim(trim_ns)
             case {"look": _}:
                 self._relay.look()
             case {"counters": _}:

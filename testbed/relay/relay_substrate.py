@@ -24,12 +24,16 @@ _START_S, _ANSWER_S = 60.0, 20.0
 
 
 class RelaySubstrate:
-    """The relay of one testbed, in place of its gateways. ``folder`` receives its configuration and its log."""
+    """The relay of one testbed, in place of its gateways. ``folder`` receives its configuration and its log.
 
-    def __init__(self, addresses: LoopbackAddressBook, folder: Path, marker: str) -> None:
+    The topology of ``addresses`` is dilated by ``dilation``.
+    """
+
+    def __init__(self, addresses: LoopbackAddressBook, folder: Path, marker: str, dilation: float) -> None:
         self._addresses = addresses
         self._folder = folder
         self._marker = marker
+        self._dilation = dilation
         self._process: subprocess.Popen[bytes] | None = None
         self._pending = b""
         self._one_at_a_time = threading.Lock()
@@ -38,9 +42,10 @@ class RelaySubstrate:
         """Start the relay. Raise SubstrateError if it does not start."""
         hosts = self._addresses.topology.hosts
         config = RelayConfig(
-            self._addresses.topology,
+            self._addresses.topology.dilated(1 / self._dilation),
             {host.name: self._addresses.address(host) for host in hosts},
             {host.name: self._addresses.reached_at(host) for host in hosts},
+            self._dilation,
         )
         path = self._folder / "relay.json"
         config.write(path)

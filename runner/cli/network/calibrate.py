@@ -56,7 +56,7 @@ def calibrate(
         console = Console(stderr=as_json, highlight=False)
         measured: Measured = []
         for point in _distinct(points):
-            with network_up(point.topology.dilated(dilation), substrate, file) as testbed:
+            with network_up(point.topology.dilated(dilation), substrate, file, dilation=dilation) as testbed:
                 links = [link.undilated(dilation) for link in calibrate_links(testbed)]
             measured += [(point, link) for link in links]
             values = ", ".join(f"{path}={value}" for path, value in point.values.items())

@@ -35,7 +35,8 @@ class SharedConfig:
     """The setting that the ranks of one trial share beyond their variant.
 
     ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
-    first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
+    first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed. With
+    ``models_tcp`` the network holds the windows, and receivers do not.
     """
 
     addresses: AddressBook
@@ -46,6 +47,7 @@ class SharedConfig:
     folder: Path
     parent_pid: int
     keep_gradients: bool = False
+    models_tcp: bool = False
 
     def span_log(self, rank: int) -> Path:
         """Return the file in which a rank logs its spans."""
@@ -141,7 +143,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         ring_connections=placement.ring_connections(place.stage, setting.connections),
         microbatches=variant.microbatches,
         iterations=point.spec.training.iterations,
-        window_bytes=variant.tcp.in_flight_bytes,
+        window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,
     )
 
 
@@ -191,7 +193,7 @@ def _peer(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, pl
     return Peer(
         rank=rank,
         host=peer.host.name,
-        address=setting.addresses.address(peer.host),
+        address=setting.addresses.address_from(peer.host, place.host),
         port=FIRST_PORT + rank if place == one else None,
         connections=connections,
         unsent_bytes=unsent_bytes,

@@ -167,6 +167,10 @@ class Testbed:
         """PID of the process whose children ``start_module`` starts."""
         return self.network.module_parent
 
+    def namespace(self, host: str) -> str:
+        """Return the path of a host's network namespace."""
+        return self._hosts[self.topology.host(host).name].namespace
+
     def use_tcp(self, settings: TcpSettings) -> None:
         """Apply TCP settings on every host, for connections opened from now on.
 

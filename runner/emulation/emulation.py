@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ground.strict_model import prefixed
+from results.reading.modelled_tcp import MODELLED
 from results.reading.summaries.saturation import MachineLoad
 from results.records.run_store import RunStore
 from results.records.schema import CalibrationRow
@@ -127,6 +128,8 @@ def _remember(store: RunStore, point: SweepPoint, testbed: Testbed) -> None:
         "offloads": without_repetition(testbed.read_offloads()),
     }
     substrate = {"name": testbed.facts.name, "reason": testbed.reason, "kernel": testbed.facts.kernel}
+    if testbed.stacks.modelled:
+        substrate["tcp"] = MODELLED
     store.update_manifest({"substrate": substrate, **_by_point(store, point, read_back)})
 
 

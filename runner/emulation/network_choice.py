@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ground.strict_model import prefixed
+from ground.strict_model import InputError, prefixed
 from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.gpus.gpu_assignment import GpuAssignment
@@ -40,6 +40,15 @@ def first_point(path: Path, overrides: Sequence[str]) -> SweepPoint:
 def source_of(path: Path) -> str:
     """Return the source in a testbed's record: the path of the experiment file, by which `wanbed exec` finds it."""
     return str(path.resolve())
+
+
+def check_namespaces(command: str, substrate: str) -> None:
+    """Raise InputError if ``command`` runs programs that need a network of their own, which a relay's hosts lack."""
+    if substrate == "relay":
+        raise InputError(
+            f"--substrate relay: `wanbed {command}` needs hosts with a network of their own, because any program's "
+            "connections may go anywhere: use it where namespaces are allowed (--substrate kernel or guest)"
+        )
 
 
 def network_up(

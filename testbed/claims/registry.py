@@ -20,7 +20,17 @@ from ground.strict_model import InputError
 from testbed.claims.processes import process_start_ticks
 from testbed.network.addressing import MAX_SLOTS
 
-STATE_ROOT = Path("/run/wanbed")
+
+def state_root(owner: int) -> Path:
+    """Return the folder of a user's testbeds.
+
+    The folder of a user other than root outlives the user's session, as a run with nohup does: /run/user does not.
+    """
+    return Path("/run/wanbed") if owner == 0 else Path(f"/tmp/wanbed-{owner}")  # noqa: S108 - its owner is checked
+
+
+STATE_ROOT = state_root(os.geteuid())
+"""The folder of this user's testbeds."""
 _RECORD = "record.json"
 
 
@@ -93,6 +103,8 @@ def _make_draft(root: Path, name: str) -> Path:
     draft = root / name
     while True:
         root.mkdir(parents=True, exist_ok=True)
+        if root.lstat().st_uid != os.geteuid():
+            raise InputError(f"{root}: belongs to somebody else, and would record this user's testbeds: remove it")
         # A concurrent cleaning removes the root if it is empty, possibly between these two lines.
         with suppress(FileNotFoundError):
             draft.mkdir()

@@ -84,10 +84,13 @@ class Relay:
         """Look where programs listen now."""
         opened_now, closed = self._listeners.look()
         for listener in opened_now:
-            self.watch(listener, lambda _, __, each=listener: self._listeners.accept(each), select.EPOLLIN)
+            self.watch(listener, self._acceptor(listener), select.EPOLLIN)
         for listener in closed:
             self.forget(listener)
             listener.close()
+
+    def _acceptor(self, listener: socket.socket) -> Handle:
+        return lambda _, __: self._listeners.accept(listener)
 
     def run(self) -> None:
         """Relay until the commands end."""

@@ -7,7 +7,7 @@ from runner.cli.arguments import ExperimentFile, Overrides, SubstrateName
 from runner.cli.exit_status import one_line_errors
 from runner.cli.network.leftovers import report_leftovers
 from runner.emulation.gpu_provisioning import provision_gpus
-from runner.emulation.network_choice import first_point, network_up
+from runner.emulation.network_choice import check_namespaces, first_point, network_up
 
 
 def shell(file: ExperimentFile, overrides: Overrides = None, substrate: SubstrateName = "auto") -> None:
@@ -15,6 +15,8 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
 
     `exit` ends both. `wanbed exec` from another terminal joins this network while it is up.
     """
+    with one_line_errors():
+        check_namespaces("shell", substrate)
     from mininet.cli import CLI  # noqa: PLC0415 - a machine that only simulates has no Mininet
     from mininet.log import lg  # noqa: PLC0415
 

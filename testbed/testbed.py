@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from ground.strict_model import InputError
 from testbed.claims.cleaning import end_processes
 from testbed.claims.registry import STATE_ROOT, Claim, claim
 from testbed.claims.supervisor import Supervisor
@@ -28,13 +27,13 @@ from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.missing import MissingError
 from testbed.kernel.tcp_state import TcpStateReader
 from testbed.network.address_book import AddressBook, LoopbackAddressBook
-from testbed.network.addressing import LOOPBACK_SLOTS
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.gateway_plan import GatewayPlan
 from testbed.network.shared_rate import Timers
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology, check_can_be_emulated
 from testbed.relay.loopback_hosts import LoopbackNetwork
+from testbed.relay.loopback_subnet import LoopbackSubnet
 from testbed.relay.relay_substrate import RelaySubstrate
 from testbed.relay.relayed_stacks import RelayedStacks
 from testbed.relay.relayed_topology import check_can_be_relayed
@@ -67,13 +66,12 @@ class Testbed:
         self.stacks: TcpStacks
         self._hosts: dict[str, NetworkHost] = {}
         self._substrate: Substrate
+        self._ending = ExitStack()
         self.reason = offer.reason
         if offer.name == RELAY:
-            if ours.record.slot > LOOPBACK_SLOTS:
-                raise InputError(
-                    f"--substrate relay: {LOOPBACK_SLOTS} testbeds at once at most, end some of the others"
-                )
-            self.addresses = addresses = LoopbackAddressBook(topology, ours.record.slot)
+            subnet = LoopbackSubnet()
+            self._ending.callback(subnet.close)
+            self.addresses = addresses = LoopbackAddressBook(topology, subnet.number)
             self.network = LoopbackNetwork()
             self._substrate = relay = RelaySubstrate(addresses, ours.folder, self.identifier, dilation)
             self.stacks = RelayedStacks(addresses, relay)
@@ -133,6 +131,7 @@ class Testbed:
         with ExitStack() as stopping:
             # Callbacks run from the last to the first, each even if an earlier one fails. Processes end first: a host's
             # shell, while it lives, shows which network namespace is the host's.
+            stopping.push(self._ending)
             stopping.callback(self.network.stop)
             stopping.callback(self._substrate.stop)
             stopping.callback(end_processes, self.identifier)

@@ -32,7 +32,7 @@ class AddressBook:
 
 
 class LoopbackAddressBook(AddressBook):
-    """The addresses of hosts without namespaces, all on this machine's loopback.
+    """The addresses of hosts without namespaces, all on this machine's loopback. ``slot`` is the part of it.
 
     A host has a second address, at which the others reach it: there a relay listens for it.
     """

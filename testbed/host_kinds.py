@@ -2,20 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
+from testbed.hosts.emulated_hosts import EmulatedNetwork
 from testbed.hosts.host import HostNetwork
 from testbed.kernel.inside import in_virtual_time
 from testbed.virtual_time.processes.light_hosts import LightNetwork
 
-
-def _emulated_network() -> HostNetwork:
-    # Hosts of other kinds need no Mininet, which may not be installed.
-    from testbed.hosts.emulated_hosts import EmulatedNetwork  # noqa: PLC0415
-
-    return EmulatedNetwork()
-
-
 HOST_KINDS: Mapping[str, Callable[[], HostNetwork]] = {
-    "real": _emulated_network,
+    "real": EmulatedNetwork,
     "virtual": LightNetwork,
 }
 """The network class for each clock."""

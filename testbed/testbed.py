@@ -14,7 +14,6 @@ from testbed.claims.cleaning import end_processes
 from testbed.claims.registry import STATE_ROOT, Claim, claim
 from testbed.claims.supervisor import Supervisor
 from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.host_kinds import host_network
 from testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
 from testbed.hosts.host_attachment import attach_host
 from testbed.hosts.host_process import HostProcess
@@ -77,6 +76,9 @@ class Testbed:
             self.stacks = RelayedStacks(addresses, relay)
             self.facts = SubstrateFacts(RELAY, "")
             return
+        # Mininet comes with it, which hosts without namespaces do not need.
+        from testbed.host_kinds import host_network  # noqa: PLC0415
+
         self.addresses = AddressBook(topology, ours.record.slot)
         self.network = host_network()
         self.stacks = KernelStacks(self._hosts, self.addresses, self.spawn)

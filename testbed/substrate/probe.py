@@ -17,7 +17,8 @@ from testbed.network.gateway_plan import NetemPlan
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT
 
 KERNEL, GUEST, RELAY = "kernel", "guest", "relay"
-SUBSTRATES = (KERNEL, GUEST, RELAY)
+SUBSTRATES = (KERNEL, GUEST)
+"""Those with netem."""
 
 TAP_DEVICE = Path("/dev/net/tun")
 
@@ -112,7 +113,7 @@ def choose_substrate(requested: str = "auto") -> Offer:
     if requested != "auto":
         if requested not in probes:
             raise InputError(
-                f"--substrate: {requested!r} is not a substrate, give auto, {', '.join(SUBSTRATES[:-1])} or {RELAY}"
+                f"--substrate: {requested!r} is not a substrate, give auto, {', '.join(SUBSTRATES)} or {RELAY}"
             )
         offer = probes[requested]()
         if not offer.available:

@@ -11,11 +11,22 @@ from ground.strict_model import InputError
 from testbed.kernel.missing import MissingError
 from testbed.substrate import probe
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES
-from testbed.substrate.probe import GUEST, KERNEL, Offer, choose_substrate, probe_guest, probe_kernel
+from testbed.substrate.probe import (
+    GUEST,
+    KERNEL,
+    RELAY,
+    Offer,
+    choose_substrate,
+    probe_guest,
+    probe_kernel,
+    probe_relay,
+)
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
 HAS_GUEST = Offer(GUEST, True, "User-Mode Linux 6.1 with netem")
+HAS_RELAY = Offer(RELAY, True, "TCP is modelled")
+NO_RELAY = Offer(RELAY, False, "127.251.0.1: Cannot assign requested address", "set the loopback interface up")
 NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux")
 
 
@@ -41,9 +52,10 @@ class Netlink:
         self.closed = True
 
 
-def offers(monkeypatch: pytest.MonkeyPatch, kernel: Offer, guest: Offer) -> None:
+def offers(monkeypatch: pytest.MonkeyPatch, kernel: Offer, guest: Offer, relay: Offer = NO_RELAY) -> None:
     monkeypatch.setattr(probe, "probe_kernel", lambda: kernel)
     monkeypatch.setattr(probe, "probe_guest", lambda: guest)
+    monkeypatch.setattr(probe, "probe_relay", lambda: relay)
 
 
 def kernel_that(monkeypatch: pytest.MonkeyPatch, error: int) -> tuple[Offer, Netlink]:
@@ -124,7 +136,9 @@ def test_unavailable_requested_substrate_is_an_error(monkeypatch: pytest.MonkeyP
 
 
 def test_a_name_that_is_no_substrate_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"^--substrate: 'qemu' is not a substrate, give auto, kernel or guest$"):
+    with pytest.raises(
+        InputError, match=r"^--substrate: 'qemu' is not a substrate, give auto, kernel, guest or relay$"
+    ):
         choose_substrate("qemu")
 
 
@@ -196,3 +210,25 @@ def test_a_machine_without_tap_devices_is_reported(monkeypatch: pytest.MonkeyPat
     offer = probe_guest()
     assert (offer.available, offer.reason) == (False, f"there is no {tmp_path}/tun")
     assert offer.install == "modprobe tun; a container needs the device too"
+
+
+def test_the_relay_is_never_chosen_by_itself_but_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers(monkeypatch, NO_NETEM, NO_GUEST, HAS_RELAY)
+    with pytest.raises(MissingError, match=r"; or give --substrate relay, which models TCP\)$"):
+        choose_substrate()
+
+
+def test_the_relay_is_used_on_request_whatever_else_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers(monkeypatch, HAS_NETEM, HAS_GUEST, HAS_RELAY)
+    assert choose_substrate(RELAY) == HAS_RELAY
+
+
+def test_a_relay_without_a_loopback_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers(monkeypatch, HAS_NETEM, HAS_GUEST, NO_RELAY)
+    with pytest.raises(MissingError, match=r"^no relay: 127\.251\.0\.1: .* \(set the loopback interface up\)$"):
+        choose_substrate(RELAY)
+
+
+def test_a_relay_needs_no_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert probe_relay().available

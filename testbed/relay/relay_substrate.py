@@ -57,6 +57,8 @@ class RelaySubstrate:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                # Ctrl-C goes to the command, which then ends the relay.
+                start_new_session=True,
             )
         self._answer(_START_S)
         return SubstrateFacts(RELAY, os.uname().release)

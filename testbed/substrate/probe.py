@@ -127,5 +127,5 @@ def choose_substrate(requested: str = "auto") -> Offer:
     if guest.available:
         return Offer(GUEST, True, f"{kernel.reason}, so {guest.reason}")
     remedy = guest.install if guest.install == kernel.install else f"{guest.install}; or {kernel.install}"
-    without = f"; or give --substrate {RELAY}, which models TCP" if probe_relay().available else ""
+    without = f"; or `wanbed run --substrate {RELAY}`, where TCP is modelled" if probe_relay().available else ""
     raise MissingError(f"no netem anywhere: {kernel.reason}; {guest.reason} ({remedy}{without})")

@@ -214,7 +214,7 @@ def test_a_machine_without_tap_devices_is_reported(monkeypatch: pytest.MonkeyPat
 
 def test_the_relay_is_never_chosen_by_itself_but_named(monkeypatch: pytest.MonkeyPatch) -> None:
     offers(monkeypatch, NO_NETEM, NO_GUEST, HAS_RELAY)
-    with pytest.raises(MissingError, match=r"; or give --substrate relay, which models TCP\)$"):
+    with pytest.raises(MissingError, match=r"; or `wanbed run --substrate relay`, where TCP is modelled\)$"):
         choose_substrate()
 
 

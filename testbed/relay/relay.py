@@ -4,7 +4,6 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from testbed.kernel.listening_sockets import Address
 from testbed.network.flow_model.window import TcpWindow, opened
@@ -20,21 +19,6 @@ _LOOK_NS = 25_000_000
 _BUFFER_BYTES = 64 * 1024
 
 
-@dataclass
-class Lateness:
-    """How much later than due the machine let the relay handle events: how many, in all, and at most (ns)."""
-
-    events: int = 0
-    total_ns: int = 0
-    most_ns: int = 0
-
-    def add(self, late_ns: int) -> None:
-        """Count one event."""
-        self.events += 1
-        self.total_ns += late_ns
-        self.most_ns = max(self.most_ns, late_ns)
-
-
 class Relay:
     """The relay of a testbed. ``settings`` are the TCP settings of connections that are opened from now on.
 
@@ -45,8 +29,6 @@ class Relay:
         self.timeline = Timeline()
         self.settings = TcpSettings()
         self.trim_ns = 0
-        self.lateness = Lateness()
-        self.refused: set[str] = set()
         self._config = config
         self._dilation = config.dilation
         self._host_at = {address: host for host, address in config.own.items()}
@@ -96,20 +78,13 @@ class Relay:
         """Relay until the commands end."""
         self.timeline.at(self._now_ns(), self._look_again)
         while self._running:
-            self._handle_due()
+            self.timeline.handle(self._now_ns())
             self._wait()
             now_ns = self._now_ns()
             for descriptor, events in self._poll.poll(0):
                 # An event before this one may have closed the socket.
                 if (handle := self._handlers.get(descriptor)) is not None:
                     handle(events, now_ns)
-
-    def _handle_due(self) -> None:
-        now_ns = self._now_ns()
-        due_ns = self.timeline.next_ns
-        if due_ns is not None and due_ns <= now_ns:
-            self.lateness.add(round((now_ns - due_ns) * self._dilation))
-            self.timeline.handle(now_ns)
 
     def _wait(self) -> None:
         """Wait for a socket or the next event. ``epoll`` alone would round the time up to whole milliseconds."""
@@ -130,7 +105,6 @@ class Relay:
         source, destination = self._host_at.get(address), self._host_at[program[0]]
         if source is None or source == destination:
             # Not from a host, so that no line is known: the program has to bind its host's address.
-            self.refused.add(address)
             caller.close()
             return
         called = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

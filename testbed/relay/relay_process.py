@@ -45,8 +45,6 @@ class Commands:
                 self._relay.look()
             case {"counters": _}:
                 return {"pairs": [[*ends, lane.wire_bytes] for ends, lane in self._relay.lanes.items()]}
-            case {"lateness": _}:
-                return {**vars(self._relay.lateness), "refused": sorted(self._relay.refused)}
             case _:
                 return {"error": f"no such command: {command}"}
         return {}

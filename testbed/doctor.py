@@ -11,11 +11,11 @@ from testbed.hosts.host_programs import HOST_PROGRAMS
 from testbed.rights.hosts_allowed import hosts_allowed
 from testbed.substrate.guest_device import guest_device
 from testbed.substrate.offers import machine_offers
-from testbed.substrate.probe import GUEST, Offer
+from testbed.substrate.probe import GUEST, Offer, probe_relay
 from testbed.tiers import Right, Tier, rights_lacking, tier_of
 from testbed.virtual_time.probe import VirtualTimeOffer, probe_virtual_time
 
-WITHOUT_NETEM = "no WAN can be emulated here; `wanbed simulate` and `wanbed profile` need none"
+WITHOUT_NETEM = "no WAN can be emulated with real TCP here; `wanbed simulate` and `wanbed profile` need none"
 WITHOUT_WAN = ", and `wanbed exec --no-wan` runs a program on hosts that nothing delays"
 """What still works on a machine without netem, and where only netem is missing."""
 
@@ -39,7 +39,8 @@ class Missing:
 class Diagnosis:
     """The result of all probes. ``substrate`` is None on a machine without netem; ``reason`` explains the choice.
 
-    ``hosts`` is whether hosts can be made, ``rights`` what rights would improve ``tier``.
+    ``hosts`` is whether hosts can be made, ``rights`` what rights would improve ``tier``. ``offers`` are those of the
+    substrates with netem; ``relay`` is the one without.
     """
 
     tier: Tier
@@ -48,6 +49,7 @@ class Diagnosis:
     substrate: str | None
     reason: str
     offers: tuple[Offer, ...]
+    relay: Offer
     gpus: tuple[Gpu, ...]
     missing: tuple[Missing, ...]
     virtual_time: VirtualTimeOffer
@@ -61,6 +63,7 @@ class Diagnosis:
                 "reason": self.reason,
                 "offers": [asdict(offer) for offer in self.offers],
             },
+            "relay": asdict(self.relay),
             "virtual_time": {**asdict(self.virtual_time), "root_for": list(self.virtual_time.root_for)},
             "gpus": [gpu.document() for gpu in self.gpus],
             "missing": [asdict(each) for each in self.missing],
@@ -87,14 +90,15 @@ def diagnose() -> Diagnosis:
     gpus = machine_gpus(NVIDIA_DRIVER)
     if any(gpu.memory_bytes is None and gpu.fault is None for gpu in gpus):
         missing.append(Missing("NVML", "hosts that compute on GPUs get theirs through it", BINDING_INSTALL))
-    virtual = probe_virtual_time()
+    relay, virtual = probe_relay(), probe_virtual_time()
     return Diagnosis(
-        tier=tier_of(offers, allowed, virtual=virtual.available),
+        tier=tier_of(offers, allowed, relay=relay.available, virtual=virtual.available),
         rights=rights_lacking(offers, allowed, guest_device()),
         hosts=allowed.directly is None or allowed.by_entering,
         substrate=chosen.name if chosen else None,
         reason=reason,
         offers=offers,
+        relay=relay,
         gpus=gpus,
         missing=tuple(missing),
         virtual_time=virtual,

@@ -14,30 +14,31 @@ from testbed.claims.cleaning import end_processes
 from testbed.claims.registry import STATE_ROOT, Claim, claim
 from testbed.claims.supervisor import Supervisor
 from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.host_kinds import host_network
-from testbed.hosts.host import NetworkHost, SpawnOptions
-from testbed.hosts.host_attachment import TCP_SYSCTLS, attach_host
+from testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
+from testbed.hosts.host_attachment import attach_host
 from testbed.hosts.host_process import HostProcess
 from testbed.hosts.host_programs import HOST_PROGRAMS
 from testbed.hosts.joining import record_hosts
-from testbed.hosts.ping import ping
+from testbed.hosts.tcp_stacks import KernelStacks, TcpStacks
 from testbed.kernel.congestion_control import allow_congestion_control
 from testbed.kernel.inside import in_virtual_time
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.missing import MissingError
-from testbed.kernel.namespace import read_sysctls, write_sysctls
-from testbed.kernel.offloads import read_offloads
 from testbed.kernel.tcp_state import TcpStateReader
-from testbed.network.address_book import AddressBook
+from testbed.network.address_book import AddressBook, LoopbackAddressBook
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.gateway_plan import GatewayPlan
-from testbed.network.host_interface import HOST_INTERFACE
 from testbed.network.shared_rate import Timers
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology, check_can_be_emulated
+from testbed.relay.loopback_hosts import LoopbackNetwork
+from testbed.relay.loopback_subnet import LoopbackSubnet
+from testbed.relay.relay_substrate import RelaySubstrate
+from testbed.relay.relayed_stacks import RelayedStacks
+from testbed.relay.relayed_topology import check_can_be_relayed
 from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
 from testbed.substrate.host_kernel import HostKernel
-from testbed.substrate.probe import GUEST, KERNEL, Offer, choose_substrate
+from testbed.substrate.probe import GUEST, KERNEL, RELAY, Offer, choose_substrate
 from testbed.substrate.substrate import Substrate, SubstrateError, SubstrateFacts
 from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
 from testbed.virtual_time.kernel.kernel_limits import lift_kernel_limits
@@ -51,17 +52,36 @@ class Testbed:
 
     __test__ = False
 
-    def __init__(self, topology: Topology, ours: Claim, offer: Offer, gpus: GpuAssignment | None = None) -> None:
+    def __init__(
+        self, topology: Topology, ours: Claim, offer: Offer, gpus: GpuAssignment | None = None, dilation: float = 1.0
+    ) -> None:
         self.topology = topology
         self.gpus = gpus
         self.identifier = ours.record.identifier
         self.folder = ours.folder
-        self.addresses = AddressBook(topology, ours.record.slot)
-        self.network = host_network()
         self.gateway_plan: GatewayPlan = plan_gateways(topology, ours.record.slot, _timers(offer))
+        self.addresses: AddressBook
+        self.network: HostNetwork
+        self.stacks: TcpStacks
         self._hosts: dict[str, NetworkHost] = {}
         self._substrate: Substrate
+        self._ending = ExitStack()
         self.reason = offer.reason
+        if offer.name == RELAY:
+            subnet = LoopbackSubnet()
+            self._ending.callback(subnet.close)
+            self.addresses = addresses = LoopbackAddressBook(topology, subnet.number)
+            self.network = LoopbackNetwork()
+            self._substrate = relay = RelaySubstrate(addresses, ours.folder, self.identifier, dilation)
+            self.stacks = RelayedStacks(addresses, relay)
+            self.facts = SubstrateFacts(RELAY, "")
+            return
+        # Mininet comes with it, which hosts without namespaces do not need.
+        from testbed.host_kinds import host_network  # noqa: PLC0415
+
+        self.addresses = AddressBook(topology, ours.record.slot)
+        self.network = host_network()
+        self.stacks = KernelStacks(self._hosts, self.addresses, self.spawn)
         if offer.name == UNSHAPED:
             self._substrate = UnshapedKernel(self.gateway_plan, self.network, self.identifier)
         elif offer.name == KERNEL:
@@ -80,10 +100,11 @@ class Testbed:
         if in_virtual_time():
             lift_kernel_limits()
         self.facts = self._substrate.start({name: node.namespace for name, node in self._hosts.items()})
-        allow_congestion_control(TcpSettings().congestion)
-        for gateway in self.gateway_plan.gateways:
-            for port in gateway.host_ports:
-                attach_host(self._hosts[port.host].namespace, gateway, port)
+        if not self.stacks.modelled:
+            allow_congestion_control(TcpSettings().congestion)
+            for gateway in self.gateway_plan.gateways:
+                for port in gateway.host_ports:
+                    attach_host(self._hosts[port.host].namespace, gateway, port)
 
         if self.facts.name == UNSHAPED:
             # Not recorded: a process that joins this network by its topology expects the WAN.
@@ -99,7 +120,7 @@ class Testbed:
             return
         link = self.topology.wan[0]
         one, other = (self.topology.datacenter(name).hosts[0].name for name in link.between)
-        echoes = ping(self.spawn, one, other, _TRIM_PINGS_VIRTUAL if in_virtual_time() else _TRIM_PINGS)
+        echoes = self.stacks.echoes(one, other, _TRIM_PINGS_VIRTUAL if in_virtual_time() else _TRIM_PINGS)
         if math.isnan(echoes.shortest_ms):
             raise SubstrateError(f"{one} does not reach {other} across the WAN")
         # The shortest RTT, not the median: if the machine is busy at this moment, the median would shorten every link
@@ -112,6 +133,7 @@ class Testbed:
         with ExitStack() as stopping:
             # Callbacks run from the last to the first, each even if an earlier one fails. Processes end first: a host's
             # shell, while it lives, shows which network namespace is the host's.
+            stopping.push(self._ending)
             stopping.callback(self.network.stop)
             stopping.callback(self._substrate.stop)
             stopping.callback(end_processes, self.identifier)
@@ -155,9 +177,7 @@ class Testbed:
 
         Raise MissingError for a congestion control that the kernel lacks.
         """
-        allow_congestion_control(settings.congestion)
-        for node in self._hosts.values():
-            write_sysctls(node.namespace, settings.sysctls())
+        self.stacks.use(settings)
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Read every gateway port's qdiscs from the kernel, by ``datacenter interface``."""
@@ -165,23 +185,22 @@ class Testbed:
 
     def read_sysctls(self) -> dict[str, dict[str, str | None]]:
         """Read the values of ``TCP_SYSCTLS`` of every host; None for one that the kernel does not have."""
-        return {name: read_sysctls(node.namespace, TCP_SYSCTLS) for name, node in self._hosts.items()}
+        return self.stacks.read_sysctls()
 
     def read_offloads(self) -> dict[str, dict[str, Any]]:
         """Read sizes and offloads of every interface, by ``host interface`` and ``datacenter interface``."""
-        hosts = {
-            f"{name} {HOST_INTERFACE}": read_offloads(node.namespace, [HOST_INTERFACE])[HOST_INTERFACE]
-            for name, node in self._hosts.items()
-        }
-        return {**hosts, **self._substrate.read_offloads()}
+        return {**self.stacks.read_offloads(), **self._substrate.read_offloads()}
 
     def read_counters(self) -> list[PortCounters]:
         """Read the counters of every WAN port."""
         return self._substrate.read_counters()
 
-    def tcp_state_reader(self) -> TcpStateReader:
-        """Return a reader of the state of every connection, at both ends. Close it before the testbed ends."""
-        return TcpStateReader(node.namespace for node in self._hosts.values())
+    def tcp_state_reader(self) -> TcpStateReader | None:
+        """Return a reader of the state of every connection, at both ends. Close it before the testbed ends.
+
+        Return None where TCP is modelled: the kernel's state is then not that of the emulated connections.
+        """
+        return self.stacks.state_reader()
 
     def network_cpu_time_s(self) -> float | None:
         """Return the CPU seconds that carrying the network has taken so far, on one core.
@@ -193,6 +212,9 @@ class Testbed:
 
 def _timers(offer: Offer) -> Timers:
     if in_virtual_time():
+        return Timers.VIRTUAL
+    if offer.name == RELAY:
+        # It divides rates at every instant: a shared rate lets no burst go.
         return Timers.VIRTUAL
     return Timers.GUEST if offer.name == GUEST else Timers.KERNEL
 
@@ -212,7 +234,7 @@ def usable_substrate(requested: str = "auto", *, shaped: bool = True) -> Offer:
     Raise MissingError if the machine lacks netem or a program that hosts need, InputError for an unknown name.
     """
     chosen = choose_substrate(requested) if shaped else unshaped_offer()
-    for program, package in HOST_PROGRAMS.items():
+    for program, package in HOST_PROGRAMS.items() if chosen.name != RELAY else ():
         if shutil.which(program) is None:
             raise MissingError(f"{program} is not installed: apt-get install {package}")
     return chosen
@@ -227,15 +249,17 @@ def bring_up(
     root: Path = STATE_ROOT,
     gpus: GpuAssignment | None = None,
     shaped: bool = True,
+    dilation: float = 1.0,
 ) -> Iterator[Testbed]:
     """Bring a topology up, yield it as a testbed, and take it down completely.
 
     However this process ends, even killed, a supervisor then ends the testbed's processes and removes its record; also
     if taking it down is interrupted. In virtual time the guest's end does that.
 
-    ``substrate`` is ``auto``, ``kernel`` or ``guest``. ``source`` describes the testbed's purpose to people. Programs
-    on a host see the real GPUs that ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a loss or a
-    rate, ``substrate`` is ignored, and no other process can join.
+    ``substrate`` is ``auto``, ``kernel``, ``guest`` or ``relay``. ``source`` describes the testbed's purpose to people.
+    Programs on a host see the real GPUs that ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a
+    loss or a rate, ``substrate`` is ignored, and no other process can join. ``dilation`` is that of ``topology``; a
+    relay dilates TCP's timers by it too.
 
     Raise InputError for a topology that is too large, MissingError if the machine lacks netem or a program, and
     SubstrateError or ReadBackError if bring-up fails.
@@ -247,11 +271,13 @@ def bring_up(
             f"the gateway guest carries {MAX_GUEST_HOSTS} hosts at most, this topology has {len(topology.hosts)}: "
             "take fewer hosts, or a kernel with sch_netem"
         )
+    if chosen.name == RELAY:
+        check_can_be_relayed(topology)
     ours = claim(source, root)
     with nullcontext() if in_virtual_time() else Supervisor(ours.record.identifier, root=root) as supervisor:
         testbed = None
         try:
-            testbed = Testbed(topology, ours, chosen, gpus)
+            testbed = Testbed(topology, ours, chosen, gpus, dilation)
             testbed._start()
             yield testbed
         finally:

@@ -40,16 +40,21 @@ TIERS = {
 }
 """The tiers in which links are emulated in real time: by substrate, and whether in a user namespace."""
 
+_MODELLED = "TCP is modelled, and only if asked for with --substrate relay; no programs of your own"
+RELAY_AND_VIRTUAL = Tier("the relay, virtual time and simulation", _MODELLED)
+RELAY_ONLY = Tier("the relay and simulation", _MODELLED)
 VIRTUAL = Tier("virtual time and simulation", "no network in real time: no programs of your own, no GPUs")
 NO_WAN = Tier("hosts without a WAN, and simulation", "no link has a delay, a rate or a loss")
 SIMULATION = Tier("simulation", "nothing is emulated")
 
 
-def tier_of(offers: Sequence[Offer], allowed: HostsAllowed, *, virtual: bool) -> Tier:
-    """Return the best tier; ``offers`` are those of the substrates, best first."""
+def tier_of(offers: Sequence[Offer], allowed: HostsAllowed, *, relay: bool, virtual: bool) -> Tier:
+    """Return the best tier; ``offers`` are those of the substrates with netem, best first."""
     chosen = next((offer.name for offer in offers if offer.available), None)
     if chosen is not None:
         return TIERS[chosen, allowed.by_entering]
+    if relay:
+        return RELAY_AND_VIRTUAL if virtual else RELAY_ONLY
     if virtual:
         return VIRTUAL
     return SIMULATION if allowed.directly is not None and not allowed.by_entering else NO_WAN

@@ -17,7 +17,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("results.metrics",),
     ("netem_profiles", "testbed.kernel", "testbed.claims", "testbed.gpus", "results.reading"),
     ("testbed.hosts", "testbed.substrate", "results", "results.comparison", "results.perfetto"),
-    ("testbed.virtual_time", "results.report"),
+    ("testbed.virtual_time", "testbed.relay", "results.report"),
     ("testbed.host_kinds", "testbed.tiers"),
     ("testbed.testbed", "testbed.doctor"),
     ("testbed.measurement",),

@@ -8,6 +8,7 @@ from results.comparison.manifest_fields import flattened
 from results.comparison.pairing import Pair
 from results.comparison.run_description import first_point
 from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
+from results.reading.modelled_tcp import tcp_is_modelled
 from results.reading.not_modelled import not_modelled_text, of_variant, simulated_without
 from results.reading.run import Run
 from results.reading.summaries.saturation import MachineLoad
@@ -37,7 +38,7 @@ def caveats(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
     If a run is compared with itself, uncommitted changes are reported once.
     """
     pairs = list(pairs)
-    found = _not_modelled(a, b, pairs) + _few_repeats(pairs) + _overloaded(a, b, pairs)
+    found = _modelled_tcp(a, b) + _not_modelled(a, b, pairs) + _few_repeats(pairs) + _overloaded(a, b, pairs)
     if a is not b and a.manifest.get("run_id") and a.manifest.get("run_id") == b.manifest.get("run_id"):
         found.append("A and B are copies of one run: that they agree shows nothing.")
     for name, run in (("A", a), ("B", b))[: 1 if a is b else 2]:
@@ -102,6 +103,13 @@ def _overloaded(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
             variant, load = loads[0]
             found.append(f"{name} was overloaded in {len(loads)} of its trials, first with {variant}: {load.sentence}.")
     return found
+
+
+def _modelled_tcp(a: Run, b: Run) -> list[str]:
+    names = [name for name, run in (("A", a), ("B", b)) if tcp_is_modelled(run.manifest)]
+    if not names:
+        return []
+    return [f"TCP is modelled in {list_text(names)}: the ratio says nothing about a kernel's TCP."]
 
 
 def _not_modelled(a: Run, b: Run, pairs: list[Pair]) -> list[str]:

@@ -7,13 +7,14 @@ value at both sweep points of a pair; the file's own value for that path is igno
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ground.impairments import IMPAIRMENTS
 from results.comparison.manifest_fields import flattened
 from results.comparison.pairing import Pair
 from results.reading.link_documents import directed_links
+from results.reading.modelled_tcp import tcp_is_modelled
 from results.reading.not_modelled import of_links, simulated_without
 from results.reading.run import Run
 from results.reading.summaries.summary import calibrated_points
@@ -136,7 +137,7 @@ def _point_entry(run: Run, point: int) -> Mapping[str, Any]:
 def differences(a: Run, b: Run, pairs: Iterable[Pair]) -> list[Difference]:
     """Return all differences of two runs, or of their paired sweep points and variants, that forbid a comparison."""
     pairs = list(pairs)
-    found = _unfinished(a, b) + differing(run_fields(a), run_fields(b))
+    found = _unfinished(a, b) + _same_tcp(a, b, differing(run_fields(a), run_fields(b)))
     for pair in _one_a_point(pairs):
         found += _over_links(differing(point_fields(a, pair.a.point), point_fields(b, pair.b.point), pair.point_text))
         found += _calibration(a, b, pair)
@@ -145,6 +146,14 @@ def differences(a: Run, b: Run, pairs: Iterable[Pair]) -> list[Difference]:
             works = pair_fields(a, pair.a.point, pair.a.variant), pair_fields(b, pair.b.point, pair.b.variant)
             found += differing(*works, ", ".join(filter(None, (pair.point_text, pair.variant_text))))
     return _gathered(found)
+
+
+def _same_tcp(a: Run, b: Run, found: Iterable[Difference]) -> list[Difference]:
+    """Return ``found`` with the remedy for two runs of which one's TCP is modelled."""
+    if tcp_is_modelled(a.manifest) == tcp_is_modelled(b.manifest):
+        return list(found)
+    remedy = "TCP is modelled in one of the two: run both with --substrate relay, or both on netem"
+    return [replace(each, remedy=remedy) if each.field == "substrate" else each for each in found]
 
 
 def _one_a_point(pairs: Iterable[Pair]) -> Iterable[Pair]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ground.impairments import NOT_SIMULATED
 from results.comparison.manifest_differences import incomparable
+from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import (
     NotModelled,
     gathered,
@@ -117,6 +118,8 @@ def warnings(run: Run) -> list[str]:
             f"The planner, which simulates, placed stages without {not_modelled_text(planned)}: with it another "
             "placement may be better."
         )
+    if tcp_is_modelled(run.manifest):
+        found.append(MODELLED_TCP)
     points = {trial.point for trial in run.trials}
     measured = points if run.simulated else {int(point) for point in run.calibration["sweep_point"].unique()}
     unmeasured = sorted(points - measured)

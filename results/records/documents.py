@@ -110,6 +110,7 @@ class _Substrate(_Facts):
     name: str | None = None
     reason: str | None = None
     kernel: str | None = None
+    tcp: str | None = None
 
 
 class _VirtualTime(_Facts):

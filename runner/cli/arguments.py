@@ -62,7 +62,10 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on standard output, all else on standard error.")
 ]
 SubstrateName = Annotated[
-    str, typer.Option("--substrate", help="Where the qdiscs live: auto, kernel or guest. `wanbed doctor` explains.")
+    str,
+    typer.Option(
+        "--substrate", help="What carries the network: auto, kernel, guest or relay. `wanbed doctor` explains."
+    ),
 ]
 Clock = Annotated[
     str | None, typer.Option("--clock", metavar="NAME", help="real or virtual; short for --set clock=NAME.")

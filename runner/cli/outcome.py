@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from results import load
+from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import NotModelled, not_modelled_text, of_links
 from results.reading.summaries.saturation import MachineLoad
 from runner.cli.link_listing import link_documents, print_links
@@ -67,6 +68,8 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     else:
         console = _console()
         console.print(_table(rows, simulated=run.simulated, without=not_modelled_in(run)))
+        if tcp_is_modelled(run.manifest):
+            console.print(Text(MODELLED_TCP))
         if prefill:
             console.print(prefill_table(prefill))
     for warning in prefill_warnings(prefill):

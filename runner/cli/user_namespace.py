@@ -10,6 +10,7 @@ from runner.cli.outcome import log
 from runner.experiment.sweep_points import read_experiment
 from testbed.kernel.inside import in_virtual_time
 from testbed.rights.hosts_allowed import ENTER, hosts_allowed
+from testbed.substrate.probe import RELAY
 
 _ENTERING = (
     "not root: the network is made in a user namespace of your own, where the kernel tunes receive windows and the "
@@ -17,14 +18,15 @@ _ENTERING = (
 )
 
 
-def enter_user_namespace_for(file: Path, overrides: Sequence[str]) -> None:
+def enter_user_namespace_for(file: Path, overrides: Sequence[str], substrate: str = "auto") -> None:
     """Replace this process by the same command inside a user namespace, if the file's network needs one.
 
-    Do nothing for a simulation, in virtual time, where hosts can be made directly, and where they cannot be made in a
-    user namespace either: whoever brings the network up reports that. Raise InputError for a file that cannot be read.
+    Do nothing for a simulation, in virtual time, for the relay, where hosts can be made directly, and where they cannot
+    be made in a user namespace either: whoever brings the network up reports that. Raise InputError for a file that
+    cannot be read.
     """
     document, _ = read_experiment(file, overrides)
-    if document.get("engine") != "simulate" and document.get("clock") != "virtual":
+    if substrate != RELAY and document.get("engine") != "simulate" and document.get("clock") != "virtual":
         enter_user_namespace()
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from ground.strict_model import InputError, prefixed
+from results.reading.modelled_tcp import MODELLED_TCP
 from results.reading.not_modelled import not_modelled_text
 from runner.emulation.virtual.virtual_clock import wants_guest
 from runner.emulation.virtual.virtual_run import virtual_run
@@ -69,14 +70,20 @@ def _run_here(
 ) -> Path:
     # Mininet comes with these, which a machine that only simulates lacks.
     from runner.emulation.gpu_provisioning import check_gpus  # noqa: PLC0415
+    from runner.emulation.relay_limits import check_relay  # noqa: PLC0415
     from runner.emulation.run_dilation import decide_dilation  # noqa: PLC0415
     from runner.emulation.trials import run_trials  # noqa: PLC0415
+    from testbed.substrate.probe import RELAY  # noqa: PLC0415
     from testbed.testbed import usable_substrate  # noqa: PLC0415
 
     store = resumed(experiment, runs, log) if resume else None
     if store is not None and store.manifest["complete"]:
         return store.path
+    with prefixed(f"{source}: "):
+        check_relay(experiment.points(), substrate)
     usable_substrate(substrate)
+    if substrate == RELAY:
+        log(MODELLED_TCP)
     if text := leftovers_text():
         log(text)
     for point in experiment.points():

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ground.strict_model import prefixed
+from results.reading.modelled_tcp import MODELLED
 from results.reading.summaries.saturation import MachineLoad
 from results.records.run_store import RunStore
 from results.records.schema import CalibrationRow
@@ -51,7 +52,8 @@ def emulate(
             gpus = provision_gpus(point)
         if gpus is not None and gpus.most_sharers > 1 and (mps := find_mps()) is not None:
             log(f"CUDA's MPS runs ({mps.pipe_directory}): ranks that share a GPU compute side by side, not in turns")
-        with bring_up(point.topology.dilated(dilation), substrate=substrate, source=source, gpus=gpus) as testbed:
+        topology = point.topology.dilated(dilation)
+        with bring_up(topology, substrate=substrate, source=source, gpus=gpus, dilation=dilation) as testbed:
             _remember(store, point, testbed)
             _calibrate(store, point, testbed, dilation, log)
             for trial in pending:
@@ -130,10 +132,11 @@ def _remember(store: RunStore, point: SweepPoint, testbed: Testbed) -> None:
         "sysctls": without_repetition(testbed.read_sysctls()),
         "offloads": without_repetition(testbed.read_offloads()),
     }
-    facts = testbed.facts
+    facts, modelled = testbed.facts, testbed.stacks.modelled
     guest = {} if facts.guest is None else {"guest": asdict(facts.guest)}
-    substrate = {"name": facts.name, "reason": testbed.reason, "kernel": facts.kernel, **guest}
-    rights = {"user_namespace": in_user_namespace(), "window_held": windows_held()}
+    tcp = {"tcp": MODELLED} if modelled else {}
+    substrate = {"name": facts.name, "reason": testbed.reason, "kernel": facts.kernel, **guest, **tcp}
+    rights = {"user_namespace": in_user_namespace(), "window_held": modelled or windows_held()}
     store.update_manifest({"substrate": substrate, "rights": rights, **_by_point(store, point, read_back)})
 
 

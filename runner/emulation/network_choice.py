@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ground.strict_model import prefixed
+from ground.strict_model import InputError, prefixed
 from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.gpus.gpu_assignment import GpuAssignment
@@ -42,11 +42,26 @@ def source_of(path: Path) -> str:
     return str(path.resolve())
 
 
+def check_namespaces(command: str, substrate: str) -> None:
+    """Raise InputError if ``command`` runs programs that need a network of their own, which a relay's hosts lack."""
+    if substrate == "relay":
+        raise InputError(
+            f"--substrate relay: `wanbed {command}` needs hosts with a network of their own, because any program's "
+            "connections may go anywhere: use it where namespaces are allowed (--substrate kernel or guest)"
+        )
+
+
 def network_up(
-    topology: Topology, substrate: str, file: Path, *, gpus: GpuAssignment | None = None, shaped: bool = True
+    topology: Topology,
+    substrate: str,
+    file: Path,
+    *,
+    gpus: GpuAssignment | None = None,
+    shaped: bool = True,
+    dilation: float = 1.0,
 ) -> "AbstractContextManager[Testbed]":
     """Return the context manager of a testbed for an experiment file, see ``testbed.testbed.bring_up``."""
     # It imports Mininet, which takes time and is not installed on machines that only simulate.
     from testbed.testbed import bring_up  # noqa: PLC0415
 
-    return bring_up(topology, substrate=substrate, source=source_of(file), gpus=gpus, shaped=shaped)
+    return bring_up(topology, substrate=substrate, source=source_of(file), gpus=gpus, shaped=shaped, dilation=dilation)

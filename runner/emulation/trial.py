@@ -78,6 +78,7 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             parent_pid=testbed.module_parent,
             keep_gradients=trial.gradients is not None,
             device=resolved_device(point, testbed.gpus),
+            models_tcp=testbed.stacks.modelled,
         )
         serves, service = None, variant.service
         if service is not None:

@@ -15,8 +15,8 @@ from runner.resolve.connection_count import count_connections, tcp_settings, win
 from runner.resolve.placement import Pair, Placement
 from runner.resolve.stage_costs import StageCosts
 from runner.tcp.boundary import MOST_WINDOWS, BoundaryTcp
-from runner.tcp.line import Line
-from runner.tcp.striping import Striping
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.striping import Striping
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology

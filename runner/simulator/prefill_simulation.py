@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.simulation import KIND_CODES, NO_PEER, SimulatedPrefill
-from runner.tcp.line import Line
+from testbed.network.flow_model.line import Line
 from workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
 from workloads.prefill.bubbles.bubble_forecast import BubbleForecast, IterationPlan
 from workloads.prefill.control.controller import Commands, PrefillController

@@ -24,7 +24,7 @@ from runner.simulator.simulation import NO_PEER, Simulation
 from runner.simulator.training import Pulse, Training, Transfers
 from runner.tcp.channel import Channel
 from runner.tcp.effects import TcpEffects
-from runner.tcp.striping import Striping
+from testbed.network.flow_model.striping import Striping
 from testbed.network.topology import Topology
 from workloads.message import MessageKind
 from workloads.transport.frames.cutting import Cutting

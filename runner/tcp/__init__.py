@@ -1,1 +1,1 @@
-"""Model TCP over one line: windows, slow start, restarts after idle, and several connections."""
+"""Model TCP for a whole transfer: channels, and stage boundaries that are planned ahead."""

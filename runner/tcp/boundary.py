@@ -6,9 +6,9 @@ The windows are those of the simulator, so that a plan and its simulation agree 
 from dataclasses import dataclass
 
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.line import Line
-from runner.tcp.striping import Striping
-from runner.tcp.window import opened
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.striping import Striping
+from testbed.network.flow_model.window import opened
 from testbed.network.tcp_settings import TcpSettings
 
 MOST_WINDOWS = 100

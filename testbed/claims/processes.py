@@ -51,15 +51,16 @@ def namespace_count(identifier: str) -> int:
 def _namespaces_of(marked: set[int]) -> dict[str, list[int]]:
     """Return the network namespaces whose oldest process is marked, each with the PIDs of its processes.
 
-    A marked process may be in a namespace that belongs to others, the machine's own for example; their processes are
-    older.
+    A marked process may be in a namespace that belongs to others; their processes are older. That of this process
+    belongs to no testbed: over a relay all of a testbed's processes are in it, and may be the oldest of this user's.
     """
+    own = os.readlink("/proc/self/ns/net")
     processes = defaultdict(list)
     for pid in _all_processes():
         # A process that is just ending is in no namespace.
         with suppress(OSError):
             namespace = os.readlink(f"/proc/{pid}/ns/net")
-            if (started := process_start_ticks(pid)) is not None:
+            if namespace != own and (started := process_start_ticks(pid)) is not None:
                 # Of the same tick, the one with the lower number is older: its child often starts within the tick.
                 processes[namespace].append((started, pid))
     return {namespace: [pid for _, pid in found] for namespace, found in processes.items() if min(found)[1] in marked}

@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 from testbed.kernel.namespace import inside
 
@@ -22,13 +23,13 @@ _RECEIVE_BYTES = 256 * 1024
 
 
 class NetlinkDump:
-    """A netlink socket inside a namespace. Close it: an open socket keeps the namespace alive.
+    """A netlink socket inside a namespace, None for this process's. Close it: it keeps the namespace alive.
 
     ``protocol`` is the netlink family, for example ``socket.NETLINK_ROUTE``.
     """
 
-    def __init__(self, namespace: str, protocol: int) -> None:
-        with inside(namespace):
+    def __init__(self, namespace: str | None, protocol: int) -> None:
+        with nullcontext() if namespace is None else inside(namespace):
             self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
         self._socket.bind((0, 0))
         self._sequence = 0

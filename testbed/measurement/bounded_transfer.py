@@ -16,7 +16,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.kernel.namespace import inside
 from testbed.measurement.namespace_buffers import namespace_buffers
 from testbed.rights.receive_windows import windows_held
 
@@ -80,15 +79,13 @@ class Ends:
         """The network namespaces of the two hosts."""
         return self.testbed.namespace(self.source), self.testbed.namespace(self.destination)
 
+    def connect(self, sender: socket.socket, listener: socket.socket) -> None:
+        """Connect a socket at the source to one that listens at the destination. Raise OSError on failure."""
+        self.testbed.stacks.connect(sender, self.source, self.destination, listener.getsockname()[1])
+
     def socket(self, host: str, kind: int) -> socket.socket:
         """Open a socket on one of the two hosts, bound to its address."""
-        with inside(self.testbed.namespace(host)):
-            made = socket.socket(socket.AF_INET, kind)
-        made.bind((self._address(host), 0))
-        return made
-
-    def _address(self, host: str) -> str:
-        return self.testbed.addresses.address(self.testbed.topology.host(host))
+        return self.testbed.stacks.open_socket(host, kind)
 
 
 def tcp_goodput_bps(ends: Ends, connections: int, *, rate_bps: int | None, rtt_s: float, longer: bool = False) -> float:
@@ -196,24 +193,26 @@ def connected(
         buffer_bytes = min(BUFFER_MAX_BYTES, buffer_bytes)
     patience_s = _CONNECTING_S + _CONNECTING_ROUNDS * ends.rtt_s
     with ExitStack() as held, ExitStack() as making:
-        if buffer_bytes is not None and not windows_held():
+        if buffer_bytes is not None and not windows_held() and not ends.testbed.stacks.modelled:
             # The kernel doubles the size that a socket requests, as below, but not a sysctl.
             sizes = {"receive_bytes": buffer_bytes, "send_bytes": 2 * buffer_bytes}
             making.enter_context(namespace_buffers(ends.namespaces, **sizes))
             buffer_bytes = None
         listener = held.enter_context(ends.socket(ends.destination, socket.SOCK_STREAM))
         if buffer_bytes is not None:
-            listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes // 2)
+            # The kernel doubles the requested size.
+            _size(listener, socket.SO_RCVBUF, _SO_RCVBUFFORCE, buffer_bytes // 2)
+            ends.testbed.stacks.use_window(buffer_bytes)
         listener.listen(connections)
         listener.settimeout(patience_s)
         senders, receivers = [], []
         for _ in range(connections):
             sender = held.enter_context(ends.socket(ends.source, socket.SOCK_STREAM))
             if buffer_bytes is not None:
-                sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, buffer_bytes)
+                _size(sender, socket.SO_SNDBUF, _SO_SNDBUFFORCE, buffer_bytes)
             sender.settimeout(patience_s)
             try:
-                sender.connect(listener.getsockname())
+                ends.connect(sender, listener)
                 receiver, _ = listener.accept()
             except OSError as fault:
                 raise StalledError(f"{ends}: no connection ({fault}; it may take {patience_s:.0f} s)") from None
@@ -225,6 +224,14 @@ def connected(
             receivers.append(receiver)
         making.close()
         yield senders, receivers
+
+
+def _size(made: socket.socket, option: int, force: int, buffer_bytes: int) -> None:
+    """Set the size of a buffer, or the largest that this user may have."""
+    try:
+        made.setsockopt(socket.SOL_SOCKET, force, buffer_bytes)
+    except PermissionError:
+        made.setsockopt(socket.SOL_SOCKET, option, buffer_bytes)
 
 
 def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, spread_ns: int, longer: bool = False) -> float:
@@ -240,8 +247,8 @@ def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, spread_ns: i
         ends.socket(ends.destination, socket.SOCK_DGRAM) as receiver,
         ends.socket(ends.source, socket.SOCK_DGRAM) as sender,
     ):
-        for end, option in ((receiver, _SO_RCVBUFFORCE), (sender, _SO_SNDBUFFORCE)):
-            end.setsockopt(socket.SOL_SOCKET, option, _DATAGRAMS_BUFFER_BYTES)
+        _size(receiver, socket.SO_RCVBUF, _SO_RCVBUFFORCE, _DATAGRAMS_BUFFER_BYTES)
+        _size(sender, socket.SO_SNDBUF, _SO_SNDBUFFORCE, _DATAGRAMS_BUFFER_BYTES)
         receiver.setblocking(False)
         sender.connect(receiver.getsockname())
         payload, buffer = bytes(UDP_PAYLOAD_BYTES), bytearray(UDP_PAYLOAD_BYTES)

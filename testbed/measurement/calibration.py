@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ground.impairments import IMPAIRMENTS, UNIMPAIRED
-from testbed.hosts.ping import MeasurementError, ping
+from testbed.hosts.ping import MeasurementError
 from testbed.kernel.inside import in_virtual_time
 from testbed.measurement import bounded_transfer
 from testbed.measurement.impairment_measures import MEASURES, UDP_OFFERED, UDP_OVERHEAD_BYTES, compare, udp_goodput_bps
@@ -186,14 +186,16 @@ def _limited_by_port(topology: Topology, one: str, other: str) -> LinkConditions
 
 def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:
     conditions = path.conditions
-    impaired, rate = path.judged_by_datagrams, conditions.pair_rate_bps
+    # A modelled TCP loses nothing, and its acknowledgements take no rate.
+    impaired, rate = path.judged_by_datagrams and not testbed.stacks.modelled, conditions.pair_rate_bps
     if impaired and rate is not None:
-        echoes = ping(testbed.spawn, *path.hosts, _PINGS_IMPAIRED)
+        echoes = testbed.stacks.echoes(*path.hosts, _PINGS_IMPAIRED)
         configured_goodput_bps: float | None = udp_goodput_bps(rate, conditions.impairments)
     else:
-        echoes = ping(testbed.spawn, *path.hosts, _PINGS_VIRTUAL if in_virtual_time() else _PINGS)
+        echoes = testbed.stacks.echoes(*path.hosts, _PINGS_VIRTUAL if in_virtual_time() else _PINGS)
         configured_goodput_bps = None if rate is None else tcp_goodput_bps(rate)
-    measure = _bounded_goodput_bps if in_virtual_time() else _timed_goodput_bps
+    bounded = in_virtual_time() or testbed.stacks.modelled
+    measure = _bounded_goodput_bps if bounded else _timed_goodput_bps
     goodput_bps = measure(testbed, path, seconds, impaired=impaired)
     link = LinkMeasurement(
         source=path.datacenters[0],

@@ -1,8 +1,13 @@
 """Measure how much traffic this machine's substrate can carry, at the load of an experiment."""
 
 import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from ground.units import format_rate
+from testbed.hosts.ping import MeasurementError
+from testbed.measurement.bounded_transfer import Ends, StalledError
+from testbed.measurement.bounded_transfer import tcp_goodput_bps as bounded_goodput_bps
 from testbed.measurement.measurement import Flow, measure_goodput
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.tcp_settings import TcpSettings
@@ -45,6 +50,23 @@ def measure_capacity_bps(substrate: str, demand_bps: int) -> int:
     window_bytes = math.ceil(_WINDOW_OVER_DELAY_PRODUCT * rate_bps * rtt_s / 8 / _CONNECTIONS)
     with bring_up(resolve_topology(spec), substrate=substrate, source="capacity measurement") as testbed:
         testbed.use_tcp(TcpSettings(window_bytes=max(_WINDOW_MIN_BYTES, window_bytes), slow_start_after_idle=False))
-        flows = [Flow("one-0", "other-0", _CONNECTIONS), Flow("other-0", "one-0", _CONNECTIONS)]
-        goodputs = measure_goodput(testbed, flows, rtt_s=_SETTLING_ROUND_S, seconds=_SECONDS)
+        directions = [("one-0", "other-0"), ("other-0", "one-0")]
+        if testbed.stacks.modelled:
+            goodputs = _modelled_goodputs_bps([Ends(testbed, *each) for each in directions], rate_bps, rtt_s)
+        else:
+            flows = [Flow(*each, _CONNECTIONS) for each in directions]
+            goodputs = measure_goodput(testbed, flows, rtt_s=_SETTLING_ROUND_S, seconds=_SECONDS)
     return round(sum(goodputs) / tcp_goodput_bps(_ACKNOWLEDGED_SHARE))
+
+
+def _modelled_goodputs_bps(directions: Sequence[Ends], rate_bps: int, rtt_s: float) -> list[float]:
+    """Return the goodput in each direction, measured at once. iperf3 does not bind hosts' addresses by itself."""
+    try:
+        with ThreadPoolExecutor(len(directions)) as threads:
+            measured = [
+                threads.submit(bounded_goodput_bps, ends, _CONNECTIONS, rate_bps=rate_bps, rtt_s=rtt_s, longer=True)
+                for ends in directions
+            ]
+            return [each.result() for each in measured]
+    except StalledError as stalled:
+        raise MeasurementError(str(stalled)) from None

@@ -6,6 +6,9 @@ that the last octet identifies the host. MAC addresses are derived from the same
 
 MAX_SLOTS = 250
 
+LOOPBACK_SUBNETS = 125
+"""The parts of the loopback for testbeds without namespaces: number n has 127.2n.0.0/16 and the subnet after it."""
+
 HOST_SIDE, GATEWAY_SIDE = 1, 2
 FIRST_HOST_OCTET = 2
 
@@ -33,3 +36,13 @@ def host_link_mac(slot: int, datacenter: int, host: int, side: int) -> str:
 def wan_link_mac(slot: int, datacenter: int, peer: int) -> str:
     """Return the MAC address of the interface of ``datacenter``'s gateway towards the gateway of ``peer``."""
     return f"02:03:{slot:02x}:{datacenter:02x}:{peer:02x}:00"
+
+
+def loopback_address(subnet_number: int, datacenter: int, host: int, *, reached: bool) -> str:
+    """Return a host's address on the machine's loopback: its programs' own, or the one at which others reach it."""
+    return f"127.{2 * subnet_number + reached}.{datacenter}.{host + FIRST_HOST_OCTET}"
+
+
+def loopback_lock_address(subnet_number: int) -> str:
+    """Return the address of a part of the loopback that no host has, and where its owner listens."""
+    return f"127.{2 * subnet_number}.255.254"

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from testbed.rights.hosts_allowed import hosts_allowed
 from testbed.substrate.guest_device import guest_device
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT
 
-KERNEL, GUEST = "kernel", "guest"
+KERNEL, GUEST, RELAY = "kernel", "guest", "relay"
 SUBSTRATES = (KERNEL, GUEST)
+"""Those with netem."""
 
 
 @dataclass(frozen=True)
@@ -96,18 +98,33 @@ def hosts_refused(name: str) -> Offer | None:
     return Offer(name, False, f"no namespaces for hosts: {allowed.reason}", allowed.remedy)
 
 
+def probe_relay() -> Offer:
+    """Check that this user may listen on any address of the loopback, which is all that a relay needs."""
+    try:
+        with socket.create_server(("127.251.0.1", 0)):
+            pass
+    except OSError as fault:
+        return Offer(RELAY, False, f"127.251.0.1: {fault.strerror or fault}", "set the loopback interface up")
+    return Offer(RELAY, True, "TCP is modelled: plain processes on 127/8 and one relay, no namespaces, no netem")
+
+
 def choose_substrate(requested: str = "auto") -> Offer:
     """Return the requested substrate; for ``auto`` the machine's own kernel if it has netem, else the gateway guest.
 
+    The relay is never chosen by itself: its figures are a model's, and compare only with one another.
+
     Raise MissingError if it does not work on this machine, InputError for an unknown name.
     """
-    probes = {KERNEL: probe_kernel, GUEST: probe_guest}
+    probes = {KERNEL: probe_kernel, GUEST: probe_guest, RELAY: probe_relay}
     if requested != "auto":
         if requested not in probes:
-            raise InputError(f"--substrate: {requested!r} is not a substrate, give auto, {' or '.join(SUBSTRATES)}")
+            raise InputError(
+                f"--substrate: {requested!r} is not a substrate, give auto, {', '.join(SUBSTRATES)} or {RELAY}"
+            )
         offer = probes[requested]()
         if not offer.available:
-            raise MissingError(f"no netem in the {requested} substrate: {offer.reason} ({offer.install})")
+            what = "no relay" if requested == RELAY else f"no netem in the {requested} substrate"
+            raise MissingError(f"{what}: {offer.reason} ({offer.install})")
         return offer
     kernel = probe_kernel()
     if kernel.available:
@@ -117,4 +134,5 @@ def choose_substrate(requested: str = "auto") -> Offer:
         return Offer(GUEST, True, f"{kernel.reason}, so {guest.reason}")
     remedy = guest.install if guest.install == kernel.install else f"{guest.install}; or {kernel.install}"
     reason = guest.reason if guest.reason == kernel.reason else f"{kernel.reason}; {guest.reason}"
-    raise MissingError(f"no netem anywhere: {reason} ({remedy})")
+    without = f"; or `wanbed run --substrate {RELAY}`, where TCP is modelled" if probe_relay().available else ""
+    raise MissingError(f"no netem anywhere: {reason} ({remedy}{without})")

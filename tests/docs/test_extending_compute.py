@@ -36,6 +36,9 @@ TWO_PIPELINES = ("training.stages=1", "training.pipelines=2", "compute.gradient=
 class Loopback:
     """Addresses of hosts that are all this machine, where no test of another process listens."""
 
+    def address_from(self, host: Host, viewer: Host) -> str:
+        return self.address(host)
+
     def address(self, host: Host) -> str:
         high, low = divmod(os.getpid(), 250)
         return f"127.77.{high % 250}.{1 + low}"

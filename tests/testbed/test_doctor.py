@@ -97,11 +97,12 @@ def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch)
 def test_diagnosis_document_has_all_documented_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     document = on_a_machine(monkeypatch, NO_NETEM, NO_GUEST).document()
     assert json.loads(json.dumps(document)) == document
-    assert set(document) == {"tier", "netem", "virtual_time", "gpus", "missing"}
+    assert set(document) == {"tier", "netem", "relay", "virtual_time", "gpus", "missing"}
     assert set(document["tier"]) == {"name", "lacks", "rights"}
     assert document["netem"]["substrate"] is None
     assert document["netem"]["reason"] == "no netem anywhere"
     assert [offer["name"] for offer in document["netem"]["offers"]] == [KERNEL, GUEST]
+    assert document["relay"]["available"] is True
     assert document["virtual_time"]["available"] is False
     assert document["virtual_time"]["reason"].endswith(": make virtual")
     assert document["virtual_time"]["path"] is None

@@ -26,16 +26,30 @@ TAP, RAW = GuestDevice(None), GuestDevice("Permission denied")
     ],
 )
 def test_the_tier_is_the_best_that_works(offers: tuple[Offer, ...], allowed: HostsAllowed, name: str) -> None:
-    assert tier_of(offers, allowed, virtual=False).name == name
+    assert tier_of(offers, allowed, relay=False, virtual=False).name == name
 
 
 def test_without_netem_virtual_time_is_the_tier() -> None:
-    assert tier_of((NO_NETEM, NO_GUEST), ENTERING, virtual=True).name == "virtual time and simulation"
+    assert tier_of((NO_NETEM, NO_GUEST), ENTERING, relay=False, virtual=True).name == "virtual time and simulation"
+
+
+@pytest.mark.parametrize(
+    ("virtual", "name"), [(True, "the relay, virtual time and simulation"), (False, "the relay and simulation")]
+)
+def test_without_netem_the_relay_is_there_if_asked_for(virtual: bool, name: str) -> None:
+    tier = tier_of((NO_NETEM, NO_GUEST), NOWHERE, relay=True, virtual=virtual)
+    assert tier.name == name
+    assert "TCP is modelled" in tier.lacks
+
+
+def test_netem_comes_before_the_relay() -> None:
+    tier = tier_of((NO_NETEM, HAS_GUEST), DIRECTLY, relay=True, virtual=True)
+    assert tier.name == "root, with the gateway guest"
 
 
 def test_a_user_namespace_lacks_held_windows_and_root_does_not() -> None:
-    assert "receive windows" in tier_of((HAS_NETEM, NO_GUEST), ENTERING, virtual=False).lacks
-    assert tier_of((HAS_NETEM, NO_GUEST), DIRECTLY, virtual=False).lacks == ""
+    assert "receive windows" in tier_of((HAS_NETEM, NO_GUEST), ENTERING, relay=True, virtual=False).lacks
+    assert tier_of((HAS_NETEM, NO_GUEST), DIRECTLY, relay=True, virtual=False).lacks == ""
 
 
 def rights(offers: tuple[Offer, ...], allowed: HostsAllowed, device: GuestDevice) -> list[str]:

@@ -20,8 +20,8 @@ Traffic comes in bursts: at such a mean, the core has no capacity left during a 
 class MachineLoad:
     """The machine's load that a trial recorded, as shares of the trial's time; None if not recorded.
 
-    ``cores_saturated`` is the share with all cores busy. ``network_core_busy`` is the share with the gateway guest's
-    one core busy.
+    ``cores_saturated`` is the share with all cores busy. ``network_core_busy`` is the share with the one core
+    of the gateway guest or relay busy.
     """
 
     cores_saturated: float | None
@@ -60,7 +60,8 @@ class MachineLoad:
             return f"the machine was saturated for {share} of the trial: its cores, not the network, limited the speed"
         if self._network:
             share = f"{self.network_core_busy:.0%}"
-            return f"the one core of the gateway guest was busy for {share} of the trial, so that packets waited for it"
+            core = "the one core of the gateway guest or relay"
+            return f"{core} was busy for {share} of the trial, so that bytes waited for it"
         return ""
 
     @property

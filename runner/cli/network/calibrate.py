@@ -47,7 +47,7 @@ def calibrate(
 
     with one_line_errors():
         written = with_clock(overrides, clock)
-        enter_user_namespace_for(file, written)
+        enter_user_namespace_for(file, written, substrate)
         points = emulated_points(file, written)
         if wants_guest(points[0].spec, substrate):
             arguments = ["calibrate", str(file), *as_options(written)]
@@ -58,7 +58,7 @@ def calibrate(
         console = Console(stderr=as_json, highlight=False)
         measured: Measured = []
         for point in _distinct(points):
-            with network_up(point.topology.dilated(dilation), substrate, file) as testbed:
+            with network_up(point.topology.dilated(dilation), substrate, file, dilation=dilation) as testbed:
                 links = [link.undilated(dilation) for link in calibrate_links(testbed)]
             measured += [(point, link) for link in links]
             values = ", ".join(f"{path}={value}" for path, value in point.values.items())

@@ -37,6 +37,8 @@ def _print(diagnosis: Diagnosis) -> None:
     for offer in diagnosis.offers:
         state = "yes" if offer.available else "no "
         console.print(f"  {offer.name:<10}  {state} {offer.reason}", markup=False)
+    relay = diagnosis.relay
+    console.print(f"relay         {'yes' if relay.available else 'no'}: {relay.reason}", markup=False)
     virtual = diagnosis.virtual_time
     console.print(f"virtual time  {'yes' if virtual.available else 'no'}: {virtual.reason}", markup=False)
     if virtual.path is not None:

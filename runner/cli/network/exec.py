@@ -14,7 +14,7 @@ from runner.cli.network.host_commands import HostCommand, check_command, run_com
 from runner.cli.network.leftovers import report_leftovers
 from runner.cli.user_namespace import enter_user_namespace
 from runner.emulation.gpu_provisioning import provision_gpus
-from runner.emulation.network_choice import first_point, network_up, source_of
+from runner.emulation.network_choice import check_namespaces, first_point, network_up, source_of
 from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
 from testbed.hosts.joining import join_testbed
 from testbed.network.topology import Topology
@@ -61,6 +61,7 @@ def exec_(
         for each in (main, *others):
             _check_host(file, point.topology, each.host)
             check_command(each, path)
+        check_namespaces("exec", substrate)
         if no_wan:
             _check_no_wan(point.spec.clock, substrate)
         if wants_guest(point.spec, substrate):

@@ -8,7 +8,7 @@ from runner.cli.exit_status import one_line_errors
 from runner.cli.network.leftovers import report_leftovers
 from runner.cli.user_namespace import enter_user_namespace_for
 from runner.emulation.gpu_provisioning import provision_gpus
-from runner.emulation.network_choice import first_point, network_up
+from runner.emulation.network_choice import check_namespaces, first_point, network_up
 
 
 def shell(file: ExperimentFile, overrides: Overrides = None, substrate: SubstrateName = "auto") -> None:
@@ -16,6 +16,8 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
 
     `exit` ends both. `wanbed exec` from another terminal joins this network while it is up.
     """
+    with one_line_errors():
+        check_namespaces("shell", substrate)
     from mininet.cli import CLI  # noqa: PLC0415 - a machine that only simulates has no Mininet
     from mininet.log import lg  # noqa: PLC0415
 

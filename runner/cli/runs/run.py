@@ -54,7 +54,7 @@ def run(
         shortcuts = [f"{name}={value}" for name, value in (("engine", engine), ("clock", clock)) if value is not None]
         written = [*(overrides or []), *shortcuts]
         if not dry_run:
-            enter_user_namespace_for(file, written)
+            enter_user_namespace_for(file, written, substrate)
         experiment = load_experiment(file, written)
         simulated = experiment.spec.engine == "simulate"
         if simulated and (keep_gradients or substrate != "auto"):

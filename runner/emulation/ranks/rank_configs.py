@@ -37,7 +37,8 @@ class SharedConfig:
 
     ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
     first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
-    ``device`` is the device that every process computes on, cuda or cpu, None if the back end uses none.
+    ``device`` is the device that every process computes on, cuda or cpu, None if the back end uses none. With
+    ``models_tcp`` the network holds the windows, and receivers do not.
     """
 
     addresses: AddressBook
@@ -49,6 +50,7 @@ class SharedConfig:
     parent_pid: int
     keep_gradients: bool = False
     device: str | None = None
+    models_tcp: bool = False
 
     def span_log(self, rank: int) -> Path:
         """Return the file in which a rank logs its spans."""
@@ -145,7 +147,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         ring_connections=placement.ring_connections(place.stage, setting.connections),
         microbatches=variant.microbatches,
         iterations=point.spec.training.iterations,
-        window_bytes=variant.tcp.in_flight_bytes if windows_held() else None,
+        window_bytes=variant.tcp.in_flight_bytes if windows_held() and not setting.models_tcp else None,
     )
 
 
@@ -196,7 +198,7 @@ def _peer(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, pl
     return Peer(
         rank=rank,
         host=peer.host.name,
-        address=setting.addresses.address(peer.host),
+        address=setting.addresses.address_from(peer.host, place.host),
         port=FIRST_PORT + rank if place == one else None,
         connections=connections,
         unsent_bytes=unsent_bytes,

@@ -120,7 +120,7 @@ class _ConfigMaker:
         )
 
     def _servers(self, datacenter: DatacenterService) -> Iterator[ServingProcess]:
-        setting, controller = self._setting, self._controller(datacenter)
+        setting = self._setting
         yield ServingProcess(
             f"the prefill controller of {datacenter.name}",
             datacenter.controller_host,
@@ -128,7 +128,7 @@ class _ConfigMaker:
             ControllerConfig(
                 self._service,
                 datacenter.name,
-                controller,
+                self._controller(datacenter, datacenter.controller_host),
                 setting.run_token,
                 setting.epoch_ns,
                 str(self._records(datacenter.name)),
@@ -137,10 +137,10 @@ class _ConfigMaker:
         )
         for host in datacenter.decode_hosts:
             counts = str(self._decode_counts(host))
-            listen = self._endpoint(host, DECODE_PORT)
+            listen = self._endpoint(host, DECODE_PORT, host)
             config = DecodeConfig(
                 listen,
-                controller,
+                self._controller(datacenter, host),
                 setting.run_token,
                 counts,
                 setting.parent_pid,
@@ -155,21 +155,22 @@ class _ConfigMaker:
         for group in datacenter.groups:
             if not group.pooled and service.settings.policy is FillPolicy.NONE:
                 continue
-            ends = [self._endpoint(hosts[gpu], FIRST_GPU_PORT + gpu) for gpu in group.gpus]
             for stage, gpu in enumerate(group.gpus):
+                host = hosts[gpu]
+                following = group.gpus[stage + 1] if stage + 1 < len(group.gpus) else None
                 yield GpuServingConfig(
                     gpu=gpu,
                     pooled=group.pooled,
                     model=service.model,
                     profile=service.profile,
                     settings=service.settings,
-                    stages=len(ends),
+                    stages=len(group.gpus),
                     kv_token_bytes=service.kv_token_bytes,
                     activation_token_bytes=service.activation_token_bytes,
-                    listen=ends[stage],
-                    controller=self._controller(datacenter),
-                    decodes=tuple(self._endpoint(host, DECODE_PORT) for host in datacenter.decode_hosts),
-                    following=ends[stage + 1] if stage + 1 < len(ends) else None,
+                    listen=self._gpu_endpoint(hosts, gpu, host),
+                    controller=self._controller(datacenter, host),
+                    decodes=tuple(self._endpoint(each, DECODE_PORT, host) for each in datacenter.decode_hosts),
+                    following=None if following is None else self._gpu_endpoint(hosts, following, host),
                     datacenters=len(service.datacenters),
                     counts=str(self._counts(gpu)),
                     training=None if group.pooled else self._training.get(gpu),
@@ -197,12 +198,17 @@ class _ConfigMaker:
     def _rendezvous_timeout_ns(self) -> int:
         return RENDEZVOUS_TIMEOUT_NS if self._service.inference is None else TORCH_RENDEZVOUS_NS
 
-    def _endpoint(self, host: str, port: int) -> Endpoint:
+    def _endpoint(self, host: str, port: int, viewer: str) -> Endpoint:
+        """Return where a process on ``host`` listens, for processes on ``viewer``."""
         addresses = self._setting.addresses
-        return Endpoint(host, addresses.address(addresses.topology.host(host)), port)
+        one, other = (addresses.topology.host(each) for each in (host, viewer))
+        return Endpoint(host, addresses.address_from(one, other), port)
 
-    def _controller(self, datacenter: DatacenterService) -> Endpoint:
-        return self._endpoint(datacenter.controller_host, CONTROLLER_PORT)
+    def _gpu_endpoint(self, hosts: Mapping[int, str], gpu: int, viewer: str) -> Endpoint:
+        return self._endpoint(hosts[gpu], FIRST_GPU_PORT + gpu, viewer)
+
+    def _controller(self, datacenter: DatacenterService, viewer: str) -> Endpoint:
+        return self._endpoint(datacenter.controller_host, CONTROLLER_PORT, viewer)
 
     def _records(self, datacenter: str) -> Path:
         return self._setting.folder / f"prefill-{datacenter}.json"

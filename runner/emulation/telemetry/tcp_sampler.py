@@ -31,9 +31,14 @@ class TcpSampler(Sampler[Round]):
         self._hosts = hosts
 
     @classmethod
-    def of(cls, testbed: Testbed, ending: ExitStack) -> Self:
-        """Return a sampler of all hosts. A kernel that does not answer is detected at the first reading."""
+    def of(cls, testbed: Testbed, ending: ExitStack) -> Self | None:
+        """Return a sampler of all hosts, None where TCP is modelled.
+
+        A kernel that does not answer is detected at the first reading.
+        """
         reader = testbed.tcp_state_reader()
+        if reader is None:
+            return None
         ending.callback(reader.close)
         return cls(reader, testbed.addresses.host_names())
 

@@ -25,8 +25,10 @@ def wants_guest(spec: ExperimentSpec, substrate: str) -> bool:
     """
     if spec.clock != "virtual":
         return False
-    if substrate == "guest":
-        raise InputError("--substrate guest: in virtual time links are the kernel's own: leave it out, or --clock real")
+    if substrate in {"guest", "relay"}:
+        raise InputError(
+            f"--substrate {substrate}: in virtual time links are the kernel's own: leave it out, or --clock real"
+        )
     return not in_virtual_time()
 
 

@@ -10,7 +10,7 @@ from results.text.number_text import percent_text, rate_text, ratio_text, second
 from runner.paper.claims.claim import Claim, Source
 from runner.paper.claims.speed_up import ATLAS, FARTHEST, TUNED_ATLAS, SpeedUp, speed_ups
 from runner.paper.outcome import Outcomes
-from runner.tcp.line import FRAME_BYTES, PAYLOAD_BYTES
+from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 MBPS = 1e6
 RECALLED_SINGLE_BPS = {"10ms": 1220 * MBPS, "20ms": 600 * MBPS, "30ms": 396 * MBPS, "40ms": 293 * MBPS}

@@ -23,7 +23,7 @@ from runner.planner.explanation.critical_path import Part, critical_path_ns
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.tcp.effects import effects_of
-from runner.tcp.line import Line
+from testbed.network.flow_model.line import Line
 from testbed.network.topology import Topology
 
 Capacity = Literal["trunk", "node_pair", "windows"]

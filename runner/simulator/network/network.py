@@ -11,8 +11,8 @@ from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacit
 from runner.simulator.network.shared_channel import SharedChannel
 from runner.tcp.channel import Channel, PrivateChannel
 from runner.tcp.effects import TcpEffects
-from runner.tcp.line import Line
-from runner.tcp.window import LEAST_TIMEOUT_NS, TcpWindow, opened
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.window import LEAST_TIMEOUT_NS, TcpWindow, opened
 from testbed.network.topology import Topology
 
 Ends = tuple[StagePlace, StagePlace]

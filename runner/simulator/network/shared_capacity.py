@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.fair_share import fair_rates_bps
+from testbed.network.flow_model.fair_share import fair_rates_bps
 
 
 class Sender(Protocol):

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
 from runner.tcp.channel import Accepted, Left
-from runner.tcp.line import FRAME_BYTES, PAYLOAD_BYTES, Line
-from runner.tcp.striping import Striping
-from runner.tcp.window import BOUNDED, Delay, TcpWindow
+from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from testbed.network.flow_model.striping import Striping
+from testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow
 
 _BITS_NS = 8 * 10**9
 _MOST_STEPS = 1000

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from runner.simulator.event_queue import EventQueue
 from runner.tcp.channel import Channel, Left
-from runner.tcp.line import Line
-from runner.tcp.striping import Striping
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.striping import Striping
 
 Arrived = Callable[[int, int, int, int], None]
 """Called once all times of a transfer are known, which may be in the future.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.striping import Striping
+from testbed.network.flow_model.striping import Striping
 from workloads.transport.ring.ring_round import ring_chunk_bytes, ring_window_chunks
 
 

@@ -172,3 +172,14 @@ def test_directions_of_a_link_are_compared_one_by_one(tmp_path: Path) -> None:
     texts = (difference.a.replace("\u00a0", " "), difference.b.replace("\u00a0", " "))
     assert difference.field == "topology.wan.latency"
     assert texts == ("10.0 ms", "10.0 ms east to west, 30.0 ms west to east")
+
+
+def test_modelled_tcp_is_refused_beside_a_kernels_with_the_remedy_and_not_beside_its_like(tmp_path: Path) -> None:
+    relay = {"name": "relay", "tcp": "modelled"}
+    netem, one, other = (
+        made(tmp_path, TIMES, **options) for options in ({}, {"substrate": relay}, {"substrate": relay})
+    )
+    (difference,) = found(netem, one)
+    assert (difference.field, difference.a, difference.b) == ("substrate", "kernel", "relay")
+    assert "TCP is modelled in one of the two" in difference.remedy
+    assert found(one, other) == []

@@ -7,6 +7,7 @@ import pytest
 
 import results
 from results.comparison.run_description import expected_trials, facts, warnings, what_was_run
+from results.reading.modelled_tcp import MODELLED_TCP
 from results.records.run_store import RunStore
 
 BuildRun = Callable[..., Path]
@@ -95,7 +96,13 @@ def test_a_busy_network_core_is_reported_even_if_other_cores_are_idle(build_run:
     ]
     (text,) = [warning for warning in warnings(replace(run, trials=trials)) if "overloaded" in warning]
     assert text.startswith(f"In 1 of {len(trials)} trials the machine was overloaded, worst with {trials[2].variant}: ")
-    assert "the one core of the gateway guest was busy for 85% of the trial" in text
+    assert "the one core of the gateway guest or relay was busy for 85% of the trial" in text
+
+
+def test_modelled_tcp_is_a_warning(build_run: BuildRun) -> None:
+    run = results.load(build_run(manifest={"substrate": {"name": "relay", "tcp": "modelled"}}))
+    assert MODELLED_TCP in warnings(run)
+    assert MODELLED_TCP not in warnings(results.load(build_run()))
 
 
 def test_a_simulation_is_reported_as_such_and_needs_no_calibration(build_run: BuildRun) -> None:

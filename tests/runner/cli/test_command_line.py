@@ -225,7 +225,7 @@ def test_virtual_time_has_no_guest_between_its_hosts(command: str) -> None:
 def test_a_substrate_that_is_none_is_bad_input_whatever_else_the_file_says(command: str, dilation: object) -> None:
     first, *rest = COMMANDS[command](written(small(dilation=dilation)))
     text = refusal(2, first, "--substrate", "qemu", *rest)
-    assert text == "--substrate: 'qemu' is not a substrate, give auto, kernel or guest"
+    assert text == "--substrate: 'qemu' is not a substrate, give auto, kernel, guest or relay"
 
 
 @pytest.mark.parametrize("command", ["run", "run --json", "calibrate", "calibrate --json", "exec", "shell"])
@@ -234,7 +234,8 @@ def test_a_machine_without_netem_is_status_5_with_what_to_install(command: str, 
     text = refusal(5, *COMMANDS[command](written(small(dilation=dilation))))
     assert text == (
         "no netem anywhere: the kernel 6.1.0 has no sch_netem; linux.uml is not on the PATH "
-        "(apt-get install user-mode-linux kmod; or modprobe sch_netem)"
+        "(apt-get install user-mode-linux kmod; or modprobe sch_netem; or `wanbed run --substrate relay`, where TCP is "
+        "modelled)"
     )
 
 

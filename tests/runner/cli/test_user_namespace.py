@@ -78,6 +78,12 @@ def test_only_a_network_in_real_time_is_entered_for(
     assert len(started) == enters
 
 
+def test_the_relay_needs_no_user_namespace(started: list[list[str]], tmp_path: Path) -> None:
+    (tmp_path / "exp.yaml").write_text("name: exp\n")
+    enter_user_namespace_for(tmp_path / "exp.yaml", [], "relay")
+    assert started == []
+
+
 def test_a_file_that_is_not_there_is_reported_first(started: list[list[str]], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere\.yaml"):
         enter_user_namespace_for(tmp_path / "nowhere.yaml", [])

@@ -9,8 +9,8 @@ from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacit
 from runner.simulator.network.shared_channel import SharedChannel
 from runner.simulator.simulation import Simulation
 from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.line import Line
-from runner.tcp.window import SEGMENT_BYTES, TcpWindow, opened
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.window import SEGMENT_BYTES, TcpWindow, opened
 from testbed.network.tcp_settings import TcpSettings
 from tests.runner.simulator.variants import sweep_point
 

@@ -3,9 +3,9 @@
 import pytest
 
 from runner.tcp.boundary import BoundaryTcp
-from runner.tcp.line import Line
-from runner.tcp.striping import Striping
-from runner.tcp.window import INITIAL_SEGMENTS, SEGMENT_BYTES
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.striping import Striping
+from testbed.network.flow_model.window import INITIAL_SEGMENTS, SEGMENT_BYTES
 from testbed.network.tcp_settings import TcpSettings
 
 MS = 1_000_000

@@ -5,9 +5,9 @@ from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.network.shared_channel import SharedChannel
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.line import Line
-from runner.tcp.striping import Striping
-from runner.tcp.window import TcpWindow, opened
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.striping import Striping
+from testbed.network.flow_model.window import TcpWindow, opened
 from testbed.network.tcp_settings import TcpSettings
 
 LATENCY_NS = 20_000_000

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.claims import processes
 from testbed.claims.processes import MARKER, marked_processes, processes_of
 
 
@@ -52,3 +53,11 @@ def test_a_namespace_whose_oldest_process_is_not_marked_belongs_to_others(
     ours = asleep(**{MARKER: "wb-test-visitor"})
     asleep()
     assert processes_of("wb-test-visitor") == [ours.pid]
+
+
+def test_this_processs_own_namespace_belongs_to_no_testbed_even_if_only_younger_processes_are_seen(
+    asleep: Callable[..., "subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, younger = asleep(**{MARKER: "wb-test-oldest"}), asleep()
+    monkeypatch.setattr(processes, "_all_processes", lambda: [ours.pid, younger.pid])
+    assert processes_of("wb-test-oldest") == [ours.pid]

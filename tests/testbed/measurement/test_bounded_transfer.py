@@ -33,6 +33,9 @@ class Recorded(socket.socket):
 class FailingEnds(Ends):
     made: list[Recorded] = field(default_factory=list)
 
+    def connect(self, sender: socket.socket, listener: socket.socket) -> None:
+        sender.connect(listener.getsockname())
+
     def socket(self, host: str, kind: int) -> socket.socket:
         self.made.append(Recorded())
         return self.made[-1]
@@ -41,7 +44,8 @@ class FailingEnds(Ends):
 def ends(latency: str) -> FailingEnds:
     document = {"datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")], "wan": {"latency": latency}}
     topology = resolve_topology(parse_model(TopologySpec, document, "test"))
-    return FailingEnds(cast("Any", SimpleNamespace(topology=topology)), "east-0", "west-0")
+    stacks = SimpleNamespace(use_window=lambda _: None)
+    return FailingEnds(cast("Any", SimpleNamespace(topology=topology, stacks=stacks)), "east-0", "west-0")
 
 
 def test_a_connection_that_is_not_made_is_reported_in_a_line() -> None:

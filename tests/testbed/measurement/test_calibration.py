@@ -1,5 +1,6 @@
 import math
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,6 +53,7 @@ class Network:
         self.settings: list[TcpSettings] = []
         self.flows: list[tuple[Flow, int]] = []
         self.pings: list[tuple[str, str, int]] = []
+        self.stacks = SimpleNamespace(modelled=False, echoes=self.ping)
         self.goodputs_off: list[float] = []
         self.transfers: list[tuple[str, str]] = []
         self.transfers_late_s: list[float] = []
@@ -62,7 +64,7 @@ class Network:
     def spawn(self, *_: object) -> None:
         raise AssertionError("what would be started is measured here")
 
-    def ping(self, _: object, source: str, destination: str, count: int) -> PingResult:
+    def ping(self, source: str, destination: str, count: int) -> PingResult:
         self.pings.append((source, destination, count))
         conditions = self._between(source, destination)
         back = self._between(destination, source)
@@ -102,7 +104,6 @@ class Network:
 
 
 def calibrated(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[LinkMeasurement]:
-    monkeypatch.setattr(calibration, "ping", network.ping)
     monkeypatch.setattr(calibration, "measure_goodput", network.measure_goodput)
     monkeypatch.setattr(calibration, "measure_transfers", network.measure_transfers)
     lines: list[LinkMeasurement] = []

@@ -1,5 +1,5 @@
 from ground.strict_model import parse_model
-from testbed.network.address_book import AddressBook
+from testbed.network.address_book import AddressBook, LoopbackAddressBook
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
 
@@ -34,4 +34,19 @@ def test_the_hosts_file_names_every_host_and_the_host_itself() -> None:
         ["10.3.0.2", "east-0"],
         ["10.3.0.3", "east-1"],
         ["10.3.1.2", "west-0"],
+    ]
+
+
+def test_hosts_on_the_loopback_are_reached_by_others_at_an_address_of_its_own() -> None:
+    book = LoopbackAddressBook(TOPOLOGY, 3)
+    one, other, far = TOPOLOGY.hosts
+    assert [book.address(host) for host in (one, other, far)] == ["127.6.0.2", "127.6.0.3", "127.6.1.2"]
+    assert book.address_from(far, one) == "127.7.1.2"
+    assert book.address_from(one, one) == book.address(one)
+
+
+def test_in_namespaces_every_host_is_reached_where_it_is() -> None:
+    book = AddressBook(TOPOLOGY, 3)
+    assert [book.address_from(far, TOPOLOGY.hosts[0]) for far in TOPOLOGY.hosts] == [
+        book.address(host) for host in TOPOLOGY.hosts
     ]

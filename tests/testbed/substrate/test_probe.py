@@ -13,11 +13,22 @@ from testbed.rights.hosts_allowed import HostsAllowed
 from testbed.substrate import probe
 from testbed.substrate.guest_device import GuestDevice
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES
-from testbed.substrate.probe import GUEST, KERNEL, Offer, choose_substrate, probe_guest, probe_kernel
+from testbed.substrate.probe import (
+    GUEST,
+    KERNEL,
+    RELAY,
+    Offer,
+    choose_substrate,
+    probe_guest,
+    probe_kernel,
+    probe_relay,
+)
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
 HAS_GUEST = Offer(GUEST, True, "User-Mode Linux 6.1 with netem")
+HAS_RELAY = Offer(RELAY, True, "TCP is modelled")
+NO_RELAY = Offer(RELAY, False, "127.251.0.1: Cannot assign requested address", "set the loopback interface up")
 NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux")
 
 
@@ -43,9 +54,10 @@ class Netlink:
         self.closed = True
 
 
-def offers(monkeypatch: pytest.MonkeyPatch, kernel: Offer, guest: Offer) -> None:
+def offers(monkeypatch: pytest.MonkeyPatch, kernel: Offer, guest: Offer, relay: Offer = NO_RELAY) -> None:
     monkeypatch.setattr(probe, "probe_kernel", lambda: kernel)
     monkeypatch.setattr(probe, "probe_guest", lambda: guest)
+    monkeypatch.setattr(probe, "probe_relay", lambda: relay)
 
 
 def kernel_that(monkeypatch: pytest.MonkeyPatch, error: int) -> tuple[Offer, Netlink]:
@@ -131,7 +143,9 @@ def test_unavailable_requested_substrate_is_an_error(monkeypatch: pytest.MonkeyP
 
 
 def test_a_name_that_is_no_substrate_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"^--substrate: 'qemu' is not a substrate, give auto, kernel or guest$"):
+    with pytest.raises(
+        InputError, match=r"^--substrate: 'qemu' is not a substrate, give auto, kernel, guest or relay$"
+    ):
         choose_substrate("qemu")
 
 
@@ -207,3 +221,25 @@ def test_a_machine_without_tap_devices_has_the_guest_over_veth_pairs(
     offer = probe_guest()
     assert offer.available
     assert offer.reason.endswith(", over veth pairs (/dev/net/tun: Permission denied)")
+
+
+def test_the_relay_is_never_chosen_by_itself_but_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers(monkeypatch, NO_NETEM, NO_GUEST, HAS_RELAY)
+    with pytest.raises(MissingError, match=r"; or `wanbed run --substrate relay`, where TCP is modelled\)$"):
+        choose_substrate()
+
+
+def test_the_relay_is_used_on_request_whatever_else_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers(monkeypatch, HAS_NETEM, HAS_GUEST, HAS_RELAY)
+    assert choose_substrate(RELAY) == HAS_RELAY
+
+
+def test_a_relay_without_a_loopback_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers(monkeypatch, HAS_NETEM, HAS_GUEST, NO_RELAY)
+    with pytest.raises(MissingError, match=r"^no relay: 127\.251\.0\.1: .* \(set the loopback interface up\)$"):
+        choose_substrate(RELAY)
+
+
+def test_a_relay_needs_no_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert probe_relay().available

@@ -33,7 +33,7 @@ def test_doctor_reports_missing_netem_in_json_and_status(monkeypatch: pytest.Mon
     text = wanbed("doctor")
     assert text.exit_code == 5
     assert "apt-get install user-mode-linux kmod" in text.stdout
-    assert "netem         none: no WAN can be emulated here; " in text.stdout
+    assert "netem         none: no WAN can be emulated with real TCP here; " in text.stdout
     assert "`wanbed exec --no-wan`" in text.stdout
 
 

@@ -14,7 +14,7 @@ from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, config
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.computed_prefill import inference_work
-from testbed.network.address_book import AddressBook
+from testbed.network.address_book import AddressBook, LoopbackAddressBook
 from workloads.compute.backends.torch_backend import torch_work
 from workloads.compute.replay import ReplayDurations
 from workloads.inference.inference_model import INFERENCE_MODELS
@@ -357,3 +357,21 @@ def test_plans_are_plain_data(dilation: float) -> None:
 def test_every_rank_is_given_the_device_that_was_decided(device: str | None) -> None:
     of = point(model="gpt-tiny", compute={"kind": "torch", "device": "auto"}, training={"precision": "fp32"})
     assert {plan.compute.device for plan in planned(of, device=device)} == {device}
+
+
+def test_over_a_relay_peers_have_the_addresses_at_which_they_are_reached_and_hold_no_windows() -> None:
+    of = point()
+    (variant,) = of.variants
+    connections = {(one.host.name, other.host.name): 1 for one, other in variant.pairs}
+    addresses = LoopbackAddressBook(of.topology, slot=3)
+    setting = SharedConfig(addresses, connections, 1.0, TOKEN, 1, Path("/trial"), 4711, models_tcp=True)
+    plans = configure_ranks(of, variant, setting)
+    assert {plan.links.window_bytes for plan in plans} == {None}
+    assert [plan.listen_address for plan in plans] == ["127.6.0.2", "127.6.0.2", "127.6.1.2", "127.6.1.3"]
+    # The first two ranks share a host, where no relay is between them.
+    assert [[peer.address for peer in plan.links.peers] for plan in plans] == [
+        ["127.6.0.2"],
+        ["127.6.0.2", "127.7.1.2"],
+        ["127.7.0.2", "127.7.1.3"],
+        ["127.7.1.2"],
+    ]

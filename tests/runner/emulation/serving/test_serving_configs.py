@@ -9,7 +9,7 @@ from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, config
 from runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingConfigs, configure_serving
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
-from testbed.network.address_book import AddressBook
+from testbed.network.address_book import AddressBook, LoopbackAddressBook
 from workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
 from workloads.config_file import read_config
 from workloads.inference.inference_work import InferenceWork
@@ -174,3 +174,15 @@ def test_an_unmeasured_profile_raises_value_error() -> None:
     setting = SharedConfig(AddressBook(one_point().topology, slot=3), {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
     with pytest.raises(ValueError, match=r"^profile: it is still to be measured$"):
         configure_serving(replace(service, profile=UNMEASURED), setting)
+
+
+def test_over_a_relay_every_process_has_the_addresses_at_which_it_reaches_the_others() -> None:
+    service, _, _ = planned()
+    addresses = LoopbackAddressBook(one_point().topology, slot=3)
+    setting = SharedConfig(addresses, {}, 1.0, "00" * 16, 5, Path("/trial"), 7, models_tcp=True)
+    serving = configure_serving(service, setting)
+    hosts = {gpu.number: gpu.host for datacenter in service.datacenters for gpu in datacenter.gpus}
+    for number, gpu in serving.gpus.items():
+        assert gpu.listen.address == addresses.address(addresses.topology.host(hosts[number]))
+        for peer in (gpu.controller, *gpu.decodes, *([] if gpu.following is None else [gpu.following])):
+            assert peer.address.startswith("127.6." if peer.host == hosts[number] else "127.7.")

@@ -24,9 +24,10 @@ def test_only_the_virtual_clock_asks_for_a_guest_and_only_outside(monkeypatch: p
     assert not wants_guest(spec(clock="virtual"), "auto")
 
 
-def test_no_guest_kernel_stands_between_hosts_in_virtual_time() -> None:
-    with pytest.raises(InputError, match=r"^--substrate guest: in virtual time"):
-        wants_guest(spec(clock="virtual"), "guest")
+@pytest.mark.parametrize("substrate", ["guest", "relay"])
+def test_nothing_but_the_kernel_stands_between_hosts_in_virtual_time(substrate: str) -> None:
+    with pytest.raises(InputError, match=f"^--substrate {substrate}: in virtual time"):
+        wants_guest(spec(clock="virtual"), substrate)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.fair_share import fair_rates_bps
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from testbed.network.flow_model.fair_share import fair_rates_bps
 
 
 class Channel:

@@ -5,8 +5,8 @@ import pytest
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.transfers import OwnTransfers, SharedTransfers
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.line import Line
-from runner.tcp.window import TcpWindow
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.window import TcpWindow
 
 MS = 10**6
 FREE = Line(None, 0, headers=False)

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.line import Line
-from runner.tcp.window import TcpWindow
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.window import TcpWindow
 
 MEGABYTE = 10**6
 

@@ -14,8 +14,8 @@ from runner.simulator.rings.shared_ring import SharedRing
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.channel import PrivateChannel
 from runner.tcp.effects import IDEAL
-from runner.tcp.line import Line
-from runner.tcp.window import TcpWindow
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.window import TcpWindow
 from tests.runner.simulator.variants import all_reduces_ns, sweep_point
 
 CHUNK_BYTES = 1000

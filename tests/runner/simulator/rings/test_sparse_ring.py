@@ -4,8 +4,8 @@ from runner.simulator.equal_parts import equal_parts
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.rings.sparse_ring import SparseRing
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.line import Line
-from runner.tcp.window import TcpWindow
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.window import TcpWindow
 from tests.runner.simulator.variants import sweep_point
 
 MS = 1_000_000

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.congestion_window import halvings
-from runner.tcp.line import Line
-from runner.tcp.striping import Connections, Striping, Waiting
-from runner.tcp.window import TcpWindow
+from testbed.network.flow_model.congestion_window import halvings
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.striping import Connections, Striping, Waiting
+from testbed.network.flow_model.window import TcpWindow
 
 INITIAL = 14_480
 WINDOW = 68_812

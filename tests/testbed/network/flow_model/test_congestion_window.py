@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.congestion_window import CongestionWindow, halvings
-from runner.tcp.line import Line
-from runner.tcp.window import opened
+from testbed.network.flow_model.congestion_window import CongestionWindow, halvings
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.window import opened
 from testbed.network.tcp_settings import TcpSettings
 
 INITIAL = 14_480

@@ -1,7 +1,7 @@
 """Limit what a group of TCP connections between two hosts may send, and when: window law, slow start and restarts.
 
 The n connections of a group are modelled together, with n times the window of one. This ignores that each connection
-carries whole chunks, which ``runner.tcp.striping`` models.
+carries whole chunks, which ``testbed.network.flow_model.striping`` models.
 
 - At most ``window`` bytes are in flight, in whole pairs of segments (``let_out_bytes``). So the rate is at most
   ``window / RTT`` (Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997, for a
@@ -12,10 +12,10 @@ carries whole chunks, which ``runner.tcp.striping`` models.
   leave after that data, all at once (Zhang, Shenker and Clark, "Observations on the dynamics of a congestion control
   algorithm: the effects of two-way traffic", 1991). Two directions that are full at the same time wait for each other,
   and neither fills the line.
-- The congestion window opens as in ``runner.tcp.congestion_window``. After an idle time of more than one retransmission
-  timeout it restarts, unless ``slow_start_after_idle`` is off or the congestion control does not restart, like BBR. A
-  timeout is RTT + 200 ms, the least that Linux adds. For a new connection it is three RTT if that is more, and
-  decreases with every round (``tcp_rtt_estimator``).
+- The congestion window opens as in ``testbed.network.flow_model.congestion_window``. After an idle time of more than
+  one retransmission timeout it restarts, unless ``slow_start_after_idle`` is off or the congestion control does not
+  restart, like BBR. A timeout is RTT + 200 ms, the least that Linux adds. For a new connection it is three RTT if that
+  is more, and decreases with every round (``tcp_rtt_estimator``).
 
 There is no loss: queues hold all bytes that windows let out.
 """
@@ -23,9 +23,9 @@ There is no loss: queues hold all bytes that windows let out.
 from collections import deque
 from dataclasses import dataclass
 
-from runner.tcp.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
-from runner.tcp.line import PAYLOAD_BYTES, Line
-from runner.tcp.striping import Connections, Striping
+from testbed.network.flow_model.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
+from testbed.network.flow_model.line import PAYLOAD_BYTES, Line
+from testbed.network.flow_model.striping import Connections, Striping
 from testbed.network.tcp_settings import TcpSettings
 
 SEGMENT_BYTES = PAYLOAD_BYTES
@@ -43,6 +43,11 @@ class Delay:
 
     def __init__(self) -> None:
         self.later_ns = 0
+
+    @property
+    def noticed_ns(self) -> int:
+        """The part of the delay by which HyStart judges a round."""
+        return self.later_ns
 
 
 _NO_DELAY = Delay()
@@ -159,7 +164,7 @@ class TcpWindow:
                 most_bytes = _UNBOUNDED if run.limited else 2 * flown
                 left_ns = run.end_ns - run.start_ns
                 held_bytes = run.size_bytes * rtt_ns // left_ns + 1 if left_ns else None
-                self._congestion.grow(run.size_bytes, flown, most_bytes, run.delay.later_ns, held_bytes)
+                self._congestion.grow(run.size_bytes, flown, most_bytes, run.delay.noticed_ns, held_bytes)
         if not runs:
             self._restart_if_idle(now_ns)
         return self._allowed - self._in_flight

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.tcp.channel import PrivateChannel
-from runner.tcp.line import Line
-from runner.tcp.window import Delay, TcpWindow, let_out_bytes
+from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.window import Delay, TcpWindow, let_out_bytes
 
 RTT_NS = 60_000_000
 INITIAL = 14_480

@@ -1,0 +1,42 @@
+"""Refuse, before anything is started, what runs only on hosts with a network of their own."""
+
+from collections.abc import Sequence
+
+from ground.strict_model import InputError
+from runner.resolve.checks.all_reduce_check import RING
+from runner.resolve.experiment import SweepPoint
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS
+from testbed.relay.relayed_topology import check_can_be_relayed
+from testbed.substrate.probe import RELAY
+
+_ELSEWHERE = "or run it where namespaces are allowed (--substrate kernel or guest)"
+
+
+def check_relay(points: Sequence[SweepPoint], substrate: str) -> None:
+    """Raise InputError if ``substrate`` is the relay and a sweep point has what it cannot carry."""
+    if substrate != RELAY:
+        return
+    for point in points:
+        check_can_be_relayed(point.topology)
+        for variant in point.variants:
+            _check_variant(variant)
+
+
+def _check_variant(variant: ResolvedVariant) -> None:
+    where = f"--substrate relay: variant {variant.name!r}"
+    if variant.is_baseline:
+        raise InputError(
+            f"{where}: {variant.schedule} opens connections of its own, which a relay cannot tell apart: "
+            f"give another schedule, {_ELSEWHERE}"
+        )
+    if variant.transport.all_reduce != RING:
+        raise InputError(
+            f"{where}: transport.all_reduce: {variant.transport.all_reduce} opens connections of its own, which a "
+            f"relay cannot tell apart: leave it out, {_ELSEWHERE}"
+        )
+    if variant.tcp.congestion not in MODELLED_CONGESTION_CONTROLS:
+        known = " or ".join(sorted(MODELLED_CONGESTION_CONTROLS))
+        raise InputError(
+            f"{where}: transport.congestion: {variant.tcp.congestion} is not modelled: give {known}, {_ELSEWHERE}"
+        )

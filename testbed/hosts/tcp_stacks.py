@@ -1,0 +1,99 @@
+"""Use the TCP of a testbed's hosts: set it, read it back, and open sockets there."""
+
+import socket
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from testbed.hosts.host import NetworkHost
+from testbed.hosts.host_attachment import TCP_SYSCTLS
+from testbed.hosts.ping import PingResult, Spawn, ping
+from testbed.kernel.congestion_control import allow_congestion_control
+from testbed.kernel.namespace import inside, read_sysctls, write_sysctls
+from testbed.kernel.offloads import read_offloads
+from testbed.kernel.tcp_state import TcpStateReader
+from testbed.network.address_book import AddressBook
+from testbed.network.host_interface import HOST_INTERFACE
+from testbed.network.tcp_settings import TcpSettings
+
+
+class TcpStacks(Protocol):
+    """The TCP of all hosts of one testbed. ``modelled`` says whether it is a model and not the kernel's."""
+
+    modelled: bool
+
+    def use(self, settings: TcpSettings) -> None:
+        """Apply TCP settings on every host, for connections opened from now on."""
+
+    def use_window(self, buffer_bytes: int) -> None:
+        """Let connections opened from now on have the window of a receive buffer of that size."""
+
+    def open_socket(self, host: str, kind: int) -> socket.socket:
+        """Open a socket on a host, bound to its address and any port."""
+
+    def connect(self, made: socket.socket, source: str, destination: str, port: int) -> None:
+        """Connect a socket on ``source`` to a socket that listens on ``destination``. Raise OSError on failure."""
+
+    def echoes(self, source: str, destination: str, count: int) -> PingResult:
+        """Measure round-trip times between two hosts. Raise MeasurementError on failure."""
+
+    def read_sysctls(self) -> dict[str, dict[str, str | None]]:
+        """Read the values of ``TCP_SYSCTLS`` of every host; None for one that the kernel does not have."""
+
+    def read_offloads(self) -> dict[str, Any]:
+        """Read sizes and offloads of every host's interface, by ``host interface``."""
+
+    def state_reader(self) -> TcpStateReader | None:
+        """Return a reader of the state of every connection, None if there is nothing to read."""
+
+
+class KernelStacks:
+    """The kernel's TCP in each host's network namespace. ``spawn`` starts a program on a host."""
+
+    modelled = False
+
+    def __init__(self, hosts: Mapping[str, NetworkHost], addresses: AddressBook, spawn: Spawn) -> None:
+        self._hosts = hosts
+        self._addresses = addresses
+        self._spawn = spawn
+
+    def use(self, settings: TcpSettings) -> None:
+        """Apply TCP settings on every host. Raise MissingError for a congestion control that the kernel lacks."""
+        allow_congestion_control(settings.congestion)
+        for node in self._hosts.values():
+            write_sysctls(node.namespace, settings.sysctls())
+
+    def use_window(self, buffer_bytes: int) -> None:
+        """Do nothing: the window follows from the buffer of the socket that listens."""
+
+    def open_socket(self, host: str, kind: int) -> socket.socket:
+        """Open a socket in a host's namespace, bound to its address and any port."""
+        with inside(self._hosts[host].namespace):
+            made = socket.socket(socket.AF_INET, kind)
+        made.bind((self._address(host), 0))
+        return made
+
+    def connect(self, made: socket.socket, source: str, destination: str, port: int) -> None:
+        """Connect a socket on ``source`` to a socket that listens on ``destination``. Raise OSError on failure."""
+        made.connect((self._address(destination), port))
+
+    def echoes(self, source: str, destination: str, count: int) -> PingResult:
+        """Measure round-trip times with ``ping``."""
+        return ping(self._spawn, source, destination, count)
+
+    def read_sysctls(self) -> dict[str, dict[str, str | None]]:
+        """Read the values of ``TCP_SYSCTLS`` of every host."""
+        return {name: read_sysctls(node.namespace, TCP_SYSCTLS) for name, node in self._hosts.items()}
+
+    def read_offloads(self) -> dict[str, Any]:
+        """Read sizes and offloads of every host's interface."""
+        return {
+            f"{name} {HOST_INTERFACE}": read_offloads(node.namespace, [HOST_INTERFACE])[HOST_INTERFACE]
+            for name, node in self._hosts.items()
+        }
+
+    def state_reader(self) -> TcpStateReader | None:
+        """Return a reader of the state of every connection, at both ends. Close it before the testbed ends."""
+        return TcpStateReader(node.namespace for node in self._hosts.values())
+
+    def _address(self, host: str) -> str:
+        return self._addresses.address(self._addresses.topology.host(host))

@@ -1,0 +1,85 @@
+"""Use the TCP that a relay models for a testbed's hosts."""
+
+import socket
+import time
+from dataclasses import replace
+from typing import Any
+
+from testbed.hosts.ping import PATIENCE_S, MeasurementError, PingResult
+from testbed.network.address_book import LoopbackAddressBook
+from testbed.network.tcp_settings import TcpSettings
+from testbed.relay.relay_substrate import RelaySubstrate
+
+_MOST_ECHOES = 20
+"""Echoes follow one another, each after a round trip."""
+
+
+class RelayedStacks:
+    """Hosts on the loopback of this machine, whose connections a relay carries."""
+
+    modelled = True
+
+    def __init__(self, addresses: LoopbackAddressBook, relay: RelaySubstrate) -> None:
+        self._addresses = addresses
+        self._relay = relay
+        self._settings = TcpSettings()
+
+    def use(self, settings: TcpSettings) -> None:
+        """Let the relay model these settings, for connections opened from now on."""
+        self._settings = settings
+        self._relay.use_tcp(settings)
+
+    def use_window(self, buffer_bytes: int) -> None:
+        """Let the relay model the window of a receive buffer of that size, for connections opened from now on."""
+        self.use(replace(self._settings, window_bytes=buffer_bytes))
+
+    def open_socket(self, host: str, kind: int) -> socket.socket:
+        """Open a socket, bound to a host's address and any port."""
+        made = socket.socket(socket.AF_INET, kind)
+        made.bind((self._addresses.address(self._addresses.topology.host(host)), 0))
+        return made
+
+    def connect(self, made: socket.socket, source: str, destination: str, port: int) -> None:
+        """Connect a socket on ``source`` to a socket that listens on ``destination``. Raise OSError on failure."""
+        self._relay.look()
+        topology = self._addresses.topology
+        made.connect((self._addresses.address_from(topology.host(destination), topology.host(source)), port))
+
+    def echoes(self, source: str, destination: str, count: int) -> PingResult:
+        """Measure round-trip times over one connection: a byte there, and one back."""
+        count = min(count, _MOST_ECHOES)
+        times_ms = []
+        try:
+            with self.open_socket(destination, socket.SOCK_STREAM) as listener:
+                listener.listen(1)
+                with self.open_socket(source, socket.SOCK_STREAM) as one:
+                    self.connect(one, source, destination, listener.getsockname()[1])
+                    other, _ = listener.accept()
+                    with other:
+                        for each in (one, other):
+                            each.settimeout(PATIENCE_S)
+                            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                        for _ in range(count):
+                            times_ms.append(_echo_ms(one, other))
+        except OSError as fault:
+            raise MeasurementError(f"{source} to {destination}: no echo through the relay ({fault})") from None
+        return PingResult(count, tuple(sorted(times_ms)))
+
+    def read_sysctls(self) -> dict[str, dict[str, str | None]]:
+        """Return nothing: the kernel's TCP settings do not count."""
+        return {}
+
+    def read_offloads(self) -> dict[str, Any]:
+        """Return nothing: hosts have no interfaces."""
+        return {}
+
+    def state_reader(self) -> None:
+        """Return None: the kernel knows only the connections to the relay."""
+
+
+def _echo_ms(one: socket.socket, other: socket.socket) -> float:
+    began_ns = time.monotonic_ns()
+    one.send(b"?")
+    other.send(other.recv(1))
+    one.recv(1)
+    return (time.monotonic_ns() - began_ns) / 1e6

@@ -1,0 +1,17 @@
+"""Refuse topologies that a relay cannot carry."""
+
+from ground.impairments import IMPAIRMENTS, UNIMPAIRED
+from ground.strict_model import InputError
+from testbed.network.topology import Topology
+
+
+def check_can_be_relayed(topology: Topology) -> None:
+    """Raise InputError for impairments of links: a relay has no packets that could be lost or overtaken."""
+    for link in topology.wan:
+        for (source, destination), conditions in link.directions:
+            for each in IMPAIRMENTS:
+                if getattr(conditions.impairments, each.field) != getattr(UNIMPAIRED, each.field):
+                    raise InputError(
+                        f"--substrate relay: {source} to {destination} has {each.name}, which a relay does not model: "
+                        "leave it out, or use netem (--substrate kernel or guest)"
+                    )

@@ -1,0 +1,127 @@
+"""The relay, as users who may do nothing: it carries a calibrated WAN, and a killed command leaves nothing of it."""
+
+import json
+import os
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import results
+from results.reading.modelled_tcp import MODELLED_TCP
+from testbed.claims.processes import marked_processes
+from testbed.claims.registry import Claim, claims, state_root
+from testbed.relay.relay_config import RelayConfig
+
+pytestmark = pytest.mark.measures
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHOUT_RIGHTS = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+USERS = {0: WITHOUT_RIGHTS, 1000: [*WITHOUT_RIGHTS, "--reuid=1000", "--regid=1000", "--clear-groups"]}
+PATIENCE_S = 240
+ATTEMPTS = 3
+"""A machine that does something else meanwhile may disturb a measurement."""
+
+EXPERIMENT = """
+topology:
+  datacenters: [{name: east, hosts: 1}, {name: west, hosts: 2}]
+  wan: {latency: 20ms, rate: 100Mbit, node_pair_rate: 80Mbit}
+compute: {forward: 5ms, backward: 10ms, activation: 256KiB}
+training: {microbatches: 4, iterations: 3, warmup: 1}
+dilation: 1
+"""
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: "root without capabilities" if uid == 0 else f"uid {uid}")
+def uid(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture
+def home(uid: int) -> Iterator[Path]:
+    """A folder of the user's own; pytest's are closed to others than root."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "experiment.yaml").write_text(EXPERIMENT)
+        os.chown(folder, uid, uid)
+        yield Path(folder)
+
+
+def command(uid: int, home: Path, *arguments: str) -> list[str]:
+    """The command line of wanbed as that user, who can reach its files wherever they are."""
+    held = home / "python"
+    prefix = Path(sys.base_prefix)
+    closed = next((each for each in reversed(prefix.parents) if not each.stat().st_mode & stat.S_IXOTH), None)
+    steps = [f"cd {home}"]
+    if closed is not None:
+        steps = [
+            f"mkdir -p {held} && mount --bind {prefix} {held}",
+            f"mount -t tmpfs -o mode=755 tmpfs {closed} && mkdir -p {prefix} && mount --bind {held} {prefix}",
+            *steps,
+        ]
+    environment = [f"HOME={home}", f"PYTHONPATH={ROOT}", "PYTHONDONTWRITEBYTECODE=1"]
+    program = [*USERS[uid], "env", *environment, sys.executable, "-m", "wanbed", *arguments]
+    return ["unshare", "--mount", "sh", "-c", f"{' && '.join(steps)} && exec {shlex.join(program)}"]
+
+
+def listening() -> set[str]:
+    """The addresses at which anybody listens."""
+    lines = subprocess.run(["ss", "-Hltn"], check=True, capture_output=True, text=True).stdout.splitlines()
+    return {line.split()[3].rpartition(":")[0] for line in lines}
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_run_over_the_relay_is_calibrated_and_says_that_its_tcp_is_modelled(uid: int, home: Path) -> None:
+    argv = command(uid, home, "run", "experiment.yaml", "--substrate", "relay", "--json")
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        if "OUTSIDE TOLERANCE" not in done.stderr:
+            break
+    assert done.returncode == 0, done.stderr
+    assert f"wanbed: {MODELLED_TCP}" in done.stderr.splitlines()
+    run = results.load(home / Path(json.loads(done.stdout)["run"]))
+    assert run.manifest["substrate"]["name"] == "relay"
+    assert run.manifest["substrate"]["tcp"] == "modelled"
+    assert run.calibration["within_tolerance"].all()
+    assert {"measured_share_bps", "measured_both_ways_ms"} <= set(run.calibration)
+    (trial,) = run.trials
+    assert 0 < trial.facts["machine_load"]["network"] < 1
+    assert run.tcp_samples.empty
+    carried = run.link_samples.groupby(["source", "destination"])["wire_bytes"].max()
+    assert carried["east", "west"] >= 3 * 4 * 262_144
+
+
+@pytest.mark.parametrize("program", ["relay_process", "workloads.rank"])
+def test_nothing_is_left_of_a_killed_run(uid: int, home: Path, program: str) -> None:
+    options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    argv = command(uid, home, "run", "experiment.yaml", "--substrate", "relay", "--set", "training.iterations=400")
+    with subprocess.Popen(argv, **options) as killed:
+
+        def own_claims() -> list[Claim]:
+            return [each for each in claims(state_root(uid)) if each.record.owner_pid == killed.pid]
+
+        def runs() -> bool:
+            assert killed.poll() is None, "the command was over before it was killed"
+            pids = [pid for each in own_claims() for pid in marked_processes(each.record.identifier)]
+            return any(program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
+
+        until(runs)
+        (mine,) = own_claims()
+        config = RelayConfig.read(mine.folder / "relay.json")
+        killed.send_signal(signal.SIGKILL)
+    until(lambda: not marked_processes(mine.record.identifier))
+    until(lambda: mine.record not in [each.record for each in claims(state_root(uid))])
+    assert not listening() & {*config.own.values(), *config.reached_at.values()}

@@ -17,6 +17,7 @@ from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.trial import BASELINE_RANK, RANK, mean_losses
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
+from testbed.network.address_book import AddressBook
 from testbed.network.topology import Host
 from wanbed.own_modules import module_command
 
@@ -31,10 +32,10 @@ class _RankFile(Protocol):
         """Write the configuration as JSON."""
 
 
-class LoopbackAddresses:
-    """Addresses of hosts that are all this machine: one that no other process trains at."""
+class OneAddress(AddressBook):
+    """The addresses of hosts that are all this machine: one that no other process trains at."""
 
-    def address(self, _: Host) -> str:
+    def address(self, host: Host) -> str:
         """Return the same address for every host."""
         high, low = divmod(os.getpid(), 250)
         return f"127.77.{high % 250}.{1 + low}"
@@ -70,7 +71,7 @@ def train_over_loopback(schedule: str, precision: str, device: str, folder: Path
     point = _point(schedule, precision)
     (variant,) = point.variants
     setting = SharedConfig(
-        addresses=LoopbackAddresses(),  # type: ignore[arg-type]
+        addresses=OneAddress(point.topology, 0),
         connections={(one.host.name, other.host.name): 1 for one, other in variant.pairs},
         dilation=1.0,
         run_token=secrets.token_hex(16),
@@ -105,7 +106,7 @@ def _point(schedule: str, precision: str) -> SweepPoint:
             "wan": {"latency": "1ms"},
         },
         "model": "gpt-tiny",
-        "compute": {"kind": "torch", "checkpointing": schedule == "varuna", "sharing": 4},
+        "compute": {"kind": "torch", "checkpointing": schedule == "varuna", "sharing": 4, "deterministic": True},
         "training": {
             "iterations": ITERATIONS,
             "warmup": 1,

@@ -131,6 +131,15 @@ STEPS = (
         "wanbed run {experiment} --runs {out}/runs --set topology.wan.latency=40ms --set repeats=2",
         "contention and spread at 40 ms",
     ),
+    Step(
+        7,
+        "relay",
+        240,
+        "wanbed run {experiment} --runs {out}/runs --substrate relay --set topology.wan.rate=1Gbit",
+        "torch on the GPU where no host can be made: TCP is modelled",
+        f"wanbed run {{experiment}} --runs {{out}}/runs --substrate relay {_TINY} "
+        "--set compute='{{kind: torch, device: cpu, check_iteration: 0}}'",
+    ),
 )
 
 

@@ -120,7 +120,7 @@ def test_what_the_class_refuses_is_reported_of_the_file(file: Path) -> None:
         ("dilation=2", "dilation: what numpy computes cannot be dilated"),
         ("clock=virtual", "compute.kind: in virtual time computation is free, numpy's would take none"),
         ("compute.device=cpu", "device: only torch computes on a device"),
-        ("compute.kind=product", "compute.kind: input should be 'products', 'replay' or 'torch'"),
+        ("compute.kind=product", "compute.kind: 'product' is not known: did you mean 'products'?"),
     ],
 )
 def test_its_facts_decide_what_goes_with_it(file: Path, setting: str, fault: str) -> None:

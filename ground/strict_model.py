@@ -146,7 +146,8 @@ def _fault_of_value(error: ErrorDetails) -> str:
     if error["type"] in _WHAT_IT_IS_NOT:
         return f"{given} is not {_WHAT_IT_IS_NOT[error['type']]}"
     if error["type"] in _BOUND_OF_A_NUMBER:
-        return _BOUND_OF_A_NUMBER[error["type"]].format(given=given, **limits)
+        shortest = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in limits.items()}
+        return _BOUND_OF_A_NUMBER[error["type"]].format(given=given, **shortest)
     message = error["msg"].removeprefix("Value error, ").replace("\n", " ")
     return message[:1].lower() + message[1:]
 

@@ -20,6 +20,7 @@ from wanbed.own_modules import OWN_PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN_FILES = ("install.py", "env.sh")
+PIP = (sys.executable, "-m", "pip")
 BESIDES = ("nvidia-ml-py", "pip", "setuptools", "wheel")
 """Beside wanbed's requirements: NVML's binding, pip, and setuptools, whose distutils Mininet imports."""
 LARGE_BYTES = 4 * 2**20
@@ -71,7 +72,7 @@ def _download_wheels(wheels: Path, python: str) -> None:
     options = ["--quiet", "--only-binary=:all:", "--implementation", "cp", "--python-version", python, *platforms]
     where = ["--constraint", str(ROOT / "constraints.txt"), "--dest", str(wheels)]
     wanted = [*project["dependencies"], *BESIDES]
-    _run([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", *options, *where, *wanted])
+    _run([*PIP, "download", "--disable-pip-version-check", *options, *where, *wanted])
 
 
 def _build_own_wheel(work: Path, wheels: Path) -> None:
@@ -82,7 +83,7 @@ def _build_own_wheel(work: Path, wheels: Path) -> None:
         shutil.copytree(ROOT / name, copy / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
-    _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(copy)])
+    _run([*PIP, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(copy)])
 
 
 def _collect_system(work: Path, archive: Path) -> None:

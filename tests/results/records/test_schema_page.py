@@ -83,6 +83,7 @@ def test_every_key_that_is_known_before_a_run_starts_is_on_the_page(tmp_path: Pa
     read_back = {
         "virtual_time",
         "substrate",
+        "rights",
         "wan_delay_trim_ns",
         "burst_bytes",
         "small_transfers",

@@ -36,4 +36,5 @@ def test_a_trial_keeps_what_each_rank_that_computed_knows_of_its_device() -> Non
         "check_iteration": None,
         "check_spans_ns": 0,
         "check_profiler_ns": 0,
+        "deterministic": None,
     }

@@ -44,7 +44,7 @@ def test_a_profile_records_device_and_versions(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Slowing(CpuAtHand):
-    """A device whose clock falls with every look at it, and that is throttled once."""
+    """A device whose clock falls with every look at it, and that is throttled now and then."""
 
     state_interval_s = 0.001
 
@@ -54,7 +54,7 @@ class Slowing(CpuAtHand):
 
     def state(self) -> DeviceState:
         self.looks += 1
-        throttled = ("power cap",) if self.looks == 3 else ()
+        throttled = ("power cap",) if self.looks % 3 == 0 else ()
         return DeviceState(
             clock_hz=10**9 - self.looks, memory_clock_hz=None, temperature_c=None, power_w=None, throttled=throttled
         )

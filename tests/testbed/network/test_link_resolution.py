@@ -54,9 +54,9 @@ def test_a_scale_of_zero_takes_the_distance_away() -> None:
 @pytest.mark.parametrize(
     ("topology", "text"),
     [
-        ({"scale": {"latency": -1}}, "topology.scale.latency: input should be greater than or equal to 0"),
-        ({"scale": {"rate": 0}}, "topology.scale.rate: input should be greater than 0"),
-        ({"scale": {"rate": True}}, "topology.scale.rate: input should be a valid number"),
+        ({"scale": {"latency": -1}}, "topology.scale.latency: -1 is below 0"),
+        ({"scale": {"rate": 0}}, "topology.scale.rate: 0 is not above 0"),
+        ({"scale": {"rate": True}}, "topology.scale.rate: True is not a number"),
         ({"scale": {"rat": 2}}, "topology.scale.rat: unknown field, did you mean 'rate'?"),
     ],
 )

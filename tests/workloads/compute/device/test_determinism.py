@@ -37,8 +37,8 @@ def test_a_workspace_that_the_user_has_chosen_is_kept(monkeypatch: pytest.Monkey
 
 def test_new_tensors_are_never_filled_with_nan() -> None:
     choose_kernels(deterministic=True)
-    # So much memory comes fresh from the kernel, which has written zeros.
-    assert not torch.empty(2**24).any()
+    # Memory that was used before may hold anything, also NaN here and there.
+    assert not torch.empty(2**24).isnan().all()
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

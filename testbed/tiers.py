@@ -28,15 +28,12 @@ class Right:
 
 
 _ONE_CORE = "one core carries all links"
-_NOT_HELD = "receive windows are tuned by the kernel, not held at their configured size"
 
 TIERS = {
     (KERNEL, False): Tier("root, with the kernel's netem"),
     (GUEST, False): Tier("root, with the gateway guest", _ONE_CORE),
-    (KERNEL, True): Tier("user namespace, with the kernel's netem", _NOT_HELD),
-    (GUEST, True): Tier(
-        "user namespace, with the gateway guest", f"{_ONE_CORE}, without priority over other programs; {_NOT_HELD}"
-    ),
+    (KERNEL, True): Tier("user namespace, with the kernel's netem"),
+    (GUEST, True): Tier("user namespace, with the gateway guest", f"{_ONE_CORE}, without priority over other programs"),
 }
 """The tiers in which links are emulated in real time: by substrate, and whether in a user namespace."""
 
@@ -65,11 +62,9 @@ def rights_lacking(offers: Sequence[Offer], allowed: HostsAllowed, device: Guest
     if allowed.directly is not None and not allowed.by_entering:
         return (Right(allowed.remedy, "hosts in network namespaces, and links between them"),)
     found = []
-    if allowed.by_entering:
-        found.append(
-            Right("root, or sudo", "receive windows at their configured size, and priority for the gateway guest")
-        )
     uses_guest = next((offer.name for offer in offers if offer.available), None) == GUEST
+    if allowed.by_entering and uses_guest:
+        found.append(Right("root, or sudo", "priority for the gateway guest over other programs"))
     if uses_guest and device.tap_refusal is not None:
         found.append(
             Right(

@@ -78,12 +78,7 @@ def run_fields(run: Run) -> dict[str, Any]:
     without = (*swept, *(_RESOLVED_WAN if resolved else ()))
     fields = {field: value for field, value in fields.items() if not any(is_below(field, path) for path in without)}
     fields |= {name: manifest.get(name) for name in _OF_THE_MANIFEST}
-    held = (manifest.get("rights") or {}).get("window_held", True)
-    return {
-        **fields,
-        "substrate": (manifest.get("substrate") or {}).get("name"),
-        "rights.window_held": "yes" if held else "no, tuned by the kernel",
-    }
+    return {**fields, "substrate": (manifest.get("substrate") or {}).get("name")}
 
 
 def point_fields(run: Run, point: int) -> dict[str, Any]:

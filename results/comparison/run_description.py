@@ -136,11 +136,6 @@ def warnings(run: Run) -> list[str]:
             f"In {_of_trials(len(saturated), len(run.trials))} the machine was overloaded, worst with "
             f"{variant}: {worst.sentence}. Run with more cores, or for replayed compute with a larger dilation."
         )
-    if _at(run.manifest, "rights", "window_held") is False:
-        found.append(
-            "Receive windows were tuned by the kernel, not held at a fixed share of their configured size, which takes "
-            "root: where a window limits a transfer, its speed may be another elsewhere."
-        )
     profiles = {str(profile) for trial in run.trials if (profile := trial.facts.get("torch_times_of_profile"))}
     if profiles:
         found.append(

@@ -12,10 +12,7 @@ from testbed.kernel.inside import in_virtual_time
 from testbed.rights.hosts_allowed import ENTER, hosts_allowed
 from testbed.substrate.probe import RELAY
 
-_ENTERING = (
-    "not root: the network is made in a user namespace of your own, where the kernel tunes receive windows and the "
-    "network has no priority over other programs"
-)
+_ENTERING = "not root: the network is made in a user namespace of your own, and has no priority over other programs"
 
 
 def enter_user_namespace_for(file: Path, overrides: Sequence[str], substrate: str = "auto") -> None:
@@ -37,7 +34,8 @@ def enter_user_namespace() -> None:
     # Inside, the processes of other testbeds cannot be seen.
     report_leftovers()
     log(_ENTERING)
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     os.execvp(ENTER[0], entering_command(sys.executable, sys.orig_argv))  # noqa: S606 - the same arguments again
 
 

@@ -81,7 +81,13 @@ def _run_here(
         return store.path
     with prefixed(f"{source}: "):
         check_relay(experiment.points(), substrate)
-    usable_substrate(substrate)
+    offer = usable_substrate(substrate)
+    carried = store.manifest.get("substrate") if store is not None else None
+    if carried is not None and carried["name"] != offer.name:
+        raise InputError(
+            f"{source}: --resume: the trials of that run went over the substrate {carried['name']}, and these would go "
+            f"over {offer.name}: give --substrate {carried['name']}, or leave --resume out"
+        )
     if substrate == RELAY:
         log(MODELLED_TCP)
     if text := leftovers_text():

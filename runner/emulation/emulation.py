@@ -22,7 +22,6 @@ from runner.runs.run_folder import Log
 from testbed.gpus.mps import find_mps
 from testbed.measurement.calibration import LinkMeasurement, calibrate
 from testbed.rights.hosts_allowed import in_user_namespace
-from testbed.rights.receive_windows import windows_held
 from testbed.testbed import Testbed, bring_up
 
 
@@ -136,7 +135,7 @@ def _remember(store: RunStore, point: SweepPoint, testbed: Testbed) -> None:
     guest = {} if facts.guest is None else {"guest": asdict(facts.guest)}
     tcp = {"tcp": MODELLED} if modelled else {}
     substrate = {"name": facts.name, "reason": testbed.reason, "kernel": facts.kernel, **guest, **tcp}
-    rights = {"user_namespace": in_user_namespace(), "window_held": modelled or windows_held()}
+    rights = {"user_namespace": in_user_namespace()}
     store.update_manifest({"substrate": substrate, "rights": rights, **_by_point(store, point, read_back)})
 
 

@@ -14,6 +14,7 @@ from testbed.kernel.tcp_state import TcpStateReader
 from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.network.tcp_settings import TcpSettings
+from testbed.rights.large_buffers import large_buffers_allowed
 
 
 class TcpStacks(Protocol):
@@ -59,8 +60,9 @@ class KernelStacks:
     def use(self, settings: TcpSettings) -> None:
         """Apply TCP settings on every host. Raise MissingError for a congestion control that the kernel lacks."""
         allow_congestion_control(settings.congestion)
+        sysctls = settings.sysctls(makes_room=not large_buffers_allowed())
         for node in self._hosts.values():
-            write_sysctls(node.namespace, settings.sysctls())
+            write_sysctls(node.namespace, sysctls)
 
     def use_window(self, buffer_bytes: int) -> None:
         """Do nothing: the window follows from the buffer of the socket that listens."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.measurement.namespace_buffers import namespace_buffers
-from testbed.rights.receive_windows import windows_held
+from testbed.rights.large_buffers import large_buffers_allowed
 
 if TYPE_CHECKING:
     from testbed.testbed import Testbed
@@ -193,7 +193,7 @@ def connected(
         buffer_bytes = min(BUFFER_MAX_BYTES, buffer_bytes)
     patience_s = _CONNECTING_S + _CONNECTING_ROUNDS * ends.rtt_s
     with ExitStack() as held, ExitStack() as making:
-        if buffer_bytes is not None and not windows_held() and not ends.testbed.stacks.modelled:
+        if buffer_bytes is not None and not large_buffers_allowed() and not ends.testbed.stacks.modelled:
             # The kernel doubles the size that a socket requests, as below, but not a sysctl.
             sizes = {"receive_bytes": buffer_bytes, "send_bytes": 2 * buffer_bytes}
             making.enter_context(namespace_buffers(ends.namespaces, **sizes))

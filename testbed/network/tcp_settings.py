@@ -12,6 +12,10 @@ The kernel would give a smaller fraction of smaller buffers, 0.44 of 512 KiB and
 window in virtual time too.
 """
 
+BUFFER_PER_WINDOW = 4
+"""Bytes of a receive buffer for each byte of the window that a receiver holds: twice the payload in the kernel's own
+accounting, so that unread bytes do not narrow the window."""
+
 SELF_PACED = frozenset({"bbr"})
 """Congestion controls that define ``cong_control`` and so set their own pace."""
 
@@ -54,13 +58,17 @@ class TcpSettings:
         """Whether a connection may leave slow start early, by the pace of acknowledgements, as cubic's HyStart does."""
         return self.congestion == "cubic"
 
-    def sysctls(self) -> dict[str, str]:
+    def sysctls(self, *, makes_room: bool = False) -> dict[str, str]:
         """Return the settings as sysctls of a namespace.
 
-        The kernel keeps no metrics of past connections, so that runs are repeatable.
+        The kernel keeps no metrics of past connections, so that runs are repeatable. With ``makes_room`` every receive
+        buffer has from the start the room in which a receiver can hold its window, for programs that may not ask for
+        so much.
         """
+        room_bytes = BUFFER_PER_WINDOW * self.in_flight_bytes
+        receive = (room_bytes, room_bytes) if makes_room else (min(131072, self.window_bytes), self.window_bytes)
         return {
-            "net.ipv4.tcp_rmem": f"4096 {min(131072, self.window_bytes)} {self.window_bytes}",
+            "net.ipv4.tcp_rmem": "4096 {} {}".format(*receive),
             "net.ipv4.tcp_wmem": f"4096 {min(16384, self.window_bytes)} {2 * self.window_bytes}",
             "net.ipv4.tcp_congestion_control": self.congestion,
             "net.ipv4.tcp_slow_start_after_idle": str(int(self.slow_start_after_idle)),

@@ -39,7 +39,8 @@ class Listeners:
     def accept(self, listener: socket.socket) -> None:
         """Accept every connection that waits."""
         called = next(address for address, each in self._listeners.items() if each is listener)
-        with suppress(OSError):
+        # Any other error, such as the lack of descriptors, ends the relay, whose last line the command then shows.
+        with suppress(BlockingIOError, ConnectionError):
             while True:
                 made, (caller, _) = listener.accept()
                 made.setblocking(False)

@@ -128,4 +128,4 @@ class Relay:
         )
 
     def _window(self, lane: Lane) -> TcpWindow:
-        return opened(lane.line, 1, self.settings)
+        return opened(lane.line, 1, self.settings, piecewise=True)

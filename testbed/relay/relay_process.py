@@ -7,6 +7,7 @@ import ctypes
 import gc
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ def main(arguments: list[str]) -> None:
     """Run the relay of the configuration file, and print ``{}`` once it is ready."""
     # By default the kernel may wake a process 50 us late.
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    _, most_descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_descriptors, most_descriptors))
     relay = Relay(RelayConfig.read(Path(arguments[0])))
     relay.watch_commands(sys.stdin.fileno(), Commands(relay).handle)
     # Collecting what will never be garbage would hold up everybody's bytes.

@@ -6,6 +6,7 @@ import selectors
 import subprocess
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -110,8 +111,10 @@ class RelaySubstrate:
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+            # A relay that has ended leaves bytes in the buffer, which closing sends.
+            with suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
 
     def command(self, command: dict[str, Any]) -> dict[str, Any]:
         """Send a command to the relay and return its answer. Raise SubstrateError if there is none."""

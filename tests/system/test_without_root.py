@@ -119,7 +119,7 @@ def test_training_over_three_datacenters_is_that_of_one_process(home: Path) -> N
     )
     (trial,) = run.trials
     assert trial.facts["losses"] == pytest.approx(reference.losses, rel=1e-5)
-    assert run.manifest["rights"] == {"user_namespace": True, "window_held": False}
+    assert run.manifest["rights"] == {"user_namespace": True}
     guest = run.manifest["substrate"]["guest"]
     assert guest["device"] == "raw veth"
     assert guest["buffer_bytes"] > 400_000

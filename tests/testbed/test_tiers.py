@@ -47,9 +47,10 @@ def test_netem_comes_before_the_relay() -> None:
     assert tier.name == "root, with the gateway guest"
 
 
-def test_a_user_namespace_lacks_held_windows_and_root_does_not() -> None:
-    assert "receive windows" in tier_of((HAS_NETEM, NO_GUEST), ENTERING, relay=True, virtual=False).lacks
-    assert tier_of((HAS_NETEM, NO_GUEST), DIRECTLY, relay=True, virtual=False).lacks == ""
+def test_a_guest_in_a_user_namespace_lacks_priority_and_netem_lacks_nothing() -> None:
+    assert "without priority" in tier_of((NO_NETEM, HAS_GUEST), ENTERING, relay=True, virtual=False).lacks
+    for allowed in (ENTERING, DIRECTLY):
+        assert tier_of((HAS_NETEM, NO_GUEST), allowed, relay=True, virtual=False).lacks == ""
 
 
 def rights(offers: tuple[Offer, ...], allowed: HostsAllowed, device: GuestDevice) -> list[str]:

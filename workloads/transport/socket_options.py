@@ -76,13 +76,15 @@ def hold_window(connection: socket.socket, window_bytes: int) -> None:
 def _make_room(made: socket.socket, window_bytes: int) -> None:
     """Make the receive buffer hold twice the window in the kernel's accounting, so that unread bytes do not narrow it.
 
-    The kernel doubles the value that it is given. Raise TransportError if the buffer is smaller in the end.
+    The kernel doubles the value that it is given. Where this user may not ask for so much, the host gives every socket
+    the room. Raise TransportError if the buffer is smaller in the end.
     """
     wanted_bytes = _BUFFER_PER_WINDOW * window_bytes
     try:
         made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, wanted_bytes // 2)
     except PermissionError:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted_bytes // 2)
+        if made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < wanted_bytes:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted_bytes // 2)
     if (given_bytes := made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)) < wanted_bytes:
         raise TransportError(
             f"the kernel gives a receive buffer of {given_bytes} bytes, where a window of {window_bytes} takes "

@@ -8,9 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ground.impairments import IMPAIRMENTS
+from results.reading.modelled_tcp import MODELLED_TCP
 from runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.cli.exit_status import one_line_errors
 from runner.cli.network.leftovers import report_leftovers
+from runner.cli.outcome import log
 from runner.cli.user_namespace import enter_user_namespace_for
 from runner.emulation.network_choice import emulated_points, network_up
 from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
@@ -18,6 +20,7 @@ from runner.resolve.experiment import SweepPoint
 from runner.runs.faults import OUTSIDE_TOLERANCE
 from testbed.measurement.calibration import LinkMeasurement
 from testbed.measurement.calibration import calibrate as calibrate_links
+from testbed.substrate.probe import RELAY
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
 Measured = list[tuple[SweepPoint, LinkMeasurement]]
@@ -54,6 +57,8 @@ def calibrate(
             arguments += ["--json"] if as_json else []
             raise typer.Exit(enter_virtual_time(virtual_kernel(), COMMAND, arguments, files=[file]))
         report_leftovers()
+        if substrate == RELAY:
+            log(MODELLED_TCP)
         dilation = decide_dilation(points, substrate).factor
         console = Console(stderr=as_json, highlight=False)
         measured: Measured = []

@@ -11,7 +11,6 @@ from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
 from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
-from testbed.rights.receive_windows import windows_held
 from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from workloads.compute.backends.backend import ComputeConfig
 from workloads.rank_config import RankConfig
@@ -147,7 +146,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         ring_connections=placement.ring_connections(place.stage, setting.connections),
         microbatches=variant.microbatches,
         iterations=point.spec.training.iterations,
-        window_bytes=variant.tcp.in_flight_bytes if windows_held() and not setting.models_tcp else None,
+        window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,
     )
 
 

@@ -44,7 +44,8 @@ class CongestionWindow:
     """The sum of the windows of ``connections`` connections, in bytes of payload. ``initial_bytes`` is its first value.
 
     ``held_bytes`` is the payload that the line carries in an RTT. It is None where slow start is never left: for a line
-    without a rate, and for congestion controls other than cubic.
+    without a rate, and for congestion controls other than cubic. ``piecewise`` says that bytes which left without a
+    break are acknowledged in pieces, so that an acknowledgement by itself does not show how long its train is.
     """
 
     __slots__ = (
@@ -54,12 +55,17 @@ class CongestionWindow:
         "_initial",
         "_opening",
         "_part_opening",
+        "_piecewise",
+        "_round_acknowledged",
+        "_round_left",
         "_rtt_ns",
         "_settled",
         "_threshold",
     )
 
-    def __init__(self, connections: int, initial_bytes: int, rtt_ns: int, held_bytes: int | None) -> None:
+    def __init__(
+        self, connections: int, initial_bytes: int, rtt_ns: int, held_bytes: int | None, *, piecewise: bool = False
+    ) -> None:
         self._initial = initial_bytes
         self._opening, self._settled = initial_bytes, 0
         self._threshold = 0
@@ -68,6 +74,8 @@ class CongestionWindow:
         self._held = held_bytes
         self._delay_ns = min(max(rtt_ns // _DELAY_PART, _LEAST_DELAY_NS), _MOST_DELAY_NS)
         self._rtt_ns = max(rtt_ns, 1)
+        self._piecewise = piecewise
+        self._round_left = self._round_acknowledged = 0
 
     @property
     def size_bytes(self) -> int:
@@ -88,6 +96,10 @@ class CongestionWindow:
         the other direction. ``held_bytes`` is the payload of an RTT at the rate at which the acknowledged bytes left,
         None for the line's full rate.
         """
+        if self._round_left <= 0:
+            self._round_left, self._round_acknowledged = flown_bytes, 0
+        self._round_left -= acknowledged_bytes
+        self._round_acknowledged += acknowledged_bytes
         size_bytes = self.size_bytes
         if size_bytes >= most_bytes:
             return
@@ -129,7 +141,11 @@ class CongestionWindow:
         in_train = follow_closely and 2 * flown_bytes > count * held_bytes
         delay_bytes = held_bytes * self._delay_ns // self._rtt_ns
         if count == 1:
-            if in_train:
+            if in_train and self._piecewise:
+                # The pieces so far have taken half an RTT, as long as the whole train of the other branch.
+                if 2 * self._round_acknowledged > held_bytes:
+                    self._settle(self._opening, 0)
+            elif in_train:
                 self._settle(min(self._opening, flown_bytes + held_bytes // 2), 0)
             elif not follow_closely and flown_bytes > held_bytes + delay_bytes:
                 self._settle(min(self._opening, flown_bytes + _NOTICED_SEGMENTS * segment_bytes), 0)

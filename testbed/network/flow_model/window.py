@@ -102,6 +102,7 @@ class TcpWindow:
         restarts: bool = True,
         least_timeout_ns: int = LEAST_TIMEOUT_NS,
         each: Connections | None = None,
+        piecewise: bool = False,
     ) -> None:
         self._rtt_ns = rtt_ns
         self._least_timeout_ns = least_timeout_ns
@@ -110,7 +111,9 @@ class TcpWindow:
         self._varied_ns = 0
         self._window = _UNBOUNDED if window_bytes is None else max(window_bytes, 1)
         self._congestion = (
-            None if initial_bytes is None else CongestionWindow(connections, initial_bytes, rtt_ns, held_bytes)
+            None
+            if initial_bytes is None
+            else CongestionWindow(connections, initial_bytes, rtt_ns, held_bytes, piecewise=piecewise)
         )
         self._restarts = restarts and initial_bytes is not None
         self._runs: deque[_Run] = deque()
@@ -248,11 +251,12 @@ def opened(
     window: bool = True,
     slow_start: bool = True,
     least_timeout_ns: int = LEAST_TIMEOUT_NS,
+    piecewise: bool = False,
 ) -> TcpWindow:
     """Return the state of newly opened connections over a line.
 
     ``window`` and ``slow_start`` switch these limits on. On a line without latency neither limits: there is no round
-    trip to wait for.
+    trip to wait for. ``piecewise`` is that of ``CongestionWindow``.
     """
     counts = line.rtt_ns > 0
     window_bytes = let_out_bytes(settings.in_flight_bytes) if counts and window else None
@@ -268,6 +272,7 @@ def opened(
         held_bytes=line.payload_per_rtt() if settles else None,
         restarts=restarts,
         least_timeout_ns=least_timeout_ns,
+        piecewise=piecewise,
         each=Connections(connections, window_bytes, initial_bytes, timeout_ns)
         if connections > 1 and initial_bytes
         else None,

@@ -36,12 +36,6 @@ def test_the_substrate_has_to_be_the_same_and_its_kernel_need_not(tmp_path: Path
     assert fields(tmp_path, substrate={"name": "kernel", "kernel": "6.12"}) == {}
 
 
-def test_receive_windows_have_to_be_held_in_both_or_in_none(tmp_path: Path) -> None:
-    tuned = {"user_namespace": True, "window_held": False}
-    assert fields(tmp_path, rights=tuned) == {"rights.window_held": ("yes", "no, tuned by the kernel")}
-    assert fields(tmp_path, rights={"user_namespace": True, "window_held": True}) == {}
-
-
 @pytest.mark.parametrize(
     ("section", "value", "field"),
     [

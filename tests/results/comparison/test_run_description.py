@@ -45,11 +45,9 @@ def test_a_run_outside_tolerance_says_in_which_sweep_points(build_run: BuildRun)
     assert warning.startswith("Calibration found links outside tolerance at WAN latency 10ms and WAN latency 40ms: ")
 
 
-def test_windows_that_the_kernel_tuned_are_a_warning(build_run: BuildRun) -> None:
-    run = results.load(build_run(manifest={"rights": {"user_namespace": True, "window_held": False}}))
-    (warning,) = warnings(run)
-    assert warning.startswith("Receive windows were tuned by the kernel, ")
-    assert dict(facts(run))["rights"] == "user_namespace yes, window_held no"
+def test_the_facts_say_whether_the_network_was_in_a_user_namespace(build_run: BuildRun) -> None:
+    run = results.load(build_run(manifest={"rights": {"user_namespace": True}}))
+    assert dict(facts(run))["rights"] == "user_namespace yes"
 
 
 def test_the_facts_name_what_decides_the_figures(build_run: BuildRun) -> None:

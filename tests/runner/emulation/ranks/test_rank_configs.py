@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.emulation.ranks import rank_configs
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
@@ -283,20 +282,13 @@ def test_no_two_ranks_share_a_socket_or_a_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("clock", ["real", "virtual"])
 def test_a_window_is_held_and_a_quarter_of_it_may_wait_unread_on_either_clock(
-    clock: str, monkeypatch: pytest.MonkeyPatch
+    clock: str,
 ) -> None:
-    monkeypatch.setattr(rank_configs, "windows_held", lambda: True)
     of = point(variants=[{**ONE, "transport": {"connections": 1, "window": "6MiB"}}], clock=clock)
     in_flight_bytes = of.variants[0].tcp.in_flight_bytes
     for plan in planned(of):
         assert plan.links.window_bytes == in_flight_bytes
         assert {peer.unread_bytes for peer in plan.links.peers} == {in_flight_bytes // 4}
-
-
-def test_a_window_that_may_not_be_held_is_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_configs, "windows_held", lambda: False)
-    of = point(variants=[{**ONE, "transport": {"connections": 1, "window": "6MiB"}}])
-    assert {plan.links.window_bytes for plan in planned(of)} == {None}
 
 
 def test_much_is_held_unsent_only_where_it_goes_at_once_and_by_no_other_connection() -> None:

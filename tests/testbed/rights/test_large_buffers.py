@@ -3,11 +3,11 @@ import socket
 
 import pytest
 
-from testbed.rights.receive_windows import windows_held
+from testbed.rights.large_buffers import large_buffers_allowed
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_windows_are_held_where_the_kernel_lets_buffers_be_forced(
+def test_large_buffers_are_allowed_where_the_kernel_lets_them_be_forced(
     monkeypatch: pytest.MonkeyPatch, refused: bool
 ) -> None:
     class Socket(socket.socket):
@@ -16,4 +16,4 @@ def test_windows_are_held_where_the_kernel_lets_buffers_be_forced(
                 raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(socket, "socket", Socket)
-    assert windows_held() is not refused
+    assert large_buffers_allowed() is not refused

@@ -5,11 +5,10 @@ import socket
 _SO_RCVBUFFORCE = 33
 
 
-def windows_held() -> bool:
-    """Return whether ranks can hold their receive windows at the configured size.
+def large_buffers_allowed() -> bool:
+    """Return whether a program may give its sockets any receive buffer, which takes NET_ADMIN outside user namespaces.
 
-    The kernel refuses it without NET_ADMIN outside every user namespace. It then tunes the window itself, up to the
-    configured buffer.
+    Where it may not, the sysctls of the hosts' network namespaces give every socket its buffer.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
         try:

@@ -1,10 +1,12 @@
 """Choose the devices that connect the gateway guest to hosts: TAP devices, or veth pairs with raw sockets."""
 
+import fcntl
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 TAP_DEVICE = Path("/dev/net/tun")
+_TUNGETFEATURES = 0x800454CF
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,12 @@ def guest_end(number: int) -> str:
 def guest_device() -> GuestDevice:
     """Open the TAP device: it may exist and still be refused, by its mode, a cgroup or for want of the driver."""
     try:
-        os.close(os.open(TAP_DEVICE, os.O_RDWR))
+        descriptor = os.open(TAP_DEVICE, os.O_RDWR)
+        try:
+            # A container may have another device in its place.
+            fcntl.ioctl(descriptor, _TUNGETFEATURES, bytearray(4))
+        finally:
+            os.close(descriptor)
     except OSError as fault:
         return GuestDevice(fault.strerror or str(fault))
     return GuestDevice(None)

@@ -23,8 +23,8 @@ from runner.runs.faults import BAD_INPUT
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
 _HINT = (
-    "wanbed run NAME and wanbed simulate NAME take a name as they take a file; a simulation needs neither root nor a "
-    "kernel. wanbed examples NAME copies one here, to change it."
+    "wanbed run NAME and wanbed simulate NAME take a name as they take a file; a simulation needs no hosts. "
+    "wanbed doctor says whether this user can make hosts. wanbed examples NAME copies one here, to change it."
 )
 
 
@@ -110,5 +110,5 @@ def _list(as_json: bool) -> None:
 
 
 def _needs(experiment: ShippedExperiment) -> str:
-    clock = "make virtual" if experiment.clock == "virtual" else "root"
+    clock = "make virtual" if experiment.clock == "virtual" else "hosts"
     return f"{clock}, torch" if experiment.trains_in_torch else clock

@@ -9,6 +9,7 @@ from results.reading.not_modelled import not_modelled_text
 from runner.emulation.virtual.virtual_clock import wants_guest
 from runner.emulation.virtual.virtual_run import virtual_run
 from runner.resolve.experiment import Experiment
+from runner.runs.continuable import check_same_substrate
 from runner.runs.cut_connections import cut_lines
 from runner.runs.not_modelled import planned_without
 from runner.runs.recorded.placement_searches import cut_off_lines
@@ -82,12 +83,8 @@ def _run_here(
     with prefixed(f"{source}: "):
         check_relay(experiment.points(), substrate)
     offer = usable_substrate(substrate)
-    carried = store.manifest.get("substrate") if store is not None else None
-    if carried is not None and carried["name"] != offer.name:
-        raise InputError(
-            f"{source}: --resume: the trials of that run went over the substrate {carried['name']}, and these would go "
-            f"over {offer.name}: give --substrate {carried['name']}, or leave --resume out"
-        )
+    if store is not None:
+        check_same_substrate(store, offer.name)
     if substrate == RELAY:
         log(MODELLED_TCP)
     if text := leftovers_text():

@@ -8,6 +8,16 @@ from results.records.run_store import TRIAL_FACTS, RunStore
 from runner.resolve.experiment import Experiment
 
 
+def check_same_substrate(store: RunStore, substrate: str) -> None:
+    """Raise InputError if the run's network was carried by another substrate before: its trials would not compare."""
+    before = (store.manifest.get("substrate") or {}).get("name", substrate)
+    if before != substrate:
+        raise InputError(
+            f"--resume: {store.path}: its network was carried by the substrate {before}, and now would be by "
+            f"{substrate}: give --substrate {before}, or leave --resume out"
+        )
+
+
 def check_continuable(experiment: Experiment, store: RunStore) -> None:
     """Raise InputError if the run's folder has what would lead outside it, or what only looks like a finished trial."""
     for parent, folders, files in os.walk(store.path):

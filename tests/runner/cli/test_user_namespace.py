@@ -47,6 +47,13 @@ def test_entering_is_reported_in_one_line(started: list[list[str]], capsys: pyte
     assert line.startswith("wanbed: not root: the network is made in a user namespace of your own, ")
 
 
+def test_a_closed_standard_output_is_no_fault(started: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(ReplacedError):
+        enter_user_namespace()
+    assert len(started) == 1
+
+
 @pytest.mark.parametrize("allowed", [HostsAllowed(None), HostsAllowed(REFUSED, REFUSED, 1000)])
 def test_nothing_happens_where_it_would_not_help(
     allowed: HostsAllowed, started: list[list[str]], monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from ground.strict_model import InputError
 from results.reading.run_documents import read_manifest, read_trials
 from results.records.run_store import TRIAL_FACTS, RunStore
 from runner.planner.experiment_file import parse_experiment
+from runner.runs.continuable import check_same_substrate
 from runner.runs.run_folder import latest_run
 from runner.simulated_runs.simulated_run import simulated_run
 
@@ -88,3 +89,12 @@ def test_a_file_in_the_place_of_a_folder_is_refused(trial: Path, tmp_path: Path,
     shutil.rmtree(folder)
     folder.touch()
     assert refusal(tmp_path / "runs") == (f"--resume: {folder}: a file where a folder of trials belongs: remove it")
+
+
+def test_a_network_that_another_substrate_carried_is_not_continued(trial: Path) -> None:
+    store = RunStore.open(trial.parents[3])
+    check_same_substrate(store, "guest")
+    store.update_manifest({"substrate": {"name": "relay"}})
+    check_same_substrate(store, "relay")
+    with pytest.raises(InputError, match=r"carried by the substrate relay, and .* guest: give --substrate relay, or "):
+        check_same_substrate(store, "guest")

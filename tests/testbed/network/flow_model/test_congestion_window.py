@@ -36,6 +36,22 @@ def test_a_lone_connection_leaves_slow_start_at_1_to_1_5_times_what_the_line_hol
     assert HELD <= left <= 1.5 * HELD
 
 
+@pytest.mark.parametrize("piece_bytes", [2_896, 25_000])
+def test_acknowledged_in_pieces_it_leaves_after_half_a_round_trip_of_a_train(piece_bytes: int) -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, HELD, piecewise=True)
+    sizes = [window.size_bytes]
+    for _ in range(8):
+        left_bytes = window.size_bytes
+        while left_bytes:
+            part_bytes = min(piece_bytes, left_bytes)
+            window.grow(part_bytes, window.size_bytes, 2 * window.size_bytes, held_bytes=HELD)
+            sizes.append(window.size_bytes)
+            left_bytes -= part_bytes
+    # In slow start a piece widens the window by its own size, later by a twentieth of it.
+    left = next(size for size, wider in pairwise(sizes) if size > HELD // 2 and wider - size < piece_bytes // 10)
+    assert HELD <= left <= 1.5 * HELD
+
+
 def test_from_then_on_it_grows_by_a_twentieth() -> None:
     window = CongestionWindow(1, INITIAL, RTT_NS, HELD)
     *_, size_bytes = rounds(window, 8)

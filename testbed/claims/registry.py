@@ -106,7 +106,9 @@ def _make_draft(root: Path, name: str) -> Path:
     while True:
         root.mkdir(parents=True, exist_ok=True)
         if not _is_own(root):
-            raise InputError(f"{root}: belongs to somebody else, and would record this user's testbeds: let root or its owner remove it")
+            raise InputError(
+                f"{root}: belongs to somebody else, and would record these testbeds: let root or its owner remove it"
+            )
         # A concurrent cleaning removes the root if it is empty, possibly between these two lines.
         with suppress(FileNotFoundError):
             draft.mkdir()

@@ -18,7 +18,7 @@ import pytest
 import results
 from results.reading.modelled_tcp import MODELLED_TCP
 from testbed.claims.processes import marked_processes
-from testbed.claims.registry import Claim, claims, state_root
+from testbed.claims.registry import state_root
 from testbed.relay.relay_config import RelayConfig
 
 pytestmark = pytest.mark.measures
@@ -110,18 +110,21 @@ def test_nothing_is_left_of_a_killed_run(uid: int, home: Path, program: str) -> 
     argv = command(uid, home, "run", "experiment.yaml", "--substrate", "relay", "--set", "training.iterations=400")
     with subprocess.Popen(argv, **options) as killed:
 
-        def own_claims() -> list[Claim]:
-            return [each for each in claims(state_root(uid)) if each.record.owner_pid == killed.pid]
+        def own_claims() -> list[tuple[Path, str]]:
+            # Read here, because a user sees no testbeds of others.
+            found = state_root(uid).glob("[0-9]*/record.json")
+            records = [(path.parent, json.loads(path.read_text())) for path in found]
+            return [(folder, record["identifier"]) for folder, record in records if record["owner_pid"] == killed.pid]
 
         def runs() -> bool:
             assert killed.poll() is None, "the command was over before it was killed"
-            pids = [pid for each in own_claims() for pid in marked_processes(each.record.identifier)]
+            pids = [pid for _, identifier in own_claims() for pid in marked_processes(identifier)]
             return any(program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
 
         until(runs)
-        (mine,) = own_claims()
-        config = RelayConfig.read(mine.folder / "relay.json")
+        ((folder, identifier),) = own_claims()
+        config = RelayConfig.read(folder / "relay.json")
         killed.send_signal(signal.SIGKILL)
-    until(lambda: not marked_processes(mine.record.identifier))
-    until(lambda: mine.record not in [each.record for each in claims(state_root(uid))])
+    until(lambda: not marked_processes(identifier))
+    until(lambda: not folder.exists())
     assert not listening() & {*config.own.values(), *config.reached_at.values()}

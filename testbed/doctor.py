@@ -10,8 +10,9 @@ from testbed.gpus.nvml import BINDING_INSTALL
 from testbed.hosts.host_programs import HOST_PROGRAMS
 from testbed.rights.hosts_allowed import hosts_allowed
 from testbed.substrate.guest_device import guest_device
+from testbed.substrate.offer import GUEST, Offer
 from testbed.substrate.offers import machine_offers
-from testbed.substrate.probe import GUEST, Offer, probe_relay
+from testbed.substrate.probe import probe_relay
 from testbed.tiers import Right, Tier, rights_lacking, tier_of
 from testbed.virtual_time.probe import VirtualTimeOffer, probe_virtual_time
 

@@ -38,7 +38,8 @@ from testbed.relay.relayed_stacks import RelayedStacks
 from testbed.relay.relayed_topology import check_can_be_relayed
 from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
 from testbed.substrate.host_kernel import HostKernel
-from testbed.substrate.probe import GUEST, KERNEL, RELAY, Offer, choose_substrate
+from testbed.substrate.offer import GUEST, KERNEL, RELAY, Offer
+from testbed.substrate.probe import choose_substrate
 from testbed.substrate.substrate import Substrate, SubstrateError, SubstrateFacts
 from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
 from testbed.virtual_time.kernel.kernel_limits import lift_kernel_limits

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from testbed.rights.hosts_allowed import HostsAllowed
 from testbed.substrate.guest_device import TAP_DEVICE, GuestDevice
-from testbed.substrate.probe import GUEST, KERNEL, Offer
+from testbed.substrate.offer import GUEST, KERNEL, Offer
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from runner.cli.outcome import log
 from runner.experiment.sweep_points import read_experiment
 from testbed.kernel.inside import in_virtual_time
 from testbed.rights.hosts_allowed import ENTER, hosts_allowed
-from testbed.substrate.probe import RELAY
+from testbed.substrate.offer import RELAY
 
 _ENTERING = "not root: the network is made in a user namespace of your own, and has no priority over other programs"
 

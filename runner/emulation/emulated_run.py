@@ -18,6 +18,7 @@ from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 from testbed.claims.leftovers import leftovers_text
 from testbed.kernel.missing import MissingError
+from testbed.substrate.offer import RELAY
 
 
 def emulated_run(
@@ -74,7 +75,6 @@ def _run_here(
     from runner.emulation.relay_limits import check_relay  # noqa: PLC0415
     from runner.emulation.run_dilation import decide_dilation  # noqa: PLC0415
     from runner.emulation.trials import run_trials  # noqa: PLC0415
-    from testbed.substrate.probe import RELAY  # noqa: PLC0415
     from testbed.testbed import usable_substrate  # noqa: PLC0415
 
     store = resumed(experiment, runs, log) if resume else None

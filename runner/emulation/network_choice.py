@@ -11,6 +11,7 @@ from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.network.topology import Topology, check_can_be_emulated
+from testbed.substrate.offer import RELAY
 
 if TYPE_CHECKING:
     from testbed.testbed import Testbed
@@ -44,7 +45,7 @@ def source_of(path: Path) -> str:
 
 def check_namespaces(command: str, substrate: str) -> None:
     """Raise InputError if ``command`` runs programs that need a network of their own, which a relay's hosts lack."""
-    if substrate == "relay":
+    if substrate == RELAY:
         raise InputError(
             f"--substrate relay: `wanbed {command}` needs hosts with a network of their own, because any program's "
             "connections may go anywhere: use it where namespaces are allowed (--substrate kernel or guest)"

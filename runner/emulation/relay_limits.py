@@ -8,7 +8,7 @@ from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS
 from testbed.relay.relayed_topology import check_can_be_relayed
-from testbed.substrate.probe import RELAY
+from testbed.substrate.offer import RELAY
 
 _ELSEWHERE = "or run it where namespaces are allowed (--substrate kernel or guest)"
 

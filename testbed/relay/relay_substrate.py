@@ -17,7 +17,7 @@ from testbed.kernel.machine_load import process_tree_cpu_s
 from testbed.network.address_book import LoopbackAddressBook
 from testbed.network.tcp_settings import TcpSettings
 from testbed.relay.relay_config import RelayConfig
-from testbed.substrate.probe import RELAY
+from testbed.substrate.offer import RELAY
 from testbed.substrate.substrate import SubstrateError, SubstrateFacts
 from wanbed.own_modules import module_command
 

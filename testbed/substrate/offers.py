@@ -8,7 +8,8 @@ import subprocess
 from dataclasses import asdict
 
 from testbed.rights.hosts_allowed import ENTER, HostsAllowed
-from testbed.substrate.probe import Offer, probe_guest, probe_kernel
+from testbed.substrate.offer import Offer
+from testbed.substrate.probe import probe_guest, probe_kernel
 from wanbed.own_modules import module_command
 
 _PROBES = (probe_kernel, probe_guest)

@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
 from pyroute2.netlink.exceptions import NetlinkError
@@ -18,20 +17,7 @@ from testbed.network.gateway_plan import NetemPlan
 from testbed.rights.hosts_allowed import hosts_allowed
 from testbed.substrate.guest_device import guest_device
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT
-
-KERNEL, GUEST, RELAY = "kernel", "guest", "relay"
-SUBSTRATES = (KERNEL, GUEST)
-"""Those with netem."""
-
-
-@dataclass(frozen=True)
-class Offer:
-    """One substrate: whether it works on this machine, why or why not, and what to install if it does not."""
-
-    name: str
-    available: bool
-    reason: str
-    install: str = ""
+from testbed.substrate.offer import GUEST, KERNEL, RELAY, SUBSTRATES, Offer
 
 
 def probe_kernel() -> Offer:

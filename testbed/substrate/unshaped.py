@@ -7,7 +7,8 @@ from testbed.kernel.gateway_programming import GatewayProgrammer
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.missing import MissingError
 from testbed.substrate.host_kernel import HostKernel
-from testbed.substrate.probe import Offer, hosts_refused
+from testbed.substrate.offer import Offer
+from testbed.substrate.probe import hosts_refused
 from testbed.substrate.substrate import SubstrateFacts
 
 UNSHAPED = "unshaped"

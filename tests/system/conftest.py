@@ -9,7 +9,8 @@ import pytest
 from ground.strict_model import parse_model
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
-from testbed.substrate.probe import SUBSTRATES, probe_guest, probe_kernel
+from testbed.substrate.offer import SUBSTRATES
+from testbed.substrate.probe import probe_guest, probe_kernel
 
 OFFERS = {"kernel": probe_kernel, "guest": probe_guest}
 

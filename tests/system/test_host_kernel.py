@@ -18,7 +18,7 @@ from testbed.measurement.measurement import Flow, measure_goodput
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
-from testbed.substrate.probe import KERNEL, Offer
+from testbed.substrate.offer import KERNEL, Offer
 from testbed.testbed import bring_up
 
 pytestmark = pytest.mark.measures

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.substrate.probe import KERNEL, probe_kernel
+from testbed.substrate.offer import KERNEL
+from testbed.substrate.probe import probe_kernel
 from tests.system.gateway_guest import run_in_gateway_guest
 from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
 

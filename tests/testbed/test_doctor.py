@@ -9,7 +9,7 @@ from testbed import doctor
 from testbed.doctor import Diagnosis, diagnose
 from testbed.gpus.gpus import Gpu
 from testbed.rights.hosts_allowed import HostsAllowed
-from testbed.substrate.probe import GUEST, KERNEL, Offer
+from testbed.substrate.offer import GUEST, KERNEL, Offer
 from testbed.testbed import HOST_PROGRAMS
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 

@@ -15,7 +15,7 @@ from testbed.hosts.emulated_hosts import EmulatedNetwork
 from testbed.kernel.missing import MissingError
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
-from testbed.substrate.probe import KERNEL, Offer
+from testbed.substrate.offer import KERNEL, Offer
 from testbed.testbed import HOST_PROGRAMS, MAX_TRIM_NS, Testbed, bring_up, wan_delay_trim_ns
 
 DOCUMENT = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"latency": "1ms"}}

@@ -2,7 +2,7 @@ import pytest
 
 from testbed.rights.hosts_allowed import HostsAllowed
 from testbed.substrate.guest_device import GuestDevice
-from testbed.substrate.probe import GUEST, KERNEL, Offer
+from testbed.substrate.offer import GUEST, KERNEL, Offer
 from testbed.tiers import rights_lacking, tier_of
 
 HAS_NETEM = Offer(KERNEL, True, "netem")

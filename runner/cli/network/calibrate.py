@@ -20,7 +20,7 @@ from runner.resolve.experiment import SweepPoint
 from runner.runs.faults import OUTSIDE_TOLERANCE
 from testbed.measurement.calibration import LinkMeasurement
 from testbed.measurement.calibration import calibrate as calibrate_links
-from testbed.substrate.probe import RELAY
+from testbed.substrate.offer import RELAY
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
 Measured = list[tuple[SweepPoint, LinkMeasurement]]

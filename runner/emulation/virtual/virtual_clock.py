@@ -8,6 +8,7 @@ from typing import BinaryIO
 from ground.strict_model import InputError
 from runner.experiment.experiment_spec import ExperimentSpec
 from testbed.kernel.inside import in_virtual_time
+from testbed.substrate.offer import GUEST, RELAY
 from testbed.virtual_time.guest import run_inside
 from testbed.virtual_time.guest_boot import check_visible
 from testbed.virtual_time.guest_place import GuestPlace, choose_place, raise_map_count
@@ -25,7 +26,7 @@ def wants_guest(spec: ExperimentSpec, substrate: str) -> bool:
     """
     if spec.clock != "virtual":
         return False
-    if substrate in {"guest", "relay"}:
+    if substrate in {GUEST, RELAY}:
         raise InputError(
             f"--substrate {substrate}: in virtual time links are the kernel's own: leave it out, or --clock real"
         )

@@ -17,7 +17,7 @@ from runner.cli.command_line import app
 from runner.planner.experiment_file import load_experiment
 from runner.runs.run_folder import begin_run
 from testbed.substrate import probe
-from testbed.substrate.probe import GUEST, KERNEL, Offer
+from testbed.substrate.offer import GUEST, KERNEL, Offer
 
 SMALL: dict[str, Any] = {
     "topology": {

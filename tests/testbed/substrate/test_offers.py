@@ -7,8 +7,8 @@ import pytest
 
 from testbed.rights.hosts_allowed import ENTER, HostsAllowed
 from testbed.substrate import offers
+from testbed.substrate.offer import GUEST, KERNEL, Offer
 from testbed.substrate.offers import machine_offers
-from testbed.substrate.probe import GUEST, KERNEL, Offer
 
 REFUSED = HostsAllowed("Operation not permitted", "Operation not permitted", 1000)
 ONLY_INSIDE = HostsAllowed("Operation not permitted", None, 1000)

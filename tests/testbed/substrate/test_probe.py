@@ -13,16 +13,8 @@ from testbed.rights.hosts_allowed import HostsAllowed
 from testbed.substrate import probe
 from testbed.substrate.guest_device import GuestDevice
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES
-from testbed.substrate.probe import (
-    GUEST,
-    KERNEL,
-    RELAY,
-    Offer,
-    choose_substrate,
-    probe_guest,
-    probe_kernel,
-    probe_relay,
-)
+from testbed.substrate.offer import GUEST, KERNEL, RELAY, Offer
+from testbed.substrate.probe import choose_substrate, probe_guest, probe_kernel, probe_relay
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")

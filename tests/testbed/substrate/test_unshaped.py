@@ -7,7 +7,7 @@ from testbed.network.gateway_layout import plan_gateways
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.substrate import unshaped
-from testbed.substrate.probe import Offer
+from testbed.substrate.offer import Offer
 from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from runner.cli.command_line import app
 from testbed.rights.hosts_allowed import HostsAllowed
-from testbed.substrate.probe import GUEST, KERNEL, Offer
+from testbed.substrate.offer import GUEST, KERNEL, Offer
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")

@@ -7,7 +7,7 @@ model for inference. What becomes of the prompts is compared with the whole mode
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +18,7 @@ import yaml
 import results
 from results.reading.run import Run
 from results.records.span_log import COMPUTE_KINDS, PREFILL
+from tests.support.workloads.one_thread import one_thread
 from workloads.compute.device.torch_device import CpuDevice
 from workloads.inference.decode import decode, greedy_token
 from workloads.inference.inference_model import INFERENCE_MODELS
@@ -67,13 +68,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return results.load(folder / json.loads(done.stdout)["run"])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """As ranks compute: several threads on products this small would mostly wait for one another."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+_one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 
 
 def facts(run: Run, variant: str) -> Mapping[str, Any]:

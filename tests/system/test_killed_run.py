@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from testbed.claims.supervisor import SUPERVISED
 from testbed.hosts.ping import ping
 from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up
+from tests.support.testbed.command_line import command_line
+from tests.support.until import until_within
 
 # The kernel numbers namespaces anew with the numbers of those that have gone: other tests' would look like the killed.
 pytestmark = pytest.mark.measures
@@ -76,18 +79,7 @@ class Killed(AbstractContextManager["Killed"]):
         )
 
 
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
+until = partial(until_within, PATIENCE_S)
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from results.reading.modelled_tcp import MODELLED_TCP
 from testbed.claims.processes import marked_processes
 from testbed.claims.registry import state_root
 from testbed.relay.relay_config import RelayConfig
+from tests.support.until import until_within
 
 pytestmark = pytest.mark.measures
 
@@ -77,11 +78,7 @@ def listening() -> set[str]:
     return {line.split()[3].rpartition(":")[0] for line in lines}
 
 
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+until = partial(until_within, PATIENCE_S)
 
 
 def test_a_run_over_the_relay_is_calibrated_and_says_that_its_tcp_is_modelled(uid: int, home: Path) -> None:

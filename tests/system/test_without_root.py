@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from testbed.claims.registry import state_root
 from testbed.claims.supervisor import SUPERVISED
 from testbed.substrate.guest_device import TAP_DEVICE, guest_device
 from testbed.substrate.probe import probe_guest
+from tests.support.testbed.command_line import command_line
+from tests.support.until import until_within
 from tests.support.workloads.reference_training import train_reference
 from tests.system.ordinary_user import DEVICES, ROOT, UNPRIVILEGED, USER, as_ordinary_user
 from workloads.model.gpt_config import GptConfig
@@ -170,17 +172,7 @@ def test_root_without_capabilities_is_told_at_once_what_it_lacks(command: list[s
     assert "give the container the capabilities SYS_ADMIN and NET_ADMIN, or run as a user other than root" in line
 
 
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def command_line(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return ""
+until = partial(until_within, PATIENCE_S)
 
 
 def every_process() -> list[int]:

@@ -1,6 +1,5 @@
 """Profiles of a GPU that does whatever CUDA allows: computed right, and timed by the GPU's clock."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,6 +11,7 @@ from runner.profiling.task import PromptsTask, profile_task
 from tests.runner.profiling.test_measuring import PACE, stages_task
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
+from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_llama import SEED, TINY
 from workloads.compute.device import device_measurement
 from workloads.compute.device.torch_device import CpuDevice, GpuDevice, TorchDevice, create_device
@@ -21,13 +21,7 @@ from workloads.inference.inference_stage import InferenceStage
 from workloads.inference.prompt_tokens import prompt_tokens
 from workloads.profiling.matrix_product import _multiplication
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+_one_thread = pytest.fixture(autouse=True)(one_thread)
 
 
 def test_a_profile_of_stages_is_measured_by_events(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from testbed.claims import supervisor
 from testbed.claims.processes import MARKER, marked_processes
 from testbed.claims.registry import claim, claims
 from testbed.claims.supervisor import SUPERVISED, Supervisor
+from tests.support.until import until_within
 from wanbed.own_modules import RUN_MODULE
 
 OWNER = """
@@ -39,11 +40,7 @@ with Supervisor(ours.record.identifier, root=root):
 PATIENCE_S = 30
 
 
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+until = partial(until_within, PATIENCE_S)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
+from tests.support.until import until_within
 from tests.support.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, make_configs, with_costs
 from workloads.compute.replay import ReplayDurations
 from workloads.inference.inference_model import INFERENCE_MODELS
@@ -148,12 +150,7 @@ class Service:
         return [read_span_log(Path(plan.span_log)) for plan in self.ranks]
 
 
-def until(reached: Callable[[], bool]) -> None:
-    """Wait until a condition holds, also on a slow machine."""
-    deadline_s = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+until = partial(until_within, 60)
 
 
 def connections_at(end: Endpoint) -> int:

@@ -1,14 +1,14 @@
 """The test of the hostile GPU: it notices what a forgotten wait does."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import pytest
-import torch
 
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostile_gpu
+from tests.support.workloads.one_thread import one_thread
 from tests.workloads.compute.hostile.planted_faults import (
     COMPUTE,
     DEVICE,
@@ -50,12 +50,7 @@ PROGRAMS: dict[str, list[Program]] = {
 """What runs the code of each module."""
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+_one_thread = pytest.fixture(autouse=True)(one_thread)
 
 
 @cache

@@ -1,7 +1,6 @@
 """Training on a GPU that does whatever CUDA allows gives the bits that the CPU gives."""
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from queue import SimpleQueue
@@ -12,6 +11,7 @@ import torch
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
+from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_training import relative_error
 from tests.workloads.compute.hand_driven import HandDriven
 from tests.workloads.compute.hostile.programs import WORK, WORKS, staging, training
@@ -24,12 +24,7 @@ from workloads.schedules.action import Action, ActionKind
 PATIENCE_S = 30
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+_one_thread = pytest.fixture(autouse=True)(one_thread)
 
 
 @cache

@@ -7,10 +7,10 @@ from random import Random
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_llama import SEED, TINY, one_shot
 from workloads.inference.inference_work import InferenceWork
 from workloads.inference.prompt_tokens import prompt_tokens
@@ -314,12 +314,7 @@ def assert_equals_one_shot(group: Group, request: int, tokens: int) -> None:
         assert of_all[token] == pytest.approx(of_all.max(), abs=1e-5)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+_one_thread = pytest.fixture(autouse=True)(one_thread)
 
 
 @settings(max_examples=25, deadline=None)

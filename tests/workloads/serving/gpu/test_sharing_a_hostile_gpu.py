@@ -2,16 +2,16 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from random import Random
 
 import pytest
-import torch
 
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
+from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_llama import TINY
 from tests.workloads.compute.hostile.programs import PREFILL, WORK, prefill
 from tests.workloads.serving.gpu.test_computed_gpu import filler
@@ -29,12 +29,7 @@ ALONE = replace(WORK, stages=1, pipelines=1, split_backward=False)
 CUTS = ((0, 9), (9, 11))
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+_one_thread = pytest.fixture(autouse=True)(one_thread)
 
 
 class Sharing:

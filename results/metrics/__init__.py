@@ -22,7 +22,6 @@ from results.metrics.gpu_time import (
 )
 from results.metrics.idle_causes import IDLE_CAUSES, idle_causes
 from results.metrics.iterations import (
-    ALL_REDUCE,
     NS_PER_S,
     Window,
     iteration_time_s,
@@ -44,7 +43,6 @@ from results.metrics.prefill import (
 from results.metrics.wan import wan_bytes, wan_goodput_bps
 
 __all__ = [
-    "ALL_REDUCE",
     "IDLE_CAUSES",
     "NS_PER_S",
     "POOL_UTILIZATION",

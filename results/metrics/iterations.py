@@ -5,10 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from results.records.span_log import COMPUTE_KINDS
+from results.records.span_log import ALL_REDUCE, COMPUTE_KINDS, ITERATION
 
 NS_PER_S = 1_000_000_000
-ALL_REDUCE = "all_reduce"
 
 
 class Window(NamedTuple):
@@ -27,28 +26,51 @@ def iteration_windows(spans: pd.DataFrame) -> pd.DataFrame:
     """Return when each iteration took place: columns start_ns and end_ns, indexed by iteration.
 
     An iteration lasts from the earliest start of its compute and all-reduce spans to their latest end, over all GPUs of
-    the trial.
+    the trial. Where ranks state their iterations themselves, by spans of the kind ``iteration``, one after the other,
+    it lasts from the latest start of these spans to their latest end: the trial has done an iteration once its last
+    rank has, and the iterations of a trial add up to its time.
     """
-    work = spans["kind"].isin((*COMPUTE_KINDS, ALL_REDUCE)).to_numpy()
+    kinds = spans["kind"]
+    stated = (kinds == ITERATION).to_numpy(bool)
+    work = stated if stated.any() else kinds.isin((*COMPUTE_KINDS, ALL_REDUCE)).to_numpy()
     iterations, position = np.unique(spans["iteration"].to_numpy()[work], return_inverse=True)
-    start_ns = np.full(len(iterations), np.iinfo(np.int64).max)
+    begun_ns, ended_ns = (spans[name].to_numpy(np.int64)[work] for name in ("start_ns", "end_ns"))
     end_ns = np.full(len(iterations), np.iinfo(np.int64).min)
-    np.minimum.at(start_ns, position, spans["start_ns"].to_numpy(np.int64)[work])
-    np.maximum.at(end_ns, position, spans["end_ns"].to_numpy(np.int64)[work])
+    np.maximum.at(end_ns, position, ended_ns)
+    if stated.any():
+        start_ns = np.full(len(iterations), np.iinfo(np.int64).min)
+        np.maximum.at(start_ns, position, begun_ns)
+    else:
+        start_ns = np.full(len(iterations), np.iinfo(np.int64).max)
+        np.minimum.at(start_ns, position, begun_ns)
     return pd.DataFrame({"start_ns": start_ns, "end_ns": end_ns}, index=pd.Index(iterations, name="iteration"))
 
 
-def measured_window(windows: pd.DataFrame, warmup_iterations: int) -> Window | None:
-    """Return the window from the start of the first iteration after warm-up to the end of the last, None if none."""
+def measured_window(
+    windows: pd.DataFrame, warmup_iterations: int, profiled_iterations: int | None = None
+) -> Window | None:
+    """Return the window in which GPUs' time is measured, None if there is none.
+
+    It lasts from the start of the first iteration after warm-up to the end of the last. Where a profiler records a
+    program, GPUs' time is known only of its last ``profiled_iterations``: then they are the window.
+    """
     measured = windows[windows.index >= warmup_iterations]
+    if profiled_iterations is not None:
+        measured = measured[len(measured) - min(profiled_iterations, len(measured)) :]
     if measured.empty:
         return None
     return Window(int(measured["start_ns"].min()), int(measured["end_ns"].max()))
 
 
-def iteration_times_s(windows: pd.DataFrame, warmup_iterations: int) -> list[float]:
-    """Return the duration of every iteration after warm-up, in order, in seconds: end minus start of its window."""
+def iteration_times_s(
+    windows: pd.DataFrame, warmup_iterations: int, profiled_iterations: int | None = None
+) -> list[float]:
+    """Return the duration of every measured iteration, in order, in seconds: end minus start of its window.
+
+    Measured are those after warm-up, without the last ``profiled_iterations``: a profiler slows what it records.
+    """
     measured = windows[windows.index >= warmup_iterations]
+    measured = measured[: len(measured) - min(profiled_iterations or 0, len(measured))]
     return [float(length_ns) / NS_PER_S for length_ns in measured["end_ns"] - measured["start_ns"]]
 
 

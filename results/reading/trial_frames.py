@@ -24,7 +24,8 @@ def warmup_iterations(run: Run, trial: StoredTrial) -> int:
 
 
 def measured_window(run: Run, trial: StoredTrial, spans: pd.DataFrame) -> Window | None:
-    """Return the window of a trial's iterations after warm-up, None if there are none. ``spans`` are the trial's."""
+    """Return the window in which a trial's GPU time is measured, None if there is none. ``spans`` are the trial's."""
     if spans.empty:
         return None
-    return metrics.measured_window(metrics.iteration_windows(spans), warmup_iterations(run, trial))
+    windows, profiled = metrics.iteration_windows(spans), trial.facts.get("profiled_iterations")
+    return metrics.measured_window(windows, warmup_iterations(run, trial), profiled)

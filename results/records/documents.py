@@ -180,6 +180,8 @@ class TrialFacts(_Settings):
     variant: str
     repeat: Int32
     machine_load: _MachineLoad | None = None
+    profiled_iterations: Count | None = None
+    program: Document | None = None
     torch_times_of_profile: str | None = None
     prefill: _Prefill | None = None
     connections_cut: list[Annotated[tuple[str, str, Count, Number], Field(strict=False)]] | None = None

@@ -8,6 +8,7 @@
         summary.parquet                   once the run has ended
         trials/point-<NNN>/<variant>/repeat-<K>/{spans, link_samples, tcp_samples, prefill_requests}.parquet, trial.json
                                                gpu_samples.parquet   where NVML was sampled
+                                               output/   what a user's program printed
 
 Every file appears whole under its name or not at all, and a trial's folder as one: it is written as
 ``<folder>.partial`` and renamed. This guards against the process being killed, not against the machine losing power.
@@ -40,6 +41,8 @@ from results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES, 
 
 MANIFEST = "manifest.json"
 TRIAL_FACTS = "trial.json"
+OUTPUT_FOLDER = "output"
+"""What a user's program printed in a trial: a file for each process and stream."""
 SUMMARY_FILE = "summary.parquet"
 
 _MAX_SLUG_LENGTH = 60
@@ -58,13 +61,15 @@ class TrialRecord:
     """One finished trial: its spans, and the rows of its other tables; both are given row by row or as whole columns.
 
     ``facts`` are further things to keep in trial.json; ``warmup_iterations``, ``tokens_per_iteration`` and ``dilation``
-    there hold for this trial in place of the manifest's.
+    there hold for this trial in place of the manifest's. ``outputs`` are files of what programs printed, which are
+    kept in the trial's folder ``output`` under these names.
     """
 
     id: TrialId
     spans: Sequence[SpanLogContents] | TrialSpans
     tables: Mapping[TrialTable, Rows] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Mapping[str, Path] = field(default_factory=dict)
 
 
 def slug(name: str) -> str:
@@ -224,6 +229,9 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
             write_tables(partial / table.file, table.columns, rows.tables(trial.id))
         elif rows or table.always:
             write_table(partial / table.file, table.columns, [(*trial.id, *row) for row in rows])
+    for name, path in trial.outputs.items():
+        (partial / OUTPUT_FOLDER).mkdir(exist_ok=True)
+        shutil.copyfile(path, partial / OUTPUT_FOLDER / name)
     own = {"sweep_point": trial.id.point, "variant": trial.id.variant, "repeat": trial.id.repeat}
     _write_document(partial / TRIAL_FACTS, {**trial.facts, **own}, TrialFacts)
     return partial.rename(path)

@@ -60,7 +60,12 @@ SPANS = trial_schema(
     ("end_ns", pa.int64(), "end, since the trial's start"),
     ("size_bytes", pa.int64(), "payload sent, received or summed, 0 for computation"),
     ("peer", pa.string(), "the other host of a send or receive, else empty"),
-    ("tensor", pa.string(), "what a send or receive carried: activation or gradient; empty if unknown or neither"),
+    (
+        "tensor",
+        pa.string(),
+        "what a send or receive carried: activation or gradient; of a program's collective the ranks of its group, "
+        "like 0,1,2; empty if unknown or none of these",
+    ),
     ("request", pa.int32(), "the inference request that a prefill is for, -1 for training"),
 )
 

@@ -22,10 +22,16 @@ from ground.atomic_write import written_whole
 SPAN_LOG_VERSION = 2
 
 ComputeKind = Literal["forward", "recompute", "backward", "backward_input", "backward_weight", "optimizer"]
-SpanKind = Literal[ComputeKind, "all_reduce", "send", "receive", "prefill"]
+OtherCollectiveKind = Literal["all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier", "collective"]
+SpanKind = Literal[ComputeKind, "all_reduce", "send", "receive", "prefill", "iteration", OtherCollectiveKind]
 COMPUTE_KINDS: tuple[str, ...] = get_args(ComputeKind)
 """The kinds of training's compute spans; inference computes ``PREFILL``."""
 PREFILL = "prefill"
+ITERATION = "iteration"
+"""The kind of the spans that state a rank's iterations themselves, from the end of one to the end of the next."""
+ALL_REDUCE = "all_reduce"
+COLLECTIVE_KINDS: tuple[str, ...] = (ALL_REDUCE, *get_args(OtherCollectiveKind))
+"""The kinds of operations of a group of ranks; ``collective`` is one that has no name here."""
 SPAN_KINDS: tuple[str, ...] = get_args(SpanKind)
 
 MAX_ITERATIONS = 10_000
@@ -44,7 +50,8 @@ class Span(NamedTuple):
     send span lasts from the first byte offered to the kernel until the last byte accepted; a receive span from the
     first byte read until the last; an all-reduce span from its first step to its last. ``size_bytes`` is the payload,
     for an all-reduce the size of what is reduced, and 0 for computation. ``peer`` is the other host of a send or
-    receive, else "". ``tensor`` is what a send or receive carried, ``ACTIVATION`` or ``GRADIENT``, else "".
+    receive, else "". ``tensor`` is what a send or receive carried, ``ACTIVATION`` or ``GRADIENT``; of a collective in a
+    user's program it is the ranks of its process group, like "0,1,2"; else "".
     ``request`` is the number of a prefill's inference request; the ``iteration`` of a prefill is the one that training
     was in.
     """

@@ -9,9 +9,8 @@ import pandas as pd
 from results.metrics.contention import contended_ns
 from results.metrics.gpu_time import Gpus
 from results.metrics.intervals import GroupedIntervals, Numbers
-from results.metrics.iterations import ALL_REDUCE
 from results.reading.summaries.saturation import MachineLoad
-from results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT
+from results.records.span_log import ACTIVATION, ALL_REDUCE, COMPUTE_KINDS, GRADIENT
 from results.text.number_text import percent_text, ratio_text, seconds_text
 
 PAUSE_NS = 200_000_000

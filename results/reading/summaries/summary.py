@@ -101,10 +101,10 @@ def summarize(
 
 
 def _figures(settings: Mapping[str, Any], spans: pd.DataFrame, link_samples: pd.DataFrame) -> dict[str, Any]:
-    warmup = int(settings.get("warmup_iterations") or 0)
+    warmup, profiled = int(settings.get("warmup_iterations") or 0), settings.get("profiled_iterations")
     windows = metrics.iteration_windows(spans)
-    window = metrics.measured_window(windows, warmup)
-    times_s = metrics.iteration_times_s(windows, warmup)
+    window = metrics.measured_window(windows, warmup, profiled)
+    times_s = metrics.iteration_times_s(windows, warmup, profiled)
     time_s = metrics.iteration_time_s(times_s)
     alone, with_prefill = (
         None if window is None else metrics.gpu_utilization(metrics.gpu_busy(spans, window, with_prefill=asked))

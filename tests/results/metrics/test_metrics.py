@@ -100,6 +100,25 @@ def test_warm_up_iterations_do_not_count() -> None:
     assert metrics.iteration_times_s(windows, 4) == []
 
 
+def test_iterations_that_ranks_state_end_with_their_last_rank_and_add_up() -> None:
+    frame = spans(
+        *(compute("iteration", 10 * i, 10 * i + 10, iteration=i) for i in range(4)),
+        *(compute("iteration", 10 * i + 3, 10 * i + 13 + i % 2, iteration=i, host="west-0") for i in range(4)),
+        compute("forward", 0, 500),
+    )
+    windows = metrics.iteration_windows(frame)
+    assert windows.to_dict("list") == {"start_ns": [3, 13, 23, 33], "end_ns": [13, 24, 33, 44]}
+    assert metrics.iteration_times_s(windows, 1, 1) == [11e-9, 10e-9]
+    assert metrics.measured_window(windows, 1, 1) == Window(33, 44)
+    assert metrics.measured_window(windows, 1, 9) == Window(13, 44)
+
+
+def test_gpu_time_of_a_program_is_unknown_where_no_iteration_was_profiled() -> None:
+    windows = metrics.iteration_windows(spans(compute("iteration", 0, 10), compute("iteration", 10, 30, iteration=1)))
+    assert metrics.measured_window(windows, 1, 0) is None
+    assert metrics.iteration_times_s(windows, 1, 0) == [20e-9]
+
+
 def test_the_iteration_time_is_the_median() -> None:
     assert metrics.iteration_time_s([1.0, 9.0, 2.0]) == 2.0
     assert metrics.iteration_time_s([]) is None

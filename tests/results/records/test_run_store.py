@@ -143,3 +143,10 @@ def test_no_two_names_share_a_folder(names: list[str]) -> None:
 @given(st.text())
 def test_a_name_made_to_look_like_anothers_folder_gets_its_own(name: str) -> None:
     assert slug(slug(name)) == slug(name) if slug(name) == name else slug(slug(name)) != slug(name)
+
+
+def test_what_a_program_printed_is_kept_with_its_trial(store: RunStore, tmp_path: Path) -> None:
+    printed = tmp_path / "rank-0.words"
+    printed.write_text("loss 3.1")
+    record = TrialRecord(TrialId(0, "ddp", 0), [LOG], outputs={"rank-0.stdout": printed})
+    assert (store.write_trial(record) / "output" / "rank-0.stdout").read_text() == "loss 3.1"

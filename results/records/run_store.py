@@ -229,9 +229,9 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
             write_tables(partial / table.file, table.columns, rows.tables(trial.id))
         elif rows or table.always:
             write_table(partial / table.file, table.columns, [(*trial.id, *row) for row in rows])
-    for name, path in trial.outputs.items():
+    for name, printed in trial.outputs.items():
         (partial / OUTPUT_FOLDER).mkdir(exist_ok=True)
-        shutil.copyfile(path, partial / OUTPUT_FOLDER / name)
+        shutil.copyfile(printed, partial / OUTPUT_FOLDER / name)
     own = {"sweep_point": trial.id.point, "variant": trial.id.variant, "repeat": trial.id.repeat}
     _write_document(partial / TRIAL_FACTS, {**trial.facts, **own}, TrialFacts)
     return partial.rename(path)

@@ -17,7 +17,8 @@ _CPU = "cpu"
 def provision_gpus(point: SweepPoint) -> GpuAssignment | None:
     """Return the real GPUs of every host of a sweep point, None if nothing computes on a GPU.
 
-    Nothing does if the back end uses no device, if the device is cpu, or if it is auto and there is no GPU.
+    Nothing does if neither the back end uses a device nor there is a program, if the device is cpu, or if it is auto
+    and there is no GPU.
     Raise InputError for more emulated GPUs than the machine has, unless ``compute.sharing`` allows it. Raise
     MissingError if the device is cuda and there is no GPU, if there are GPUs that cannot be listed or used, if a GPU
     has no known UUID, or if there are too few GPUs for a variant that all-reduces over NCCL.
@@ -53,9 +54,11 @@ def check_gpus(experiment: Experiment) -> None:
     for point in experiment.points():
         gpus = provision_gpus(point)
         device = resolved_device(point, gpus)
+        if device is None:
+            continue
         if gpus is not None:
             check_device_memory(point, gpus.uuid, _gpu_memories(gpus))
-        elif device is not None:
+        else:
             check_memory_for_weights(variant.service for variant in point.variants if variant.service is not None)
             total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
             machine = DeviceMemory("the CPU", total_bytes, total_bytes, context_bytes=0)
@@ -64,15 +67,15 @@ def check_gpus(experiment: Experiment) -> None:
 
 def _visible(point: SweepPoint) -> tuple[Gpu, ...]:
     """Return the GPUs that are to be assigned, () if nothing computes on a GPU."""
-    compute = point.spec.compute
-    if not compute.backend.on_device or compute.device == "cpu":
+    compute, programs = point.spec.compute, any(variant.program is not None for variant in point.variants)
+    if not (compute.backend.on_device or programs) or compute.device == _CPU:
         return ()
     listed = machine_gpus()
     gpus = visible_gpus(listed, os.environ.get(VISIBLE_DEVICES))
     if gpus:
         return gpus
     faults = [f"{gpu.model} ({gpu.fault})" for gpu in listed if gpu.fault is not None]
-    where = f"compute.device: {compute.device}"
+    where = f"compute.device: {compute.device or 'auto'}"
     if faults and len(faults) == len(listed):
         raise MissingError(f"{where}, and no GPU here can be used: {', '.join(faults)}; or give device: cpu")
     if not listed and (files := device_files()):

@@ -25,6 +25,11 @@ def check_relay(points: Sequence[SweepPoint], substrate: str) -> None:
 
 def _check_variant(variant: ResolvedVariant) -> None:
     where = f"--substrate relay: variant {variant.name!r}"
+    if variant.program is not None:
+        raise InputError(
+            f"{where}: a program opens connections of its own, which a relay cannot tell apart: give a schedule, "
+            f"{_ELSEWHERE}"
+        )
     if variant.is_baseline:
         raise InputError(
             f"{where}: {variant.schedule} opens connections of its own, which a relay cannot tell apart: "

@@ -29,5 +29,5 @@ def decide_dilation(points: Sequence[SweepPoint], substrate: str) -> RunDilation
     if factor != "auto":
         return RunDilation(choose_dilation(demand_bps, 1, factor), None)
     capacity_bps = measure_capacity_bps(substrate, demand_bps)
-    real_time = any(point.spec.compute.backend.real_time for point in points)
+    real_time = any(point.real_time for point in points)
     return RunDilation(choose_dilation(demand_bps, capacity_bps, factor, real_time=real_time), capacity_bps)

@@ -1,27 +1,38 @@
 """Define one entry of the section ``variants`` of the experiment file."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ground.strict_model import StrictModel
 from runner.experiment.prefill_spec import Policy
+from runner.experiment.program.program_spec import ProgramSpec
 from runner.experiment.quantities import PrintableName, StageDatacenters, whole_number
 from runner.experiment.training_spec import VariantTrainingSpec
 from runner.experiment.transport_spec import TransportSpec
 
 MAX_POOL_GPUS = 65_536
+PROGRAM = "program"
+"""The schedule of a variant whose program is the user's own."""
 
 
 class VariantSpec(StrictModel):
-    """A variant to compare: a schedule, a transport, and what else differs from the other variants."""
+    """A variant to compare: a schedule or a program, a transport, and what else differs from the other variants."""
 
     name: PrintableName = Field(
         description="Name of the variant in tables and charts, each its own.", examples=["many connections"]
     )
     schedule: PrintableName = Field(
-        description="Schedule by which the stages work: a name of wanbed's or of an installed package's schedules.",
+        default=PROGRAM,
+        description="Schedule by which the stages work: a name of wanbed's or of an installed package's schedules. "
+        "It is left out where there is a `program`. Default: the program.",
         examples=["1f1b"],
+    )
+    program: ProgramSpec | None = Field(
+        default=None,
+        description="A program of your own in place of a schedule. Default: none.",
+        examples=[{"command": ["python", "train.py"], "launcher": "torchrun", "iterations": 20, "warmup": 5}],
     )
     options: dict[str, JsonValue] = Field(
         default_factory=dict,
@@ -57,3 +68,28 @@ class VariantSpec(StrictModel):
         description="Number of GPUs of the serving hosts that only prefill, over all datacenters.",
         examples=[2],
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _schedule_or_program(cls, written: object) -> object:
+        if not isinstance(written, Mapping):
+            return written
+        schedule, program = written.get("schedule"), written.get("program")
+        if program is None and (schedule is None or schedule == PROGRAM):
+            raise ValueError(
+                "schedule: this field is required: give a schedule, like 1f1b, or a program, like "
+                "{command: [python, train.py]}"
+            )
+        if program is not None and schedule not in {None, PROGRAM}:
+            raise ValueError("program: it takes the place of a schedule: leave one of program and schedule out")
+        return written
+
+    @model_serializer(mode="wrap")
+    def _without_empty_program(self, write: SerializerFunctionWrapHandler) -> Any:
+        # The field came later. Where it is empty, the hash of the configuration stays what it was.
+        written = write(self)
+        if self.program is None:
+            del written["program"]
+        else:
+            written["program"] = self.program.document()
+        return written

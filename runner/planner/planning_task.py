@@ -29,6 +29,8 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
     Raises InputError if the planner cannot place it.
     """
     spec, topology, variant = written.spec, written.topology, written.variant
+    if variant.program is not None:
+        raise InputError(f"{written.field}.program: a program runs as it is and has no plan: name another --variant")
     if variant.schedule in BASELINE_SCHEDULES:
         raise InputError(
             f"{written.field}.schedule: {variant.schedule} is a baseline, which is not simulated: it has no plan"

@@ -45,12 +45,18 @@ class SweepPoint:
 
     @property
     def tokens_per_iteration(self) -> int | None:
-        """Tokens trained on in one iteration, by every variant: its sequences times the model's context.
+        """Tokens trained on in one iteration, by every schedule: its sequences times the model's context.
 
-        None without a model.
+        None without a model or a schedule.
         """
         model = self.spec.model
-        return None if model is None else self.variants[0].sequences_per_iteration * model.context
+        schedules = [variant for variant in self.variants if variant.program is None]
+        return None if model is None or not schedules else schedules[0].sequences_per_iteration * model.context
+
+    @property
+    def real_time(self) -> bool:
+        """Whether something computes in real time here, which no clock and no dilation changes."""
+        return self.spec.compute.backend.real_time or any(variant.program is not None for variant in self.variants)
 
     @property
     def demand(self) -> NetworkDemand:
@@ -183,8 +189,11 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
             f"take one of the {training.warmup} of the warm-up, counted from 0, or give a larger training.warmup"
         )
     backend = spec.compute.backend
-    if backend.real_time and spec.dilation not in {"auto", 1}:
-        raise InputError(f"dilation: what {backend.title} computes cannot be dilated: give 1 or auto")
+    if spec.dilation not in {"auto", 1}:
+        if backend.real_time:
+            raise InputError(f"dilation: what {backend.title} computes cannot be dilated: give 1 or auto")
+        if any(variant.program is not None for variant in spec.variants):
+            raise InputError("dilation: what a program computes cannot be dilated: give 1 or auto")
     variants = resolve_variants(spec, point.topology, directory, choose)
     check_engine(spec, point.topology, variants)
     return SweepPoint(

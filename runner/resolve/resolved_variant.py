@@ -11,6 +11,7 @@ from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
 from runner.resolve.placement import Pair, Placement
+from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.resolve.stage_costs import StageCosts
 from testbed.network.tcp_settings import TcpSettings
 from workloads.prefill.service_config import ServiceConfig
@@ -39,7 +40,8 @@ class ResolvedVariant:
     the schedule's class, or the name of a baseline of torch, ``is_baseline``. ``pipelines_per_cell`` is 1 without
     sharing. ``plan`` is the plan of every DP-cell, None unless the schedule is planned. ``clock`` is the
     experiment's. ``service`` is the prefill service beside the training, None for none. ``planned`` is how the planner
-    has placed the stages, None if it has not.
+    has placed the stages, None if it has not. ``program`` is the user's program that trains in place of a schedule:
+    then every process of it is a replica of one stage, of which nothing else is known.
     """
 
     spec: VariantSpec
@@ -54,6 +56,7 @@ class ResolvedVariant:
     clock: Clock
     service: ServiceConfig | None = None
     planned: PlannedPlacement | None = None
+    program: ResolvedProgram | None = None
 
     @property
     def name(self) -> str:
@@ -103,7 +106,7 @@ class ResolvedVariant:
         """The pairs of places whose ranks have connections to each other, lower rank first, each pair once.
 
         These are neighbour stages, cell mates that forward each other's transfers, and neighbours in a stage's ring of
-        replicas.
+        replicas. Of a program's processes each is taken to exchange with the next one.
         """
         placement = self.placement
         found = {(placement.rank(one), placement.rank(other)) for one, other in placement.boundaries}
@@ -113,7 +116,7 @@ class ResolvedVariant:
                 for first in range(0, self.pipelines, self.pipelines_per_cell):
                     mates = [placement.rank(replicas[pipeline]) for pipeline in self.cell(first)]
                     found |= set(combinations(mates, 2))
-            if any(self.work.gradient_bytes) or self.is_baseline:
+            if any(self.work.gradient_bytes) or self.is_baseline or self.program is not None:
                 ring = [placement.rank(place) for place in placement.ring(stage)]
                 found |= {(min(pair), max(pair)) for pair in pairwise([*ring, *ring[:1]])}
         places = placement.places

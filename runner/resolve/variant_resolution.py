@@ -16,6 +16,7 @@ from runner.resolve.checks.schedule_check import check_schedule, planned
 from runner.resolve.checks.trial_extent import check_extent
 from runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
 from runner.resolve.prefill.prefill_resolution import with_service
+from runner.resolve.program.program_resolution import resolve_program
 from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
 from runner.resolve.stage_costs import StageCosts, stage_costs
 from runner.resolve.written_variant import WrittenVariant
@@ -59,17 +60,19 @@ def resolve_variants(
 ) -> tuple[ResolvedVariant, ...]:
     """Return the variants of a sweep point, resolved.
 
-    Raise InputError for a variant that cannot run, and if two variants train on different numbers of sequences an
-    iteration, because they could not be compared.
+    Raise InputError for a variant that cannot run, and if two schedules train on different numbers of sequences an
+    iteration, because they could not be compared. How many a program trains on is not known.
     """
     written = [WrittenVariant(spec, position, topology, directory) for position in range(len(spec.variants))]
     resolved = tuple(with_service(resolve_variant(each, choose), each) for each in written)
-    for position, variant in enumerate(resolved):
-        if variant.sequences_per_iteration != resolved[0].sequences_per_iteration:
+    by_schedule = [(position, variant) for position, variant in enumerate(resolved) if variant.program is None]
+    for position, variant in by_schedule:
+        first = by_schedule[0][1]
+        if variant.sequences_per_iteration != first.sequences_per_iteration:
             raise InputError(
                 f"variants.{position}.training: {variant.pipelines} pipelines of {variant.microbatches} "
                 f"microbatches train on {variant.sequences_per_iteration} sequences an iteration, "
-                f"{resolved[0].name!r} on {resolved[0].sequences_per_iteration}: to be compared they need the same"
+                f"{first.name!r} on {first.sequences_per_iteration}: to be compared they need the same"
             )
     return resolved
 
@@ -82,6 +85,8 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
     Raise InputError if it cannot run.
     """
     spec, topology, variant = written.spec, written.topology, written.variant
+    if variant.program is not None:
+        return resolve_program(written, variant.program)
     peer = variant.schedule in BASELINE_SCHEDULES
     schedule = None if peer else schedule_class(written)
     whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas

@@ -73,6 +73,8 @@ def _experiment(run: Run) -> Experiment:
         raise InputError(f"{here}: it was not emulated: give a run of wanbed run")
     experiment = parse_experiment(document, f"{here}: its experiment", Path(run.path))
     for point in experiment.points():
+        if any(variant.program is not None for variant in point.variants):
+            raise InputError(f"{here}: what a program computes takes no time that is known: give a run of schedules")
         if (backend := point.spec.compute.backend).real_time:
             raise InputError(
                 f"{here}: what {backend.title} computes takes no time that is known: give a run of replayed compute"

@@ -56,28 +56,41 @@ class CollectiveConfig:
 def collective_environment(config: CollectiveConfig) -> dict[str, str]:
     """Return the environment that keeps the collective on the emulated network. Set it before creating the collective.
 
-    All emulated hosts are one machine, which NCCL detects by the machine's boot id. It would then bypass the emulated
-    links through the GPUs' own connections or shared memory. So every emulated host gets its own id, transports other
-    than sockets are disabled, and sockets use one interface only. Replicas that are all on one emulated host may use
-    any transport, as GPUs of one real host would. Gloo uses only sockets.
-
     torch's watchdog of NCCL would abort the process without a line of ours, so its timeouts are turned off:
     ``DeviceAllReduce`` has its own.
     """
     if config.backend == GLOO:
-        return {"GLOO_SOCKET_IFNAME": config.interface}
-    apart = "1" if len(set(config.hosts)) > 1 else "0"
+        return gloo_environment(config.interface)
     return {
-        "NCCL_HOSTID": config.host,
-        "NCCL_P2P_DISABLE": apart,
-        "NCCL_SHM_DISABLE": apart,
+        **nccl_environment(config.host, config.interface, apart=len(set(config.hosts)) > 1),
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+        "TORCH_NCCL_ENABLE_MONITORING": "0",
+    }
+
+
+def gloo_environment(interface: str) -> dict[str, str]:
+    """Return the environment by which Gloo, which uses only sockets, takes the interface of the emulated network."""
+    return {"GLOO_SOCKET_IFNAME": interface}
+
+
+def nccl_environment(host: str, interface: str, *, apart: bool) -> dict[str, str]:
+    """Return the environment that keeps NCCL on the emulated network. ``apart``: some ranks are on other hosts.
+
+    All emulated hosts are one machine, which NCCL detects by the machine's boot id. It would then bypass the emulated
+    links through the GPUs' own connections or shared memory. So every emulated host gets its own id, transports other
+    than sockets are disabled, and sockets use one interface only. Ranks that are all on one emulated host may use any
+    transport, as GPUs of one real host would.
+    """
+    disabled = "1" if apart else "0"
+    return {
+        "NCCL_HOSTID": host,
+        "NCCL_P2P_DISABLE": disabled,
+        "NCCL_SHM_DISABLE": disabled,
         "NCCL_IB_DISABLE": "1",
         "NCCL_NET": "Socket",
         # Without the "=", NCCL takes any interface whose name begins with this one.
-        "NCCL_SOCKET_IFNAME": f"={config.interface}",
+        "NCCL_SOCKET_IFNAME": f"={interface}",
         "NCCL_SOCKET_FAMILY": "AF_INET",
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
-        "TORCH_NCCL_ENABLE_MONITORING": "0",
     }
 
 

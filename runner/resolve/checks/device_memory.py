@@ -62,6 +62,9 @@ def check_device_memory(
     is whether prefill's part counts: on the CPU its memory is that of GPUs that are not there.
     """
     for position, variant in enumerate(point.variants):
+        if variant.program is not None:
+            # What a program takes is known to nobody.
+            continue
         sharers: dict[str, list[ProcessNeed]] = defaultdict(list)
         for need in process_needs(point, variant):
             if prefill or need.training is not None:

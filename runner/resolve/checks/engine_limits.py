@@ -18,14 +18,14 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
 
     An emulation has no more hosts than addresses and no ideal transport, and no prefill within torch's baseline
     schedules. In virtual time compute must not take real time, and there is no dilation. A simulation cannot run
-    torch's baseline schedules; it accepts any clock and any dilation.
+    torch's baseline schedules or a program of the user's; it accepts any clock and any dilation.
     """
     if spec.engine == "simulate":
         _check_simulation(variants)
         return
     check_can_be_emulated(topology)
     if spec.clock == "virtual":
-        _check_virtual_time(spec)
+        _check_virtual_time(spec, variants)
     for position, variant in enumerate(variants):
         if variant.transport.model == "ideal":
             raise InputError(
@@ -61,7 +61,13 @@ def _field(spec: TopologySpec, ends: tuple[str, str], name: str) -> str:
     return f"topology.wan.{name}" if spec.profile is None else "topology.profile"
 
 
-def _check_virtual_time(spec: ExperimentSpec) -> None:
+def _check_virtual_time(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
+    for position, variant in enumerate(variants):
+        if variant.program is not None:
+            raise InputError(
+                f"variants.{position}.program: in virtual time computation is free, and what a program computes would "
+                "take none: give clock: real"
+            )
     backend = spec.compute.backend
     if backend.real_time:
         raise InputError(
@@ -76,6 +82,11 @@ def _check_virtual_time(spec: ExperimentSpec) -> None:
 
 def _check_simulation(variants: Sequence[ResolvedVariant]) -> None:
     for position, variant in enumerate(variants):
+        if variant.program is not None:
+            raise InputError(
+                f"variants.{position}.program: a program runs as it is and is not simulated: leave the variant out, "
+                "or give engine: emulate"
+            )
         if variant.is_baseline:
             raise InputError(
                 f"variants.{position}.schedule: {variant.schedule} is run by torch itself and is not "

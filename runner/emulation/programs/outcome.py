@@ -1,0 +1,49 @@
+"""Read what a program's ranks have logged in a trial, as far as its iterations go."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from results.records.span_log import ITERATION, SpanLogContents, read_span_log
+from results.text.number_text import count_text
+from runner.resolve.program.resolved_program import ResolvedProgram
+from runner.runs.faults import TrialError
+
+
+def read_ranks(logs: Mapping[int, Path], program: ResolvedProgram, variant: str) -> list[SpanLogContents]:
+    """Return the logs of the ranks that marked iterations, without what lies beyond the program's iterations.
+
+    A program may go on after them until it is ended. Raise TrialError, one line with its remedy, if no rank has marked
+    any, or one has marked fewer than the program has to do.
+    """
+    found = [read_span_log(path) for path in logs.values() if path.exists()]
+    if not any(_ended(log) for log in found):
+        raise TrialError(f"{variant}: its program ended well and no iteration was marked: {_HOW_TO_MARK}")
+    for log in found:
+        if (ended := _ended(log)) < program.iterations:
+            raise TrialError(
+                f"{variant}: its program ended well after {count_text(ended, 'iteration')} at rank {log.header.rank} "
+                f"on {log.header.host}, where {program.iterations} were to be done: let it do more, or give fewer "
+                "iterations"
+            )
+    return [_within(log, program.iterations) for log in found]
+
+
+_HOW_TO_MARK = (
+    "it stepped no optimizer of torch's, called no wanbed.mark_iteration(), or printed no line with the pattern: see "
+    "marked_by"
+)
+
+
+def _ended(log: SpanLogContents) -> int:
+    return sum(span.kind == ITERATION for span in log.spans)
+
+
+def _within(log: SpanLogContents, iterations: int) -> SpanLogContents:
+    """Return the log as that of a rank that ended normally: its program is ended by wanbed once it has done enough."""
+    return replace(log, spans=tuple(span for span in log.spans if span.iteration < iterations), complete=True)
+
+
+def unmarked(logs: Sequence[SpanLogContents], ranks: int) -> list[int]:
+    """Return the ranks that marked no iteration, of so many."""
+    return sorted(set(range(ranks)) - {log.header.rank for log in logs})

@@ -1,0 +1,1 @@
+"""Resolve a variant's program: its processes, their ranks and hosts."""

@@ -100,11 +100,21 @@ def test_who_may_not_mount_is_told_what_was_tried_and_nothing_starts(programs: P
     assert not (folder / "started").exists()
 
 
-def test_an_ordinary_user_has_it_by_a_user_namespace(programs: Programs, folder: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("the other tests run as this user already")
-    # What matters of an ordinary user: no capability, and none to be had.
-    within = ("setpriv", "--no-new-privs", "--bounding-set", "-all", "--inh-caps", "-all")
-    assert programs.run("sh", "-c", WRITING, folder=str(folder), read_only=True, within=within) == (0, "")
-    assert programs.stdout.read_text() == REFUSED
+def test_who_is_not_root_has_it_by_a_user_namespace(programs: Programs, folder: Path) -> None:
+    # A user namespace in which this user has another number: its programs have no capabilities.
+    within = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
     assert subprocess.run([*within, "unshare", "--mount", "true"], check=False, stderr=subprocess.DEVNULL).returncode
+    script = f"{WRITING}; id -u"
+    assert programs.run("sh", "-c", script, folder=str(folder), read_only=True, within=within) == (0, "")
+    assert programs.stdout.read_text() == f"{REFUSED}1000\n"
+
+
+def test_root_that_may_not_map_itself_is_told_so(programs: Programs, folder: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root is root")
+    within = ("setpriv", "--no-new-privs", "--bounding-set", "-all", "--inh-caps", "-all")
+    status, printed = programs.run("touch", "started", folder=str(folder), read_only=True, within=within)
+    tried = "unshare --mount: Operation not permitted, unshare --user --mount, writing /proc/self/uid_map: "
+    assert status == 125
+    assert printed.startswith(f"{LABEL}: {folder} cannot be made read-only: {tried}")
+    assert not (folder / "started").exists()

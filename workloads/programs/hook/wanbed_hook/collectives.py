@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +30,9 @@ _ELEMENT_BYTES = {
 """By the names of C++ and of torch, in lower case without spaces and ``c10::``; every other type has one byte."""
 
 _GLOO = "gloo:"
-_CLOCKS_DIFFER_NS = 1_000_000
+
+_Signature = tuple[str, tuple[tuple[int, ...], ...]]
+"""What is known of an operation at its launch and at its event: the name and the sizes of the input."""
 
 
 class Collective(NamedTuple):
@@ -97,8 +99,8 @@ def kind_of(name: str) -> str:
     return next((kind for known, kind in _KINDS.items() if plain.startswith(known)), "collective")
 
 
-def _gloo_collectives(trace: Trace, launches: Iterable[Launch]) -> Iterator[Collective]:
-    """Find the event of each launch: the first of that name and input, on a thread of that group.
+def _gloo_collectives(trace: Trace, launches: Sequence[Launch]) -> Iterator[Collective]:
+    """Find the launch of each event. A group carries its operations out in the order of their launches.
 
     An event without a launch, of a torch that keeps none, is of the only group if there is one.
     """
@@ -107,23 +109,53 @@ def _gloo_collectives(trace: Trace, launches: Iterable[Launch]) -> Iterator[Coll
         for each in trace.events
         if each.name.startswith(_GLOO) and kind_of(each.name[len(_GLOO) :]) not in ("send", "receive")
     ]
-    waiting: dict[tuple[str, tuple[tuple[int, ...], ...]], list[Event]] = defaultdict(list)
-    for each in events:
-        waiting[each.name, _dimensions(each)].append(each)
-    group_of_thread: dict[object, str] = {}
+    group_of = groups_of_threads(events, launches)
+    waiting: dict[tuple[str | None, _Signature], deque[Launch]] = defaultdict(deque)
     for launch in launches:
-        candidates = waiting[launch.name, launch.sizes]
-        for each in candidates:
-            own_group = group_of_thread.setdefault(each.thread, launch.group) == launch.group
-            if own_group and each.start_ns >= launch.launched_ns - _CLOCKS_DIFFER_NS:
-                candidates.remove(each)
-                yield _gloo_collective(each, launch.launched_ns, trace.groups.get(launch.group, ()))
-                break
+        waiting[launch.group, (launch.name, launch.sizes)].append(launch)
     only = next(iter(trace.groups.values())) if len(trace.groups) == 1 else ()
-    for left in waiting.values():
-        for each in left:
-            group = trace.groups.get(group_of_thread.get(each.thread, ""), only)
-            yield _gloo_collective(each, each.start_ns, group)
+    for each in events:
+        group = group_of.get(each.thread)
+        launched = waiting[group, _signature(each)]
+        launched_ns = launched.popleft().launched_ns if launched else each.start_ns
+        ranks = only if group is None else trace.groups.get(group, ())
+        yield _gloo_collective(each, launched_ns, ranks)
+
+
+def groups_of_threads(events: Iterable[Event], launches: Iterable[Launch]) -> dict[object, str]:
+    """Return which process group each of Gloo's threads works for, which torch does not say.
+
+    The events of a group's threads together are among its launches. Where that leaves a choice, the threads of a group
+    have been created before those of a later one. If nothing fits, because launches are missing, return nothing.
+    """
+    done: dict[object, Counter[_Signature]] = defaultdict(Counter)
+    for each in events:
+        done[each.thread][_signature(each)] += 1
+    launched: dict[str, Counter[_Signature]] = defaultdict(Counter)
+    for launch in launches:
+        launched[launch.group][launch.name, launch.sizes] += 1
+    threads = sorted(done, key=lambda thread: (str(type(thread)), thread))
+    groups = list(launched)
+    groups.sort(key=lambda name: (len(name), name))
+    chosen: list[str] = []
+
+    def choose_from(thread: int, previous: int) -> bool:
+        if thread == len(threads):
+            return True
+        needed = done[threads[thread]]
+        for place in sorted(range(len(groups)), key=lambda place: (place < previous, place)):
+            left = launched[groups[place]]
+            if any(left[signature] < count for signature, count in needed.items()):
+                continue
+            left.subtract(needed)
+            chosen.append(groups[place])
+            if choose_from(thread + 1, place):
+                return True
+            chosen.pop()
+            left.update(needed)
+        return False
+
+    return dict(zip(threads, chosen)) if choose_from(0, 0) else {}
 
 
 def _gloo_collective(event: Event, launched_ns: int, group: Sequence[int]) -> Collective:
@@ -178,6 +210,10 @@ def _nccl_ranks(arguments: dict[str, Any], trace: Trace) -> str:
 def _input_bytes(event: Event) -> int:
     types = event.arguments.get("Input type", [])
     return sum(_elements(sizes) * _element_bytes(name) for sizes, name in zip(_dimensions(event), types))
+
+
+def _signature(event: Event) -> _Signature:
+    return event.name, _dimensions(event)
 
 
 def _dimensions(event: Event) -> tuple[tuple[int, ...], ...]:

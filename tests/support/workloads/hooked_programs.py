@@ -49,12 +49,12 @@ class HookedProgram:
         )
 
     def wait(self) -> tuple[int, str, str]:
-        """Return the status, the output, and what of the errors is the hook's or a traceback's last line."""
+        """Return the status, the output and the errors."""
         try:
-            output, errors = self._process.communicate(timeout=PATIENCE_S)
+            self.output, errors = self._process.communicate(timeout=PATIENCE_S)
         finally:
             self._process.kill()
-        return self._process.returncode, output, errors
+        return self._process.returncode, self.output, errors
 
     @property
     def log(self) -> SpanLogContents:

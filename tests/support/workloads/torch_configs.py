@@ -15,12 +15,19 @@ MICROBATCHES, SEED, LEARNING_RATE = 3, 3, 1e-3
 
 
 def make_torch_configs(
-    folder: Path, stages: int, pipelines: int = 1, *, iterations: int = 2, precision: str = "fp32", **compute: object
+    folder: Path,
+    stages: int,
+    pipelines: int = 1,
+    *,
+    iterations: int = 2,
+    precision: str = "fp32",
+    model: GptConfig = TINY,
+    **compute: object,
 ) -> list[RankConfig]:
-    """As ``make_configs`` does, with gpt-tiny trained under GPipe; ``compute`` changes ``ComputeConfig``."""
+    """As ``make_configs`` does, with a GPT trained under GPipe; ``compute`` changes ``ComputeConfig``."""
     shape = PipelineShape(stages, MICROBATCHES)
     plans = make_configs(folder, shape, pipelines, iterations=iterations, schedule=GPIPE)
-    size_bytes = TINY.activation_bytes(precision)
+    size_bytes = model.activation_bytes(precision)
 
     def sized(boundary: BoundaryConfig | None) -> BoundaryConfig | None:
         return None if boundary is None else replace(boundary, transfer_bytes=size_bytes)
@@ -31,7 +38,7 @@ def make_torch_configs(
             compute=replace(
                 plan.compute,
                 backend=TORCH,
-                model=TINY,
+                model=model,
                 precision=precision,
                 device="cpu",
                 seed=SEED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -15,8 +15,8 @@ FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 
 _ORDER = (OPTIMIZER, BACKWARD, FORWARD)
 
-_MERGED_GAP_NS = 20_000
-"""Between operators that follow each other, Python runs. Shorter gaps do not end a stretch."""
+_GPU_GAP_NS, _CPU_GAP_NS = 20_000, 200_000
+"""Shorter gaps do not end a stretch. On the CPU, Python computes between operators, and threads are exchanged."""
 
 _IN_BACKWARD = ("autograd::engine::evaluate_function", "torch.distributed.ddp.reducer::", "torch::distributed::reducer")
 _WAITS = ("c10d::", "_c10d_functional::", "record_param_comms")
@@ -38,7 +38,7 @@ def cpu_busy(events: Iterable[Event], steps: Iterable[Step]) -> list[Stretch]:
 
     Counted are the operators of ATen as a whole, compiled regions, and others that call no operator: one that calls
     some, such as a node of the backward pass, may spend the rest of its time waiting. Calls of collectives are not
-    computation.
+    computation, and neither is what follows them until the next operator.
     """
     windows = _Windows(events := list(events), steps)
     threads: dict[object, list[Event]] = defaultdict(list)
@@ -46,9 +46,11 @@ def cpu_busy(events: Iterable[Event], steps: Iterable[Step]) -> list[Stretch]:
         if each.category == "cpu_op":
             threads[each.thread].append(each)
     busy: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    calls: list[int] = []
     for operators in threads.values():
         operators.sort(key=lambda event: (event.start_ns, -event.end_ns))
         waits = _union((each.start_ns, each.end_ns) for each in operators if each.name.startswith(_WAITS))
+        calls += (start_ns for start_ns, _ in waits)
         computed: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for each, following in zip(operators, [*operators[1:], None]):
             is_leaf = following is None or following.start_ns >= each.end_ns
@@ -56,7 +58,7 @@ def cpu_busy(events: Iterable[Event], steps: Iterable[Step]) -> list[Stretch]:
                 computed[windows.kind_of(each.thread, each.start_ns)].append((each.start_ns, each.end_ns))
         for kind, intervals in computed.items():
             busy[kind] += _without(_union(intervals), waits)
-    return _stretches(busy)
+    return _stretches(busy, _CPU_GAP_NS, sorted(calls))
 
 
 def gpu_busy(events: Iterable[Event], steps: Iterable[Step]) -> list[Stretch]:
@@ -69,7 +71,7 @@ def gpu_busy(events: Iterable[Event], steps: Iterable[Step]) -> list[Stretch]:
             launch = launches.get(each.arguments.get("correlation"))
             kind = FORWARD if launch is None else windows.kind_of(launch.thread, launch.start_ns)
             busy[kind].append((each.start_ns, each.end_ns))
-    return _stretches(busy)
+    return _stretches(busy, _GPU_GAP_NS, [])
 
 
 def cut(stretches: Iterable[Stretch], iterations: Sequence[tuple[int, int, int]]) -> list[tuple[int, Stretch]]:
@@ -123,8 +125,11 @@ def _changes(windows: list[tuple[int, int, str]]) -> tuple[list[int], list[str]]
     return times, kinds
 
 
-def _stretches(busy: Mapping[str, Iterable[tuple[int, int]]]) -> list[Stretch]:
-    """Return one kind for each moment, the first of ``_ORDER`` that was computed, with short gaps closed."""
+def _stretches(busy: Mapping[str, Iterable[tuple[int, int]]], gap_ns: int, calls: Sequence[int]) -> list[Stretch]:
+    """Return one kind for each moment, the first of ``_ORDER`` that was computed, with gaps below ``gap_ns`` closed.
+
+    ``calls`` are when collectives were called, in order. A gap with one of them is a wait and stays open.
+    """
     changes = sorted(
         (time_ns, step, kind)
         for kind, intervals in busy.items()
@@ -139,7 +144,12 @@ def _stretches(busy: Mapping[str, Iterable[tuple[int, int]]]) -> list[Stretch]:
         if current is None or following[0] == time_ns:
             continue
         last = stretches[-1] if stretches else None
-        if last is not None and last.kind == current and time_ns - last.end_ns < _MERGED_GAP_NS:
+        if (
+            last is not None
+            and last.kind == current
+            and time_ns - last.end_ns < gap_ns
+            and bisect_left(calls, last.end_ns) == bisect_left(calls, time_ns)
+        ):
             stretches[-1] = last._replace(end_ns=following[0])
         else:
             stretches.append(Stretch(current, time_ns, following[0]))

@@ -4,6 +4,7 @@
 are those of the emulated network, without dilation. Reports, comparisons and summaries take every figure from here.
 """
 
+from results.metrics.collective_times import CollectiveTime, collective_times
 from results.metrics.collectives import UNMATCHED, group_size, last_to_begin
 from results.metrics.contention import (
     DeviceContention,
@@ -69,10 +70,12 @@ __all__ = [
     "TRANSFER",
     "TTFT_PERCENTILES",
     "UNMATCHED",
+    "CollectiveTime",
     "DeviceContention",
     "RankTime",
     "Window",
     "arrived_within",
+    "collective_times",
     "contended_ns",
     "contention_of_spans",
     "device_contention",

@@ -13,9 +13,9 @@ def group_size(group: str) -> int:
 
 
 def last_to_begin(
-    rank: Numbers, kind: Numbers, group: Numbers, size: Numbers, iteration: Numbers, start_ns: Numbers
+    *, rank: Numbers, kind: Numbers, group: Numbers, size: Numbers, iteration: Numbers, start_ns: Numbers
 ) -> Numbers:
-    """Return for each span of a collective the position of the one that began last on any rank, ``UNMATCHED`` if unknown.
+    """Return for each span of a collective the position of that rank's span which began last, ``UNMATCHED`` if unknown.
 
     The n-th span of one kind and group in an iteration is the same collective on every rank. It is unknown if the
     ranks have different numbers of them, or if spans of fewer ranks are there than ``size``, the group's, where that

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from results.metrics.gpu_time import Gpus
@@ -22,19 +23,24 @@ from results.metrics.intervals import GroupedIntervals, Numbers
 from results.metrics.iterations import Window
 from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION
 
+Flags = npt.NDArray[np.bool_]
+
 COLLECTIVE, TRANSFER, OTHER = "collective", "transfer", "other"
 COMPUTE, OPTIMIZER = "compute", "optimizer"
 PROGRAM_PARTS = (COMPUTE, COLLECTIVE, OPTIMIZER, TRANSFER, OTHER)
 OVERLAPPED = "overlapped"
 """The time of collectives that computation hid: a part of ``compute``, and no part of its own."""
 
+FORWARD_AND_BACKWARD = tuple(kind for kind in COMPUTE_KINDS if kind != OPTIMIZER)
+"""The kinds of computation that can hide a collective."""
+
 _KINDS = {
-    COMPUTE: tuple(kind for kind in COMPUTE_KINDS if kind != OPTIMIZER),
+    COMPUTE: FORWARD_AND_BACKWARD,
     COLLECTIVE: COLLECTIVE_KINDS,
     OPTIMIZER: (OPTIMIZER,),
     TRANSFER: ("send", "receive"),
 }
-RECORDED_KINDS = (*_KINDS[COMPUTE], *COLLECTIVE_KINDS, *_KINDS[TRANSFER])
+_RECORDED_KINDS = (*FORWARD_AND_BACKWARD, *COLLECTIVE_KINDS, *_KINDS[TRANSFER])
 """The kinds of spans that only a profiler records; a rank without any of them was not profiled."""
 
 
@@ -101,7 +107,7 @@ def rank_times(spans: pd.DataFrame, iterations: Numbers) -> list[RankTime]:
 
 
 def program_parts(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """Return ``PROGRAM_PARTS`` of the window of every GPU that was profiled in it: integer columns in ns, by (host, gpu).
+    """Return ``PROGRAM_PARTS`` of the window of every GPU that was profiled in it: integers in ns, by (host, gpu).
 
     For each GPU they add up to the window's length.
     """
@@ -143,8 +149,8 @@ def _parts_ns(spans: pd.DataFrame, group: Numbers, start_ns: Numbers, end_ns: Nu
     return {**parts_ns, OVERLAPPED: covered(COLLECTIVE_KINDS) - parts_ns[COLLECTIVE]}
 
 
-def _recorded(spans: pd.DataFrame, group: Numbers, start_ns: Numbers, end_ns: Numbers) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def _recorded(spans: pd.DataFrame, group: Numbers, start_ns: Numbers, end_ns: Numbers) -> Flags:
     """Return for each group whether it has a span between its edges that only a profiler records."""
-    own = spans["kind"].isin(RECORDED_KINDS).to_numpy(bool)
+    own = spans["kind"].isin(_RECORDED_KINDS).to_numpy(bool)
     within = (spans["start_ns"].to_numpy() < end_ns[group]) & (spans["end_ns"].to_numpy() > start_ns[group])
     return np.bincount(group[own & within], minlength=len(start_ns)) > 0

@@ -38,7 +38,10 @@ def wan_bytes_within(link_samples: pd.DataFrame, window: Window) -> tuple[int, i
         time_ns, counts = own["time_ns"].to_numpy(np.int64), own["wire_bytes"].to_numpy(np.int64)
         if time_ns[-1] < window.end_ns:
             return None
-        before, inside = np.searchsorted(time_ns, window.start_ns, "right") - 1, np.searchsorted(time_ns, window.start_ns)
+        before, inside = (
+            np.searchsorted(time_ns, window.start_ns, "right") - 1,
+            np.searchsorted(time_ns, window.start_ns),
+        )
         until, after = np.searchsorted(time_ns, window.end_ns, "right") - 1, np.searchsorted(time_ns, window.end_ns)
         # Counters are 0 at the trial's start.
         most += int(counts[after] - (counts[before] if before >= 0 else 0))

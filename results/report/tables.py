@@ -32,7 +32,6 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 FORMATS = ("csv", "md", "json")
 
 
-
 def table_text(runs: Sequence[Run], form: str) -> str:
     """Return the tables of these runs in one of ``FORMATS``, ending with a line break.
 

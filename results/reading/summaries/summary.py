@@ -120,9 +120,7 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
     }
 
 
-def _utilizations(
-    trial: StoredTrial, spans: pd.DataFrame, window: metrics.Window
-) -> tuple[float | None, float | None]:
+def _utilizations(trial: StoredTrial, spans: pd.DataFrame, window: metrics.Window) -> tuple[float | None, float | None]:
     """Return the utilization of the trial's GPUs without prefill and with it."""
     if trial.program is not None:
         utilization = metrics.gpu_utilization(metrics.program_busy(metrics.program_parts(spans, window)))

@@ -41,6 +41,7 @@ from results.report.charts.timeline_rows import (
     row_labels,
 )
 from results.text.number_text import list_text, percent_text, seconds_text
+from results.text.span_text import kind_text
 
 MAX_SCALE_RATIO = 5
 MAX_POINTS_UNSAID = 9
@@ -64,11 +65,6 @@ _NAMES = {
     "backward_input": "backward (input)",
     "backward_weight": "backward (weights)",
     PREFILL: "prefill (lower)",
-    "all_reduce": "all-reduce",
-    "all_gather": "all-gather",
-    "reduce_scatter": "reduce-scatter",
-    "all_to_all": "all-to-all",
-    "collective": "other collective",
     "send": "sending",
     "receive": "receiving",
 }
@@ -129,7 +125,11 @@ def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spa
         drawings.append(Drawing(description, f"{salt}-timeline-{position}", painter, heading, variant))
     kinds = set().union(*(iteration.spans["kind"].unique() for iteration in iterations))
     legend = (
-        *(LegendEntry(_NAMES.get(kind, kind), Style(_COLOURS[kind])) for kind in _COLOURS if kind in kinds),
+        *(
+            LegendEntry(_NAMES.get(kind) or kind_text(kind), Style(_COLOURS[kind]))
+            for kind in _COLOURS
+            if kind in kinds
+        ),
         LegendEntry("idle", Style(IDLE_COLOUR)),
     )
     where = point_text(swept_values(run.manifest, point))
@@ -229,9 +229,7 @@ def _drawn(spans: pd.DataFrame, rows: pd.DataFrame, until_ns: int, most: int) ->
     return drawn, closer_ns
 
 
-def _paint(
-    figure: Figure, layout: Layout, *, spans: pd.DataFrame, iteration: _Iteration, until_ns: int
-) -> float:
+def _paint(figure: Figure, layout: Layout, *, spans: pd.DataFrame, iteration: _Iteration, until_ns: int) -> float:
     axis = figure.subplots()
     window, rows = iteration.window, iteration.rows
     unit_ns, unit = (1e9, "s") if until_ns >= 2e9 else (1e6, "ms")
@@ -282,9 +280,7 @@ def _end_ns(kind: str, window: Window, until_ns: int) -> int:
     return window.length_ns if kind == PREFILL else until_ns
 
 
-def _reading(
-    iterations: Sequence[_Iteration], shared: bool, merged_ns: float, unprofiled: Sequence[str]
-) -> str:
+def _reading(iterations: Sequence[_Iteration], shared: bool, merged_ns: float, unprofiled: Sequence[str]) -> str:
     shares = []
     for each in iterations:
         alone, both = _computed(each)

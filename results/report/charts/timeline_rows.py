@@ -29,7 +29,7 @@ def gpu_rows(spans: pd.DataFrame) -> pd.DataFrame:
 
 
 def rank_rows(spans: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per rank of a program, datacenters in the order of their first rank; ``row`` counts from the top."""
+    """Return one row per rank of a program, datacenters in the order of their first rank, numbered likewise."""
     ranks = spans.groupby("rank", as_index=False).agg(
         datacenter=("datacenter", "first"), host=("host", "first"), gpu=("gpu", "first")
     )

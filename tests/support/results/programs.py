@@ -62,9 +62,7 @@ class ProgramOnPaper:
                 done = max(done, *(each[bucket] for each in ready)) + self.reduce_ns
                 for rank in range(len(self.hosts)) if recorded else ():
                     start = ready[rank][bucket]
-                    spans[rank].append(
-                        Span("all_reduce", iteration, -1, start, done, BUCKET_BYTES, tensor=self.group)
-                    )
+                    spans[rank].append(Span("all_reduce", iteration, -1, start, done, BUCKET_BYTES, tensor=self.group))
             for rank in range(len(self.hosts)):
                 updated = done + self.optimizer_ns
                 spans[rank].append(Span("optimizer", iteration, -1, done, updated))
@@ -96,9 +94,7 @@ class ProgramOnPaper:
                 "launcher": "torchrun",
                 "world_size": len(self.hosts),
                 "marked_by": "optimizer",
-                "ranks": [
-                    {"rank": rank, "host": host, "process": 0} for rank, (host, _) in enumerate(self.hosts)
-                ],
+                "ranks": [{"rank": rank, "host": host, "process": 0} for rank, (host, _) in enumerate(self.hosts)],
                 "outputs": [f"rank-{rank}.stdout" for rank in range(len(self.hosts))],
             },
         }
@@ -109,7 +105,9 @@ def described(name: str, command: list[str]) -> dict[str, Any]:
     return {"name": name, "program": {"command": command, "launcher": "torchrun"}}
 
 
-def add_program(path: Path, name: str, paper: ProgramOnPaper, *, point: int = 0, repeats: int = 1, **facts: Any) -> None:
+def add_program(
+    path: Path, name: str, paper: ProgramOnPaper, *, point: int = 0, repeats: int = 1, **facts: Any
+) -> None:
     """Add a variant that runs a program, and its finished trials, to a run's folder."""
     store = RunStore.open(path)
     variant = described(name, paper.facts()["program"]["command"])

@@ -37,7 +37,9 @@ def _collectives(trial: ProgramTrial) -> str:
     behind = f"Computation hid another {percent_text(hidden)}." if hidden else "Computation hid nothing of them."
     an_iteration = "" if trial.profiled == 1 else " an iteration"
     share = percent_text(trial.share(COLLECTIVE))
-    return f"Ranks spent {share} of {of} in collectives, {whole}{an_iteration}, and computed nothing meanwhile. {behind}"
+    return (
+        f"Ranks spent {share} of {of} in collectives, {whole}{an_iteration}, and computed nothing meanwhile. {behind}"
+    )
 
 
 def _named(each: CollectiveTime) -> str:

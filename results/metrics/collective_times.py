@@ -71,12 +71,12 @@ def _of_series(
     rank = ranks.get_indexer(own["rank"]).astype(np.int64)
     beside = computing[computing["rank"].isin(ranks).to_numpy(bool)]
     of_compute = ranks.get_indexer(beside["rank"]).astype(np.int64)
-    busy_ns = tuple(beside[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
-    hidden_ns = _covered_ns(of_compute, *busy_ns, len(ranks))
+    computes_ns, computed_ns = (beside[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    busy_ns = _covered_ns(of_compute, computes_ns, computed_ns, len(ranks))
     both_ns = _covered_ns(
         np.concatenate((of_compute, rank)),
-        np.concatenate((busy_ns[0], start_ns)),
-        np.concatenate((busy_ns[1], end_ns)),
+        np.concatenate((computes_ns, start_ns)),
+        np.concatenate((computed_ns, end_ns)),
         len(ranks),
     )
     matched = bool((last != UNMATCHED).all())
@@ -93,7 +93,7 @@ def _of_series(
         int(sizes.max()),
         float(sizes.sum()) / each,
         _covered_ns(rank, start_ns, end_ns, len(ranks)) / each,
-        (both_ns - hidden_ns) / each,
+        (both_ns - busy_ns) / each,
         waited_ns / each if matched else None,
         dict(Counter(map(int, operations))) if matched else None,
     )

@@ -83,26 +83,32 @@ def rank_times(spans: pd.DataFrame, iterations: Numbers) -> list[RankTime]:
     Every rank is measured between its own edges, since ranks need not end an iteration at the same time.
     """
     edges = spans[(spans["kind"] == ITERATION).to_numpy(bool) & spans["iteration"].isin(iterations).to_numpy(bool)]
-    of_rank = edges.groupby("rank").agg(
-        host=("host", "first"), datacenter=("datacenter", "first"), iterations=("iteration", "size"),
-        start_ns=("start_ns", "min"), end_ns=("end_ns", "max"),
-    )  # fmt: skip
-    group = of_rank.index.get_indexer(spans["rank"])
+    edges = edges.sort_values(["rank", "iteration"])
+    ranks = pd.Index(edges["rank"].unique())
+    number = ranks.get_indexer(pd.Index(edges["rank"]))
+    start_ns, end_ns = np.full(len(ranks), np.iinfo(np.int64).max), np.zeros(len(ranks), np.int64)
+    np.minimum.at(start_ns, number, edges["start_ns"].to_numpy(np.int64))
+    np.maximum.at(end_ns, number, edges["end_ns"].to_numpy(np.int64))
+    counts = np.bincount(number, minlength=len(ranks))
+
+    group = ranks.get_indexer(pd.Index(spans["rank"]))
     own, group = spans[group >= 0], group[group >= 0].astype(np.int64)
-    start_ns, end_ns = (of_rank[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
     parts_ns = _parts_ns(own, group, start_ns, end_ns)
     recorded = _recorded(own, group, start_ns, end_ns)
+    places = edges.drop_duplicates("rank")
     return [
         RankTime(
-            int(row.Index),
-            str(row.host),
-            str(row.datacenter),
-            int(row.iterations),
-            int(row.start_ns),
-            int(row.end_ns),
-            {part: int(times_ns[number]) for part, times_ns in parts_ns.items()} if recorded[number] else None,
+            int(rank),
+            str(host),
+            str(datacenter),
+            int(counts[position]),
+            int(start_ns[position]),
+            int(end_ns[position]),
+            {part: int(times_ns[position]) for part, times_ns in parts_ns.items()} if recorded[position] else None,
         )
-        for number, row in enumerate(of_rank.itertuples())
+        for position, (rank, host, datacenter) in enumerate(
+            zip(ranks, places["host"], places["datacenter"], strict=True)
+        )
     ]
 
 

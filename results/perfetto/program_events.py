@@ -68,31 +68,37 @@ def program_slices(
     )
 
 
-def waiting_slices(
+def inner_slices(
     spans: Spans, rows: Column, process: Column, thread: Column, *, last: Column, shift_ns: int
-) -> pa.StringArray:
-    """Return an ``X`` event inside the slices of these rows: the wait until the last rank began the collective."""
+) -> list[pa.StringArray]:
+    """Return two ``X`` events inside each slice of these rows: before the last rank began the collective, and after."""
     own, begins_ns = spans[rows], spans.start_ns[last[rows]]
-    return joined(
-        *_place(process[rows], thread[rows], own.start_ns + shift_ns, begins_ns - own.start_ns),
-        ',"name":"waiting for ',
-        *_rank(spans, last[rows]),
-        '","cat":"waiting"',
-        *_about(own),
-        "}},\n",
-    )
+    waiting = ("waiting for ", *_rank(spans, last[rows]))
+    return [
+        joined(
+            *_place(process[rows], thread[rows], starts_ns + shift_ns, ends_ns - starts_ns),
+            ',"name":"',
+            *name,
+            f'","cat":"{category}"',
+            *_about(own),
+            "}},\n",
+        )
+        for name, category, starts_ns, ends_ns in (
+            (waiting, "waiting", own.start_ns, begins_ns),
+            (("transferring",), "transferring", begins_ns, own.end_ns),
+        )
+    ]
 
 
 def flows_from_last(spans: Spans, last: Column) -> Flows:
     """Return an arrow from the rank that began a collective last to each one that waited for it, at that moment.
 
-    Like the arrow of a transfer, it leaves 1 ns after the start of its slice, so that it begins inside.
+    It ends at the second one of the ``inner_slices``: a viewer turns an arrow round that ends at a slice which began
+    before the one where the arrow does.
     """
     receive = waiting_rows(spans, last, np.arange(len(spans)))
     send = last[receive]
-    begins_ns = spans.start_ns[send]
-    inside = (spans.end_ns[send] - begins_ns >= 2) & (spans.end_ns[receive] - begins_ns >= 2)
-    return Flows(send, receive, begins_ns + inside, begins_ns + inside)
+    return Flows(send, receive, spans.start_ns[send], spans.start_ns[send])
 
 
 def _place(process: Column, thread: Column, at_ns: Column, length_ns: Column) -> tuple[pa.StringArray | str, ...]:

@@ -17,10 +17,10 @@ from results.perfetto.counters import gpu_steps, link_steps, tcp_steps
 from results.perfetto.flows import Flows, match_transfers
 from results.perfetto.program_events import (
     flows_from_last,
+    inner_slices,
     last_to_begin_of,
     program_slices,
     waiting_rows,
-    waiting_slices,
 )
 from results.perfetto.request_events import request_events, requests_of
 from results.perfetto.trace_events import counter_events, flow_events, json_text, slice_events
@@ -175,9 +175,9 @@ class _Writer:
             waiting = waiting_rows(spans, last, rows)
             self._write(
                 program_slices(spans, rows, process, thread, last=last, shift_ns=shift_ns),
-                waiting_slices(spans, waiting, process, thread, last=last, shift_ns=shift_ns),
+                *inner_slices(spans, waiting, process, thread, last=last, shift_ns=shift_ns),
             )
-            self._count(slices=len(rows) + len(waiting))
+            self._count(slices=len(rows) + 2 * len(waiting))
         flows = flows_from_last(spans, last)
         self._flows(flows, spans.kind, process, thread, category="collective", shift_ns=shift_ns)
 

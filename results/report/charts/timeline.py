@@ -237,8 +237,8 @@ def _paint(figure: Figure, layout: Layout, *, spans: pd.DataFrame, iteration: _I
     place = places(rows)
     begin, end = 0 * place, 0 * place + window.length_ns / unit_ns
     if iteration.ranks:
-        own = [iteration.ranks[rank] for rank in rows["rank"]]
-        edges_ns = np.array([(each.start_ns, each.end_ns) for each in own]) - window.start_ns
+        drawn = [iteration.ranks[rank] for rank in rows["rank"]]
+        edges_ns = np.array([(each.start_ns, each.end_ns) for each in drawn]) - window.start_ns
         begin, end = (edges_ns / unit_ns).T
     axis.add_patch(
         PathPatch(_rectangles(begin, end, place + top, place + bottom), facecolor=IDLE_COLOUR, edgecolor="none")

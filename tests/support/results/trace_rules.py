@@ -17,8 +17,8 @@ Event = Mapping[str, Any]
 Thread = tuple[int, int]
 PHASES = frozenset("XbesfCM")
 TRANSFERS = ("send", "receive")
-WAITING = "waiting"
-"""The category of slices that lie inside those of collectives."""
+WAITING, TRANSFERRING = "waiting", "transferring"
+"""The categories of slices that lie inside those of collectives."""
 STAGES_ON = {"activation": 1, "gradient": -1}
 
 
@@ -74,13 +74,14 @@ def problems(trace: Mapping[str, Any]) -> list[str]:
     if fields:
         return fields
     slices = slices_of(trace)
-    inside = {thread: [each for each in own if each.event["cat"] == WAITING] for thread, own in slices.items()}
-    slices = {thread: [each for each in own if each.event["cat"] != WAITING] for thread, own in slices.items()}
+    inner = {thread: [each for each in own if _is_inner(each)] for thread, own in slices.items()}
+    slices = {thread: [each for each in own if not _is_inner(each)] for thread, own in slices.items()}
     return [
         *_overlaps(slices),
-        *_waiting(slices, inside),
+        *_inner(slices, inner),
         *_async_pairs(trace),
         *_arrows(trace, slices),
+        *_ends_of_waits(trace, inner),
         *_counters(trace),
         *_names(trace, slices),
         *_about(trace),
@@ -118,18 +119,24 @@ def _overlaps(slices: Mapping[Thread, Sequence[Slice]]) -> Iterator[str]:
                 yield f"two slices overlap on thread {thread}: {one.event} {other.event}"
 
 
-def _waiting(slices: Mapping[Thread, Sequence[Slice]], inside: Mapping[Thread, Sequence[Slice]]) -> Iterator[str]:
-    """A wait lies at the beginning of a collective, which names the same rank and says how long that took."""
-    for thread, own in inside.items():
+def _is_inner(each: Slice) -> bool:
+    return each.event["cat"] in {WAITING, TRANSFERRING}
+
+
+def _inner(slices: Mapping[Thread, Sequence[Slice]], inner: Mapping[Thread, Sequence[Slice]]) -> Iterator[str]:
+    """A collective that waited is divided into the wait for the rank that it names, and the rest."""
+    for thread, own in inner.items():
         collectives = {each.start_ns: each for each in slices[thread]}
-        for wait in own:
-            around = collectives.get(wait.start_ns)
-            if around is None or around.end_ns < wait.end_ns:
-                yield f"a wait outside of a collective: {wait.event}"
+        rests = {each.start_ns: each for each in own if each.event["cat"] == TRANSFERRING}
+        for wait in (each for each in own if each.event["cat"] == WAITING):
+            around, rest = collectives.get(wait.start_ns), rests.pop(wait.end_ns, None)
+            if around is None or rest is None or rest.end_ns != around.end_ns:
+                yield f"a wait that does not divide a collective: {wait.event}"
             elif wait.event["name"] != f"waiting for {around.event['args']['last_to_begin']}":
                 yield f"a wait for another rank than the collective's last: {wait.event} {around.event}"
             elif nanoseconds(around.event["args"]["waited_us"]) != wait.end_ns - wait.start_ns:
                 yield f"a wait of another length than its collective says: {wait.event} {around.event}"
+        yield from (f"a transfer of a collective without a wait: {rest.event}" for rest in rests.values())
 
 
 def _async_pairs(trace: Mapping[str, Any]) -> Iterator[str]:
@@ -182,6 +189,14 @@ def _arrows(trace: Mapping[str, Any], slices: Mapping[Thread, Sequence[Slice]]) 
         yield f"{wanted.total()} transfers have no arrow, the first is {next(iter(wanted))}"
 
 
+def _ends_of_waits(trace: Mapping[str, Any], inner: Mapping[Thread, Sequence[Slice]]) -> Iterator[str]:
+    ended = Counter((event["pid"], event["tid"], event["ts"]) for event in trace["traceEvents"] if event["ph"] == "f")
+    for thread, own in inner.items():
+        for each in own:
+            if each.event["cat"] == TRANSFERRING and ended[*thread, each.event["ts"]] != 1:
+                yield f"a wait that ends without an arrow: {each.event}"
+
+
 def _arrow(send: Slice, receive: Slice, begin: Event, end: Event, hosts: Mapping[int, str]) -> Iterator[str]:
     text = f"{send.event} {receive.event}"
     if (send.event["cat"], receive.event["cat"]) != TRANSFERS:
@@ -208,7 +223,7 @@ def _arrow_of_collective(
         yield f"an arrow between two different collectives: {text}"
     elif f"{hosts[last.event['pid']].split(' / ')[1]}" != of_waiting["last_to_begin"].split(" on ")[1]:
         yield f"an arrow from a rank that was not the last: {text}"
-    if not waiting.start_ns < last.start_ns <= nanoseconds(begin["ts"]) <= nanoseconds(end["ts"]) < waiting.end_ns:
+    if not waiting.start_ns < last.start_ns == nanoseconds(begin["ts"]) == nanoseconds(end["ts"]) < waiting.end_ns:
         yield f"an arrow to a rank that did not wait: {text}"
 
 

@@ -39,6 +39,7 @@ from results.records.schema import SCHEMA_VERSION
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
 from results.records.trial_tables import GPU_SAMPLES_FILE, LINK_SAMPLES_FILE, SPANS_FILE, TCP_SAMPLES_FILE
+from results.text.span_text import kind_text
 
 GAP_SHARE = 0.05
 """The gap between a trial and the next one, as a share of the trial's length."""
@@ -179,7 +180,8 @@ class _Writer:
             )
             self._count(slices=len(rows) + 2 * len(waiting))
         flows = flows_from_last(spans, last)
-        self._flows(flows, spans.kind, process, thread, category="collective", shift_ns=shift_ns)
+        names = Texts(spans.kind.codes, tuple(map(kind_text, spans.kind.values)))
+        self._flows(flows, names, process, thread, category="collective", shift_ns=shift_ns)
 
     def _flows(
         self, flows: Flows, names: Texts, process: Column, thread: Column, *, category: str, shift_ns: int

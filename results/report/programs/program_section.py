@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.metrics import COLLECTIVE, COMPUTE, OPTIMIZER, OTHER, OVERLAPPED, TRANSFER, CollectiveTime, RankTime
+from results.metrics import (
+    COLLECTIVE,
+    COMPUTE,
+    OPTIMIZER,
+    OTHER,
+    OVERLAPPED,
+    TRANSFER,
+    CollectiveTime,
+    RankTime,
+    group_size,
+)
 from results.reading.run import Run
 from results.report.programs.program_reading import reading_of
 from results.report.programs.program_trial import ProgramTrial, program_trials
@@ -132,8 +142,7 @@ def _collective_cells(trial: ProgramTrial, each: CollectiveTime) -> list[Cell]:
 
 
 def _group_text(trial: ProgramTrial, each: CollectiveTime) -> str:
-    if not each.group:
-        return f"{each.ranks} ranks"
-    if each.group == ",".join(str(rank.rank) for rank in trial.ranks):
-        return f"all {each.ranks} ranks"
-    return f"ranks {each.group.replace(',', ', ')}" if each.ranks > 1 else f"rank {each.group}"
+    size = group_size(each.group) or each.ranks
+    if not each.group or each.group == ",".join(str(rank.rank) for rank in trial.ranks):
+        return f"all {size} ranks" if each.group else f"{size} ranks"
+    return f"ranks {each.group.replace(',', ', ')}" if size > 1 else f"rank {each.group}"

@@ -47,10 +47,12 @@ class ProgramOnPaper:
             recorded = iteration >= self.iterations - self.profiled
             begun = list(now)
             ready: list[list[int]] = []
+            computed: list[int] = []
             for rank in range(len(self.hosts)):
                 slow = self.slowness.get(rank, 1.0)
                 middle = begun[rank] + round(self.forward_ns * slow)
                 end = middle + round(self.backward_ns * slow)
+                computed.append(end)
                 ready.append([middle + (end - middle) * (n + 1) // self.buckets for n in range(self.buckets)])
                 if recorded:
                     spans[rank] += [
@@ -64,8 +66,9 @@ class ProgramOnPaper:
                     start = ready[rank][bucket]
                     spans[rank].append(Span("all_reduce", iteration, -1, start, done, BUCKET_BYTES, tensor=self.group))
             for rank in range(len(self.hosts)):
-                updated = done + self.optimizer_ns
-                spans[rank].append(Span("optimizer", iteration, -1, done, updated))
+                reduced = max(done, computed[rank])
+                updated = reduced + self.optimizer_ns
+                spans[rank].append(Span("optimizer", iteration, -1, reduced, updated))
                 now[rank] = updated + self.python_ns + rank * MS
                 spans[rank].append(Span("iteration", iteration, -1, begun[rank], now[rank]))
         return [

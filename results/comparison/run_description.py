@@ -5,6 +5,7 @@ from typing import Any
 
 from ground.impairments import NOT_SIMULATED
 from results.comparison.manifest_differences import incomparable
+from results.comparison.manifest_fields import command_text, is_command
 from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import (
     NotModelled,
@@ -56,7 +57,10 @@ def what_was_run(run: Run) -> str:
         if isinstance(training.get(name), int)
     ]
     warmup = run.manifest.get("warmup_iterations")
-    if counts:
+    programs = _programs(run)
+    schedules = [name for name in run.variants if name not in programs]
+    sentences += [f"{name} runs a program: {command}." for name, command in programs.items()]
+    if counts and schedules:
         unmeasured = f", of which {warmup} to warm up" if warmup else ""
         own = [
             str(variant["name"])
@@ -64,7 +68,8 @@ def what_was_run(run: Run) -> str:
             if any(value is not None for value in (variant.get("training") or {}).values())
         ]
         but = f" {list_text(own)} {'divide' if len(own) > 1 else 'divides'} the training differently." if own else ""
-        sentences.append(f"Each trial: {list_text(counts)}{unmeasured}.{but}")
+        each = f"Each trial of {list_text(schedules)}" if programs else "Each trial"
+        sentences.append(f"{each}: {list_text(counts)}{unmeasured}.{but}")
     swept: dict[str, list[str]] = {}
     for entry in run.manifest.get("sweep_points") or ():
         for path, value in entry.get("sweep_point", {}).items():
@@ -73,6 +78,13 @@ def what_was_run(run: Run) -> str:
         axes = [point_text({path: _values_text(list(dict.fromkeys(values)))}) for path, values in swept.items()]
         sentences.append(f"Swept: {'; '.join(axes)}.")
     return " ".join(filter(None, sentences))
+
+
+def _programs(run: Run) -> dict[str, str]:
+    """Return the command of each variant that runs a user's program in place of a schedule."""
+    variants = _at(run.manifest, "experiment", "variants") or run.manifest.get("variants") or ()
+    commands = {str(each.get("name")): _at(each, "program", "command") for each in variants}
+    return {name: command_text(command) for name, command in commands.items() if is_command("command", command)}
 
 
 def _values_text(values: list[str]) -> str:
@@ -190,7 +202,11 @@ def _in_points(run: Run, points: list[int]) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        known = {str(key): _text(inner) for key, inner in value.items() if inner is not None}
+        known = {
+            str(key): command_text(inner) if is_command(str(key), inner) else _text(inner)
+            for key, inner in value.items()
+            if inner is not None
+        }
         return ", ".join(text if text.startswith(f"{key} ") else f"{key} {text}" for key, text in known.items())
     if isinstance(value, (list, tuple)):
         return ", ".join(_text(inner) for inner in value)

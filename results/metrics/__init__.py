@@ -4,6 +4,8 @@
 are those of the emulated network, without dilation. Reports, comparisons and summaries take every figure from here.
 """
 
+from results.metrics.collective_times import CollectiveTime, collective_times
+from results.metrics.collectives import UNMATCHED, group_size, last_to_begin
 from results.metrics.contention import (
     DeviceContention,
     contended_ns,
@@ -40,38 +42,68 @@ from results.metrics.prefill import (
     prefilled_tokens,
     ttft_ns,
 )
-from results.metrics.wan import wan_bytes, wan_goodput_bps
+from results.metrics.program_time import (
+    COLLECTIVE,
+    COMPUTE,
+    OPTIMIZER,
+    OTHER,
+    OVERLAPPED,
+    TRANSFER,
+    RankTime,
+    profiled_iterations,
+    program_busy,
+    program_parts,
+    rank_times,
+)
+from results.metrics.wan import wan_bytes, wan_bytes_within, wan_goodput_bps
 
 __all__ = [
+    "COLLECTIVE",
+    "COMPUTE",
     "IDLE_CAUSES",
     "NS_PER_S",
+    "OPTIMIZER",
+    "OTHER",
+    "OVERLAPPED",
     "POOL_UTILIZATION",
     "REJECTION_REASONS",
+    "TRANSFER",
     "TTFT_PERCENTILES",
+    "UNMATCHED",
+    "CollectiveTime",
     "DeviceContention",
+    "RankTime",
     "Window",
     "arrived_within",
+    "collective_times",
     "contended_ns",
     "contention_of_spans",
     "device_contention",
     "devices_of_seats",
     "gpu_busy",
     "gpu_utilization",
+    "group_size",
     "idle_causes",
     "idle_share",
     "iteration_time_s",
     "iteration_times_s",
     "iteration_windows",
+    "last_to_begin",
     "measured_window",
     "nearest_rank",
     "outcome_counts",
     "prefill_gpu_time_ns",
     "prefill_ns",
     "prefilled_tokens",
+    "profiled_iterations",
+    "program_busy",
+    "program_parts",
+    "rank_times",
     "spans_of_training_gpus",
     "tokens_per_s",
     "ttft_ns",
     "union_length_ns",
     "wan_bytes",
+    "wan_bytes_within",
     "wan_goodput_bps",
 ]

@@ -4,7 +4,7 @@ A gap ends at a computation. A forward needs an activation, except at the first 
 need a gradient, except at the last stage. An iteration of a GPU, with its optimizer, ends only after all that the GPU
 sent has left. The parts of a gap are
 
-- ``all_reduce``: during the all-reduce of this GPU's gradients, or any other collective of a user's program;
+- ``all_reduce``: during the all-reduce of this GPU's gradients;
 - ``link``: from the time the neighbour stage had computed the tensor until it had arrived here, which includes queueing
   for the link and latency; at the end of an iteration, also the time until the last sent tensor had left;
 - ``activation``, ``gradient``: before that, while the neighbour stage had not computed the tensor yet;
@@ -28,7 +28,7 @@ import pandas as pd
 from results.metrics.gpu_time import Gpus, spans_of_training_gpus
 from results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
 from results.metrics.iterations import Window
-from results.records.span_log import ACTIVATION, ALL_REDUCE, COLLECTIVE_KINDS, COMPUTE_KINDS, GRADIENT, PREFILL
+from results.records.span_log import ACTIVATION, ALL_REDUCE, COMPUTE_KINDS, GRADIENT, PREFILL
 
 Flags = npt.NDArray[np.bool_]
 
@@ -66,7 +66,7 @@ def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
         starts_ns, ends_ns = (clipped[name][chosen] for name in ("start_ns", "end_ns"))
         return CoveredTime(GroupedIntervals.of(gpus.of_span[chosen], starts_ns, ends_ns), window.end_ns)
 
-    reducing, prefilling = kinds.isin(COLLECTIVE_KINDS).to_numpy(bool), (kinds == PREFILL).to_numpy(bool)
+    reducing, prefilling = ((kinds == kind).to_numpy(bool) for kind in (ALL_REDUCE, PREFILL))
     prefilled, occupied = covered_by(prefilling), covered_by(reducing | prefilling)
 
     def left(start_ns: Numbers, end_ns: Numbers) -> Numbers:

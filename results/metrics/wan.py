@@ -23,6 +23,32 @@ def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:
     return int((counts[last] - counts[np.roll(last, 1)]).sum())
 
 
+def wan_bytes_within(link_samples: pd.DataFrame, window: Window) -> tuple[int, int] | None:
+    """Return the fewest and the most bytes that can have been sent over the WAN within the window, headers included.
+
+    Counters are read now and then: what lies between two readings may have been sent at any time between them. The
+    fewest are those between the readings inside the window, the most those between the readings around it. None if
+    some link was not read after the window's end.
+    """
+    links = link_samples[(link_samples["scope"] == "link").to_numpy(bool)]
+    if links.empty:
+        return None
+    fewest = most = 0
+    for _, own in links.sort_values("time_ns", kind="stable").groupby(["source", "destination"]):
+        time_ns, counts = own["time_ns"].to_numpy(np.int64), own["wire_bytes"].to_numpy(np.int64)
+        if time_ns[-1] < window.end_ns:
+            return None
+        before, inside = (
+            np.searchsorted(time_ns, window.start_ns, "right") - 1,
+            np.searchsorted(time_ns, window.start_ns),
+        )
+        until, after = np.searchsorted(time_ns, window.end_ns, "right") - 1, np.searchsorted(time_ns, window.end_ns)
+        # Counters are 0 at the trial's start.
+        most += int(counts[after] - (counts[before] if before >= 0 else 0))
+        fewest += max(int(counts[until] - counts[inside]), 0) if until >= 0 else 0
+    return fewest, most
+
+
 def wan_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
     """Return the payload received from other datacenters per second of the window, in bit/s, over all links.
 

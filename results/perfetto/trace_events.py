@@ -50,71 +50,71 @@ def json_text(value: Any) -> str:
 def thousandths_text(thousandths: Column) -> pa.StringArray:
     """Return integers divided by 1000 as text, with three decimals and no rounding. They must not be negative."""
     whole, rest = np.divmod(thousandths, 1000)
-    return _joined(_integers(whole), _DECIMALS.take(_column(rest)))
+    return joined(integers(whole), _DECIMALS.take(_column(rest)))
 
 
 def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, contended_ns: Column) -> pa.StringArray:
     """Return an ``X`` event for every span, which starts at ``at_ns``; contended ones carry ``contended_us``."""
     of_microbatch = spans.microbatch != NO_MICROBATCH
     of_request = spans.request != NO_REQUEST
-    microbatch, request = _integers(spans.microbatch), _integers(spans.request)
+    microbatch, request = integers(spans.microbatch), integers(spans.request)
     transfers = spans.kind.mapped(lambda kind: int(kind in _TRANSFERS)) == 1
-    return _joined(
+    return joined(
         '{"ph":"X","pid":',
-        _integers(process),
+        integers(process),
         ',"tid":',
-        _integers(thread),
+        integers(thread),
         ',"ts":',
         thousandths_text(at_ns),
         ',"dur":',
         thousandths_text(spans.end_ns - spans.start_ns),
         ',"name":"',
-        _chosen(spans.kind, lambda kind: json_text(_NAMES.get(kind, kind.replace("_", " ")))[1:-1]),
-        _chosen(spans.tensor, lambda tensor: json_text(f" {tensor}" if tensor else "")[1:-1]),
-        _if(of_microbatch, _joined(" ", microbatch)),
-        _if(of_request, _joined(" of request ", request)),
+        chosen(spans.kind, lambda kind: json_text(_NAMES.get(kind, kind.replace("_", " ")))[1:-1]),
+        chosen(spans.tensor, lambda tensor: json_text(f" {tensor}" if tensor else "")[1:-1]),
+        only_if(of_microbatch, joined(" ", microbatch)),
+        only_if(of_request, joined(" of request ", request)),
         '","cat":',
-        _chosen(spans.kind, lambda kind: json_text("compute" if kind in COMPUTE_KINDS else kind)),
+        chosen(spans.kind, lambda kind: json_text("compute" if kind in COMPUTE_KINDS else kind)),
         ',"args":{"pipeline":',
-        _integers(spans.pipeline),
+        integers(spans.pipeline),
         ',"stage":',
-        _integers(spans.stage),
+        integers(spans.stage),
         ',"iteration":',
-        _integers(spans.iteration),
-        _if(of_microbatch, _joined(',"microbatch":', microbatch)),
-        _if(of_request, _joined(',"request":', request)),
-        _if(spans.size_bytes != 0, _joined(',"bytes":', _integers(spans.size_bytes))),
-        _if(contended_ns != 0, _joined(',"contended_us":', thousandths_text(contended_ns))),
-        _if(transfers, _joined(',"peer":', _chosen(spans.peer, json_text))),
+        integers(spans.iteration),
+        only_if(of_microbatch, joined(',"microbatch":', microbatch)),
+        only_if(of_request, joined(',"request":', request)),
+        only_if(spans.size_bytes != 0, joined(',"bytes":', integers(spans.size_bytes))),
+        only_if(contended_ns != 0, joined(',"contended_us":', thousandths_text(contended_ns))),
+        only_if(transfers, joined(',"peer":', chosen(spans.peer, json_text))),
         "}},\n",
     )
 
 
 def flow_events(
-    flows: Flows, spans: Spans, process: Column, thread: Column, *, first_id: int, shift_ns: int
+    flows: Flows, names: Texts, process: Column, thread: Column, *, category: str, first_id: int, shift_ns: int
 ) -> list[pa.StringArray]:
-    """Return the beginnings of all arrows, then their ends; ids count up from ``first_id``.
+    """Return the beginnings of all arrows, then their ends; ids count up from ``first_id``, ``names`` are of the spans.
 
     The viewer must read a beginning before its end, since both may be at the same time.
     """
-    number = _integers(np.arange(first_id, first_id + len(flows.send), dtype=np.int64))
-    tensor = spans.tensor[flows.send]
+    number = integers(np.arange(first_id, first_id + len(flows.send), dtype=np.int64))
+    name = names[flows.send]
     ends = (
         ('{"ph":"s","id":', flows.send, flows.leaves_ns),
         ('{"ph":"f","bp":"e","id":', flows.receive, flows.arrives_ns),
     )
     return [
-        _joined(
+        joined(
             phase,
             number,
             ',"pid":',
-            _integers(process[rows]),
+            integers(process[rows]),
             ',"tid":',
-            _integers(thread[rows]),
+            integers(thread[rows]),
             ',"ts":',
             thousandths_text(times_ns + shift_ns),
-            ',"cat":"transfer","name":',
-            _chosen(tensor, json_text),
+            f',"cat":"{category}","name":',
+            chosen(name, json_text),
             "},\n",
         )
         for phase, rows, times_ns in ends
@@ -123,7 +123,7 @@ def flow_events(
 
 def counter_events(steps: Steps, process: int, name: str, shift_ns: int) -> pa.StringArray:
     """Return a ``C`` event for every step of a counter."""
-    return _joined(
+    return joined(
         f'{{"ph":"C","pid":{process},"ts":',
         thousandths_text(steps.time_ns + shift_ns),
         f',"name":{json_text(name)},"args":{{{json_text(steps.quantity.unit)}:',
@@ -132,22 +132,23 @@ def counter_events(steps: Steps, process: int, name: str, shift_ns: int) -> pa.S
     )
 
 
-def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
+def joined(*parts: pa.StringArray | str) -> pa.StringArray:
     """Concatenate texts row by row; a part that is a single text is repeated in every row."""
     # The function's stub accepts only columns, not single texts.
     join: Callable[..., pa.StringArray] = pc.binary_join_element_wise
     return join(*(_single(part) if isinstance(part, str) else part for part in (*parts, "")))
 
 
-def _integers(values: Column) -> pa.StringArray:
+def integers(values: Column) -> pa.StringArray:
+    """Return integers as text."""
     return cast("pa.StringArray", _column(values).cast(pa.string()))
 
 
-def _chosen(texts: Texts, written: Callable[[str], str]) -> pa.StringArray:
+def chosen(texts: Texts, written: Callable[[str], str]) -> pa.StringArray:
     """Return for every row the result of ``written`` for its text, which is called once per distinct text."""
     return _texts([written(value) for value in texts.values]).take(_column(texts.codes))
 
 
-def _if(condition: npt.NDArray[np.bool_], texts: pa.StringArray) -> pa.StringArray:
+def only_if(condition: npt.NDArray[np.bool_], texts: pa.StringArray) -> pa.StringArray:
     """Return the texts where the condition is true, and "" elsewhere."""
     return cast("pa.StringArray", pc.if_else(_column(condition.astype(np.int64)).cast(pa.bool_()), texts, _single("")))

@@ -15,11 +15,18 @@ from ground.atomic_write import written_whole
 from results.perfetto.contention import contention_of
 from results.perfetto.counters import gpu_steps, link_steps, tcp_steps
 from results.perfetto.flows import Flows, match_transfers
+from results.perfetto.program_events import (
+    flows_from_last,
+    inner_slices,
+    last_to_begin_of,
+    program_slices,
+    waiting_rows,
+)
 from results.perfetto.request_events import request_events, requests_of
 from results.perfetto.trace_events import counter_events, flow_events, json_text, slice_events
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_events import iteration_events, trial_event
-from results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, read_columns
+from results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, Texts, read_columns
 from results.reading.selection import (
     NoSuchTrialError,
     Selection,
@@ -32,6 +39,7 @@ from results.records.schema import SCHEMA_VERSION
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
 from results.records.trial_tables import GPU_SAMPLES_FILE, LINK_SAMPLES_FILE, SPANS_FILE, TCP_SAMPLES_FILE
+from results.text.span_text import kind_text
 
 GAP_SHARE = 0.05
 """The gap between a trial and the next one, as a share of the trial's length."""
@@ -113,7 +121,9 @@ class _Writer:
     def trial(self, trial: StoredTrial, iteration: int | None) -> None:
         """Write one trial. If ``iteration`` is given, write only that iteration, or nothing if the trial lacks it."""
         spans = read_columns(Spans, trial, SPANS_FILE)
-        self.iterations |= set(np.unique(spans.iteration).tolist())
+        of_trial = np.unique(spans.iteration).tolist()
+        profiled = frozenset(of_trial[max(len(of_trial) - (trial.profiled_iterations or 0), 0) :])
+        self.iterations |= set(of_trial)
         contended_ns = contention_of(spans, trial.settings)
         if iteration is not None:
             own = spans.iteration == iteration
@@ -132,14 +142,17 @@ class _Writer:
         begin_ns = min(int(times.min()) for times in moments if len(times))
         end_ns = max(int(times.max()) for times in moments if len(times))
         shift_ns = self._at_ns - begin_ns
-        iterations = iteration_events(spans, trial, self._tracks, shift_ns)
+        iterations = iteration_events(spans, trial, self._tracks, shift_ns, profiled)
         whole = trial_event(trial, self._tracks, self._at_ns, self._at_ns + end_ns - begin_ns)
         self._file.write("".join((whole, *iterations)).encode())
         self._count(trials=1, slices=1 + len(iterations) // 2)
         served = request_events(requests, self._tracks, begin_ns, end_ns, shift_ns)
         self._file.write("".join(served).encode())
         self._count(slices=len(served) // 2)
-        self._spans(spans, contended_ns, shift_ns)
+        if trial.program is None:
+            self._spans(spans, contended_ns, shift_ns)
+        else:
+            self._spans_of_program(spans, shift_ns)
         counters = link_steps(links, begin_ns, end_ns), tcp_steps(states, begin_ns, end_ns)
         for steps in (*chain(*counters), *gpu_steps(samples, begin_ns, end_ns)):
             track = self._tracks.counter(steps.scope, steps.source, steps.destination, steps.quantity)
@@ -153,10 +166,30 @@ class _Writer:
             at_ns = spans.start_ns[piece] + shift_ns
             self._write(slice_events(spans[piece], process[piece], thread[piece], at_ns, contended_ns[piece]))
         self._count(slices=len(spans))
-        flows = match_transfers(spans)
+        self._flows(match_transfers(spans), spans.tensor, process, thread, category="transfer", shift_ns=shift_ns)
+
+    def _spans_of_program(self, spans: Spans, shift_ns: int) -> None:
+        process, thread = self._tracks.of_spans(spans, of_program=True)
+        last = last_to_begin_of(spans)
+        for piece in _pieces(len(spans)):
+            rows = np.arange(len(spans))[piece]
+            waiting = waiting_rows(spans, last, rows)
+            self._write(
+                program_slices(spans, rows, process, thread, last=last, shift_ns=shift_ns),
+                *inner_slices(spans, waiting, process, thread, last=last, shift_ns=shift_ns),
+            )
+            self._count(slices=len(rows) + 2 * len(waiting))
+        flows = flows_from_last(spans, last)
+        names = Texts(spans.kind.codes, tuple(map(kind_text, spans.kind.values)))
+        self._flows(flows, names, process, thread, category="collective", shift_ns=shift_ns)
+
+    def _flows(
+        self, flows: Flows, names: Texts, process: Column, thread: Column, *, category: str, shift_ns: int
+    ) -> None:
         for piece in _pieces(len(flows.send)):
             own = Flows(*(column[piece] for column in flows))
-            self._write(*flow_events(own, spans, process, thread, first_id=self.counts.flows + 1, shift_ns=shift_ns))
+            first = self.counts.flows + 1
+            self._write(*flow_events(own, names, process, thread, category=category, first_id=first, shift_ns=shift_ns))
             self._count(flows=len(own.send))
 
     def _count(self, **more: int) -> None:

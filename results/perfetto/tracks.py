@@ -12,22 +12,28 @@ from results.perfetto.lanes import assign_lanes
 from results.perfetto.trial_tables import Spans
 from results.records.run_store import RunError
 from results.records.span_columns import Column
-from results.records.span_log import PREFILL
+from results.records.span_log import COLLECTIVE_KINDS, ITERATION, PREFILL
 
 
 class Group(IntEnum):
-    """The groups of threads of one GPU, from top to bottom."""
+    """The groups of threads of one GPU, and after them those of one rank of a program, from top to bottom."""
 
     GPU = 0
     PREFILL = 1
     ALL_REDUCE = 2
     SENDS = 3
     RECEIVES = 4
+    ITERATIONS = 5
+    RANK = 6
+    COLLECTIVES = 7
+    SENDS_OF_RANK = 8
+    RECEIVES_OF_RANK = 9
 
 
 _FIRST_THREAD = 100_000
 _GROUP = 10_000
-"""Thread numbers are spaced by ``_FIRST_THREAD`` per GPU and by ``_GROUP``, the most lanes of a group, per group."""
+"""Thread numbers are spaced by ``_FIRST_THREAD`` per GPU, or rank of a program, and by ``_GROUP``, the most lanes of a
+group, per group."""
 
 _PROCESS = 2**32
 """More than any number of a thread."""
@@ -38,6 +44,16 @@ _LANE_NAMES = {
     Group.ALL_REDUCE: "all-reduces",
     Group.SENDS: "sends",
     Group.RECEIVES: "receives",
+    Group.ITERATIONS: "iterations",
+    Group.COLLECTIVES: "collectives",
+    Group.SENDS_OF_RANK: "sends",
+    Group.RECEIVES_OF_RANK: "receives",
+}
+_OF_RANK = {
+    ITERATION: Group.ITERATIONS,
+    **dict.fromkeys(COLLECTIVE_KINDS, Group.COLLECTIVES),
+    "send": Group.SENDS_OF_RANK,
+    "receive": Group.RECEIVES_OF_RANK,
 }
 
 
@@ -59,14 +75,18 @@ class Tracks:
         self.trials, self.links, self.node_pairs = (next(self._processes) for _ in range(3))
         self.trial_thread = _FIRST_THREAD
 
-    def of_spans(self, spans: Spans) -> tuple[Column, Column]:
+    def of_spans(self, spans: Spans, *, of_program: bool = False) -> tuple[Column, Column]:
         """Return process and thread of every span, such that no two spans on one thread overlap.
 
-        Raise RunError if a group of threads would need more than ``_GROUP`` lanes.
+        GPUs have threads of their own, or ranks if the spans are ``of_program``. Raise RunError if a group of threads
+        would need more than ``_GROUP`` lanes.
         """
         process = self._of_hosts(spans)
-        group = _groups(spans, process)
-        thread = _FIRST_THREAD * (spans.gpu + 1) + _GROUP * group
+        owner = spans.rank if of_program else spans.gpu
+        group = (
+            spans.kind.mapped(lambda kind: _OF_RANK.get(kind, Group.RANK)) if of_program else _groups(spans, process)
+        )
+        thread = _FIRST_THREAD * (owner + 1) + _GROUP * group
         lane = assign_lanes(process * _PROCESS + thread, spans.start_ns, spans.end_ns)
         if lane.max(initial=0) >= _GROUP:
             raise RunError(
@@ -76,7 +96,7 @@ class Tracks:
         _, first = np.unique(process * _PROCESS + thread, return_index=True)
         for row in first:
             key = (int(process[row]), int(thread[row]))
-            self._threads[key] = _thread_name(int(spans.gpu[row]), Group(int(group[row])), int(lane[row]))
+            self._threads[key] = _thread_name(int(owner[row]), Group(int(group[row])), int(lane[row]))
         return process, thread
 
     def _of_hosts(self, spans: Spans) -> Column:
@@ -148,10 +168,11 @@ class Tracks:
             yield from _named("thread", process, thread, name, position)
 
 
-def _thread_name(gpu: int, group: Group, lane: int) -> str:
-    if group:
-        return f"GPU {gpu} {_LANE_NAMES[group]} {lane + 1}"
-    return f"GPU {gpu} ({lane + 1})" if lane else f"GPU {gpu}"
+def _thread_name(owner: int, group: Group, lane: int) -> str:
+    name = f"rank {owner}" if group in {*_OF_RANK.values(), Group.RANK} else f"GPU {owner}"
+    if group in _LANE_NAMES:
+        return f"{name} {_LANE_NAMES[group]} {lane + 1}"
+    return f"{name} ({lane + 1})" if lane else name
 
 
 def _groups(spans: Spans, process: Column) -> Column:

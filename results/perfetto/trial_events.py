@@ -1,6 +1,6 @@
 """Draw the process at the top of a trace: each trial and its iterations."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from results.perfetto.trace_events import json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_tables import Spans
 from results.reading.stored_trial import StoredTrial
-from results.records.span_log import COMPUTE_KINDS
+from results.records.span_log import COMPUTE_KINDS, ITERATION
 
 _WORK = (*COMPUTE_KINDS, "all_reduce")
 
@@ -25,18 +25,23 @@ def trial_event(trial: StoredTrial, tracks: Tracks, begin_ns: int, end_ns: int) 
     )
 
 
-def iteration_events(spans: Spans, trial: StoredTrial, tracks: Tracks, shift_ns: int) -> list[str]:
-    """Return the async events of all iterations, one line each.
+def iteration_events(
+    spans: Spans, trial: StoredTrial, tracks: Tracks, shift_ns: int, profiled: Set[int] = frozenset()
+) -> list[str]:
+    """Return the async events of all iterations, one line each; ``profiled`` are those that a profiler recorded.
 
     A begin and an end event make a slice. An iteration lasts from the start of its first computation or all-reduce to
-    the end of its last one. Iterations may overlap; those that do not overlap share an id, and a slice around them that
+    the end of its last one; of a program, whose ranks state it, from the last rank's begin to the last one's end.
+    Iterations may overlap; those that do not overlap share an id, and a slice around them that
     gives the track its name.
     """
-    work = spans[spans.kind.mapped(lambda kind: int(kind in _WORK)) == 1]
+    of_program = trial.program is not None
+    kinds = (ITERATION,) if of_program else _WORK
+    work = spans[spans.kind.mapped(lambda kind: int(kind in kinds)) == 1]
     iterations, position = np.unique(work.iteration, return_inverse=True)
-    start_ns = np.full(len(iterations), np.iinfo(np.int64).max)
+    start_ns = np.full(len(iterations), np.iinfo(np.int64).min if of_program else np.iinfo(np.int64).max)
     end_ns = np.full(len(iterations), np.iinfo(np.int64).min)
-    np.minimum.at(start_ns, position, work.start_ns)
+    (np.maximum if of_program else np.minimum).at(start_ns, position, work.start_ns)
     np.maximum.at(end_ns, position, work.end_ns)
     lanes = assign_lanes(np.zeros(len(iterations), np.int64), start_ns, end_ns)
     warmup = int(trial.settings.get("warmup_iterations") or 0)
@@ -51,9 +56,12 @@ def iteration_events(spans: Spans, trial: StoredTrial, tracks: Tracks, shift_ns:
         own = np.flatnonzero(lanes == lane)[np.argsort(start_ns[lanes == lane])].tolist()
         emit("b", lane, int(start_ns[own[0]]), "iterations", {})
         for each in own:
-            about = {"iteration": int(iterations[each]), "measured": bool(iterations[each] >= warmup)}
+            number = int(iterations[each])
+            about = {"iteration": number, "measured": number >= warmup and number not in profiled}
+            if of_program:
+                about["profiled"] = number in profiled
             for phase, time_ns in (("b", int(start_ns[each])), ("e", int(end_ns[each]))):
-                emit(phase, lane, time_ns, f"iteration {iterations[each]}", about)
+                emit(phase, lane, time_ns, f"iteration {number}", about)
         emit("e", lane, int(end_ns[own[-1]]), "iterations", {})
     return events
 

@@ -39,6 +39,7 @@ class Texts:
 class Spans:
     """The spans of one trial: those columns of ``results.records.schema.SPANS`` that a trace shows."""
 
+    rank: Column
     host: Texts
     datacenter: Texts
     gpu: Column

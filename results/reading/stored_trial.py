@@ -47,6 +47,17 @@ class StoredTrial:
         return swept_values(self.manifest, self.point)
 
     @property
+    def program(self) -> Mapping[str, Any] | None:
+        """What its trial.json says about the user's program that ran; None if a schedule ran."""
+        program: Mapping[str, Any] | None = self.facts.get("program")
+        return program
+
+    @property
+    def profiled_iterations(self) -> int | None:
+        """How many of its last iterations a profiler recorded; None if a schedule ran, which needs no profiler."""
+        return None if self.program is None else int(self.facts.get("profiled_iterations") or 0)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The manifest, with what holds for this trial alone in its place."""
         return {**self.manifest, **self.facts}

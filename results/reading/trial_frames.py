@@ -27,5 +27,5 @@ def measured_window(run: Run, trial: StoredTrial, spans: pd.DataFrame) -> Window
     """Return the window in which a trial's GPU time is measured, None if there is none. ``spans`` are the trial's."""
     if spans.empty:
         return None
-    windows, profiled = metrics.iteration_windows(spans), trial.facts.get("profiled_iterations")
-    return metrics.measured_window(windows, warmup_iterations(run, trial), profiled)
+    windows = metrics.iteration_windows(spans)
+    return metrics.measured_window(windows, warmup_iterations(run, trial), trial.profiled_iterations)

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
 from results import metrics
-from results.metrics import IDLE_CAUSES
+from results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Window
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
 from results.reading.trial_frames import measured_window, rows_of_trial
@@ -12,14 +14,18 @@ from results.records.span_log import PREFILL
 
 TRAINING = "training"
 PARTS = (TRAINING, PREFILL, *IDLE_CAUSES)
+"""The parts of the GPU time of a schedule."""
+PROGRAM_IDLE_CAUSES = (COLLECTIVE, TRANSFER, OTHER)
+PARTS_OF_PROGRAM = (TRAINING, *PROGRAM_IDLE_CAUSES)
+"""The parts of the GPU time of a user's program, of which neither stages nor microbatches are known."""
 
 
 @dataclass(frozen=True)
 class GpuTimeShares:
     """The GPU time of one variant in one sweep point, summed over its training GPUs and repeats.
 
-    ``parts_ns`` has the nanoseconds of each of ``PARTS``. They add up to ``total_ns``: the number of GPUs times the
-    measured window, summed over repeats.
+    ``parts_ns`` has the nanoseconds of each of ``PARTS``, or of ``PARTS_OF_PROGRAM``. They add up to ``total_ns``: the
+    number of GPUs times the measured window, summed over repeats. Of a program's GPUs those count that were profiled.
     """
 
     run: str
@@ -35,8 +41,8 @@ class GpuTimeShares:
         return self.total_ns - self.parts_ns[TRAINING]
 
     def share(self, part: str) -> float:
-        """Return a part's share of ``total_ns``, a fraction."""
-        return self.parts_ns[part] / self.total_ns
+        """Return a part's share of ``total_ns``, a fraction; 0 for a part that these GPUs cannot have."""
+        return self.parts_ns.get(part, 0) / self.total_ns
 
 
 def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = None) -> list[GpuTimeShares]:
@@ -52,12 +58,28 @@ def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = No
         window = measured_window(run, trial, spans)
         if window is None or not window.length_ns:
             continue
-        sums = parts_ns.setdefault((trial.point, trial.variant), dict.fromkeys(PARTS, 0))
-        sums[TRAINING] += int(metrics.gpu_busy(spans, window)["busy_ns"].sum())
-        sums[PREFILL] += int(metrics.prefill_ns(spans, window).sum())
-        for cause, idle_ns in metrics.idle_causes(spans, window).sum().items():
-            sums[str(cause)] += int(idle_ns)
+        found = _of_schedule(spans, window) if trial.program is None else _of_program(spans, window)
+        sums = parts_ns.setdefault((trial.point, trial.variant), dict.fromkeys(found, 0))
+        for part, part_ns in found.items():
+            sums[part] += part_ns
     return [
         GpuTimeShares(label, point, swept_values(run.manifest, point), variant, sums, sum(sums.values()))
         for (point, variant), sums in parts_ns.items()
+        if any(sums.values())
     ]
+
+
+def _of_schedule(spans: pd.DataFrame, window: Window) -> dict[str, int]:
+    return {
+        TRAINING: int(metrics.gpu_busy(spans, window)["busy_ns"].sum()),
+        PREFILL: int(metrics.prefill_ns(spans, window).sum()),
+        **{str(cause): int(idle_ns) for cause, idle_ns in metrics.idle_causes(spans, window).sum().items()},
+    }
+
+
+def _of_program(spans: pd.DataFrame, window: Window) -> dict[str, int]:
+    parts = metrics.program_parts(spans, window)
+    return {
+        TRAINING: int(metrics.program_busy(parts)["busy_ns"].sum()),
+        **{cause: int(parts[cause].sum()) for cause in PROGRAM_IDLE_CAUSES},
+    }

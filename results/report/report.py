@@ -21,6 +21,7 @@ from results.report.device_table import DeviceTable, device_table
 from results.report.page_templates import page_environment
 from results.report.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
 from results.report.prefill.prefill_section import prefill_of, prefill_section
+from results.report.programs.program_section import ProgramSection, program_section
 from results.report.report_charts import ReportCharts, report_charts
 from results.text import number_text
 from results.text.number_text import count_text, percent_text
@@ -45,6 +46,7 @@ class _Section:
     warnings: Sequence[str]
     total_wan_bytes: int | None
     charts: Sequence[Chart]
+    programs: ProgramSection | None
     plans: PlanTable | None
     devices: DeviceTable | None
     calibration: CalibrationTable | None
@@ -172,6 +174,7 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         warnings=[*warnings(run), *cut_warnings(run), *plan_warnings(plans)],
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
         charts=charts.own[label],
+        programs=program_section(run),
         plans=plan_table(plans),
         devices=device_table(run),
         calibration=calibration_table(run),

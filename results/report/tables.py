@@ -11,7 +11,7 @@ from results.metrics import IDLE_CAUSES
 from results.reading.run import Run
 from results.reading.run_labels import run_labels
 from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
-from results.report.gpu_time_shares import PARTS, GpuTimeShares, gpu_time_shares
+from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
 from results.report.prefill.prefill_section import prefill_of
 from results.report.prefill.prefill_service import PrefillRow
 from results.report.prefill.prefill_tables import impact_records, prefill_figures, prefill_markdown, prefill_records
@@ -30,8 +30,6 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet takes a text cell that starts with one of these for a formula."""
 
 FORMATS = ("csv", "md", "json")
-
-_SHARES = tuple(f"{'idle_' if part in IDLE_CAUSES else ''}{part}_fraction" for part in PARTS)
 
 
 def table_text(runs: Sequence[Run], form: str) -> str:
@@ -60,6 +58,9 @@ def _records(
 ) -> list[dict[str, Any]]:
     prefill_of_row = {(each.run, each.point, each.variant): each for each in prefill}
     shares_of = {(each.run, each.point, each.variant): each for each in shares}
+    # Leave out the columns that only programs have if there are none.
+    of_programs = any(part in each.parts_ns for each in shares for part in PROGRAM_IDLE_CAUSES)
+    parts = (*PARTS, *(PROGRAM_IDLE_CAUSES if of_programs else ()))
     records = []
     for row in rows:
         low_s, high_s = row.interval_s or (None, None)
@@ -88,11 +89,16 @@ def _records(
             "not_modelled": list(row.not_modelled),
         }
         own = shares_of.get((row.run, row.point, row.variant))
-        parts = [own.share(part) if own else None for part in PARTS]
+        fractions = {_fraction(part): own.share(part) if own and part in own.parts_ns else None for part in parts}
         # Leave out the prefill columns if all of them would be empty.
         served = prefill_figures(prefill_of_row.get((row.run, row.point, row.variant))) if prefill else {}
-        records.append({"swept": dict(row.values), **figures, **dict(zip(_SHARES, parts, strict=True)), **served})
+        records.append({"swept": dict(row.values), **figures, **fractions, **served})
     return records
+
+
+def _fraction(part: str) -> str:
+    """Return the name of the column of a part's share of the GPU time."""
+    return f"{'idle_' if part in (*IDLE_CAUSES, *PROGRAM_IDLE_CAUSES) else ''}{part}_fraction"
 
 
 def _count(value: float | None) -> float | int | None:

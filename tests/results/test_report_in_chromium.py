@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from results.report.report import write_report
+from tests.support.results.programs import ProgramOnPaper, program_run
 
 BuildRun = Callable[..., Path]
 CHROMIUM = "/usr/bin/chromium"
@@ -134,6 +135,18 @@ def hostile(build_run: BuildRun, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    path = tmp_path / "programs.html"
+    papers = {
+        "ddp": ProgramOnPaper(),
+        HOSTILE_VARIANTS[0]: ProgramOnPaper(profiled=2),
+        "unprofiled": ProgramOnPaper(profiled=0),
+    }
+    write_report([program_run(tmp_path / "runs", papers)], path)
+    return path
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_one_run_has_its_tables_and_figures_and_asks_for_nothing(
     browser: Browser, build_run: BuildRun, tmp_path: Path, width: int
@@ -188,8 +201,20 @@ def test_prefill_has_its_tables_and_its_figure(browser: Browser, served: Path, w
     assert cut_off(shown.page) == []
 
 
-def test_every_word_of_a_picture_lies_within_it(browser: Browser, hostile: Path, several: Path, served: Path) -> None:
-    for report in (hostile, several, served):
+@pytest.mark.parametrize("width", WIDTHS)
+def test_programs_have_their_tables_and_stay_within_the_page(browser: Browser, programs: Path, width: int) -> None:
+    shown = opened(browser, programs, width)
+    assert (shown.complaints, shown.requests) == ([], [])
+    assert shown.page.locator("table.program").count() == 2
+    assert shown.page.locator("table.program").first.get_by_text("rank 2 on south-0", exact=True).first.is_visible()
+    assert overflow_px(shown.page) <= 0
+    assert cut_off(shown.page) == []
+
+
+def test_every_word_of_a_picture_lies_within_it(
+    browser: Browser, hostile: Path, several: Path, served: Path, programs: Path
+) -> None:
+    for report in (hostile, several, served, programs):
         for width in WIDTHS:
             outside = opened(browser, report, width).page.evaluate(
                 """[...document.querySelectorAll('.drawing svg[role=img]')].flatMap(svg => {

@@ -76,7 +76,7 @@ def summarize(
         without = simulated_without(manifest, trial.point)
         settings = trial.settings
         load = MachineLoad.of(trial.facts)
-        figures = _figures(settings, spans_of.get(trial.id, spans[:0]), samples_of.get(trial.id, link_samples[:0]))
+        figures = _figures(trial, spans_of.get(trial.id, spans[:0]), samples_of.get(trial.id, link_samples[:0]))
         rows.append(
             {
                 "sweep_point": trial.point,
@@ -100,25 +100,35 @@ def summarize(
     return pd.concat([figures_of_all[[first]], swept, figures_of_all[others]], axis="columns")
 
 
-def _figures(settings: Mapping[str, Any], spans: pd.DataFrame, link_samples: pd.DataFrame) -> dict[str, Any]:
-    warmup, profiled = int(settings.get("warmup_iterations") or 0), settings.get("profiled_iterations")
+def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame) -> dict[str, Any]:
+    warmup = int(trial.settings.get("warmup_iterations") or 0)
     windows = metrics.iteration_windows(spans)
-    window = metrics.measured_window(windows, warmup, profiled)
-    times_s = metrics.iteration_times_s(windows, warmup, profiled)
+    window = metrics.measured_window(windows, warmup, trial.profiled_iterations)
+    times_s = metrics.iteration_times_s(windows, warmup, trial.profiled_iterations)
     time_s = metrics.iteration_time_s(times_s)
-    alone, with_prefill = (
-        None if window is None else metrics.gpu_utilization(metrics.gpu_busy(spans, window, with_prefill=asked))
-        for asked in (False, True)
-    )
+    alone, with_prefill = (None, None) if window is None else _utilizations(trial, spans, window)
+    # A program says itself how many tokens it trains on, and how much of its traffic is payload is not known.
+    own = trial.settings if trial.program is None else trial.facts
     return {
         "iteration_time_s": time_s,
         "iteration_times_s": times_s,
         "gpu_utilization": alone,
         "gpu_utilization_with_prefill": with_prefill,
         "wan_bytes": metrics.wan_bytes(spans, link_samples),
-        "wan_goodput_bps": None if window is None else metrics.wan_goodput_bps(spans, window),
-        "tokens_per_s": metrics.tokens_per_s(settings.get("tokens_per_iteration"), time_s),
+        "wan_goodput_bps": metrics.wan_goodput_bps(spans, window) if window and trial.program is None else None,
+        "tokens_per_s": metrics.tokens_per_s(own.get("tokens_per_iteration"), time_s),
     }
+
+
+def _utilizations(trial: StoredTrial, spans: pd.DataFrame, window: metrics.Window) -> tuple[float | None, float | None]:
+    """Return the utilization of the trial's GPUs without prefill and with it."""
+    if trial.program is not None:
+        utilization = metrics.gpu_utilization(metrics.program_busy(metrics.program_parts(spans, window)))
+        return utilization, utilization
+    alone, with_prefill = (
+        metrics.gpu_utilization(metrics.gpu_busy(spans, window, with_prefill=asked)) for asked in (False, True)
+    )
+    return alone, with_prefill
 
 
 def summary_rows(summary: pd.DataFrame) -> list[dict[str, Any]]:

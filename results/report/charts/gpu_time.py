@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.transforms import blended_transform_factory
 
-from results.metrics import IDLE_CAUSES
+from results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER
 from results.reading.summaries.headline import point_text
-from results.records.span_log import PREFILL
+from results.records.span_log import ALL_REDUCE, PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import (
@@ -24,7 +24,7 @@ from results.report.charts.drawing.colours import (
 )
 from results.report.charts.drawing.fitted_text import line_count, wrapped
 from results.report.charts.drawing.hatching import hatched, outline
-from results.report.gpu_time_shares import PARTS, TRAINING, GpuTimeShares
+from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, TRAINING, GpuTimeShares
 from results.text.number_text import list_text, percent_text
 
 MAX_BARS = 48
@@ -41,6 +41,10 @@ _STYLES = {
     "all_reduce": Style(LIGHT_PURPLE, hatch=".", hatch_colour=GREY),
     "schedule": Style("#8C8C8C", hatch="-"),
     "fill_drain": Style("#DDDDDD"),
+    # A schedule's all-reduce is a collective: in a chart that has both, they are one colour and one entry.
+    COLLECTIVE: Style(LIGHT_PURPLE, hatch=".", hatch_colour=GREY),
+    TRANSFER: Style("#DDE8C4", hatch="/", hatch_colour=GREY),
+    OTHER: Style("#C4C4C4", hatch="\\"),
 }
 PART_NAMES = {
     "training": "training",
@@ -51,7 +55,11 @@ PART_NAMES = {
     "all_reduce": "idle: during the all-reduce",
     "schedule": "idle: held by the schedule",
     "fill_drain": "idle: pipeline fill and drain",
+    COLLECTIVE: "idle: in collectives",
+    TRANSFER: "idle: in sends and receives",
+    OTHER: "idle: other (Python, launching, data)",
 }
+_DRAWN = (*PARTS, *PROGRAM_IDLE_CAUSES)
 _BAR, _GROUP_GAP, _LABEL_GAP = 22, 26, 4
 _PERCENT_PX, _NARROW_PERCENT_PX = 7.0, 2.3
 """The approximate width of one per cent in pixels, which determines the slant of hatches."""
@@ -75,8 +83,9 @@ def gpu_time_chart(shares: Sequence[GpuTimeShares], all_points: int, salt: str) 
         groups.setdefault(point_text(each.values), []).append(each)
     for own in groups.values():
         own.sort(key=lambda each: (variants.index(each.variant), runs.index(each.run)))
-    parts = [part for part in PARTS if any(each.parts_ns[part] for each in shares)]
-    legend = tuple(LegendEntry(PART_NAMES[part], _STYLES[part]) for part in parts)
+    parts = [part for part in _DRAWN if any(each.share(part) for each in shares)]
+    named = [part for part in parts if part != ALL_REDUCE or COLLECTIVE not in parts]
+    legend = tuple(LegendEntry(PART_NAMES[part], _STYLES[part]) for part in named)
 
     def paint(figure: Figure, layout: Layout) -> float:
         return _paint(figure, groups, parts, len(runs) > 1, layout)
@@ -158,7 +167,7 @@ def _reading(groups: Mapping[str, Sequence[GpuTimeShares]], several: bool) -> st
         named = {by_training[0].variant, by_training[-1].variant}
         chosen = [each for each in last if each.variant in named]
     for each in chosen:
-        cause = max(IDLE_CAUSES, key=each.share)
+        cause = max((*IDLE_CAUSES, *PROGRAM_IDLE_CAUSES), key=each.share)
         why = PART_NAMES[cause].removeprefix("idle: ")
         idle = f" and idled most, {percent_text(each.share(cause))}, {why}" if each.share(cause) and not several else ""
         filled = f", prefilled for {percent_text(each.share(PREFILL))}" if each.share(PREFILL) else ""

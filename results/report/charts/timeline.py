@@ -1,7 +1,7 @@
 """Draw the activity of every GPU during one measured iteration of each variant."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -12,27 +12,40 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 
 from results import metrics
-from results.metrics import Window
+from results.metrics import COMPUTE, OPTIMIZER, RankTime, Window
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import rows_of_trial, warmup_iterations
-from results.records.span_log import PREFILL
+from results.records.span_log import ITERATION, PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
-from results.report.charts.drawing.colours import COMPUTE_COLOURS, PREFILL_COLOUR, TRANSFER_COLOURS, Style, Styles
-from results.report.charts.drawing.fitted_text import text_width_pt, wrapped
+from results.report.charts.drawing.colours import (
+    COLLECTIVE_COLOURS,
+    COMPUTE_COLOURS,
+    GREY,
+    PREFILL_COLOUR,
+    TRANSFER_COLOURS,
+    Style,
+    Styles,
+)
+from results.report.charts.drawing.fitted_text import wrapped
 from results.report.charts.drawing.representative import closest_to_median, representative_point, typical_trial
-from results.text.number_text import list_text, percent_text, seconds_text, visible
+from results.report.charts.timeline_rows import (
+    HEADING_ROWS,
+    LABEL_SHARE,
+    MAX_GPUS,
+    gpu_rows,
+    places,
+    rank_rows,
+    row_labels,
+)
+from results.text.number_text import list_text, percent_text, seconds_text
+from results.text.span_text import kind_text
 
-MAX_GPUS = 24
 MAX_SCALE_RATIO = 5
 MAX_POINTS_UNSAID = 9
 """For more sweep points than this, the reading states that only one is drawn; for fewer the table shows it."""
-LABEL_SHARE = 0.25
-"""The share of a picture's width that a GPU's label may take. A longer one gives only the host's number."""
-HEADING_ROWS = 0.7
-"""The height of a datacenter's name above its GPUs, as a share of a GPU's row."""
 MAX_SPANS = 24_000
 """The most spans in all pictures of a report; of more, spans that lie close together are drawn as one."""
 MERGED_BELOW = 2_000
@@ -43,16 +56,15 @@ _LANES = {
     **dict.fromkeys(COMPUTE_COLOURS, (0.04, 0.62)),
     # Lower than training, so that the two can be distinguished without colours.
     PREFILL: (0.26, 0.62),
-    "all_reduce": (0.68, 0.94),
+    **dict.fromkeys(("all_reduce", *COLLECTIVE_COLOURS), (0.68, 0.94)),
     "send": (0.68, 0.80),
     "receive": (0.82, 0.94),
 }
-_COLOURS = {**COMPUTE_COLOURS, PREFILL: PREFILL_COLOUR, **TRANSFER_COLOURS}
+_COLOURS = {**COMPUTE_COLOURS, PREFILL: PREFILL_COLOUR, **TRANSFER_COLOURS, **COLLECTIVE_COLOURS}
 _NAMES = {
     "backward_input": "backward (input)",
     "backward_weight": "backward (weights)",
     PREFILL: "prefill (lower)",
-    "all_reduce": "all-reduce",
     "send": "sending",
     "receive": "receiving",
 }
@@ -60,12 +72,29 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class _Iteration:
-    """One iteration of one trial: its window, its spans, and all prefill spans during the window."""
+    """One iteration of one trial: its window, its spans, and all prefill spans during the window.
+
+    ``rows`` are the GPUs or ranks that are drawn. ``ranks`` are the times of all ranks of a program by rank; it is
+    empty for a schedule, whose GPUs have no iterations of their own.
+    """
 
     trial: StoredTrial
     iteration: int
     spans: pd.DataFrame
     window: Window
+    rows: pd.DataFrame
+    ranks: Mapping[int, RankTime] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The variant and the iteration's number."""
+        profiled = ", profiled" if self.ranks else ""
+        return f"{self.trial.variant}, iteration {self.iteration}{profiled}"
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs, or of a program's ranks, drawn or not."""
+        return len(self.ranks) or len(self.spans[["host", "gpu"]].drop_duplicates())
 
 
 def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spans: int = MAX_SPANS) -> Chart | None:
@@ -75,6 +104,7 @@ def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spa
     """
     point = representative_point(run)
     found = [_typical_iteration(run, point, variant) for variant in run.variants] if point is not None else []
+    unprofiled = [] if point is None else _unprofiled(run, point)
     iterations = [iteration for iteration in found if iteration is not None]
     if point is None or not iterations:
         return None
@@ -83,24 +113,29 @@ def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spa
     drawings: list[Drawing] = []
     merged_ns = 0.0
     for position, iteration in enumerate(iterations):
-        rows = _rows(iteration.spans)
+        rows = iteration.rows
         until_ns = longest_ns if shared else iteration.window.length_ns
         spans, closer_ns = _drawn(iteration.spans, rows, until_ns, max_spans // len(iterations))
         merged_ns = max(merged_ns, closer_ns)
 
-        painter = partial(_paint, spans=spans, window=iteration.window, rows=rows, until_ns=until_ns)
+        painter = partial(_paint, spans=spans, iteration=iteration, until_ns=until_ns)
         variant = iteration.trial.variant
         description = f"Timeline of iteration {iteration.iteration} of {variant}"
-        heading = LegendEntry(f"{variant}, iteration {iteration.iteration}", styles.variants[variant])
+        heading = LegendEntry(iteration.title, styles.variants[variant])
         drawings.append(Drawing(description, f"{salt}-timeline-{position}", painter, heading, variant))
     kinds = set().union(*(iteration.spans["kind"].unique() for iteration in iterations))
     legend = (
-        *(LegendEntry(_NAMES.get(kind, kind), Style(_COLOURS[kind])) for kind in _COLOURS if kind in kinds),
+        *(
+            LegendEntry(_NAMES.get(kind) or kind_text(kind), Style(_COLOURS[kind]))
+            for kind in _COLOURS
+            if kind in kinds
+        ),
         LegendEntry("idle", Style(IDLE_COLOUR)),
     )
     where = point_text(swept_values(run.manifest, point))
     of = f" of {label}" if label else ""
-    title = f"One iteration{of}, GPU by GPU" + (f", at {where}" if where else "")
+    unit = "GPU by GPU" if any(not iteration.ranks for iteration in iterations) else "rank by rank"
+    title = f"One iteration{of}, {unit}" + (f", at {where}" if where else "")
     points = len({trial.point for trial in run.trials})
     only = f" Only this one of the {points} sweep points is drawn." if points > MAX_POINTS_UNSAID else ""
     return Chart(
@@ -108,7 +143,7 @@ def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spa
         title,
         legend,
         tuple(drawings),
-        _reading(iterations, shared, merged_ns) + only,
+        _reading(iterations, shared, merged_ns, unprofiled) + only,
     )
 
 
@@ -117,6 +152,8 @@ def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
     if trial is None:
         return None
     own = rows_of_trial(run.spans, trial)
+    if trial.program is not None:
+        return _iteration_of_program(trial, own)
     windows = metrics.iteration_windows(own)
     measured = windows[windows.index >= warmup_iterations(run, trial)]
     iteration = int(measured.index[closest_to_median(measured["end_ns"] - measured["start_ns"])])
@@ -125,21 +162,30 @@ def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
     # Prefill belongs to no iteration: draw all prefill during the window, whatever its iteration number.
     overlapping = (own["start_ns"].to_numpy() < window.end_ns) & (own["end_ns"].to_numpy() > window.start_ns)
     chosen = np.where(prefill, overlapping, own["iteration"].to_numpy() == iteration)
-    return _Iteration(trial, iteration, own[chosen], window)
+    return _Iteration(trial, iteration, own[chosen], window, gpu_rows(own[chosen]))
 
 
-def _rows(spans: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per GPU, datacenters in the order of their first stage; ``row`` counts from the top.
+def _iteration_of_program(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration | None:
+    """Return the typical one of the iterations that a profiler recorded, from its first edge to its last, or None."""
+    windows = metrics.iteration_windows(spans)
+    profiled = windows.loc[metrics.profiled_iterations(spans, trial.profiled_iterations)]
+    if profiled.empty:
+        return None
+    iteration = int(profiled.index[closest_to_median(profiled["end_ns"] - profiled["start_ns"])])
+    own = spans[(spans["iteration"] == iteration).to_numpy(bool)]
+    times = metrics.rank_times(own, np.array([iteration]))
+    ranks = {each.rank: each for each in times if each.parts_ns is not None}
+    if not ranks:
+        return None
+    own = own[own["rank"].isin(ranks) & (own["kind"] != ITERATION)]
+    window = Window(min(each.start_ns for each in ranks.values()), max(each.end_ns for each in ranks.values()))
+    return _Iteration(trial, iteration, own, window, rank_rows(own), ranks)
 
-    GPUs of a pool, which have no stage, come after the other GPUs of their datacenter.
-    """
-    gpus = spans.groupby(["datacenter", "host", "gpu"], as_index=False).agg(
-        stage=("stage", "min"), pipeline=("pipeline", "min")
-    )
-    gpus.loc[gpus["stage"] < 0, ["pipeline", "stage"]] = np.iinfo(np.int32).max
-    gpus["first_stage"] = gpus.groupby("datacenter")["stage"].transform("min")
-    gpus = gpus.sort_values(["first_stage", "datacenter", "pipeline", "stage", "host", "gpu"], ignore_index=True)
-    return gpus.assign(row=range(len(gpus)))[:MAX_GPUS]
+
+def _unprofiled(run: Run, point: int) -> list[str]:
+    """Return the variants whose programs ran at this point without a profiler."""
+    trials = (trial for trial in run.trials if trial.point == point and trial.profiled_iterations == 0)
+    return list(dict.fromkeys(trial.variant for trial in trials))
 
 
 def _rectangles(
@@ -174,7 +220,8 @@ def _drawn(spans: pd.DataFrame, rows: pd.DataFrame, until_ns: int, most: int) ->
 
     The distance is 0 if none were merged.
     """
-    drawn = spans.merge(rows[["host", "gpu", "row"]], on=["host", "gpu"])
+    place = ["rank"] if "rank" in rows else ["host", "gpu"]
+    drawn = spans.merge(rows[[*place, "row"]], on=place)
     closer_ns = 0.0
     while len(drawn) > most and closer_ns < until_ns:
         closer_ns = 2 * closer_ns or until_ns / MERGED_BELOW
@@ -182,15 +229,20 @@ def _drawn(spans: pd.DataFrame, rows: pd.DataFrame, until_ns: int, most: int) ->
     return drawn, closer_ns
 
 
-def _paint(
-    figure: Figure, layout: Layout, *, spans: pd.DataFrame, window: Window, rows: pd.DataFrame, until_ns: int
-) -> float:
+def _paint(figure: Figure, layout: Layout, *, spans: pd.DataFrame, iteration: _Iteration, until_ns: int) -> float:
     axis = figure.subplots()
+    window, rows = iteration.window, iteration.rows
     unit_ns, unit = (1e9, "s") if until_ns >= 2e9 else (1e6, "ms")
     top, bottom = _LANES["forward"]
-    place = _places(rows)
-    whole = _rectangles(0 * place, 0 * place + window.length_ns / unit_ns, place + top, place + bottom)
-    axis.add_patch(PathPatch(whole, facecolor=IDLE_COLOUR, edgecolor="none"))
+    place = places(rows)
+    begin, end = 0 * place, 0 * place + window.length_ns / unit_ns
+    if iteration.ranks:
+        drawn = [iteration.ranks[rank] for rank in rows["rank"]]
+        edges_ns = np.array([(each.start_ns, each.end_ns) for each in drawn]) - window.start_ns
+        begin, end = (edges_ns / unit_ns).T
+    axis.add_patch(
+        PathPatch(_rectangles(begin, end, place + top, place + bottom), facecolor=IDLE_COLOUR, edgecolor="none")
+    )
     for kind, (top, bottom) in _LANES.items():
         own = spans[spans["kind"] == kind]
         if own.empty:
@@ -202,6 +254,8 @@ def _paint(
         row = place[own["row"].to_numpy(int)]
         outline = _rectangles(left, right, row + top, row + bottom)
         axis.add_patch(PathPatch(outline, facecolor=_COLOURS[kind], edgecolor="white", linewidth=0.3 * layout.scale))
+    if iteration.ranks:
+        axis.vlines([*begin, *end], [*place] * 2, [*place + 1] * 2, colors=GREY, linewidth=1.2 * layout.scale)
     width_pt = 72 * figure.get_figwidth()
     for datacenter, group in rows.groupby("datacenter", sort=False):
         heading = float(place[int(group["row"].min())]) - HEADING_ROWS
@@ -211,7 +265,7 @@ def _paint(
             0, heading + 0.5 * HEADING_ROWS, wrapped(layout.label(str(datacenter)), (1 - LABEL_SHARE) * width_pt, 1),
             transform=axis.get_yaxis_transform(), va="center", ha="left", clip_on=False,
         )  # fmt: skip
-    axis.set_yticks(place + 0.5, _gpu_labels(rows, LABEL_SHARE * width_pt))
+    axis.set_yticks(place + 0.5, row_labels(rows, LABEL_SHARE * width_pt))
     axis.tick_params(axis="y", length=0)
     height = float(place[-1]) + 1
     axis.set_ylim(height, 0)
@@ -221,41 +275,39 @@ def _paint(
     return 60 + height * (24 if layout.narrow else 30)
 
 
-def _places(rows: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Return the upper end of each GPU's row, with a row's height as unit: each datacenter's name takes its own."""
-    datacenters = (rows["datacenter"] != rows["datacenter"].shift()).cumsum().to_numpy(float)
-    places: npt.NDArray[np.float64] = rows["row"].to_numpy(float) + HEADING_ROWS * datacenters
-    return places
-
-
-def _gpu_labels(rows: pd.DataFrame, width_pt: float) -> list[str]:
-    """Return each GPU's host, with the GPU's number if hosts have several; without its datacenter if it is too long."""
-    several = rows["gpu"].nunique() > 1
-    labels = []
-    for row in rows.itertuples():
-        gpu = f":{row.gpu}" if several else ""
-        label, short = visible(f"{row.host}{gpu}"), f"host {str(row.host).removeprefix(f'{row.datacenter}-')}{gpu}"
-        labels.append(label if text_width_pt(label) <= width_pt else wrapped(short, width_pt, 1))
-    return labels
-
-
 def _end_ns(kind: str, window: Window, until_ns: int) -> int:
     """Return where the drawing of a kind ends, in ns: prefill with the iteration, all other kinds with the picture."""
     return window.length_ns if kind == PREFILL else until_ns
 
 
-def _reading(iterations: Sequence[_Iteration], shared: bool, merged_ns: float) -> str:
+def _reading(iterations: Sequence[_Iteration], shared: bool, merged_ns: float, unprofiled: Sequence[str]) -> str:
     shares = []
     for each in iterations:
-        alone, both = (
-            metrics.gpu_utilization(metrics.gpu_busy(each.spans, each.window, with_prefill=with_prefill))
-            for with_prefill in (False, True)
-        )
+        alone, both = _computed(each)
         filled = f", {percent_text(both)} including prefill," if both != alone else ""
         shares.append(f"{percent_text(alone)}{filled} of the time with {each.trial.variant}")
     scale = "" if shared or len(iterations) == 1 else " Each picture has its own time scale."
-    gpus = max(len(each.spans[["host", "gpu"]].drop_duplicates()) for each in iterations)
+    gpus = max(each.gpus for each in iterations)
     cut = f" The first {MAX_GPUS} of {gpus} GPUs are drawn." if gpus > MAX_GPUS else ""
     these = "this iteration" if len(iterations) == 1 else "these iterations"
     merged = f" Spans less than {seconds_text(merged_ns / 1e9)} apart are drawn as one." if merged_ns else ""
-    return f"In {these} the GPUs computed {list_text(shares)}; for the rest they were idle.{scale}{cut}{merged}"
+    programs = any(each.ranks for each in iterations)
+    edges = " Vertical lines are where a rank's iteration begins and ends." if programs else ""
+    missing = f" Nothing was profiled of {list_text(list(unprofiled))}, so that it is not drawn." if unprofiled else ""
+    return (
+        f"In {these} the GPUs computed {list_text(shares)}; for the rest they were idle.{edges}{scale}{cut}{merged}"
+        f"{missing}"
+    )
+
+
+def _computed(each: _Iteration) -> tuple[float | None, float | None]:
+    """Return the share of the iteration in which GPUs computed for training, and that including prefill."""
+    if each.ranks:
+        whole_ns = sum(rank.end_ns - rank.start_ns for rank in each.ranks.values())
+        busy = sum((rank.parts_ns or {}).get(part, 0) for rank in each.ranks.values() for part in (COMPUTE, OPTIMIZER))
+        return busy / whole_ns, busy / whole_ns
+    alone, both = (
+        metrics.gpu_utilization(metrics.gpu_busy(each.spans, each.window, with_prefill=with_prefill))
+        for with_prefill in (False, True)
+    )
+    return alone, both

@@ -83,7 +83,7 @@ def _outcomes(rows: Sequence[PrefillRow]) -> str:
 
 def bubbles_reading(shares: Sequence[GpuTimeShares]) -> str:
     """Describe how much of the last sweep point's bubbles is filled, and why the rest is not; "" if none is filled."""
-    filled = [each for each in shares if each.parts_ns[PREFILL]]
+    filled = [each for each in shares if each.parts_ns.get(PREFILL)]
     if not filled:
         return ""
     last = [each for each in filled if each.values == filled[-1].values]

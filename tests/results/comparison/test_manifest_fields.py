@@ -1,3 +1,5 @@
+import pytest
+
 from results.comparison.manifest_fields import flattened
 
 DOCUMENT = {
@@ -30,4 +32,13 @@ def test_entries_of_a_list_can_go_by_their_names() -> None:
         "links.0.1.c": None,
         "links.1": [],
         "e": [2, 3],
+    }
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_command_is_one_value_as_one_would_type_it(named: bool) -> None:
+    program = {"program": {"command": ["python", "train.py", "--note", "two words"], "iterations": 20}}
+    assert dict(flattened(program, named=named)) == {
+        "program.command": "python train.py --note 'two words'",
+        "program.iterations": 20,
     }

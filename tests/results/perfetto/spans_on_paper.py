@@ -8,6 +8,7 @@ import numpy as np
 from results.perfetto.trial_tables import Spans, Texts
 
 FIELDS: dict[str, Any] = {
+    "rank": 0,
     "host": "east-0",
     "datacenter": "east",
     "gpu": 0,

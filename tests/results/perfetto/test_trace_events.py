@@ -81,7 +81,9 @@ def test_names_survive_whatever_is_in_them(name: str) -> None:
 def test_the_beginnings_of_arrows_are_read_before_their_ends() -> None:
     of = spans(send(0, 5, 10), receive(1, 7, 10), send(0, 8, 10, microbatch=1), receive(1, 8, 10, microbatch=1))
     numbers = np.array([1, 2, 3, 4])
-    begins, ends = flow_events(match_transfers(of), of, numbers, numbers + 10, first_id=9, shift_ns=1_000)
+    begins, ends = flow_events(
+        match_transfers(of), of.tensor, numbers, numbers + 10, category="transfer", first_id=9, shift_ns=1_000
+    )
     assert [(each["ph"], each["id"], each["pid"], each["tid"], each["ts"]) for each in events(begins)] == [
         ("s", 9, 1, 11, Decimal("1.006")),
         ("s", 10, 3, 13, Decimal("1.008")),

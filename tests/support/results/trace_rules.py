@@ -17,6 +17,8 @@ Event = Mapping[str, Any]
 Thread = tuple[int, int]
 PHASES = frozenset("XbesfCM")
 TRANSFERS = ("send", "receive")
+WAITING, TRANSFERRING = "waiting", "transferring"
+"""The categories of slices that lie inside those of collectives."""
 STAGES_ON = {"activation": 1, "gradient": -1}
 
 
@@ -72,10 +74,14 @@ def problems(trace: Mapping[str, Any]) -> list[str]:
     if fields:
         return fields
     slices = slices_of(trace)
+    inner = {thread: [each for each in own if _is_inner(each)] for thread, own in slices.items()}
+    slices = {thread: [each for each in own if not _is_inner(each)] for thread, own in slices.items()}
     return [
         *_overlaps(slices),
+        *_inner(slices, inner),
         *_async_pairs(trace),
         *_arrows(trace, slices),
+        *_ends_of_waits(trace, inner),
         *_counters(trace),
         *_names(trace, slices),
         *_about(trace),
@@ -111,6 +117,26 @@ def _overlaps(slices: Mapping[Thread, Sequence[Slice]]) -> Iterator[str]:
         for one, other in pairwise(own):
             if other.start_ns < max(one.end_ns, one.start_ns + 1):
                 yield f"two slices overlap on thread {thread}: {one.event} {other.event}"
+
+
+def _is_inner(each: Slice) -> bool:
+    return each.event["cat"] in {WAITING, TRANSFERRING}
+
+
+def _inner(slices: Mapping[Thread, Sequence[Slice]], inner: Mapping[Thread, Sequence[Slice]]) -> Iterator[str]:
+    """A collective that waited is divided into the wait for the rank that it names, and the rest."""
+    for thread, own in inner.items():
+        collectives = {each.start_ns: each for each in slices[thread]}
+        rests = {each.start_ns: each for each in own if each.event["cat"] == TRANSFERRING}
+        for wait in (each for each in own if each.event["cat"] == WAITING):
+            around, rest = collectives.get(wait.start_ns), rests.pop(wait.end_ns, None)
+            if around is None or rest is None or rest.end_ns != around.end_ns:
+                yield f"a wait that does not divide a collective: {wait.event}"
+            elif wait.event["name"] != f"waiting for {around.event['args']['last_to_begin']}":
+                yield f"a wait for another rank than the collective's last: {wait.event} {around.event}"
+            elif nanoseconds(around.event["args"]["waited_us"]) != wait.end_ns - wait.start_ns:
+                yield f"a wait of another length than its collective says: {wait.event} {around.event}"
+        yield from (f"a transfer of a collective without a wait: {rest.event}" for rest in rests.values())
 
 
 def _async_pairs(trace: Mapping[str, Any]) -> Iterator[str]:
@@ -153,12 +179,22 @@ def _arrows(trace: Mapping[str, Any], slices: Mapping[Thread, Sequence[Slice]]) 
                 yield f"the end of an arrow does not bind to the slice around it: {event}"
             elif send is None or receive is None:
                 yield f"an arrow is not inside slices: {begin} {event}"
+            elif event["cat"] == "collective":
+                yield from _arrow_of_collective(send, receive, begin, event, hosts)
             else:
                 drawn[_transfer(send.event)] += 1
                 yield from _arrow(send, receive, begin, event, hosts)
     yield from (f"an arrow that begins and never ends: {event}" for event in begins.values())
     if wanted := _matched(slices) - drawn:
         yield f"{wanted.total()} transfers have no arrow, the first is {next(iter(wanted))}"
+
+
+def _ends_of_waits(trace: Mapping[str, Any], inner: Mapping[Thread, Sequence[Slice]]) -> Iterator[str]:
+    ended = Counter((event["pid"], event["tid"], event["ts"]) for event in trace["traceEvents"] if event["ph"] == "f")
+    for thread, own in inner.items():
+        for each in own:
+            if each.event["cat"] == TRANSFERRING and ended[*thread, each.event["ts"]] != 1:
+                yield f"a wait that ends without an arrow: {each.event}"
 
 
 def _arrow(send: Slice, receive: Slice, begin: Event, end: Event, hosts: Mapping[int, str]) -> Iterator[str]:
@@ -174,6 +210,21 @@ def _arrow(send: Slice, receive: Slice, begin: Event, end: Event, hosts: Mapping
         yield f"an arrow backwards in time: {text}"
     elif leaves_ns == send.start_ns and send.end_ns - send.start_ns > 1 and receive.start_ns > send.start_ns:
         yield f"an arrow that leaves at its slice's very start: {text}"
+
+
+def _arrow_of_collective(
+    last: Slice, waiting: Slice, begin: Event, end: Event, hosts: Mapping[int, str]
+) -> Iterator[str]:
+    text = f"{last.event} {waiting.event}"
+    of_last, of_waiting = last.event["args"], waiting.event["args"]
+    if last.event["cat"] != waiting.event["cat"] or any(
+        of_last.get(name) != of_waiting.get(name) for name in ("iteration", "group", "last_to_begin")
+    ):
+        yield f"an arrow between two different collectives: {text}"
+    elif f"{hosts[last.event['pid']].split(' / ')[1]}" != of_waiting["last_to_begin"].split(" on ")[1]:
+        yield f"an arrow from a rank that was not the last: {text}"
+    if not waiting.start_ns < last.start_ns == nanoseconds(begin["ts"]) == nanoseconds(end["ts"]) < waiting.end_ns:
+        yield f"an arrow to a rank that did not wait: {text}"
 
 
 def _transfer(event: Event) -> tuple[Any, ...]:

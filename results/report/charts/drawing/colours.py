@@ -40,6 +40,15 @@ COMPUTE_COLOURS = {
 }
 PREFILL_COLOUR = "#86CDB8"
 TRANSFER_COLOURS = {"all_reduce": "#B497C4", "send": "#A6A6A6", "receive": "#D0D0D0"}
+COLLECTIVE_COLOURS = {
+    "all_gather": "#4A7C3A",
+    "reduce_scatter": "#C8D96F",
+    "broadcast": "#F2B8A0",
+    "all_to_all": "#8C564B",
+    "barrier": "#5B2C6F",
+    "collective": "#C9A227",
+}
+"""Collectives of a user's program besides the all-reduce; those of one kind of training differ in lightness."""
 
 
 @dataclass(frozen=True)

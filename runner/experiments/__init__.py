@@ -1,1 +1,1 @@
-"""Experiments that are shipped with wanbed, each a file; those of the paper are in ``paper``."""
+"""Experiments that are shipped with wanbed: each a file, in ``programs`` with what trains, in ``paper`` those of the paper."""

@@ -16,6 +16,7 @@ from testbed.claims.supervisor import Supervisor
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
 from testbed.hosts.host_attachment import attach_host
+from testbed.hosts.host_files import write_host_files
 from testbed.hosts.host_process import HostProcess
 from testbed.hosts.host_programs import HOST_PROGRAMS
 from testbed.hosts.joining import record_hosts
@@ -92,11 +93,10 @@ class Testbed:
         self.facts = SubstrateFacts(offer.name, "")
 
     def _start(self) -> None:
-        names = self.folder / "hosts"
-        names.write_text(self.addresses.hosts_file())
+        etc = write_host_files(self.folder / "etc", self.addresses.hosts_file())
         for host in self.topology.hosts:
             node = self.network.add(host.name, self.identifier)
-            node.configure(names, self.addresses.address(host), self._gpu_environment(host.name))
+            node.configure(etc, self.addresses.address(host), self._gpu_environment(host.name))
             self._hosts[host.name] = node
         if in_virtual_time():
             lift_kernel_limits()

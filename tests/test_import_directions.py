@@ -28,7 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "workloads.config_file",
         "workloads.start_gate",
     ),
-    ("workloads.profiles", "workloads.schedules", "workloads.transport"),
+    ("workloads.profiles", "workloads.programs", "workloads.schedules", "workloads.transport"),
     ("workloads.compute",),
     ("workloads.inference", "workloads.baselines"),
     ("workloads.collective", "workloads.prefill", "workloads.profiling"),

@@ -22,6 +22,7 @@ from mininet.node import Node
 
 from testbed.claims.processes import MARKER
 from testbed.hosts.host import SpawnOptions
+from testbed.hosts.host_files import covered
 from testbed.hosts.host_process import HostProcess, Program
 from testbed.hosts.joining import enter_host, entering
 from testbed.kernel.missing import MissingError
@@ -75,14 +76,15 @@ class EmulatedHost(Node):  # type: ignore[misc]
         """PID of the node's shell."""
         return int(self.pid)
 
-    def configure(self, hosts_file: Path, address: str, environment: Mapping[str, str]) -> None:
-        """Mount ``hosts_file`` as this host's /etc/hosts, and prepare Mininet's prompt.
+    def configure(self, etc: Path, address: str, environment: Mapping[str, str]) -> None:
+        """Mount the files of ``etc`` on this host's /etc, and prepare Mininet's prompt.
 
         The prompt replaces the host's name by ``address``, and programs started there have ``environment``.
         """
         # Shows whose the host's namespaces are after the shell has ended, which it does when this process is killed.
         self.cmd("(setsid sleep infinity < /dev/null > /dev/null 2>&1 &)")
-        self.cmd("mount", "--bind", shlex.quote(str(hosts_file)), "/etc/hosts")
+        for file, place in covered(etc):
+            self.cmd("mount", "--bind", shlex.quote(str(file)), str(place))
         # The interface is created without Mininet.
         known = Intf(HOST_INTERFACE, node=self, moveIntfFn=lambda *_: None, up=None)
         known.ip, known.prefixLen = address, 32

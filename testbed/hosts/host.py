@@ -52,8 +52,10 @@ class NetworkHost(Host, Protocol):
     def shell_pid(self) -> int | None:
         """PID of a process in its namespaces through which other processes join it; None if none may join."""
 
-    def configure(self, hosts_file: Path, address: str, environment: Mapping[str, str]) -> None:
-        """Mount ``hosts_file`` as /etc/hosts of this host only.
+    def configure(self, etc: Path, address: str, environment: Mapping[str, str]) -> None:
+        """Mount the files of the folder ``etc`` on those of the same names in /etc, for this host only.
+
+        ``testbed.hosts.host_files.covered`` says which to mount where.
 
         If the host has a shell, configure the ``address`` of ``eth0`` and the ``environment`` of programs there too.
         """

@@ -23,8 +23,8 @@ class LoopbackHost:
     def __init__(self, marker: str) -> None:
         self._marker = marker
 
-    def configure(self, hosts_file: Path, address: str, environment: Mapping[str, str]) -> None:
-        """Do nothing: there is no /etc/hosts of a host's own, and no shell."""
+    def configure(self, etc: Path, address: str, environment: Mapping[str, str]) -> None:
+        """Do nothing: there is no /etc of a host's own, and no shell."""
 
     def spawn(self, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
         """Start any program. It is on this host as far as it binds the host's address."""

@@ -31,8 +31,8 @@ class PlainHost:
     namespace = "/proc/self/ns/net"
     shell_pid = None
 
-    def configure(self, hosts_file: Path, address: str, environment: Mapping[str, str]) -> None:
-        self.configured = hosts_file, address, environment
+    def configure(self, etc: Path, address: str, environment: Mapping[str, str]) -> None:
+        self.configured = etc, address, environment
 
     def spawn(self, argv: list[str], **popen: Unpack[SpawnOptions]) -> "subprocess.Popen[Any]":
         return subprocess.Popen(argv, **popen)

@@ -10,6 +10,7 @@ import pytest
 from testbed.claims.processes import MARKER
 from testbed.host_kinds import HOST_KINDS
 from testbed.hosts.host import HostNetwork, NetworkHost
+from testbed.hosts.host_files import write_host_files
 from testbed.virtual_time.processes import light_hosts
 
 
@@ -25,9 +26,7 @@ def network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def host(network: HostNetwork, tmp_path: Path) -> NetworkHost:
     made = network.add("east-0", "wb-test")
-    names = tmp_path / "names"
-    names.write_text("10.9.0.2 west-0\n")
-    made.configure(names, "10.9.0.1", {})
+    made.configure(write_host_files(tmp_path / "etc", "10.9.0.2 west-0\n"), "10.9.0.1", {})
     return made
 
 
@@ -46,9 +45,15 @@ def test_a_program_sees_the_hosts_name_its_names_and_the_testbeds_mark(host: Net
     assert "west-0" not in Path("/etc/hosts").read_text()
 
 
+def test_a_program_asks_its_own_host_for_other_names(host: NetworkHost) -> None:
+    machine = Path("/etc/resolv.conf").read_text()
+    assert said(host, "cat /etc/resolv.conf") == "nameserver 127.0.0.1\noptions attempts:1 timeout:1" != machine.strip()
+    assert Path("/etc/resolv.conf").read_text() == machine
+
+
 def test_a_program_starts_in_the_given_folder_of_its_host_or_in_the_root(host: NetworkHost, tmp_path: Path) -> None:
     assert said(host, "pwd") == "/"
-    process = host.spawn(["cat", "/etc/hosts", "names"], stdout=subprocess.PIPE, text=True, cwd=str(tmp_path))
+    process = host.spawn(["cat", "/etc/hosts", "hosts"], stdout=subprocess.PIPE, text=True, cwd=str(tmp_path / "etc"))
     assert process.communicate(timeout=30)[0] == 2 * "10.9.0.2 west-0\n"
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,21 @@ def test_a_host_has_its_own_name_network_and_name_service(testbed: Testbed) -> N
     assert said_by(testbed, "east-1", "ls", "/sys/class/net").split() == ["eth0", "lo"]
     west = testbed.addresses.address(testbed.topology.host("west-0"))
     assert said_by(testbed, "east-1", "getent", "hosts", "west-0").split() == [west, "west-0"]
+
+
+def test_a_look_up_of_an_unknown_name_is_refused_and_not_waited_for(testbed: Testbed) -> None:
+    # A name server that does not answer is waited for a second at least.
+    look_up = (
+        "import socket, time\n"
+        "began = time.monotonic()\n"
+        "try:\n"
+        "    socket.getaddrinfo('unknown.example', 80)\n"
+        "except socket.gaierror:\n"
+        "    print('within a second' if time.monotonic() - began < 1 else 'late')\n"
+    )
+    machine = Path("/etc/resolv.conf").read_text()
+    assert said_by(testbed, "east-1", sys.executable, "-c", look_up) == "within a second"
+    assert Path("/etc/resolv.conf").read_text() == machine
 
 
 def test_hosts_inside_a_datacenter_are_near(testbed: Testbed) -> None:

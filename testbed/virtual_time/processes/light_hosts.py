@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Unpack
 
 from testbed.claims.processes import MARKER
 from testbed.hosts.host import SpawnOptions
+from testbed.hosts.host_files import covered
 from testbed.hosts.host_process import HostProcess
 from testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
 from testbed.virtual_time.processes.forked_process import ForkServer
@@ -59,14 +60,15 @@ class LightHost:
     def shell_pid(self) -> None:
         """None: a host on which nothing runs has no process in its namespaces."""
 
-    def configure(self, hosts_file: Path, address: str, environment: Mapping[str, str]) -> None:
-        """Mount ``hosts_file`` as this host's /etc/hosts. The rest is ignored: it is for a shell, and there is none."""
+    def configure(self, etc: Path, address: str, environment: Mapping[str, str]) -> None:
+        """Mount the files of ``etc`` on this host's /etc. The rest is ignored: it is for a shell, and there is none."""
 
         def bind() -> None:
             _check(_libc.unshare(_CLONE_FS), "leaving this process's folder")
             _check(_libc.setns(self._namespaces["mnt"], NAMESPACE_FLAGS["mnt"]), f"entering {self.name}'s mounts")
-            source = os.fsencode(hosts_file)
-            _check(_libc.mount(source, b"/etc/hosts", None, _MS_BIND, None), f"{self.name}: mounting /etc/hosts")
+            for file, place in covered(etc):
+                mounted = _libc.mount(os.fsencode(file), os.fsencode(place), None, _MS_BIND, None)
+                _check(mounted, f"{self.name}: mounting {place}")
 
         _in_a_thread(bind)
 

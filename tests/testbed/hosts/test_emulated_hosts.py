@@ -115,17 +115,20 @@ def test_a_program_is_started_in_the_namespaces_of_the_hosts_shell(
     assert host.namespace == "/proc/41/ns/net"
 
 
-def test_a_hosts_prompt_knows_its_address_its_hosts_file_and_its_environment(
-    host: EmulatedHost, monkeypatch: pytest.MonkeyPatch
+def test_a_hosts_prompt_knows_its_address_its_files_and_its_environment(
+    host: EmulatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     lines: list[tuple[str, ...]] = []
     monkeypatch.setattr(host, "cmd", lambda *words: lines.append(words))
-    host.configure(Path("/run/names of hosts"), "10.1.0.2", {"CUDA_VISIBLE_DEVICES": "GPU-1 GPU-2"})
+    etc = tmp_path / "files of hosts"
+    etc.mkdir()
+    (etc / "hosts").touch()
+    host.configure(etc, "10.1.0.2", {"CUDA_VISIBLE_DEVICES": "GPU-1 GPU-2"})
     assert host.IP() == "10.1.0.2"
     assert [str(interface) for interface in host.intfList()] == ["eth0"]
     assert lines == [
         ("(setsid sleep infinity < /dev/null > /dev/null 2>&1 &)",),
-        ("mount", "--bind", "'/run/names of hosts'", "/etc/hosts"),
+        ("mount", "--bind", f"'{etc}/hosts'", "/etc/hosts"),
         ("export", "CUDA_VISIBLE_DEVICES='GPU-1 GPU-2'"),
     ]
 

@@ -24,9 +24,8 @@ from runner.runs.faults import BAD_INPUT
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
 _HINT = (
-    "wanbed run NAME and wanbed simulate NAME take a name as they take a file; a simulation needs no hosts, but a program "
-    "cannot be simulated. wanbed doctor says whether this user can make hosts. wanbed examples NAME copies one here, to "
-    "change it."
+    "wanbed run NAME and wanbed simulate NAME take a name as they take a file; a simulation needs no hosts, but has no "
+    "programs. wanbed doctor says whether this user can make hosts. wanbed examples NAME copies one here, to change it."
 )
 
 

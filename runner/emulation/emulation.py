@@ -1,5 +1,6 @@
 """The engine ``emulate``: run each sweep point of an experiment on its own testbed, trial by trial."""
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -59,21 +60,33 @@ def emulate(
                 variant = point.variant(trial.variant)
                 progress.trial_started(point.values, trial.variant, trial.repeat)
                 testbed.use_tcp(variant.tcp)
-                connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+                # A program makes its own connections.
+                pairs = variant.pairs if variant.program is None else ()
+                connections = count_connections(point.topology, pairs, variant.transport, variant.clock)
                 gradients = _gradients_folder(store, trial) if keep_gradients else None
-                record = run_trial(testbed, TrialSpec(trial, point, dilation, connections, gradients), progress.refresh)
+                failed = _folder_of(store, trial, "failed")
+                record = run_trial(
+                    testbed, TrialSpec(trial, point, dilation, connections, gradients, failed), progress.refresh
+                )
                 store.write_trial(record)
+                shutil.rmtree(failed, ignore_errors=True)
                 progress.trial_finished()
                 for fault in record.facts.get("prefill", {}).get("faults", ()):
                     log(f"{trial.variant}, repeat {trial.repeat}: {fault}")
                 if saturated := MachineLoad.of(record.facts).sentence:
                     backend = point.spec.compute.backend
-                    remedy = f"{backend.title} wants more cores" if backend.real_time else "give a larger dilation"
+                    who = "the program" if variant.program is not None else backend.title if backend.real_time else ""
+                    remedy = f"{who} wants more cores" if who else "give a larger dilation"
                     log(f"{trial.variant}, repeat {trial.repeat}: {saturated}: {remedy}")
 
 
+def _folder_of(store: RunStore, trial: TrialId, what: str) -> Path:
+    """Return where the run keeps ``what`` of a trial, apart from finished trials."""
+    return store.path / what / store.trial_path(*trial).relative_to(store.path / "trials")
+
+
 def _gradients_folder(store: RunStore, trial: TrialId) -> Path:
-    folder = store.path / "gradients" / store.trial_path(*trial).relative_to(store.path / "trials")
+    folder = _folder_of(store, trial, "gradients")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -14,6 +14,7 @@ from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_id import TrialId
 from results.records.trial_tables import PREFILL_TABLE
 from runner.emulation.gpu_provisioning import resolved_device
+from runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import run_ranks
@@ -44,7 +45,8 @@ class TrialSpec:
     """All that is needed to run the trial ``id``, which is one of ``point``, on an emulated network.
 
     ``connections`` is the number of TCP connections by node pair. ``gradients`` is a folder that receives the summed
-    gradients of torch's last iteration, one file a rank; None keeps nothing.
+    gradients of torch's last iteration, one file a rank; None keeps nothing. ``failed`` is a folder that is made of
+    what a user's program printed, if it fails; None keeps nothing.
     """
 
     id: TrialId
@@ -52,6 +54,7 @@ class TrialSpec:
     dilation: float
     connections: Mapping[tuple[str, str], int]
     gradients: Path | None = None
+    failed: Path | None = None
 
 
 def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] = lambda: None) -> TrialRecord:
@@ -89,18 +92,28 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             # A plan is made with times of a profile, and torch takes its own.
             ahead = planned_bubbles(point.topology, variant) if service.inference is None else {}
             serves = configure_serving(service, setting, ahead)
+        printed: ProgramOutcome | None = None
+        outputs: Mapping[str, Path] = {}
         with (
             sampling(SAMPLERS, testbed, setting.epoch_ns, trial.dilation) as samples,
             serving(testbed, () if serves is None else serves.processes, folder) as faults,
         ):
-            if variant.is_baseline:
+            if variant.program is not None:
+                printed = run_program(
+                    testbed, variant, variant.program, setting, failed=trial.failed, meanwhile=meanwhile
+                )
+                samples.measured_ns = printed.measured_ns
+            elif variant.is_baseline:
                 run_ranks(testbed, BASELINE_RANK, configure_baseline(point, variant, setting), folder, meanwhile)
             else:
                 plans = configure_ranks(point, variant, setting, None if serves is None else serves.gpus)
                 with StartGate(setting.start_gate, len(plans)) as gate:
                     run_ranks(testbed, RANK, plans, folder, meanwhile, gate=gate)
-        ranks = range(len(variant.placement.places))
+        ranks = range(len(variant.placement.places)) if printed is None else ()
         logs = [_undilated(read_span_log(setting.span_log(rank)), trial.dilation) for rank in ranks]
+        if printed is not None:
+            logs = printed.logs
+            outputs = _set_aside(printed.outputs, testbed.folder / "output")
         prefill = None
         if service is not None and serves is not None:
             prefill = gather(service, serves, trial.dilation, faults)
@@ -135,7 +148,9 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             "sysctls": variant.tcp.sysctls(),
             **_assignment_facts(testbed.gpus),
             **({} if prefill is None else {"prefill": prefill.facts}),
+            **({} if printed is None else printed.facts),
         },
+        outputs,
     )
 
 
@@ -158,6 +173,13 @@ def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
         for log in logs
         if log.device is not None
     ]
+
+
+def _set_aside(files: Mapping[str, Path], folder: Path) -> dict[str, Path]:
+    """Move files to ``folder``, which then has nothing else, and return their paths there by name."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return {name: path.rename(folder / name) for name, path in files.items()}
 
 
 def _assignment_facts(gpus: GpuAssignment | None) -> dict[str, Any]:

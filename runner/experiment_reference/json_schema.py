@@ -85,6 +85,7 @@ def experiment_schema() -> dict[str, Any]:
     for (section, name), names in _KNOWN.items():
         fields = definitions[section]["properties"]
         fields[name] = _with_names(fields[name], list(map(str, names())))
+    definitions["VariantSpec"]["anyOf"] = [{"required": ["schedule"]}, {"required": ["program"]}]
     fields = schema["properties"]
     fields["topology"] = {
         **{key: value for key, value in fields["topology"].items() if key != "$ref"},

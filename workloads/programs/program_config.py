@@ -33,10 +33,13 @@ class ProgramConfig:
     - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
     - ``hook``: the JSON document for the hook in the program's Python: it names its span log as ``log`` and may have a
       ``header``. None without the hook.
+    - ``fault``: the file that gets the line which says how the program failed, beside standard error: a launcher
+      between this process and the runner may print much more there. None for no such file.
     - ``grace_s``: how long after SIGTERM the program may still run.
     - ``parent_pid``: the process that starts this one. All ends when that ends. None for no such tie.
     - ``rank_from_environment``: take rank and GPU from RANK and LOCAL_RANK, as torchrun sets them, and put the rank in
-      the place of ``{rank}`` in ``label``, ``stdout``, ``stderr``, ``span_log`` and the hook's ``log``.
+      the place of ``{rank}`` in ``label``, ``stdout``, ``stderr``, ``span_log``, ``fault`` and the hook's
+      ``log``.
 
     Raises ValueError naming the field.
     """
@@ -56,13 +59,14 @@ class ProgramConfig:
     iterations: int = 1
     epoch_ns: int = 0
     hook: dict[str, Any] | None = None
+    fault: str | None = None
     parent_pid: int | None = None
     rank_from_environment: bool = False
 
     def __post_init__(self) -> None:
         if not self.command or not self.command[0]:
             raise ValueError("command: name a program")
-        for name in ("folder", "stdout", "stderr", "span_log"):
+        for name in ("folder", "stdout", "stderr", "span_log", "fault"):
             path = getattr(self, name)
             if path is not None and not os.path.isabs(path):
                 raise ValueError(f"{name}: {path!r} is no absolute path")
@@ -113,6 +117,7 @@ class ProgramConfig:
             stdout=_filled(self.stdout, rank),
             stderr=_filled(self.stderr, rank),
             span_log=None if self.span_log is None else _filled(self.span_log, rank),
+            fault=None if self.fault is None else _filled(self.fault, rank),
             header=header,
             hook=hook,
             rank_from_environment=False,

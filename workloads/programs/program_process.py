@@ -57,7 +57,7 @@ def _keep(config: ProgramConfig) -> int:
     if code >= 0:
         return code
     kill_descendants()
-    return _failed(f"{config.label}: the process that watched it was ended by signal {-code}", NOT_WATCHED)
+    return _program_failed(config, f": the process that watched it was ended by signal {-code}", NOT_WATCHED)
 
 
 def _watch(config: ProgramConfig, keeper: int) -> NoReturn:
@@ -68,12 +68,20 @@ def _watch(config: ProgramConfig, keeper: int) -> NoReturn:
         os.setsid()
         status = WatchedProgram(config, keeper).run()
     except ProgramFailedError as failure:
-        status = _failed(f"{config.label}{failure}", failure.status)
+        status = _program_failed(config, str(failure), failure.status)
     except Exception as defect:
         traceback.print_exc()
-        _failed(f"{config.label}: {type(defect).__name__}: {defect}", NOT_WATCHED)
+        _program_failed(config, f": {type(defect).__name__}: {defect}", NOT_WATCHED)
     finally:
         os._exit(status)
+
+
+def _program_failed(config: ProgramConfig, how: str, status: int) -> int:
+    line = f"{config.label}{how}"
+    if config.fault is not None:
+        with suppress(OSError):
+            Path(config.fault).write_text(f"{line}\n", encoding="utf-8", errors="replace")
+    return _failed(line, status)
 
 
 def _failed(line: str, status: int) -> int:

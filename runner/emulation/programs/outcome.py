@@ -44,6 +44,16 @@ def _within(log: SpanLogContents, iterations: int) -> SpanLogContents:
     return replace(log, spans=tuple(span for span in log.spans if span.iteration < iterations), complete=True)
 
 
+def measured_ns(logs: Sequence[SpanLogContents], program: ResolvedProgram) -> tuple[int, int]:
+    """Return when the measured iterations began and ended, since the trial's start, by the last rank in each case."""
+    first, last = program.warmup, program.iterations - program.profiled - 1
+    edges = [span for log in logs for span in log.spans if span.kind == ITERATION]
+    return (
+        max(span.start_ns for span in edges if span.iteration == first),
+        max(span.end_ns for span in edges if span.iteration == last),
+    )
+
+
 def unmarked(logs: Sequence[SpanLogContents], ranks: int) -> list[int]:
     """Return the ranks that marked no iteration, of so many."""
     return sorted(set(range(ranks)) - {log.header.rank for log in logs})

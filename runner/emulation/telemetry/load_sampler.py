@@ -18,7 +18,7 @@ SATURATED = 0.95
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """The load of the machine during a trial; all values are fractions.
+    """The load of the machine during a trial, or the measured part of it; all values are fractions.
 
     ``busy`` is the mean load of the cores. ``saturated`` is the fraction of quarter seconds with a load above 95 %.
     ``network`` is the fraction of the trial that one core spent on the emulated network, None if it is not known.
@@ -29,44 +29,51 @@ class MachineLoad:
     network: float | None
 
 
-class LoadSampler(Sampler[CpuTimes]):
+@dataclass(frozen=True)
+class LoadReading:
+    """CPU times at one moment: of all cores, and what the network took so far, None if it is not known."""
+
+    time_s: float
+    cores: CpuTimes
+    network_s: float | None
+
+
+class LoadSampler(Sampler[LoadReading]):
     """Read the machine's CPU times. ``network_cpu_time_s`` returns the CPU seconds of the network so far."""
 
     interval_s = 0.25
     reads_at_end = False
+    of_measured_part = True
 
     def __init__(self, network_cpu_time_s: Callable[[], float | None]) -> None:
         self._network_cpu_time_s = network_cpu_time_s
-        self._network_s = network_cpu_time_s()
-        self._began_s = time.monotonic()
 
     @classmethod
     def of(cls, testbed: Testbed, _: ExitStack) -> Self | None:
         """Return a sampler of this machine, None in virtual time, where compute costs no time."""
         return None if in_virtual_time() else cls(testbed.network_cpu_time_s)
 
-    def read(self) -> CpuTimes:
+    def read(self) -> LoadReading:
         """Read the current CPU times."""
-        return read_cpu_times()
+        return LoadReading(time.monotonic(), read_cpu_times(), self._network_cpu_time_s())
 
-    def facts(self, readings: Sequence[tuple[int, CpuTimes]]) -> dict[str, Any]:
+    def facts(self, readings: Sequence[tuple[int, LoadReading]]) -> dict[str, Any]:
         """Return the load of the trial, null if the trial was shorter than a quarter second."""
-        load = self.load([times for _, times in readings])
+        load = machine_load([reading for _, reading in readings])
         return {"machine_load": None if load is None else asdict(load)}
 
-    def load(self, times: Sequence[CpuTimes]) -> MachineLoad | None:
-        """Return the load between the first and the last of these times, None if they span no window."""
-        windows = [busy for one, other in pairwise(times) if (busy := other.busy_since(one)) is not None]
-        if not windows:
-            return None
-        return MachineLoad(
-            times[-1].busy_since(times[0]) or 0.0,
-            sum(window > SATURATED for window in windows) / len(windows),
-            self._network_share(),
-        )
 
-    def _network_share(self) -> float | None:
-        spent_s = self._network_cpu_time_s()
-        if spent_s is None or self._network_s is None:
-            return None
-        return (spent_s - self._network_s) / (time.monotonic() - self._began_s)
+def machine_load(readings: Sequence[LoadReading]) -> MachineLoad | None:
+    """Return the load between the first and the last of these readings, None if they span no window."""
+    windows = [busy for one, other in pairwise(readings) if (busy := other.cores.busy_since(one.cores)) is not None]
+    if not windows:
+        return None
+    first, last = readings[0], readings[-1]
+    network = None
+    if first.network_s is not None and last.network_s is not None:
+        network = (last.network_s - first.network_s) / (last.time_s - first.time_s)
+    return MachineLoad(
+        last.cores.busy_since(first.cores) or 0.0,
+        sum(window > SATURATED for window in windows) / len(windows),
+        network,
+    )

@@ -3,6 +3,7 @@
 import threading
 import time
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ class Sampler(ABC, Generic[Reading]):
     doubles, so that a long trial is covered evenly."""
     reads_at_end: bool = True
     """Whether to read once more after the ranks have ended."""
+    of_measured_part: bool = False
+    """Whether the facts come from the readings of the measured part alone, where a trial says which that is."""
 
     @classmethod
     @abstractmethod
@@ -55,12 +58,24 @@ class Sampler(ABC, Generic[Reading]):
         return {}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Samples:
-    """The table rows and facts of all samplers of a trial, empty until the ranks have ended."""
+    """The table rows and facts of all samplers of a trial, empty until the ranks have ended.
+
+    ``measured_ns`` may be set until then: begin and end of the trial's measured part, None for the whole trial.
+    """
 
     tables: dict[TrialTable, Rows] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    measured_ns: tuple[int, int] | None = None
+
+    def measured(self, readings: Sequence[tuple[int, Reading]]) -> Sequence[tuple[int, Reading]]:
+        """Return the readings of the measured part, with the last one before it."""
+        if self.measured_ns is None:
+            return readings
+        begin_ns, end_ns = self.measured_ns
+        times_ns = [time_ns for time_ns, _ in readings]
+        return readings[max(0, bisect_right(times_ns, begin_ns) - 1) : bisect_right(times_ns, end_ns)]
 
 
 @contextmanager
@@ -78,7 +93,8 @@ def sampling(
     for loop in loops:
         readings = [(undilated_ns(time_ns, dilation), reading) for time_ns, reading in loop.readings]
         samples.tables.update(loop.sampler.tables(readings, dilation))
-        samples.facts.update(loop.sampler.facts(readings))
+        of_facts = samples.measured(readings) if loop.sampler.of_measured_part else readings
+        samples.facts.update(loop.sampler.facts(of_facts))
 
 
 class SamplingLoop(Generic[Reading]):

@@ -14,7 +14,7 @@ import pytest
 from results.records.run_store import Rows
 from results.records.schema import trial_schema
 from results.records.trial_tables import TrialTable
-from runner.emulation.telemetry.sampling import Sampler, SamplingLoop, sampling
+from runner.emulation.telemetry.sampling import Sampler, Samples, SamplingLoop, sampling
 from testbed.kernel.missing import MissingError
 from testbed.substrate.substrate import SubstrateError
 from testbed.testbed import Testbed
@@ -186,6 +186,14 @@ def test_rows_and_facts_are_there_afterwards_in_undilated_time() -> None:
     assert isinstance(rows, list)
     assert samples.facts == {"counted": len(rows)}
     assert all(10**11 <= time_ns < 2 * 10**11 for time_ns, _ in rows)
+
+
+def test_facts_of_the_measured_part_begin_with_the_reading_before_it() -> None:
+    readings = [(time_ns, "") for time_ns in (0, 10, 20, 30, 40)]
+    assert Samples().measured(readings) == readings
+    assert Samples(measured_ns=(15, 30)).measured(readings) == readings[1:4]
+    assert Samples(measured_ns=(10, 19)).measured(readings) == readings[1:2]
+    assert Samples(measured_ns=(50, 60)).measured(readings) == readings[4:]
 
 
 def test_a_trial_that_fails_leaves_no_rows_and_no_thread() -> None:

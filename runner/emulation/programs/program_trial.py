@@ -1,0 +1,103 @@
+"""Run a program of the user's as one trial."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from results.records.span_log import SpanLogContents
+from runner.emulation.programs.outcome import measured_ns, read_ranks, unmarked
+from runner.emulation.programs.placeholder_values import ProgramPlaces
+from runner.emulation.programs.process_configs import ProgramSetting
+from runner.emulation.programs.running import ProgramRun
+from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
+from runner.resolve.program.resolved_program import ResolvedProgram
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.runs.faults import TrialError
+from testbed.gpus.gpu_assignment import VISIBLE_DEVICES
+from testbed.testbed import Testbed
+
+_STREAMS = ("stdout", "stderr")
+
+
+@dataclass(frozen=True)
+class ProgramOutcome:
+    """What a program left: the spans of its ranks, what every process printed, by file name, and facts of it."""
+
+    logs: list[SpanLogContents]
+    outputs: Mapping[str, Path]
+    facts: Mapping[str, Any]
+    measured_ns: tuple[int, int]
+    """Begin and end of the measured iterations, since the trial's start: loading the program is no part of them."""
+
+
+def run_program(
+    testbed: Testbed,
+    variant: ResolvedVariant,
+    program: ResolvedProgram,
+    setting: SharedConfig,
+    *,
+    failed: Path | None,
+    meanwhile: Callable[[], None],
+) -> ProgramOutcome:
+    """Run a variant's program until its iterations are done. What it printed is in the trial's folder.
+
+    If it fails, what it printed is copied to the folder ``failed``, unless that is None. Raise TrialError, one line
+    with the process that failed and what it printed last.
+    """
+    hidden = {VISIBLE_DEVICES: ""} if testbed.gpus is None and setting.device == "cpu" else {}
+    places = ProgramPlaces(program, variant.placement, setting.addresses, FIRST_PORT)
+    shared = ProgramSetting(
+        places,
+        setting.folder,
+        Path.cwd(),
+        setting.epoch_ns,
+        setting.run_token,
+        setting.parent_pid,
+        hidden,
+    )
+    run = ProgramRun(testbed, shared, meanwhile)
+    try:
+        run.run()
+        logs = read_ranks(run.span_logs, program, variant.name)
+    except TrialError as fault:
+        kept = _kept(setting.folder, failed)
+        raise TrialError(f"{fault}{f' (what it printed: {kept})' if kept else ''}") from None
+    return ProgramOutcome(logs, _outputs(setting.folder), _facts(program, variant, logs), measured_ns(logs, program))
+
+
+def _outputs(folder: Path) -> dict[str, Path]:
+    """Return the files of what processes printed, by name, without the empty ones."""
+    found = sorted(path for stream in _STREAMS for path in folder.glob(f"*.{stream}"))
+    return {path.name: path for path in found if path.stat().st_size}
+
+
+def _kept(folder: Path, failed: Path | None) -> Path | None:
+    outputs = _outputs(folder)
+    if failed is None or not outputs:
+        return None
+    shutil.rmtree(failed, ignore_errors=True)
+    failed.mkdir(parents=True)
+    for name, path in outputs.items():
+        shutil.copyfile(path, failed / name)
+    return failed
+
+
+def _facts(program: ResolvedProgram, variant: ResolvedVariant, logs: list[SpanLogContents]) -> dict[str, Any]:
+    places = variant.placement.places
+    return {
+        "warmup_iterations": program.warmup,
+        "profiled_iterations": program.profiled,
+        "tokens_per_iteration": program.spec.tokens,
+        "program": {
+            "command": list(program.spec.command),
+            "launcher": program.spec.launcher,
+            "marked_by": program.marked_by,
+            "world_size": len(places),
+            "working_folder": os.getcwd(),
+            "ranks": [{"rank": log.header.rank, "host": log.header.host, "process": log.header.gpu} for log in logs],
+            "unmarked_ranks": unmarked(logs, len(places)),
+        },
+    }

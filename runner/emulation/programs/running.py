@@ -1,0 +1,156 @@
+"""Run a program's processes until they have done their iterations, and end them."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from results.text.number_text import count_text
+from runner.emulation.programs.first_cause import first_cause
+from runner.emulation.programs.iteration_watch import IterationWatch
+from runner.emulation.programs.process_configs import (
+    GRACE_S,
+    PROGRAM_PROCESS,
+    ProcessLaunch,
+    ProgramSetting,
+    also_launches,
+    rank_launches,
+    setup_launches,
+)
+from runner.runs.faults import TrialError
+from testbed.hosts.process_group import ProcessGroup
+from testbed.testbed import Testbed
+
+_LOOK_S = 0.1
+_STRAGGLER_S = 10.0
+"""How long ranks that have marked no iteration may still do so after all others have ended their last one."""
+_LAST_WORDS_S = 12.0
+"""Time for other processes to end after one has failed: theirs may be the cause."""
+_ENDING_S = GRACE_S + 15.0
+
+
+class ProgramRun:
+    """The processes of one trial on a testbed. ``meanwhile`` is called several times a second."""
+
+    def __init__(self, testbed: Testbed, setting: ProgramSetting, meanwhile: Callable[[], None]) -> None:
+        self._testbed = testbed
+        self._setting = setting
+        self._program = setting.places.program
+        self._meanwhile = meanwhile
+        ranks = range(len(setting.places.placement.places))
+        self.span_logs = {rank: setting.span_log(rank) for rank in ranks}
+        self._watch = IterationWatch(self.span_logs)
+
+    def run(self) -> None:
+        """Run setup, the programs beside the ranks, and the ranks, and end what still runs after their iterations.
+
+        Raise TrialError, one line that names the process that failed first and what it printed last.
+        """
+        self._set_up()
+        with ProcessGroup() as beside, ProcessGroup() as ranks:
+            try:
+                others = self._start(beside, also_launches(self._setting))
+                trained = self._start(ranks, rank_launches(self._setting))
+                self._follow(ranks, trained, beside, others)
+            finally:
+                _end(ranks)
+                _end(beside)
+
+    def _start(self, group: ProcessGroup, launches: Sequence[ProcessLaunch]) -> Sequence[ProcessLaunch]:
+        for launch in launches:
+            path = self._setting.folder / f"{launch.name}.json"
+            launch.config.write(path)
+            start = partial(self._testbed.start_module, launch.host, PROGRAM_PROCESS, [str(path)])
+            group.start(start, self._words(launch.name))
+        return launches
+
+    def _words(self, name: str) -> Path:
+        return self._setting.folder / f"{name}.words"
+
+    def _pause(self, group: ProcessGroup) -> None:
+        self._meanwhile()
+        group.wait_for_any(_LOOK_S)
+
+    def _set_up(self) -> None:
+        with ProcessGroup() as hosts:
+            try:
+                launches = self._start(hosts, setup_launches(self._setting))
+                deadline_s = time.monotonic() + self._timeout_s
+                while None in hosts.statuses() and not any(hosts.statuses()):
+                    if time.monotonic() > deadline_s:
+                        late = launches[hosts.statuses().index(None)]
+                        raise TrialError(f"{late.config.label} has not ended within {self._timeout_s:g} s")
+                    self._pause(hosts)
+                self._raise_fault(hosts, launches)
+            finally:
+                _end(hosts)
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._program.spec.timeout / 1e9
+
+    def _follow(
+        self,
+        ranks: ProcessGroup,
+        trained: Sequence[ProcessLaunch],
+        beside: ProcessGroup,
+        others: Sequence[ProcessLaunch],
+    ) -> None:
+        progress_s, seen, complete_s = time.monotonic(), -1, None
+        while True:
+            self._watch.look()
+            now_s = time.monotonic()
+            if self._watch.total > seen:
+                progress_s, seen = now_s, self._watch.total
+            if self._watch.all_complete:
+                complete_s = complete_s or now_s
+                everybody = len(self._watch.complete) == len(self.span_logs)
+                if everybody or now_s - complete_s > _STRAGGLER_S:
+                    return
+            statuses = ranks.statuses()
+            if any(statuses):
+                ranks.wait_for_all(_LAST_WORDS_S)
+                self._raise_fault(ranks, trained)
+            if None not in statuses:
+                return
+            if any(beside.statuses()):
+                self._raise_fault(beside, others)
+            if now_s - progress_s > self._timeout_s:
+                raise TrialError(self._hang_text())
+            self._pause(ranks)
+
+    def _raise_fault(self, group: ProcessGroup, launches: Sequence[ProcessLaunch]) -> None:
+        """Raise TrialError for the process of a group that reported a fault first, if any has failed."""
+        failed = [launch for launch, status in zip(launches, group.statuses(), strict=True) if status]
+        if not failed:
+            return
+        reports = sorted(self._setting.folder.glob("*.fault"), key=lambda path: path.stat().st_mtime_ns)
+        faults = [text for path in reports if (text := path.read_text(errors="replace").strip())]
+        words = (self._words(launch.name).read_text(errors="replace").strip() for launch in failed)
+        said = [*faults, *(text.splitlines()[-1] for text in words if text)]
+        raise TrialError(first_cause(said) or f"{failed[0].config.label} failed without a word")
+
+    def _hang_text(self) -> str:
+        slowest = self._watch.slowest
+        rank = 0 if slowest is None else slowest
+        host = self._setting.places.placement.places[rank].host.name
+        ended = count_text(self._watch.ended.get(rank, 0), "iteration")
+        like = ", like every other rank" if slowest is None and len(self.span_logs) > 1 else ""
+        tail = _tail(self._setting.folder / f"rank-{rank}.stderr") or _tail(
+            self._setting.folder / f"rank-{rank}.stdout"
+        )
+        said = f"it printed last: {tail}" if tail else "it printed nothing"
+        return f"rank {rank} on {host} has ended no iteration for {self._timeout_s:g} s after {ended}{like}: {said}"
+
+
+def _end(group: ProcessGroup) -> None:
+    group.terminate()
+    group.wait_for_all(_ENDING_S)
+
+
+def _tail(path: Path) -> str:
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

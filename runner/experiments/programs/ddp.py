@@ -1,4 +1,4 @@
-"""Train a small network with DistributedDataParallel: each step all-reduces its 16 MiB of fp32 gradients.
+"""Train a small network with DistributedDataParallel: each step all-reduces its 4 MiB of fp32 gradients.
 
 torchrun --nnodes 3 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint HOST:29500 ddp.py
 """
@@ -11,13 +11,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH = 1024
+WIDTH = 512
 LAYERS = 4
 CLASSES = 64
 
 
 def network() -> nn.Sequential:
-    """Return four layers of 1024 x 1024 weights: 4 Mi parameters, 16 MiB in fp32."""
+    """Return four layers of 512 x 512 weights: 1 Mi parameters, 4 MiB in fp32."""
     layers: list[nn.Module] = []
     for _ in range(LAYERS):
         layers += [nn.Linear(WIDTH, WIDTH, bias=False), nn.ReLU()]

@@ -9,13 +9,13 @@ import deepspeed
 import torch
 from torch import nn
 
-WIDTH = 1024
+WIDTH = 512
 LAYERS = 4
 CLASSES = 64
 
 
 def network() -> nn.Sequential:
-    """Return four layers of 1024 x 1024 weights: 4 Mi parameters, 16 MiB in fp32."""
+    """Return four layers of 512 x 512 weights: 1 Mi parameters, 4 MiB in fp32."""
     layers: list[nn.Module] = []
     for _ in range(LAYERS):
         layers += [nn.Linear(WIDTH, WIDTH, bias=False), nn.ReLU()]

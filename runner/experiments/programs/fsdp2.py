@@ -12,13 +12,13 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-WIDTH = 1024
+WIDTH = 512
 LAYERS = 4
 CLASSES = 64
 
 
 def network() -> nn.Sequential:
-    """Return four layers of 1024 x 1024 weights: 4 Mi parameters, 16 MiB in fp32."""
+    """Return four layers of 512 x 512 weights: 1 Mi parameters, 4 MiB in fp32."""
     hidden = [nn.Sequential(nn.Linear(WIDTH, WIDTH, bias=False), nn.ReLU()) for _ in range(LAYERS - 1)]
     return nn.Sequential(*hidden, nn.Linear(WIDTH, WIDTH, bias=False))
 

@@ -31,7 +31,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("workloads.profiles", "workloads.programs", "workloads.schedules", "workloads.transport"),
     ("workloads.compute",),
     ("workloads.inference", "workloads.baselines"),
-    ("workloads.collective", "workloads.prefill", "workloads.profiling"),
+    ("workloads.collective", "workloads.prefill", "workloads.profiling", "workloads.programs"),
     ("workloads.serving",),
     ("workloads.rank_config",),
     ("workloads.rank",),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from testbed.kernel.missing import MissingError
     from wanbed.api.comparing import compare
     from wanbed.api.experiment import Experiment
+    from wanbed.api.marking import mark_iteration
     from wanbed.api.planning import VariantPlan, plan
     from wanbed.api.running import run
     from wanbed.api.simulating import simulate
@@ -51,6 +52,7 @@ __all__ = [
     "WanbedError",
     "compare",
     "load",
+    "mark_iteration",
     "plan",
     "run",
     "simulate",
@@ -77,6 +79,7 @@ _MODULE_OF = {
     "WanbedError": "ground.wanbed_error",
     "compare": "wanbed.api.comparing",
     "load": "results",
+    "mark_iteration": "wanbed.api.marking",
     "plan": "wanbed.api.planning",
     "run": "wanbed.api.running",
     "simulate": "wanbed.api.simulating",

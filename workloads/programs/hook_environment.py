@@ -1,13 +1,17 @@
-"""Prepare a program's environment so that its Python finds the hook."""
+"""Put the hook into the Python of a user's program, by its environment alone."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
-_HOOK_FOLDER = Path(__file__).resolve().parent / "hook"
+HOOK_FOLDER = Path(__file__).resolve().parent / "hook"
+HOOK_VARIABLE = "WANBED_HOOK"
 
 
-def hook_environment(config_path: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return ``environment`` with the hook's folder first on PYTHONPATH and its configuration in WANBED_HOOK."""
-    search = environment.get("PYTHONPATH")
-    path = str(_HOOK_FOLDER) if not search else f"{_HOOK_FOLDER}:{search}"
-    return {**environment, "PYTHONPATH": path, "WANBED_HOOK": str(config_path)}
+def with_hook(environment: Mapping[str, str], config: Path) -> dict[str, str]:
+    """Return the environment in which every Python records as ``config`` says. The caller's PYTHONPATH stays behind.
+
+    ``{local_rank}`` in the path of ``config`` stands for each process's LOCAL_RANK, which a launcher sets.
+    """
+    path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH")])]
+    return {**environment, "PYTHONPATH": os.pathsep.join(path), HOOK_VARIABLE: str(config)}

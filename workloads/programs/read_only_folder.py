@@ -65,16 +65,23 @@ def make_read_only(folder: Path, writable: Iterable[Path] = ()) -> None:
 def _own_mounts() -> None:
     """Enter a mount namespace of this process's own, in a user namespace if that is what it takes."""
     user, group = os.geteuid(), os.getegid()
+    maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
     try:
         _check(_libc.unshare(_CLONE_NEWNS), "unshare --mount")
     except OSError as refused:
         try:
             _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare --user --mount")
+            for name, text in maps.items():
+                _write(Path("/proc/self", name), text)
         except OSError as also_refused:
             raise OSError(also_refused.errno, f"{refused.strerror}, {also_refused.strerror}") from None
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as fault:
+        raise OSError(fault.errno, f"unshare --user --mount, writing {path}: {fault.strerror}") from None
 
 
 def _mount(source: str, place: str, flags: int) -> None:

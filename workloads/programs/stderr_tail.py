@@ -6,7 +6,7 @@ from ground.shown_text import one_line
 
 _MAX_CHARACTERS = 400
 _COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-_TRACEBACK = re.compile(r"^(?P<prefix>(?:\[[^\]\n]*\]:? )?)Traceback \(most recent call last\):$")
+_TRACEBACK = re.compile(r"^(?P<prefix>(?:\[[^\]\n]*\]:? ?)?)Traceback \(most recent call last\):$")
 """The first line of a Python traceback. torch puts the rank in front of each line of one, like ``[rank0]: ``."""
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from runner.emulation.programs.placeholder_values import ProgramPlaces
 from runner.emulation.programs.process_configs import ProgramSetting
 from runner.emulation.programs.running import ProgramRun
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
+from runner.experiment.program.placeholders import filled, placeholders_in
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.faults import TrialError
@@ -20,6 +22,8 @@ from testbed.gpus.gpu_assignment import VISIBLE_DEVICES
 from testbed.testbed import Testbed
 
 _STREAMS = ("stdout", "stderr")
+_SAME_EVERYWHERE = ("python", "folder")
+"""The placeholders that stand for the same on every host."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def run_program(
     except TrialError as fault:
         kept = _kept(setting.folder, failed)
         raise TrialError(f"{fault}{f' (what it printed: {kept})' if kept else ''}") from None
-    return ProgramOutcome(logs, _outputs(setting.folder), _facts(program, variant, logs), measured_ns(logs, program))
+    return ProgramOutcome(logs, _outputs(setting.folder), _facts(shared, logs), measured_ns(logs, program))
 
 
 def _outputs(folder: Path) -> dict[str, Path]:
@@ -85,8 +89,8 @@ def _kept(folder: Path, failed: Path | None) -> Path | None:
     return failed
 
 
-def _facts(program: ResolvedProgram, variant: ResolvedVariant, logs: list[SpanLogContents]) -> dict[str, Any]:
-    places = variant.placement.places
+def _facts(setting: ProgramSetting, logs: list[SpanLogContents]) -> dict[str, Any]:
+    program, places = setting.places.program, setting.places.placement.places
     return {
         "warmup_iterations": program.warmup,
         "profiled_iterations": program.profiled,
@@ -96,8 +100,26 @@ def _facts(program: ResolvedProgram, variant: ResolvedVariant, logs: list[SpanLo
             "launcher": program.spec.launcher,
             "marked_by": program.marked_by,
             "world_size": len(places),
-            "working_folder": os.getcwd(),
+            "working_folder": str(setting.working_folder),
+            "files": _file_hashes(setting),
             "ranks": [{"rank": log.header.rank, "host": log.header.host, "process": log.header.gpu} for log in logs],
             "unmarked_ranks": unmarked(logs, len(places)),
         },
     }
+
+
+def _file_hashes(setting: ProgramSetting) -> dict[str, str]:
+    """Return the SHA-256 of each file that the command names, by its word: what ran is more than its command line."""
+    places = setting.places
+    host = places.hosts[0]
+    hashes = {}
+    for word in places.program.spec.command[1:]:
+        # What a rank or its host is told differs from rank to rank, and is no file of the program.
+        values = {name: value for name, value in places.values(host).items() if name in _SAME_EVERYWHERE}
+        if placeholders_in(word) <= values.keys():
+            path = os.path.join(setting.working_folder, filled(word, values))
+            # A word may be a whole program, too long for the name of a file.
+            if os.path.isfile(path):
+                with open(path, "rb") as file:
+                    hashes[word] = file_digest(file, "sha256").hexdigest()
+    return hashes

@@ -1,4 +1,4 @@
-"""Train a small network with DistributedDataParallel: each step all-reduces its 4 MiB of fp32 gradients.
+"""Train a small network with DistributedDataParallel: each step all-reduces its gradients, 4 MiB of fp32.
 
 torchrun --nnodes 3 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint HOST:29500 ddp.py
 """
@@ -11,16 +11,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH = 512
 LAYERS = 4
 CLASSES = 64
 
 
-def network() -> nn.Sequential:
-    """Return four layers of 512 x 512 weights: 1 Mi parameters, 4 MiB in fp32."""
+def network(width: int) -> nn.Sequential:
+    """Return four layers of width x width weights: with 512, 1 Mi parameters."""
     layers: list[nn.Module] = []
     for _ in range(LAYERS):
-        layers += [nn.Linear(WIDTH, WIDTH, bias=False), nn.ReLU()]
+        layers += [nn.Linear(width, width, bias=False), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
 
@@ -28,6 +27,7 @@ def main() -> None:
     """Learn which of some fixed points a noisy sample was drawn around."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--width", type=int, default=512, help="of a layer")
     parser.add_argument("--batch", type=int, default=32, help="samples of a rank and step")
     parser.add_argument("--lr", type=float, default=1e-3)
     arguments = parser.parse_args()
@@ -40,14 +40,14 @@ def main() -> None:
     rank = dist.get_rank()
 
     torch.manual_seed(0)
-    points = torch.randn(CLASSES, WIDTH, device=device)
-    model = DistributedDataParallel(network().to(device), device_ids=[device] if on_gpu else None)
+    points = torch.randn(CLASSES, arguments.width, device=device)
+    model = DistributedDataParallel(network(arguments.width).to(device), device_ids=[device] if on_gpu else None)
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.lr)
 
     torch.manual_seed(1 + rank)
     for step in range(arguments.steps):
         labels = torch.randint(CLASSES, (arguments.batch,), device=device)
-        samples = points[labels] + torch.randn(arguments.batch, WIDTH, device=device)
+        samples = points[labels] + torch.randn(arguments.batch, arguments.width, device=device)
         loss = nn.functional.cross_entropy(model(samples), labels)
         optimizer.zero_grad()
         loss.backward()

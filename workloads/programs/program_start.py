@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ground.atomic_write import write_whole
-from workloads.programs.hook_environment import hook_environment
+from workloads.programs.hook_environment import with_hook
 from workloads.programs.program_config import ProgramConfig
 from workloads.programs.read_only_folder import make_read_only
 
@@ -35,7 +35,7 @@ def program_environment(config: ProgramConfig, inherited: Mapping[str, str]) -> 
         return environment
     path = Path(config.hook["log"]).with_suffix(".hook.json")
     write_whole(path, json.dumps(config.hook))
-    return hook_environment(path, environment)
+    return with_hook(environment, path)
 
 
 def protect_folder(config: ProgramConfig) -> None:

@@ -10,7 +10,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 tested = $(ROOT) $(PYTEST) $(1) $(2) || { [ $$? -eq 1 ] && echo "make: the tests that failed, once more and alone:" && \
   $(ROOT) $(PYTEST) --last-failed --last-failed-no-failures=none $(2); }
 
-.PHONY: demo paper test test-pure virtual gpu-kit lint bench root clean
+.PHONY: demo paper program test test-pure virtual gpu-kit lint bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -21,6 +21,12 @@ demo: root
 paper: root virtual
 	./setup.sh demo
 	$(ROOT) .venv/bin/python -m runner.paper
+
+# A training program over an emulated WAN: PROGRAM is ddp, fsdp2, torchft-diloco, accelerate-tiny or deepspeed-zero. Its
+# exact versions are installed first; what they bring to .venv/bin is on the program's PATH.
+program: root
+	./setup.sh program $(or $(PROGRAM),ddp)
+	$(ROOT) env "PATH=$(CURDIR)/.venv/bin:$$PATH" .venv/bin/wanbed run $(or $(PROGRAM),ddp)
 
 test: root
 	./setup.sh test

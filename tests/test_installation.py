@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from runner.experiments.shipped_experiments import shipped_experiments
 from wanbed.own_modules import OWN_PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "runner" / "experiments" / "programs"
 
 
 def test_vagrant_accepts_the_vagrantfile(tmp_path: Path) -> None:
@@ -44,6 +46,29 @@ def test_the_set_up_script_refuses_a_purpose_it_does_not_know() -> None:
     done = subprocess.run([ROOT / "setup.sh", "everything"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "demo|test" in done.stderr
+
+
+def test_the_set_up_script_names_the_programs_that_are_shipped() -> None:
+    done = subprocess.run([ROOT / "setup.sh", "program", "dpp"], capture_output=True, text=True, check=False)
+    names = " ".join(each.name for each in shipped_experiments() if each.of_a_program)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"setup.sh: program dpp: no shipped program has this name; there are: {names}\n",
+    )
+
+
+@pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.txt")), ids=lambda path: path.stem)
+def test_what_a_program_needs_has_the_versions_of_everything_else(path: Path) -> None:
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
+    needed = dict(line.split("==") for line in path.read_text().split())
+    assert "torch" not in needed
+    assert {name: version for name, version in needed.items() if pinned.get(name, version) != version} == {}
+
+
+def test_programs_that_need_the_same_package_need_the_same_version() -> None:
+    lines = {line for path in PROGRAMS.glob("*.txt") for line in path.read_text().split()}
+    names = [line.partition("==")[0] for line in lines]
+    assert len(set(names)) == len(names)
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +105,8 @@ def test_a_wheel_has_every_shipped_experiment(installed: Path, wanbed: Callable[
     listed = json.loads(wanbed("examples", "--json"))["examples"]
     files = {Path(each["file"]).relative_to(installed) for each in listed}
     assert files == {path.relative_to(ROOT) for path in (ROOT / "runner" / "experiments").rglob("*.yaml")}
+    programs = {path.relative_to(installed) for path in (installed / PROGRAMS.relative_to(ROOT)).iterdir()}
+    assert programs == {path.relative_to(ROOT) for path in PROGRAMS.iterdir() if path.is_file()}
 
 
 def test_a_wheel_simulates_a_shipped_experiment_by_name(tmp_path: Path, wanbed: Callable[..., str]) -> None:

@@ -1,1 +1,1 @@
-"""Experiments that are shipped with wanbed, each a file; those of the paper are in ``paper``."""
+"""Experiments that are shipped, each a file; ``programs`` has those of users' programs, ``paper`` the paper's."""

@@ -7,7 +7,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+_PROGRAMS = "programs"
 _PAPER = "paper"
+_FOLDERS = (FOLDER, FOLDER / _PROGRAMS, FOLDER / _PAPER)
 _SCHEMA_LINE = re.compile(r"^# yaml-language-server:\s*\$schema=(\S+)\n", re.MULTILINE)
 
 
@@ -26,6 +28,34 @@ class ShippedExperiment:
     def of_the_paper(self) -> bool:
         """Whether it reproduces a figure or claim of the paper."""
         return self.path.parent.name == _PAPER
+
+    @property
+    def of_a_program(self) -> bool:
+        """Whether a program trains, which is shipped beside the file."""
+        return self.path.parent.name == _PROGRAMS
+
+    @property
+    def program(self) -> Path | None:
+        """The program that trains, if one does: it has the experiment's name, as Python writes names."""
+        return self.path.with_name(self.name.replace("-", "_") + ".py") if self.of_a_program else None
+
+    @property
+    def requirements(self) -> Path | None:
+        """The exact versions of what the program needs beside torch; None if it needs nothing else."""
+        path = self.path.with_suffix(".txt")
+        return path if path.exists() else None
+
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """The files that a copy of the experiment needs beside it."""
+        return tuple(path for path in (self.program, self.requirements) if path is not None)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What has to be installed beside wanbed: torch, and what the program's requirements name first."""
+        if self.requirements is not None:
+            return ("torch", self.requirements.read_text(encoding="utf-8").split("==")[0])
+        return ("torch",) if self.trains_in_torch else ()
 
     @property
     def shows(self) -> str:
@@ -47,7 +77,7 @@ class ShippedExperiment:
     @property
     def trains_in_torch(self) -> bool:
         """Whether torch computes, in place of a replayed profile."""
-        return "kind: torch" in self.path.read_text(encoding="utf-8")
+        return self.of_a_program or "kind: torch" in self.path.read_text(encoding="utf-8")
 
     def text_for(self, folder: Path) -> str:
         """Return the file's text as a copy in another folder needs it: its schema is found from there."""
@@ -60,8 +90,8 @@ class ShippedExperiment:
 
 
 def shipped_experiments() -> tuple[ShippedExperiment, ...]:
-    """Return all shipped experiments by name, those of the paper last."""
-    return tuple(ShippedExperiment(path) for folder in (FOLDER, FOLDER / _PAPER) for path in _files(folder))
+    """Return all shipped experiments by name; those with a program follow the others, those of the paper come last."""
+    return tuple(ShippedExperiment(path) for folder in _FOLDERS for path in _files(folder))
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -23,8 +24,8 @@ from runner.runs.faults import BAD_INPUT
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
 _HINT = (
-    "wanbed run NAME and wanbed simulate NAME take a name as they take a file; a simulation needs no hosts. "
-    "wanbed doctor says whether this user can make hosts. wanbed examples NAME copies one here, to change it."
+    "wanbed run NAME and wanbed simulate NAME take a name as they take a file; a simulation needs no hosts, but has no "
+    "programs. wanbed doctor says whether this user can make hosts. wanbed examples NAME copies one here, to change it."
 )
 
 
@@ -50,8 +51,8 @@ def examples(
 ) -> None:
     """List the shipped experiments, or copy one of them.
 
-    Every command that takes a FILE takes such a name as well. A copy is for what you want to change. No file that is
-    there is written over.
+    Every command that takes a FILE takes such a name as well. A copy is for what you want to change. Where a program
+    trains, it is copied too, with the versions of what it needs. No file that is there is written over.
     """
     with one_line_errors():
         if name is None:
@@ -71,12 +72,21 @@ def _copy(found: ShippedExperiment, output: Path, as_json: bool) -> None:
             fail("--output -: --json has standard output, give a file", BAD_INPUT)
         sys.stdout.write(found.text_for(Path()))
         return
-    try:
-        with output.open("x", encoding="utf-8") as copy:
-            copy.write(found.text_for(output.parent))
-    except FileExistsError:
-        fail(f"{output}: the file exists already: give another --output", BAD_INPUT)
-    print(json.dumps({"file": str(output)}, indent=2) if as_json else output)
+    texts = {output: found.text_for(output.parent)}
+    texts |= {output.parent / path.name: path.read_text(encoding="utf-8") for path in found.beside}
+    if len(texts) <= len(found.beside):
+        fail(f"--output {output}: the experiment's program has this name: give another", BAD_INPUT)
+    for path in texts:
+        if path.exists():
+            fail(f"{path}: the file exists already: give another --output", BAD_INPUT)
+    for path, text in texts.items():
+        with path.open("x", encoding="utf-8") as copy:
+            copy.write(text)
+    if as_json:
+        print(json.dumps({"file": str(output), "beside": [str(path) for path in texts if path != output]}, indent=2))
+        return
+    for path in texts:
+        print(path)
 
 
 def _list(as_json: bool) -> None:
@@ -87,6 +97,7 @@ def _list(as_json: bool) -> None:
                 "shows": each.shows,
                 "clock": each.clock,
                 "torch": each.trains_in_torch,
+                "packages": each.packages,
                 "file": str(each.path),
             }
             for each in shipped_experiments()
@@ -100,15 +111,12 @@ def _list(as_json: bool) -> None:
     table.add_column("name", no_wrap=True)
     table.add_column("shows")
     table.add_column("a run needs")
-    of_the_paper = False
-    for each in shipped_experiments():
-        if each.of_the_paper and not of_the_paper:
-            table.add_section()
-        of_the_paper = each.of_the_paper
-        table.add_row(each.name, Text(each.shows), _needs(each))
+    for _, section in groupby(shipped_experiments(), key=lambda each: each.path.parent):
+        for each in section:
+            table.add_row(each.name, Text(each.shows), _needs(each))
+        table.add_section()
     console.print(table)
 
 
 def _needs(experiment: ShippedExperiment) -> str:
-    clock = "make virtual" if experiment.clock == "virtual" else "hosts"
-    return f"{clock}, torch" if experiment.trains_in_torch else clock
+    return ", ".join(["make virtual" if experiment.clock == "virtual" else "hosts", *experiment.packages])

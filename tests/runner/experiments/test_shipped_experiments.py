@@ -1,3 +1,4 @@
+import ast
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ from runner.experiments.shipped_experiments import (
     shipped_experiment,
     shipped_experiments,
 )
+from wanbed.own_modules import OWN_PACKAGES
 
 SHIPPED = shipped_experiments()
+PROGRAMS = [each for each in SHIPPED if each.of_a_program]
 
 
 def written(folder: Path, text: str) -> ShippedExperiment:
@@ -22,6 +25,32 @@ def test_names_are_unique_and_those_of_the_paper_come_last() -> None:
     assert len(set(names)) == len(names)
     assert [each.of_the_paper for each in SHIPPED] == sorted(each.of_the_paper for each in SHIPPED)
     assert {"first", "demo", "headline-gpt-a"} <= set(names)
+
+
+def test_an_experiment_with_a_program_names_the_files_that_it_needs_beside_it() -> None:
+    diloco, first = shipped_experiment("torchft-diloco"), shipped_experiment("first")
+    assert diloco is not None
+    assert first is not None
+    assert [path.name for path in diloco.beside] == ["torchft_diloco.py", "torchft-diloco.txt"]
+    assert diloco.packages == ("torch", "torchft")
+    assert (first.beside, first.packages) == ((), ())
+
+
+@pytest.mark.parametrize("experiment", PROGRAMS, ids=lambda each: each.name)
+def test_a_program_runs_its_own_script_in_the_folder_of_its_file(experiment: ShippedExperiment) -> None:
+    assert experiment.program is not None
+    assert experiment.program.is_file()
+    assert f'"{{python}}", "{{folder}}/{experiment.program.name}"' in experiment.path.read_text()
+
+
+@pytest.mark.parametrize("experiment", PROGRAMS, ids=lambda each: each.name)
+def test_a_program_knows_nothing_of_this_project(experiment: ShippedExperiment) -> None:
+    assert experiment.program is not None
+    tree = ast.parse(experiment.program.read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not {name.partition(".")[0] for name in imported} & set(OWN_PACKAGES)
+    assert "wanbed" not in experiment.program.read_text().lower()
 
 
 @pytest.mark.parametrize("experiment", SHIPPED, ids=lambda each: each.name)

@@ -38,6 +38,32 @@ def test_the_list_as_json_gives_names_and_files() -> None:
     listed = json.loads(wanbed("examples", "--json").stdout)["examples"]
     first = next(each for each in listed if each["name"] == "first")
     assert (first["file"], first["clock"], first["torch"]) == (str(FOLDER / "first.yaml"), "real", False)
+    ddp = next(each for each in listed if each["name"] == "ddp")
+    assert (ddp["clock"], ddp["torch"], ddp["packages"]) == ("real", True, ["torch"])
+
+
+def test_the_list_says_what_has_to_be_installed_for_a_program() -> None:
+    (line,) = (line for line in wanbed("examples").stdout.splitlines() if line.startswith("│ torchft-diloco "))
+    assert line.endswith("│ hosts, torch, torchft    │")
+
+
+def test_a_copy_has_its_program_beside_it(folder: Path) -> None:
+    files = ["torchft-diloco.yaml", "torchft_diloco.py", "torchft-diloco.txt"]
+    assert wanbed("examples", "torchft-diloco").stdout.splitlines() == files
+    for file in files[1:]:
+        assert (folder / file).read_text() == (FOLDER / "programs" / file).read_text()
+    assert wanbed("run", "torchft-diloco.yaml", "--dry-run").exit_code == 0
+    (folder / "own").mkdir()
+    done = wanbed("examples", "ddp", "--output", "own/mine.yaml", "--json")
+    assert json.loads(done.stdout) == {"file": "own/mine.yaml", "beside": ["own/ddp.py"]}
+    assert {path.name for path in (folder / "own").iterdir()} == {"mine.yaml", "ddp.py"}
+
+
+def test_where_the_program_cannot_be_copied_nothing_is(folder: Path) -> None:
+    (folder / "ddp.py").write_text("mine")
+    assert refusal("examples", "ddp") == "ddp.py: the file exists already: give another --output"
+    assert (folder / "ddp.py").read_text() == "mine"
+    assert not (folder / "ddp.yaml").exists()
 
 
 def test_a_copy_is_written_here_under_its_name(folder: Path) -> None:
@@ -47,7 +73,7 @@ def test_a_copy_is_written_here_under_its_name(folder: Path) -> None:
 
 def test_a_copy_goes_where_it_is_sent(folder: Path) -> None:
     done = wanbed("examples", "fig4-timeline", "--output", "mine.yml", "--json")
-    assert json.loads(done.stdout) == {"file": "mine.yml"}
+    assert json.loads(done.stdout) == {"file": "mine.yml", "beside": []}
     assert wanbed("examples", "fig4-timeline", "--output", "-").stdout == (folder / "mine.yml").read_text()
 
 
@@ -64,6 +90,7 @@ def test_nothing_is_written_over(folder: Path) -> None:
         (["../first"], "../first: no shipped experiment has this name: did you mean 'first'?"),
         (["--output", "x.yaml"], "--output: nothing is copied without a NAME: give one"),
         (["first", "--output", "-", "--json"], "--output -: --json has standard output, give a file"),
+        (["ddp", "--output", "ddp.py"], "--output ddp.py: the experiment's program has this name: give another"),
         (["first", "--output", "no/x.yaml"], "no/x.yaml: No such file or directory: give another place, or make room"),
     ],
 )

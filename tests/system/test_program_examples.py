@@ -42,7 +42,7 @@ Run = Callable[..., Steps]
 
 @pytest.fixture
 def run(substrate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs one variant of a shipped experiment at one latency."""
+    """Runs one variant of a shipped experiment at one latency; each step of its optimizer is an iteration."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
@@ -51,7 +51,7 @@ def run(substrate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         assert shipped is not None
         own = f"variants[{variant}].program"
         overrides = ["sweep={}", f"topology.wan.latency={latency}", f"{own}.iterations={iterations}", f"{own}.warmup=1"]
-        point = load_experiment(shipped.path, [*overrides, f"{own}.profile=1"]).points()[0]
+        point = load_experiment(shipped.path, [*overrides, f"{own}.pattern=null"]).points()[0]
         (trial,) = (trial for trial in point.trials() if trial.variant == variant)
         with bring_up(point.topology, substrate=substrate) as testbed:
             record = run_trial(testbed, TrialSpec(trial, point, 1.0, {}))

@@ -69,8 +69,8 @@ def main() -> None:
             inner.zero_grad()
             loss.backward()
             inner.step()
-            if rank == 0:
-                print(f"step {step} loss {loss.item():.4f}", flush=True)
+            if (step + 1) % arguments.sync_every == 0:
+                print(f"round {step // arguments.sync_every} replica {rank} loss {loss.item():.4f}", flush=True)
     manager.shutdown()
 
 

@@ -109,6 +109,14 @@ def test_a_wheel_has_every_shipped_experiment(installed: Path, wanbed: Callable[
     assert programs == {path.relative_to(ROOT) for path in PROGRAMS.iterdir() if path.is_file()}
 
 
+def test_a_wheel_has_the_hook_for_a_users_python(installed: Path) -> None:
+    here, there = (folder / "workloads" / "programs" / "hook" for folder in (ROOT, installed))
+    assert {file.relative_to(here) for file in here.rglob("*.py")} == {
+        file.relative_to(there) for file in there.rglob("*.py")
+    }
+    assert (there / "sitecustomize.py").is_file()
+
+
 def test_a_wheel_simulates_a_shipped_experiment_by_name(tmp_path: Path, wanbed: Callable[..., str]) -> None:
     (row,) = json.loads(wanbed("simulate", "first", "--json"))["summary"]
     assert row["variant"] == "gpipe"

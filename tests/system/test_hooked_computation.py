@@ -143,18 +143,28 @@ def test_the_hook_finds_as_much_computation_as_the_program_times(stages: list[Me
     pairs = zip(stages[stage].profiled_ns, stages[stage].timed_ns, strict=True)
     ratio = median(profiled / timed for profiled, timed in pairs)
     print(f"\nstage {stage}: profiled over timed in the same iterations {ratio:.3f}")
+    # Where others take the processor away between two operators, that counts in the program's time alone.
+    skip_if_shared(stages[stage])
     assert ratio == pytest.approx(1, abs=MAX_DIFFERENCE)
 
 
 @pytest.mark.parametrize("stage", range(STAGES))
 def test_the_hook_finds_as_much_computation_as_own_ranks_measure(stages: list[Measured], stage: int) -> None:
     own_ns, program_ns = median(stages[stage].own_ns), median(stages[stage].profiled_ns)
-    lower, _, upper = quantiles(stages[stage].own_ns, n=4)
-    spread = (upper - lower) / own_ns
     print(
         f"\nstage {stage}: program {program_ns / 1e6:.2f} ms, own rank {own_ns / 1e6:.2f} ms, "
-        f"ratio {program_ns / own_ns:.3f}; half of the own rank's iterations lie within {spread:.1%}"
+        f"ratio {program_ns / own_ns:.3f}; half of the own rank's iterations lie within {spread_of(stages[stage]):.1%}"
     )
-    if spread > MAX_SPREAD:
-        pytest.skip(f"this machine is not its own: iterations of one and the same rank differ by {spread:.0%}")
+    skip_if_shared(stages[stage])
     assert program_ns / own_ns == pytest.approx(1, abs=MAX_DIFFERENCE)
+
+
+def spread_of(measured: Measured) -> float:
+    """How far the middle half of the own rank's iterations, which are all the same, lie apart."""
+    lower, middle, upper = quantiles(measured.own_ns, n=4)
+    return (upper - lower) / middle
+
+
+def skip_if_shared(measured: Measured) -> None:
+    if spread_of(measured) > MAX_SPREAD:
+        pytest.skip(f"others use this machine: iterations of one and the same rank differ by {spread_of(measured):.0%}")

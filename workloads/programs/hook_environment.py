@@ -9,9 +9,6 @@ HOOK_VARIABLE = "WANBED_HOOK"
 
 
 def with_hook(environment: Mapping[str, str], config: Path) -> dict[str, str]:
-    """Return the environment in which every Python records as ``config`` says. The caller's PYTHONPATH stays behind.
-
-    ``{local_rank}`` in the path of ``config`` stands for each process's LOCAL_RANK, which a launcher sets.
-    """
+    """Return the environment in which every Python records as ``config`` says. The caller's PYTHONPATH stays behind."""
     path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH")])]
     return {**environment, "PYTHONPATH": os.pathsep.join(path), HOOK_VARIABLE: str(config)}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from results.records.span_log import ITERATION, SpanLogContents, read_span_log
+from results.records.span_log import COLLECTIVE_KINDS, ITERATION, SpanLogContents, read_span_log
 from results.text.number_text import count_text
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.runs.faults import TrialError
@@ -29,6 +29,8 @@ def read_ranks(logs: Mapping[int, Path], program: ResolvedProgram, variant: str)
     return [_within(log, program.iterations) for log in found]
 
 
+_OF_A_PROFILER = {"forward", "backward", "send", "receive", *COLLECTIVE_KINDS}
+"""Kinds of spans that only a profiler's record gives; an optimizer's steps are known without."""
 _HOW_TO_MARK = (
     "it stepped no optimizer of torch's, called no wanbed.mark_iteration(), or printed no line with the pattern: see "
     "marked_by"
@@ -44,9 +46,18 @@ def _within(log: SpanLogContents, iterations: int) -> SpanLogContents:
     return replace(log, spans=tuple(span for span in log.spans if span.iteration < iterations), complete=True)
 
 
-def measured_ns(logs: Sequence[SpanLogContents], program: ResolvedProgram) -> tuple[int, int]:
+def profiled_iterations(logs: Sequence[SpanLogContents], program: ResolvedProgram) -> int:
+    """Return how many of the last iterations a profiler has recorded: none where no rank left what it saw.
+
+    A program without torch has no profiler, and that of a torch may fail.
+    """
+    seen = any(span.kind in _OF_A_PROFILER for log in logs for span in log.spans)
+    return program.profiled if seen else 0
+
+
+def measured_ns(logs: Sequence[SpanLogContents], program: ResolvedProgram, profiled_iterations: int) -> tuple[int, int]:
     """Return when the measured iterations began and ended, since the trial's start, by the last rank in each case."""
-    first, last = program.warmup, program.iterations - program.profiled - 1
+    first, last = program.warmup, program.iterations - profiled_iterations - 1
     edges = [span for log in logs for span in log.spans if span.kind == ITERATION]
     return (
         max(span.start_ns for span in edges if span.iteration == first),

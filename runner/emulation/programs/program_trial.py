@@ -1,5 +1,6 @@
 """Run a program of the user's as one trial."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from results.records.span_log import SpanLogContents
-from runner.emulation.programs.outcome import measured_ns, read_ranks, unmarked
+from runner.emulation.programs.outcome import measured_ns, profiled_iterations, read_ranks, unmarked
 from runner.emulation.programs.placeholder_values import ProgramPlaces
 from runner.emulation.programs.process_configs import ProgramSetting
 from runner.emulation.programs.running import ProgramRun
@@ -69,7 +70,9 @@ def run_program(
     except TrialError as fault:
         kept = _kept(setting.folder, failed)
         raise TrialError(f"{fault}{f' (what it printed: {kept})' if kept else ''}") from None
-    return ProgramOutcome(logs, _outputs(setting.folder), _facts(shared, logs), measured_ns(logs, program))
+    profiled = profiled_iterations(logs, program)
+    facts = _facts(shared, logs, profiled)
+    return ProgramOutcome(logs, _outputs(setting.folder), facts, measured_ns(logs, program, profiled))
 
 
 def _outputs(folder: Path) -> dict[str, Path]:
@@ -89,11 +92,11 @@ def _kept(folder: Path, failed: Path | None) -> Path | None:
     return failed
 
 
-def _facts(setting: ProgramSetting, logs: list[SpanLogContents]) -> dict[str, Any]:
+def _facts(setting: ProgramSetting, logs: list[SpanLogContents], profiled: int) -> dict[str, Any]:
     program, places = setting.places.program, setting.places.placement.places
     return {
         "warmup_iterations": program.warmup,
-        "profiled_iterations": program.profiled,
+        "profiled_iterations": profiled,
         "tokens_per_iteration": program.spec.tokens,
         "program": {
             "command": list(program.spec.command),
@@ -102,10 +105,19 @@ def _facts(setting: ProgramSetting, logs: list[SpanLogContents]) -> dict[str, An
             "world_size": len(places),
             "working_folder": str(setting.working_folder),
             "files": _file_hashes(setting),
-            "ranks": [{"rank": log.header.rank, "host": log.header.host, "process": log.header.gpu} for log in logs],
+            "ranks": [
+                {"rank": log.header.rank, "host": log.header.host, "process": log.header.gpu, **_software(setting, log)}
+                for log in logs
+            ],
             "unmarked_ranks": unmarked(logs, len(places)),
         },
     }
+
+
+def _software(setting: ProgramSetting, log: SpanLogContents) -> dict[str, Any]:
+    """Return the versions that a rank runs on, as its hook has written them; {} without a hook."""
+    path = Path(f"{setting.span_log(log.header.rank)}.software.json")
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def _file_hashes(setting: ProgramSetting) -> dict[str, str]:

@@ -14,7 +14,7 @@ def _start_hook() -> None:
     if "WANBED_HOOK" not in os.environ:
         return
     try:
-        importlib.import_module("wanbed_hook.hook").start(os.environ)
+        importlib.import_module("wanbed_hook.hook").start(os.environ["WANBED_HOOK"])
     except Exception as fault:
         # Whatever is wrong here, the user's program has to run as it would without the hook.
         sys.stderr.write(f"wanbed: the hook does not record: {type(fault).__name__}: {fault}\n")

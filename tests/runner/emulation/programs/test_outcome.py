@@ -1,10 +1,11 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from results.records.span_log import Span, SpanLog, SpanLogHeader
-from runner.emulation.programs.outcome import measured_ns, read_ranks, unmarked
+from runner.emulation.programs.outcome import measured_ns, profiled_iterations, read_ranks, unmarked
 from runner.experiment.program.program_spec import ProgramSpec
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.runs.faults import TrialError
@@ -38,7 +39,16 @@ def test_a_rank_that_marked_nothing_is_left_out_and_named(tmp_path: Path) -> Non
 
 def test_the_measured_part_ends_before_the_profiled_iterations_and_begins_with_the_last_rank(tmp_path: Path) -> None:
     logs = read_ranks({0: logged(tmp_path, 0, 4), 1: logged(tmp_path, 1, 4, begin_ns=3)}, program(), "mine")
-    assert measured_ns(logs, program()) == (13, 33)
+    assert measured_ns(logs, program(), 1) == (13, 33)
+
+
+def test_iterations_are_profiled_only_where_a_profiler_left_what_it_saw(tmp_path: Path) -> None:
+    logs = read_ranks({0: logged(tmp_path, 0, 4)}, program(), "mine")
+    assert profiled_iterations(logs, program()) == 0
+    (log,) = logs
+    seen = replace(log, spans=(*log.spans, Span("optimizer", 3, -1, 30, 31), Span("all_reduce", 3, -1, 31, 32)))
+    assert profiled_iterations([seen], program()) == 1
+    assert profiled_iterations([replace(log, spans=seen.spans[:-1])], program()) == 0
 
 
 def test_too_few_iterations_and_none_at_all_are_refused_with_a_remedy(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -117,28 +118,10 @@ def test_a_log_that_cannot_be_written_is_one_line_and_the_program_runs(tmp_path:
     assert line.startswith("wanbed: the hook records no more: FileNotFoundError: ")
 
 
-@pytest.mark.parametrize("local_rank", ["0", "1", None])
-def test_a_launchers_processes_have_one_configuration_each(tmp_path: Path, local_rank: str | None) -> None:
-    """The launcher itself, which has no local rank, has none."""
-    program = HookedProgram(tmp_path, [sys.executable, "-c", ""], environment={})
-    program.wait()
-    (tmp_path / "hook.json").rename(tmp_path / "hook-1.json")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(HOOK_FOLDER),
-        "WANBED_HOOK": str(tmp_path / "hook-{local_rank}.json"),
-    }
-    if local_rank is not None:
-        environment["LOCAL_RANK"] = local_rank
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; print('wanbed_hook.hook' in sys.modules)"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "True\n"
-    assert ("hook-0.json" in done.stderr) == (local_rank == "0")
+def test_the_versions_that_a_program_runs_on_are_written(tmp_path: Path) -> None:
+    program, _ = run_program(tmp_path, CALLS.format(root=str(ROOT)), marked_by="call")
+    versions = json.loads(program.log_path.with_name(f"{program.log_path.name}.software.json").read_text())
+    assert versions == {"python": platform.python_version(), "executable": sys.executable, "torch": None}
 
 
 def test_without_a_configuration_the_folder_loads_nothing() -> None:

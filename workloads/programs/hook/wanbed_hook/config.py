@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-VARIABLE = "WANBED_HOOK"
 OPTIMIZER, CALL = "optimizer", "call"
 
-_LOCAL_RANK = "{local_rank}"
 _HEADER = {"rank": int, "host": str, "datacenter": str, "gpu": int, "pipeline": int, "stage": int}
 
 
@@ -34,17 +31,8 @@ class HookConfig(NamedTuple):
     hosts: tuple[str, ...] = ()
 
 
-def read_config(environment: Mapping[str, str]) -> HookConfig | None:
-    """Return the configuration, None if this process has none of its own.
-
-    ``{local_rank}`` in the path stands for LOCAL_RANK: a launcher starts several processes with one environment, and
-    is none of them itself. Raise ValueError, with the file and the field, if the file is not as it has to be.
-    """
-    path = environment[VARIABLE]
-    if _LOCAL_RANK in path:
-        if "LOCAL_RANK" not in environment:
-            return None
-        path = path.replace(_LOCAL_RANK, environment["LOCAL_RANK"])
+def read_config(path: str) -> HookConfig:
+    """Return the configuration. Raise ValueError, with the file and the field, if the file is not as it has to be."""
     with open(path, encoding="utf-8") as file:
         fields = json.load(file)
     if not isinstance(fields, dict):

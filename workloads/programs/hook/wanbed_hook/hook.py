@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +16,7 @@ from .device_record import device_record
 from .iterations import Iterations
 from .optimizer_steps import OptimizerSteps, Step
 from .profiling import Profile
+from .software import write_software
 from .span_log_file import Span, SpanLogFile
 from .torch_import import after_import
 
@@ -86,6 +87,7 @@ class Hook:
             if self._log is None:
                 self._switch_off()
                 return
+            write_software(f"{self._config.log}.software.json", self._torch)
         if self._profile is not None:
             self._profile.synchronize()
             now_ns = time.monotonic_ns()
@@ -163,13 +165,11 @@ class Hook:
 _hook: Hook | None = None
 
 
-def start(environment: Mapping[str, str]) -> None:
-    """Begin to record this process as the environment says."""
+def start(config_path: str) -> None:
+    """Begin to record this process as the file says."""
     global _hook  # noqa: PLW0603 - the hook is the process's
-    config = read_config(environment)
-    if config is not None:
-        _hook = Hook(config, _LOADED_NS)
-        _hook.begin()
+    _hook = Hook(read_config(config_path), _LOADED_NS)
+    _hook.begin()
 
 
 def mark_iteration() -> None:

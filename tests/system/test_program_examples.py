@@ -113,5 +113,8 @@ def test_diloco_of_torchft_sends_the_model_every_eighth_step_and_nothing_between
 @torchft
 def test_streaming_diloco_of_torchft_sends_a_quarter_of_the_model_every_second_step(run: Run) -> None:
     sent = run("torchft-diloco", "streaming", "5ms", 21).payload("east-0", "west-0")
-    pairs = sent[1:-1].reshape(-1, 2).sum(axis=1)
-    assert pairs == pytest.approx(np.full(len(pairs), 4 * MIB), rel=0.015)
+    # A fragment leaves at the end of one step and travels during the next. Counters are read some times a second.
+    pairs = sent[1:-1].reshape(-1, 2)
+    assert pairs.sum(axis=1) == pytest.approx(np.full(len(pairs), 4 * MIB), rel=0.05)
+    assert pairs.sum(axis=1).mean() == pytest.approx(4 * MIB, rel=0.015)
+    assert (pairs[:, 1] > 4 * pairs[:, 0]).all()

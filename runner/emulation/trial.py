@@ -18,6 +18,7 @@ from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import run_ranks
 from runner.emulation.ranks.start_gate import StartGate
+from runner.emulation.ranks.trace_configs import configure_trace
 from runner.emulation.serving.prefill_measurement import measured_profile
 from runner.emulation.serving.serving_configs import configure_serving
 from runner.emulation.serving.serving_outcome import gather
@@ -37,6 +38,7 @@ from testbed.virtual_time.repeatability import wait_for_whole_second
 from workloads.prefill.prefill_profile import UNMEASURED
 
 RANK, BASELINE_RANK = "workloads.rank", "workloads.baselines.torch_rank"
+TRACE_RANK = "workloads.trace_replay.trace_rank"
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,10 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
         ):
             if variant.is_baseline:
                 run_ranks(testbed, BASELINE_RANK, configure_baseline(point, variant, setting), folder, meanwhile)
+            elif variant.trace is not None:
+                trace_plans = configure_trace(point, variant, variant.trace, setting)
+                with StartGate(setting.start_gate, len(trace_plans)) as gate:
+                    run_ranks(testbed, TRACE_RANK, trace_plans, folder, meanwhile, gate=gate)
             else:
                 plans = configure_ranks(point, variant, setting, None if serves is None else serves.gpus)
                 with StartGate(setting.start_gate, len(plans)) as gate:

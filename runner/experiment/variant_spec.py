@@ -20,7 +20,8 @@ class VariantSpec(StrictModel):
         description="Name of the variant in tables and charts, each its own.", examples=["many connections"]
     )
     schedule: PrintableName = Field(
-        description="Schedule by which the stages work: a name of wanbed's or of an installed package's schedules.",
+        description="Schedule by which the stages work: a name of wanbed's or of an installed package's schedules. "
+        "Default: none, but `trace` with `compute.trace`.",
         examples=["1f1b"],
     )
     options: dict[str, JsonValue] = Field(
